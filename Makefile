@@ -35,7 +35,13 @@ build: ## the release binary, target/release/flatout
 bench-peers: ## the cost of flatout beside other servers, caches and load generators: suites/peers.kdl (ARGS=--quick)
 	@tools/setup.sh bench
 	@cargo build --release --package flatout
-	@target/release/flatout suite run suites/peers.kdl suites/query.kdl $(ARGS)
+	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/peers.kdl suites/query.kdl $(ARGS)
+
+.PHONY: bench-overload
+bench-overload: ## goodput under overload beside nginx, HAProxy and Caddy: suites/overload.kdl (ARGS=--quick)
+	@tools/setup.sh bench
+	@cargo build --release --package flatout
+	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/overload.kdl $(ARGS)
 
 .PHONY: fmt
 fmt: ## format every source file

@@ -17,16 +17,17 @@ use std::process::ExitCode;
   flatout accelerate https://a.example https://b.example --no-cache
   flatout accelerate :3000 --print-config > flatout.kdl
 
-The origin needs no change: flatout obeys its Cache-Control and forwards the client's Host. The Cache-Status of each \
-response says whether it came from the cache or was stored, and if not, why. `flatout status` shows the contents of the \
-cache, and `flatout purge` removes responses from it. For settings that have no flag, start from the configuration that \
---print-config prints.")]
+The origin needs no changes: flatout obeys its Cache-Control header and forwards the client's Host header. The \
+Cache-Status header of each response says whether the response came from the cache, whether it was stored, and if not, \
+why. `flatout status` shows cache statistics, and `flatout purge` removes responses from the cache. For settings that \
+have no flag, start from the configuration that --print-config prints.")]
 pub(crate) struct AccelerateArgs {
     /// URL of a server to forward requests to; `:3000` means port 3000 on this machine
     #[arg(value_name = "ORIGIN", required = true, value_parser = parse)]
     origins: Vec<Origin>,
 
-    /// Maximum memory for response content, stored or in flight [default: 1/4 of the cgroup's limit, else 256MiB]
+    /// Maximum memory for response content, stored or in flight [default: 1/4 of the cgroup's limit, or 256MiB if it
+    /// has none]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
 
@@ -46,7 +47,8 @@ pub(crate) struct AccelerateArgs {
 
     /// Unix socket for `flatout status`, `purge`, `reload` and `upgrade`; `off` disables it
     ///
-    /// By default, flatout uses the socket in the user's or the system's run-time folder, unless another process has it.
+    /// By default, flatout uses the socket in the user's or the system's runtime folder, unless another process is
+    /// using that socket.
     #[arg(long, value_name = "PATH|off")]
     admin: Option<PathBuf>,
 
@@ -61,21 +63,21 @@ fn parse(text: &str) -> Result<Origin, String> {
     })
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(arguments: &AccelerateArgs) -> ExitCode {
-    arguments.server.run(settings(arguments), arguments.admin.is_some())
+    arguments.server.run(settings(arguments), arguments.admin.is_some(), false)
 }
 
-/// The configuration that the flags stand for.
+/// Returns the configuration equivalent to the flags.
 fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
     for (index, origin) in arguments.origins.iter().enumerate() {
         let is_same = |other: &Origin| (&other.host, other.port) == (&origin.host, origin.port);
         if arguments.origins[..index].iter().any(is_same) {
-            return Err(Failure::usage(format!("the origin {} is given twice", show_origin(origin))));
+            return Err(Failure::usage(format!("the origin {} occurs twice", show_origin(origin))));
         }
     }
     if let Some(fault) = disks_fault(&arguments.disk) {
-        return Err(Failure::usage(format!("{fault}\n  one --disk for each volume")));
+        return Err(Failure::usage(format!("{fault}\n  try: one --disk for each volume")));
     }
     let cache = StepKind::Cache(Box::<CacheSettings>::default());
     let proxy = Proxy { origins: arguments.origins.clone(), ..Proxy::default() };
@@ -96,12 +98,13 @@ fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
     Ok(Config { admin, store, ..config })
 }
 
-/// Nobody forwards to themselves on purpose: it would be asked again and again.
+/// Reports an origin that is one of the process's own listeners. Such an accelerator would forward to itself, which is
+/// always a mistake.
 fn check_loop(config: &Config, origins: &[Origin]) -> Result<(), Failure> {
     let is_us = |origin: &&Origin| config.listeners.iter().any(|on| leads_to(origin, on.address));
     match origins.iter().find(is_us) {
         Some(origin) => Err(Failure::usage(format!(
-            "{} is where this accelerator itself listens\n  try: --listen with another port, or another origin",
+            "this accelerator itself listens on {}\n  try: --listen with another port, or another origin",
             show_origin(origin)
         ))),
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! How a verb finds the process that it speaks with: by `--admin`, or as the configuration that `run` would use names it.
+//! How a command finds the running process: by `--admin`, or by the admin socket in the configuration that `run` would
+//! use.
 
 use crate::config::find;
 use clap::Args;
@@ -22,7 +23,7 @@ pub(crate) struct AdminArgs {
 }
 
 impl AdminArgs {
-    /// Asks the process that these flags, or the configuration, lead to.
+    /// Sends a request to the process that these flags, or the configuration, select.
     pub(crate) fn ask(&self, method: &str, target: &str) -> Result<AdminReply, Failure> {
         ask(&self.candidates()?, method, target)
     }
@@ -36,7 +37,7 @@ impl AdminArgs {
     }
 }
 
-/// Where a process that runs `config` has its admin socket.
+/// Returns the admin sockets of a process that runs `config`.
 fn candidates_of(config: &Path) -> Result<Vec<Candidate>, Failure> {
     let shown = config.display();
     if let Err(error) = config.metadata() {
@@ -46,14 +47,14 @@ fn candidates_of(config: &Path) -> Result<Vec<Candidate>, Failure> {
         Admin::Path(path) => Ok(vec![Candidate { path, named_in: Some(config.to_owned()) }]),
         Admin::Default => Ok(system_candidates()),
         Admin::Off => Err(Failure::usage(format!(
-            "{shown} has no admin socket: admin off=#true\n  try: admin \"/run/flatout.sock\", or signals: SIGHUP reloads, \
-             SIGUSR1 prints the counters"
+            "{shown} disables the admin socket (admin off=#true)\n  try: admin \"/run/flatout.sock\", or signals: \
+             SIGHUP reloads, SIGUSR1 prints the counters"
         ))),
     }
 }
 
-/// First where the configuration that `run` would use has it, then the user's and the system's: `flatout accelerate` runs without
-/// a configuration.
+/// Returns the sockets to try if no flag selects one. The socket of the configuration that `run` would use comes first.
+/// The user's and the system's follow, because `flatout accelerate` runs without a configuration.
 fn usual_candidates() -> Vec<Candidate> {
     let named = found_admin().map(|(config, path)| Candidate { path, named_in: Some(config) });
     let mut candidates: Vec<Candidate> = named.into_iter().collect();
@@ -65,13 +66,13 @@ fn usual_candidates() -> Vec<Candidate> {
     candidates
 }
 
-/// The user's admin socket and the system's.
+/// Returns the user's admin socket and the system's.
 pub(crate) fn system_candidates() -> Vec<Candidate> {
     Places::read().candidates().into_iter().map(Candidate::new).collect()
 }
 
-/// The configuration that `run` would use, and the admin socket that it names; `None` when there is no such configuration or
-/// it names none.
+/// Returns the configuration that `run` would use and its admin socket. Returns `None` if there is no such
+/// configuration or it has no admin socket.
 pub(crate) fn found_admin() -> Option<(PathBuf, PathBuf)> {
     let config = find(None).ok()?;
     match load_admin(&config, &Disk) {

@@ -1,7 +1,7 @@
-//! `flatout agent`: a share of another machine's bench; and the controller's part of such a bench.
+//! `flatout agent`: runs a share of a bench on another machine. Also contains the controller's part of such a bench.
 //!
-//! An agent runs `flatout bench` with the same arguments, its share of the plan and a start time. Its result is that of
-//! any bench.
+//! An agent runs `flatout bench` with the controller's arguments, a share of the plan and a start time. Its result has
+//! the same format as any bench result.
 
 use crate::bench::parse_duration;
 use clap::{Args, Subcommand};
@@ -24,33 +24,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The agent failed.
+/// Exit code if the agent failed.
 const FAILED: u8 = 1;
 
-/// Bad usage.
+/// Exit code for invalid usage.
 const USAGE: u8 = 2;
 
-/// The bench's own exit code for bad usage: it wrote no result.
+/// Exit code of a bench for invalid usage, in which case it wrote no result.
 const BENCH_USAGE: i32 = 2;
 
-/// Upper bounds of the files of a task: their number, and their total size.
+/// Maximum number of files in a task.
 const FILES_MAX: usize = 16;
+/// Maximum total size of the files in a task, in bytes.
 const FILES_BYTES_MAX: usize = 4 << 20;
 
-/// Upper bound of a failed bench's output that is passed on.
-const WORDS_BYTES_MAX: usize = 2_000;
+/// Maximum length of the output of a failed bench that is reported to the controller, in characters.
+const WORDS_CHARS_MAX: usize = 2_000;
 
-/// Generate part of the load of a bench on another machine
+/// Generate part of the load for a `flatout bench` that runs on another machine
 #[derive(Args, Debug)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  flatout agent init lab/                       create the certificates once; copy the folder to every machine
+  flatout agent init lab/                       create the certificates; copy lab/ to all machines
   flatout bench URL --rate 9000 --agents 3 --listen 0.0.0.0:7000 --certs lab/    on the controller
-  flatout agent --join controller:7000 --certs lab/                              on three others
+  flatout agent --join controller:7000 --certs lab/                              on each agent
 
-An agent exits after one run. The controller and its agents must have the same version of flatout.
+An agent exits after one run. The controller and its agents must run the same version of flatout.
 
 Exit codes:
   0  the agent delivered its result
@@ -60,7 +61,7 @@ Exit codes:
 pub(crate) struct AgentArgs {
     #[command(subcommand)]
     command: Option<AgentCommand>,
-    /// Address of the controller, as given to `flatout bench --listen`
+    /// Host name or address of the controller, and the port from its `flatout bench --listen`
     #[arg(long, value_name = "HOST:PORT", required = true)]
     join: Option<String>,
     /// Folder with the certificates from `flatout agent init`
@@ -69,7 +70,7 @@ pub(crate) struct AgentArgs {
     /// Name of this agent in the report [default: the hostname]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Maximum time to retry while the controller does not listen yet
+    /// Maximum time to keep trying to connect to the controller
     #[arg(long, value_name = "TIME", default_value = "1m", value_parser = parse_duration)]
     wait: Duration,
 }
@@ -84,12 +85,12 @@ enum AgentCommand {
     },
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: &AgentArgs) -> ExitCode {
     let ended = match (&args.command, &args.join, &args.certs) {
         (Some(AgentCommand::Init { folder }), ..) => init(folder),
         (None, Some(controller), Some(trust)) => join(args, controller, trust),
-        _ => return complain("give --join HOST:PORT and --certs DIR", USAGE),
+        _ => return complain("specify --join HOST:PORT and --certs DIR", USAGE),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
@@ -99,9 +100,10 @@ pub(crate) fn run(args: &AgentArgs) -> ExitCode {
 
 fn init(folder: &Path) -> Result<(), String> {
     let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-    trust::init(folder, unix_s).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    trust::init(folder, unix_s).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     let told = format!(
-        "{} is valid for a year. Copy it to every machine that takes part; anyone who has it can take part.\n",
+        "The certificates in {} are valid for a year. Copy the folder to every machine that takes part. Keep it \
+         private: anyone who has it can take part.\n",
         folder.display()
     );
     output::show(&told).map_err(|error| format!("cannot write the output: {error}"))
@@ -114,10 +116,10 @@ fn join(args: &AgentArgs, controller: &str, trust: &Path) -> Result<(), String> 
     serve(controller, args.wait, trust, &name, cores_allowed().len() as u32, &mut share)
 }
 
-/// A share of a bench: a process of this program.
+/// A share of a bench, run as a child process of this program.
 #[derive(Debug)]
 struct BenchShare {
-    /// Files of the task and the result; private to this agent, and removed with it.
+    /// Folder for the files of the task and for the result. It is private to this agent, and removed with it.
     folder: PathBuf,
     words: Vec<String>,
     child: Option<Child>,
@@ -128,7 +130,7 @@ impl BenchShare {
     fn new() -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("flatout-agent-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&folder);
-        made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+        made.map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         Ok(Self { folder, words: Vec::new(), child: None, begun_ns: 0 })
     }
 
@@ -140,7 +142,7 @@ impl BenchShare {
 impl Drop for BenchShare {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // It may have ended by itself.
+            // The bench may already have exited.
             let _killed = child.kill();
             let _waited = child.wait();
         }
@@ -150,7 +152,7 @@ impl Drop for BenchShare {
 
 impl AgentWork for BenchShare {
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String> {
-        let no_task = || "this version does not know the task".to_owned();
+        let no_task = || "this version of flatout does not understand the task".to_owned();
         let words: Option<Vec<String>> = task["arguments"]
             .as_array()
             .ok_or_else(no_task)?
@@ -166,7 +168,7 @@ impl AgentWork for BenchShare {
             let path = self.folder.join(number.to_string());
             fs::write(&path, content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
         }
-        // Nothing that a controller says writes to, or reads from, any other place of this machine.
+        // Whatever a controller says, the bench must not write to, or read from, any other place on this machine.
         let place = |number: usize, _: &str| self.folder.join(number.to_string()).display().to_string();
         self.words = command::for_agent(&words.ok_or_else(no_task)?, place);
         self.words.push(format!("--share={index}/{agents}"));
@@ -194,7 +196,7 @@ impl AgentWork for BenchShare {
     fn stop(&mut self) {
         let pid = self.child.as_ref().and_then(|child| Pid::from_raw(child.id().cast_signed()));
         if let Some(pid) = pid {
-            // One that has ended has nothing left to stop.
+            // If the bench has exited, there is nothing to stop.
             let _signalled = kill_process(pid, Signal::INT);
         }
     }
@@ -211,21 +213,22 @@ impl AgentWork for BenchShare {
             return Some(Ok(Brought { begun_ns: self.begun_ns, facts: json!({ "exit_code": status.code() }), record }));
         }
         let words = fs::read_to_string(self.folder.join("stderr")).unwrap_or_default();
-        let words: String = words.trim().chars().take(WORDS_BYTES_MAX).collect();
-        Some(Err(if words.is_empty() { format!("the bench exited with {status}") } else { words }))
+        let words: String = words.trim().chars().take(WORDS_CHARS_MAX).collect();
+        Some(Err(if words.is_empty() { format!("the bench failed ({status})") } else { words }))
     }
 }
 
-/// For the bench that makes a share: it ends with its agent, however that ends. A load that nobody counts must not go on.
+/// Makes the kernel stop this process, which is the bench of a share, when its agent exits for any reason, so that no
+/// uncounted load continues.
 pub(crate) fn end_with_agent() -> Result<(), String> {
     let agent = getppid();
     let set = set_parent_process_death_signal(Some(Signal::TERM));
-    set.map_err(|error| format!("the kernel cannot stop this process together with its agent: {error}"))?;
-    // Anyone who was gone before the kernel was told sends no signal.
+    set.map_err(|error| format!("cannot have the kernel stop this process when its agent exits: {error}"))?;
+    // If the agent exited before the kernel was asked, there will be no signal.
     if getppid() == agent && agent.is_some() { Ok(()) } else { Err("the agent has exited".to_owned()) }
 }
 
-/// Bytes in a text of JSON: each is the character of its number.
+/// Converts bytes to text for JSON. Each byte becomes the character with the same number.
 fn to_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -234,22 +237,22 @@ fn to_bytes(text: &str) -> Option<Vec<u8>> {
     text.chars().map(|character| u8::try_from(character).ok()).collect()
 }
 
-/// How a bench is made by agents.
+/// The parameters of a bench with agents.
 #[derive(Debug)]
 pub(crate) struct AgentsPlan<'a> {
-    /// The command line, the program's and the verb's name left out.
+    /// The command line, without the names of the program and the command.
     pub(crate) words: &'a [String],
-    /// How many are waited for.
+    /// Number of agents to wait for.
     pub(crate) agents: u32,
-    /// Where they are waited for.
+    /// Address to listen on for agents.
     pub(crate) listen: SocketAddr,
-    /// The folder that `flatout agent init` made.
+    /// Folder created by `flatout agent init`.
     pub(crate) trust: &'a Path,
-    /// The requirements of the whole.
+    /// Requirements on the merged result.
     pub(crate) require: &'a [Threshold],
 }
 
-/// Waits for all agents, has them make the load together, and merges their results.
+/// Waits for all agents, starts the load on all of them, and merges their results.
 pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let names = command::inputs(plan.words);
     let read = |name: &String| fs::read(name).map_err(|error| format!("cannot read {name}: {error}"));
@@ -257,7 +260,8 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let bytes: usize = files.iter().map(Vec::len).sum();
     if files.len() > FILES_MAX || bytes > FILES_BYTES_MAX {
         return Err(format!(
-            "agents receive at most {FILES_MAX} files and {FILES_BYTES_MAX} bytes; these are {} and {bytes}",
+            "agents accept at most {FILES_MAX} files with {FILES_BYTES_MAX} bytes in total; this bench has {} files \
+             with {bytes} bytes",
             files.len()
         ));
     }
@@ -274,10 +278,10 @@ pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
     let (mut here, mut has_begun) = (0, false);
     let results = controller.run(&interrupts, |coordinator| {
         if std::mem::replace(&mut here, coordinator.here()) != here && coordinator.begins_ns().is_none() {
-            eprintln!("flatout bench: {here} of {} agents are here", plan.agents);
+            eprintln!("flatout bench: {here} of {} agents have joined", plan.agents);
         }
         if !std::mem::replace(&mut has_begun, coordinator.begins_ns().is_some()) && has_begun {
-            eprintln!("flatout bench: all agents begin");
+            eprintln!("flatout bench: all agents have started");
         }
     });
     let results = results.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! `flatout bench`: flags to a plan, a report to text and files, and the exit code.
+//! `flatout bench`: turns flags into a plan, writes the report as text and files, and chooses the exit code.
 
 mod flags;
 mod plan;
@@ -22,20 +22,20 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A run that failed: what was asked for could not be had from the server.
+/// Exit code if the run failed: requests failed, or the server could not be reached.
 const FAILED: u8 = 1;
 
-/// Bad usage: what was asked for makes no sense, or cannot be done.
+/// Exit code for invalid usage: the requested run is contradictory or impossible.
 const USAGE: u8 = 2;
 
-/// A requirement was missed.
+/// Exit code if a requirement was missed.
 const MISSED: u8 = 4;
 
-/// No figure holds, or only a part of what was asked for was measured; with `--require` and `--strict`, a figure that
-/// these are about does not hold.
+/// Exit code if no figure is valid, or if something that was requested was not measured; with `--require` and
+/// `--strict`, also if a required figure is not valid.
 const INVALID: u8 = 5;
 
-/// A command line of this verb alone.
+/// Parses the command line of this command on its own.
 #[derive(Debug, Parser)]
 #[command(name = "bench", no_binary_name = false)]
 struct BenchCommandLine {
@@ -43,8 +43,8 @@ struct BenchCommandLine {
     args: BenchArgs,
 }
 
-/// Says what is wrong with the command line `words`, of which the first is `bench`. Nothing is looked up or read. With `is_known`,
-/// its numbers are those of the run.
+/// Returns what is wrong with the command line `words`, of which the first is `bench`. Accesses neither the network nor
+/// files. `is_known` is true if the numbers in it are those of the run.
 pub(crate) fn check(words: &[String], is_known: bool) -> Result<(), String> {
     let line = BenchCommandLine::try_parse_from(words).map_err(|error| {
         let text = error.render().to_string();
@@ -53,7 +53,7 @@ pub(crate) fn check(words: &[String], is_known: bool) -> Result<(), String> {
     if is_known { plan::check(&line.args) } else { Ok(()) }
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: BenchArgs) -> ExitCode {
     if args.agents.share.is_some()
         && let Err(text) = agent::end_with_agent()
@@ -96,14 +96,14 @@ fn answer(run: Run, progress: &mut dyn ProgressReceiver) -> Result<BenchReport, 
     Ok(report)
 }
 
-/// Has agents make the load, and tells of it as of any other.
+/// Lets agents generate the load, and reports the result like that of any run.
 fn run_by_agents(
     require: &[Threshold],
     outputs: &Outputs,
     is_strict: bool,
     (agents, listen, trust): (u32, SocketAddr, &Path),
 ) -> ExitCode {
-    // The program's and the verb's name are left out.
+    // Leave out the names of the program and the command.
     let words: Vec<String> = std::env::args().skip(2).collect();
     let plan = AgentsPlan { words: &words, agents, listen, trust, require };
     let report = match agent::bench(&plan) {
@@ -121,7 +121,7 @@ fn finish(report: &BenchReport, outputs: &Outputs, is_strict: bool) -> ExitCode 
     conclude(outputs.write(&report.run, &text, &json), ending(&report.run, report.interrupted, is_strict))
 }
 
-/// The exit code, and what is said last where the report does not say it.
+/// Returns the exit code, and a last message if the report does not contain it.
 fn ending(run: &RunReport, interrupted: bool, is_strict: bool) -> (u8, &'static str) {
     let has_failed = run.steps.iter().any(|step| !step.failing.is_empty());
     let is_missed = run.thresholds.iter().any(|outcome| !outcome.met && outcome.unsound.is_empty());
@@ -129,23 +129,23 @@ fn ending(run: &RunReport, interrupted: bool, is_strict: bool) -> (u8, &'static 
     if has_failed {
         (FAILED, "")
     } else if interrupted {
-        (INVALID, "the run was interrupted; its figures cover the part that ran")
+        (INVALID, "the run was interrupted; its figures cover only the part that ran")
     } else if !run.has_sound() {
-        (INVALID, "no figure of this run holds; the report says why, and what to do")
+        (INVALID, "no figure in this run is valid; the report says why and what to do")
     } else if !run.is_whole() {
-        (INVALID, "a requested part could not be measured; the figures are those of the rest")
+        (INVALID, "part of the requested run could not be measured; the figures cover the rest")
     } else if is_missed {
         (MISSED, "")
     } else if is_uncertain {
-        (INVALID, "inconclusive: the required figure is not valid; the report says why")
+        (INVALID, "inconclusive: a figure that --require needs is not valid; the report says why")
     } else if is_strict && !run.is_valid() {
-        (INVALID, "not every figure holds, which --strict requires; the report says which and why")
+        (INVALID, "--strict requires every figure to be valid, but some are not; the report says which and why")
     } else {
         (0, "")
     }
 }
 
-/// Files that could be written remain; those that could not are reported last.
+/// Reports failures to write, and returns the exit code. Files that were written remain. Failures are reported last.
 fn conclude(written: Result<(), String>, (code, words): (u8, &str)) -> ExitCode {
     if let Err(text) = written {
         return complain(&text, FAILED);

@@ -1,4 +1,4 @@
-//! `flatout compare`: whether B differs from A.
+//! `flatout compare`: reports whether B differs from A.
 
 use clap::Args;
 use flatout_report::bundle;
@@ -7,33 +7,33 @@ use flatout_report::output::{self, Output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A result could not be read or written.
+/// Exit code if a result could not be read or written.
 const FAILED: u8 = 1;
 
-/// Bad usage.
+/// Exit code for invalid usage.
 const USAGE: u8 = 2;
 
-/// No figure holds in both results, or they are too short, so nothing could be compared.
+/// Exit code if nothing could be compared, because no figure is valid in both results or the results are too short.
 const INVALID: u8 = 5;
 
-/// Compare two results: report whether B differs from A, by how much, and how certain that is
+/// Compare two results: report whether B differs from A, by how much, and how certain the difference is
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  flatout compare a.json b.json                    two runs, compared by segments of each run
+  flatout compare a.json b.json                    two runs, each split into segments
   flatout compare a1.json b1.json a2.json b2.json a3.json b3.json a4.json b4.json a5.json b5.json
-                                                   five pairs, compared by run
+                                                   five pairs of runs, compared run by run
 
-`flatout bench --compare` interleaves both measurements, which is more reliable than comparing runs from different times. A \
-figure that does not hold in both results is not compared.
+`flatout bench --compare` interleaves both measurements, which is more reliable than comparing runs from different \
+times. Only figures that are valid in both results are compared.
 
 Exit codes:
   0  the results were compared
   1  a result could not be read or written
   2  the command line is invalid
-  5  nothing could be compared: no figure holds in both results, or the runs are too short")]
+  5  nothing could be compared: no figure is valid in both results, or the runs are too short")]
 pub(crate) struct CompareArgs {
-    /// Pairs of results: A B, or A B A B …; files from `flatout bench --json`, or folders from --bundle
+    /// Pairs of results: A B, or A B A B …; files from `flatout bench --json`, or folders from `--bundle`
     #[arg(required = true, num_args = 2.., value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// Random seed for the bootstrap
@@ -44,7 +44,7 @@ pub(crate) struct CompareArgs {
     json: Option<String>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: &CompareArgs) -> ExitCode {
     if !args.results.len().is_multiple_of(2) {
         return complain("give one or more pairs of results: A B", USAGE);
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &CompareArgs) -> ExitCode {
         written = written.and(output::show(&compared.print((&a, &b))));
     }
     match written {
-        Err(error) => complain(&format!("the comparison could not be written: {error}"), FAILED),
+        Err(error) => complain(&format!("cannot write the comparison: {error}"), FAILED),
         Ok(()) if compared.is_worthless() => ExitCode::from(INVALID),
         Ok(()) => ExitCode::SUCCESS,
     }

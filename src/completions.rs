@@ -1,4 +1,4 @@
-//! `flatout completions`: what a shell knows of the command line.
+//! `flatout completions`: shell completions for the command line.
 
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};
@@ -16,7 +16,7 @@ pub(crate) struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run<C: CommandFactory>(arguments: &CompletionsArgs) -> ExitCode {
     let mut text = Vec::new();
     generate(arguments.shell, &mut C::command(), "flatout", &mut text);

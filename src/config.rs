@@ -1,4 +1,4 @@
-//! `flatout validate`, `fmt`, `adapt`, `passwd` and `help`: what people do with a configuration before it runs.
+//! `flatout validate`, `fmt`, `adapt`, `passwd` and `help`: commands for working with a configuration before it runs.
 
 use crate::topics::{self, text_about};
 use clap::{Args, CommandFactory, ValueEnum};
@@ -12,16 +12,16 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// `fmt --check` found differences, or something failed at run time.
+/// Exit code if `fmt --check` found differences, or if something failed at run time.
 const EXIT_FAILED: u8 = 1;
 
-/// The command line or the configuration is wrong.
+/// Exit code if the command line or the configuration is invalid.
 const EXIT_USAGE: u8 = 2;
 
-/// Bytes of a file that is read from standard input.
+/// Maximum size of standard input, in bytes.
 const INPUT_BYTES_MAX: u64 = 1024 * 1024;
 
-/// The work factor of bcrypt: a quarter of a second on the machines of this decade.
+/// Cost factor of bcrypt, which takes about a quarter of a second on current machines.
 const BCRYPT_COST: u32 = 12;
 
 /// When colours are used.
@@ -37,7 +37,7 @@ pub(crate) enum Color {
 }
 
 impl Color {
-    /// The style of what goes to standard error.
+    /// Returns the style for standard error.
     pub(crate) fn style(self) -> Style {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         match self {
@@ -50,17 +50,17 @@ impl Color {
 
 /// Check a configuration and report every error
 ///
-/// Also checks what the configuration needs on this machine: folders, certificates, free ports, and origins that are not
-/// flatout itself.
+/// Also checks that the folders and certificates exist, that the ports are free, and that no proxy forwards requests to
+/// itself (a proxy loop).
 #[derive(Args, Debug)]
 #[command(after_help = "`flatout help CODE` explains an error code, such as C0102.\n\nExit codes:\n  \
     0  the configuration is valid\n  \
-    2  the configuration is invalid, or this machine lacks something that it needs")]
+    2  the configuration is invalid, or something that it needs is not available on this machine")]
 pub(crate) struct ValidateArgs {
     /// Configuration file, or `-` for standard input [default: as for `flatout run`]
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Skip the checks of this machine, for CI
+    /// Skip the checks that depend on this machine, for use in CI
     #[arg(long)]
     no_machine_checks: bool,
     /// Print the result as JSON to standard output
@@ -71,14 +71,14 @@ pub(crate) struct ValidateArgs {
     color: Color,
 }
 
-/// Format configuration files in place and keep their comments
+/// Format configuration files in place, keeping their comments
 #[derive(Args, Debug)]
 #[command(after_help = "A file with an error is left unchanged.\n\nExit codes:\n  \
     0  success\n  \
     1  --check found a file that would change\n  \
     2  a file cannot be read or parsed")]
 pub(crate) struct FmtArgs {
-    /// Print the names of the files that would change, and change nothing
+    /// Print the names of files that would change, without changing them
     #[arg(long)]
     check: bool,
     /// When to use colors
@@ -92,8 +92,8 @@ pub(crate) struct FmtArgs {
 /// Convert a configuration between KDL and JSON
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The result goes to standard output. A .json file is converted to KDL, any other file to JSON. Nothing \
-    is resolved: include, (env) and (file) stay as written."
+    after_help = "The result goes to standard output. A .json file is converted to KDL, any other file to JSON. \
+    flatout copies include, (env) and (file) without resolving them."
 )]
 pub(crate) struct AdaptArgs {
     /// Configuration file [default: as for `flatout run`]
@@ -114,7 +114,7 @@ pub(crate) struct PasswdArgs {
     /// Use argon2id (default)
     #[arg(long, conflicts_with = "bcrypt")]
     argon2: bool,
-    /// Use bcrypt; the password may have at most 71 bytes
+    /// Use bcrypt, which accepts passwords of up to 71 bytes
     #[arg(long)]
     bcrypt: bool,
 }
@@ -132,7 +132,7 @@ pub(crate) struct HelpArgs {
     topics: Vec<String>,
 }
 
-/// The configuration to use: the one that was named, or the first that is there.
+/// Returns the path of the configuration to use: the one that was named, or else the first one that exists.
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     if let Some(path) = named {
         return Ok(path.to_owned());
@@ -149,7 +149,7 @@ pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     Err(format!("no configuration found; searched for {}", names.join(", ")))
 }
 
-/// Prints what is wrong, and how much of it there is.
+/// Prints the errors of a configuration and their number. Returns the exit code.
 pub(crate) fn complain(path: &Path, diagnostics: &Diagnostics, style: Style) -> ExitCode {
     let count = diagnostics.count();
     let errors = if count == 1 { "error" } else { "errors" };
@@ -167,7 +167,7 @@ fn failed(message: &str) -> ExitCode {
     ExitCode::from(EXIT_FAILED)
 }
 
-/// A closed pipe is not an error.
+/// Prints to standard output. A closed pipe is not an error.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }
@@ -230,10 +230,10 @@ pub(crate) fn fmt(arguments: &FmtArgs) -> ExitCode {
     }
 }
 
-/// Formats one file and says whether it changed, or would.
+/// Formats one file and returns whether it changed or would change.
 fn format_one(path: &Path, arguments: &FmtArgs) -> Result<bool, ExitCode> {
     if path.extension().is_some_and(|extension| extension == "json") {
-        return Err(usage(&format!("{} is JSON; fmt is for KDL", path.display())));
+        return Err(usage(&format!("{} is a JSON file, but fmt formats only KDL", path.display())));
     }
     let is_input = path == Path::new("-");
     let read = if is_input { read_input() } else { fs::read_to_string(path) };
@@ -256,15 +256,16 @@ fn read_input() -> io::Result<String> {
     let mut text = String::new();
     io::stdin().lock().take(INPUT_BYTES_MAX + 1).read_to_string(&mut text)?;
     if text.len() as u64 > INPUT_BYTES_MAX {
-        // Half of it must not come out as if it were all.
+        // Reject the input: a truncated input would be formatted as if it were complete.
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 1 MiB"));
     }
     Ok(text)
 }
 
-/// Written beside and renamed: a concurrent reader has the one or the other, and a full disk loses nothing.
+/// Replaces a file atomically, by writing a temporary file and renaming it. A concurrent reader sees either the old or
+/// the new file, and a full disk loses nothing.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
-    // A link stays a link; what it leads to is replaced.
+    // If the path is a symbolic link, the link stays and its target is replaced.
     let path = path.canonicalize()?;
     let mut beside = path.clone().into_os_string();
     beside.push(format!(".{}.new", std::process::id()));
@@ -275,12 +276,14 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// A new file with the rights of an old one, and until it has them, with none for others: there may be hashes in it.
+/// Creates a file with the permissions of an existing file. Until they are set, no other user can read the new file,
+/// because it may contain password hashes.
 fn write_like(old: &Path, new: &Path, text: &str) -> io::Result<()> {
     let rights = fs::metadata(old)?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new)?;
     file.write_all(text.as_bytes())?;
-    // Only root can give a file away; for all others the owner is the same mostly, and else it cannot be helped.
+    // Only root can change the owner. For other users, the owner is usually the same, and otherwise nothing can be
+    // done.
     let _ = fchown(&file, Some(rights.uid()), Some(rights.gid()));
     file.set_permissions(rights.permissions())?;
     file.sync_all()
@@ -332,8 +335,8 @@ fn read_password() -> Result<String, String> {
     let failed = |error: io::Error| format!("cannot read the password: {error}");
     let password = if io::stdin().is_terminal() {
         let password = rpassword::prompt_password("Password: ").map_err(failed)?;
-        if rpassword::prompt_password("The same again: ").map_err(failed)? != password {
-            return Err("the two differ".into());
+        if rpassword::prompt_password("Repeat the password: ").map_err(failed)? != password {
+            return Err("the passwords do not match".into());
         }
         password
     } else {
@@ -350,15 +353,15 @@ fn read_password() -> Result<String, String> {
 fn hash_argon2(password: &str) -> Result<String, String> {
     use argon2::password_hash::PasswordHasher as _;
     let hash = argon2::Argon2::default().hash_password(password.as_bytes());
-    hash.map(|hash| hash.to_string()).map_err(|error| format!("cannot hash: {error}"))
+    hash.map(|hash| hash.to_string()).map_err(|error| format!("cannot hash the password: {error}"))
 }
 
-/// bcrypt sees 72 bytes only; a longer password is refused rather than cut.
+/// Hashes a password with bcrypt, which uses only the first 72 bytes. A longer password is rejected, not truncated.
 fn hash_bcrypt(password: &str) -> Result<String, String> {
     if password.len() >= 72 {
-        return Err("bcrypt accepts at most 71 bytes; argon2 accepts more".into());
+        return Err("the password is too long for bcrypt, which accepts up to 71 bytes; use --argon2".into());
     }
-    bcrypt::hash(password, BCRYPT_COST).map_err(|error| format!("cannot hash: {error}"))
+    bcrypt::hash(password, BCRYPT_COST).map_err(|error| format!("cannot hash the password: {error}"))
 }
 
 pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
@@ -406,7 +409,7 @@ fn explain_reason(reason: InvalidReason) -> String {
         let mut letters = text.chars();
         letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
     };
-    // In a closed loop whose times are all late: every figure that the reason can touch.
+    // Assume a closed loop in which all times are late, so that every figure that the reason can affect is listed.
     let evidence = Evidence { lag_p50_ns: u64::MAX, ..Evidence::crowded_throughout() };
     let touched: Vec<String> = Figure::ALL
         .iter()
@@ -415,7 +418,7 @@ fn explain_reason(reason: InvalidReason) -> String {
         .map(|(figure, soundness)| format!("  {:<12}{} ({})", figure.name(), soundness.words(), figure.text()))
         .collect();
     let touched = if touched.is_empty() {
-        "It affects no figure: all figures hold.".to_owned()
+        "It affects no figure: all figures are valid.".to_owned()
     } else {
         format!("It may affect these figures:\n{}", touched.join("\n"))
     };

@@ -1,5 +1,5 @@
-//! `flatout explain` and `flatout config show`: what a configuration makes of a request, without a
-//! running server; and what the cache of a running one holds for it.
+//! `flatout explain` and `flatout config show`: what a configuration does with a request, without a running server, and
+//! what a running server has stored in its cache for the request.
 
 use crate::admin::system_candidates;
 use crate::config::{Color, complain, find};
@@ -16,22 +16,23 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The command line or the configuration is wrong.
+/// Exit code if the command line or the configuration is invalid.
 const EXIT_USAGE: u8 = 2;
 
 /// Show which site, route, handler and file would respond to a request, and why
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout explain https://example.com/cart
-  flatout explain http://localhost:8080/api/x -X POST -H 'Origin: https://a.example' --from 192.0.2.7
+  flatout explain http://localhost/api/x -X POST -H 'Origin: https://a.example' --from 192.0.2.7
 
-No server needs to be running: flatout reads the configuration and looks up the files. It assumes that passwords are correct, \
-and it counts no request towards a rate limit. If a server runs, flatout looks up its cache over the admin socket and \
-fetches nothing. Without a configuration, as with `flatout accelerate`, the running process explains the request.")]
+No server needs to be running: flatout reads the configuration and looks up the files. It assumes that passwords are \
+correct, and the request does not count towards rate limits. If a server is running, flatout also searches the server's \
+cache over the admin socket; it never contacts an origin. If there is no configuration, as with `flatout accelerate`, \
+the running process explains the request.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     request: RequestArgs,
-    /// Admin socket of the process whose cache to look up [default: from the configuration]
+    /// Admin socket of the process whose cache to search [default: from the configuration]
     #[arg(long, value_name = "PATH")]
     admin: Option<PathBuf>,
     /// Print the explanation as JSON
@@ -51,7 +52,7 @@ enum ConfigVerb {
     Show(ShowArgs),
 }
 
-/// Print the settings that apply to a URL, each with its file and line
+/// Print the settings that apply to a URL, with the file and line of each
 #[derive(Args, Debug)]
 struct ShowArgs {
     #[command(flatten)]
@@ -60,7 +61,7 @@ struct ShowArgs {
 
 #[derive(Args, Debug)]
 struct RequestArgs {
-    /// URL of the request, with its scheme
+    /// URL of the request, including the scheme
     #[arg(value_name = "URL")]
     url: String,
     /// Configuration file [default: as for `flatout run`]
@@ -87,7 +88,7 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
         Ok(question) => question,
         Err(message) => return usage(&message),
     };
-    // Without a configuration of its own to look at, as with `flatout accelerate`, the running process knows.
+    // If no configuration is found, as with `flatout accelerate`, the running process has the answer.
     if request.config.is_none()
         && find(None).is_err()
         && let Ok(reply) = ask_running(&arguments.candidates(&Admin::Default), &question)
@@ -100,14 +101,16 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
     };
     if let Some(proxy) = told.proxy.as_mut().filter(|proxy| proxy.refusal.is_none()) {
         let asked = match (&arguments.admin, &admin) {
-            (None, Admin::Off) => Err("the configuration has no admin socket by which to ask".to_owned()),
+            (None, Admin::Off) => {
+                Err("the configuration disables the admin socket, so the running flatout cannot be queried".to_owned())
+            }
             _ => ask_running(&arguments.candidates(&admin), &question),
         };
         match asked {
             Err(why) => proxy.unknown = Some(why),
             Ok(reply) => match reply.cache {
                 Some(kept) if kept.realm == proxy.realm => proxy.kept = Some(kept),
-                _ => proxy.unknown = Some("the running flatout has another configuration in force".to_owned()),
+                _ => proxy.unknown = Some("the running flatout uses a different configuration".to_owned()),
             },
         }
     }
@@ -115,7 +118,7 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
 }
 
 impl ExplainArgs {
-    /// Where the process is that has `admin` for its admin socket.
+    /// Returns the admin sockets to try. `admin` is the admin socket in the configuration.
     fn candidates(&self, admin: &Admin) -> Vec<Candidate> {
         match (&self.admin, admin) {
             (Some(path), _) | (None, Admin::Path(path)) => vec![Candidate::new(path.clone())],
@@ -124,7 +127,7 @@ impl ExplainArgs {
     }
 }
 
-/// Asks the process that runs; why not, when it cannot be asked.
+/// Asks the running process what its cache has stored for a request. Returns the reason if that is impossible.
 fn ask_running(candidates: &[Candidate], question: &Question) -> Result<CacheReply, String> {
     match ask(candidates, "GET", &cache_target(question)) {
         Ok(reply) if reply.status == 200 => serde_json::from_str(&reply.body)
@@ -148,7 +151,7 @@ pub(crate) fn config(arguments: &ConfigArgs) -> ExitCode {
 }
 
 fn print(text: &str) -> ExitCode {
-    // A reader that has seen enough is no failure.
+    // If the reader has closed the pipe, that is not an error.
     let _ = io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     ExitCode::SUCCESS
 }
@@ -159,7 +162,7 @@ fn usage(message: &str) -> ExitCode {
 }
 
 impl Color {
-    /// Returns true if standard output is for colours.
+    /// Returns whether output to standard output is coloured.
     fn on_stdout(self) -> bool {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         match self {
@@ -171,7 +174,7 @@ impl Color {
 }
 
 impl RequestArgs {
-    /// The plan of the configuration for `question`, and the admin socket of its process.
+    /// Explains what the configuration does with `question`. Also returns the admin socket of its process.
     fn explain(&self, question: &Question) -> Result<(Explanation, Admin), ExitCode> {
         let path = find(self.config.as_deref()).map_err(|message| usage(&message))?;
         let config = load(&path, &Disk).map_err(|errors| complain(&path, &errors, self.color.style()))?;

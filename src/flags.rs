@@ -1,4 +1,4 @@
-//! Flags of all serving commands: listeners, logs and timeouts.
+//! The flags that all serving commands share: listeners, logs and timeouts.
 
 use clap::Args;
 use flatout_config::model::{Certificate, Config, Listener, Log, Place, Protocol, Site, Step, StepKind};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 // No doc comment: clap would take it for the description of the verb.
 #[derive(Args, Debug)]
 pub(crate) struct ServerArgs {
-    /// Listen on this address; may be repeated.
+    /// Listen on this address; may be repeated
     ///
     /// `:8080` means port 8080 on all IPv4 and IPv6 addresses; port 0 means any free port.
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
@@ -27,7 +27,7 @@ pub(crate) struct ServerArgs {
 
     /// Append one line per request to FILE; `-` means standard output [default: no log]
     ///
-    /// The format is combined. With `-`, all other messages go to standard error.
+    /// The log uses the combined format. If FILE is `-`, all other messages go to standard error.
     #[arg(long, value_name = "FILE|-")]
     access_log: Option<PathBuf>,
 
@@ -41,20 +41,20 @@ pub(crate) struct ServerArgs {
 
     /// Serve HTTPS, with a local certificate authority (`internal`) or two PEM files (CERT,KEY)
     ///
-    /// `internal` is for development: flatout creates a local certificate authority and prints the root certificate to
-    /// trust. CERT is a certificate with its chain, leaf first; KEY is its private key.
+    /// `internal` is for development: flatout creates a local certificate authority and prints the path of the
+    /// root certificate to trust. CERT is a certificate with its chain, leaf first; KEY is its private key.
     #[arg(long, value_name = "internal|CERT,KEY", value_parser = parse_tls, conflicts_with_all = ["tls_cert", "h2c"])]
     tls: Option<Tls>,
 
-    /// Serve HTTPS with this PEM certificate and its chain, leaf first
+    /// Serve HTTPS with the certificate and chain in this PEM file, leaf first
     #[arg(long, value_name = "FILE", requires = "tls_key", conflicts_with = "h2c")]
     tls_cert: Option<PathBuf>,
 
-    /// Private key of --tls-cert, in PEM
+    /// PEM file with the private key for --tls-cert
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Accept HTTP/2 without TLS from clients that start with it (prior knowledge)
+    /// Accept HTTP/2 without TLS from clients with prior knowledge
     #[arg(long)]
     h2c: bool,
 
@@ -62,11 +62,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration_ms)]
     idle_timeout: u64,
 
-    /// Maximum time to receive a request's header section; after that, respond 408
+    /// Maximum time to receive a request's header section; after that, respond with 408
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     head_timeout: u64,
 
-    /// Maximum time to wait for a request's body; after that, respond 408
+    /// Maximum time between two reads of a request body; after that, respond with 408
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     body_timeout: u64,
 
@@ -74,7 +74,7 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = parse_duration_ms)]
     handshake_timeout: u64,
 
-    /// Close a connection if its client reads nothing of a response for this long
+    /// Close a connection if its client stops reading a response for this long
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = parse_duration_ms)]
     write_timeout: u64,
 
@@ -83,7 +83,7 @@ pub(crate) struct ServerArgs {
     drain_timeout: u64,
 }
 
-/// One `--listen`: an address, or all of the machine's.
+/// The value of `--listen`: a single address, or all addresses of the machine.
 #[derive(Clone, Debug)]
 struct Listen(Vec<SocketAddr>);
 
@@ -94,12 +94,12 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
             None if is_port(text) => format!("write :{text} for all addresses, or 127.0.0.1:{text}"),
             Some(("localhost", port)) if is_port(port) => format!("write 127.0.0.1:{port}"),
             Some(("*", port)) if is_port(port) => format!("write :{port}"),
-            _ => "an address is 127.0.0.1:8080, [::1]:8080, or :8080 for all addresses of this machine".to_owned(),
+            _ => "use an address such as 127.0.0.1:8080, [::1]:8080, or :8080 for all addresses".to_owned(),
         }
     })
 }
 
-/// Where the certificate comes from.
+/// The source of the certificate.
 #[derive(Clone, Debug)]
 enum Tls {
     Internal,
@@ -110,11 +110,11 @@ fn parse_tls(text: &str) -> Result<Tls, String> {
     if text == "internal" {
         return Ok(Tls::Internal);
     }
-    let (chain, key) = text.split_once(',').ok_or("either `internal`, or two files: CERT,KEY")?;
+    let (chain, key) = text.split_once(',').ok_or("use either `internal` or two files: CERT,KEY")?;
     Ok(Tls::Files(chain.into(), key.into()))
 }
 
-/// `250ms`, `10s`, `2m`, in milliseconds.
+/// Parses a duration such as `250ms`, `10s` or `2m`, in milliseconds.
 pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let duration = parse_duration(text, MILLISECOND);
     let duration_ms = duration.map_err(|_| "a duration is a number with a unit: 250ms, 10s or 2m".to_owned())?;
@@ -123,9 +123,10 @@ pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
 }
 
 impl ServerArgs {
-    /// Runs what the flags of a verb stand for, or prints it, and says how it ended. Without the admin socket it does not run if
-    /// `needs_admin`.
-    pub(crate) fn run(&self, settings: Result<Config, Failure>, needs_admin: bool) -> ExitCode {
+    /// Runs the configuration equivalent to a command's flags, or prints it. Returns the exit code. If `needs_admin` is
+    /// true, fails without the admin socket. The configuration runs in a single process, whose worker threads are
+    /// confined if `landlock` is true.
+    pub(crate) fn run(&self, settings: Result<Config, Failure>, needs_admin: bool, landlock: bool) -> ExitCode {
         match settings {
             Ok(config) if self.print_config => {
                 // A closed pipe is not an error.
@@ -133,17 +134,17 @@ impl ServerArgs {
                 ExitCode::SUCCESS
             }
             Ok(config) => {
-                let source = ConfigSource::Flags(Box::new(config));
+                let source = ConfigSource::Flags(Box::new(Config { landlock: Some(landlock), ..config }));
                 flatout_daemon::run(Options { source, style: Style::Plain, needs_admin })
             }
             Err(failure) => failure.report(),
         }
     }
 
-    /// A configuration of one site for every host with these steps.
+    /// Returns a configuration with one site, which serves every host with these handlers and directives.
     ///
     /// # Errors
-    /// When an address is given twice.
+    /// Fails if two `--listen` flags contain the same address.
     pub(crate) fn config(&self, steps: impl IntoIterator<Item = StepKind>) -> Result<Config, Failure> {
         let listeners = self.listeners()?;
         let log = self.access_log.as_deref().map(|path| {
@@ -174,7 +175,7 @@ impl ServerArgs {
         })
     }
 
-    /// Logs each request for the person at the terminal, where there is one and no other log is asked for.
+    /// Adds a log of requests to the terminal, if there is a terminal and no other log was requested.
     pub(crate) fn show_requests(&self, config: &mut Config) {
         let is_watched = io::stdout().is_terminal() && io::stderr().is_terminal();
         if is_watched && config.logs.is_empty() && !self.print_config {
@@ -189,7 +190,7 @@ impl ServerArgs {
         let mut listeners: Vec<Listener> = Vec::new();
         for address in self.listen.iter().flat_map(|listen| &listen.0).copied() {
             if listeners.iter().any(|other| other.address == address) {
-                return Err(Failure::usage(format!("--listen {address} is given twice")));
+                return Err(Failure::usage(format!("--listen {address} occurs twice")));
             }
             listeners.push(Listener {
                 place: Place::default(),
@@ -197,6 +198,7 @@ impl ServerArgs {
                 protocol: if self.certificate().is_some() { Protocol::Tls } else { Protocol::Plain },
                 http2_cleartext: self.h2c,
                 redirect_https_port: None,
+                http3: None,
             });
         }
         Ok(listeners)
@@ -214,7 +216,7 @@ impl ServerArgs {
         }
     }
 
-    /// The certificate that the flags name, if they do.
+    /// Returns the certificate that the flags specify, if any.
     fn certificate(&self) -> Option<Certificate> {
         let files = |chain: &Path, key: &Path| Certificate::Files {
             chain: chain.to_owned(),
@@ -257,9 +259,9 @@ mod tests {
             ("8080", "write :8080 for all addresses, or 127.0.0.1:8080"),
             ("localhost:80", "write 127.0.0.1:80"),
             ("*:80", "write :80"),
-            ("a.example:80", "an address is"),
-            ("127.0.0.1", "an address is"),
-            ("", "an address is"),
+            ("a.example:80", "use an address such as"),
+            ("127.0.0.1", "use an address such as"),
+            ("", "use an address such as"),
         ] {
             assert!(parse_listen(bad).unwrap_err().contains(advice), "{bad}");
         }

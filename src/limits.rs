@@ -1,4 +1,5 @@
-//! `flatout limits`: what this machine can do at most; and the bare loop as a process of its own, for comparisons.
+//! `flatout limits`: measures the limits of this machine. Also runs the bare loop as a separate process, for
+//! comparisons.
 
 use crate::bench::parse_duration;
 use clap::Args;
@@ -19,16 +20,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Measuring failed.
+/// Exit code if measuring failed.
 const FAILED: u8 = 1;
 
-/// Bad usage.
+/// Exit code for invalid usage.
 const USAGE: u8 = 2;
 
-/// Longest time for one probe; more tells nothing new.
+/// Longest duration of one probe. A longer probe gives no more information.
 const PROBE_MAX: Duration = Duration::from_mins(10);
 
-/// Measure this machine's limits over loopback
+/// Measure this machine's TCP and HTTP limits over loopback
 #[derive(Args, Debug)]
 #[command(after_help = "Ctrl-C stops after the current probe and prints the results so far.\n\nExit codes:\n  \
     0  every probe ran in every round\n  \
@@ -38,13 +39,13 @@ pub(crate) struct LimitsArgs {
     /// Write the result to FILE as JSON; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
-    /// Duration of a probe in each round, such as 0.2, 1 or 500ms; a number alone is in seconds
+    /// Duration of each probe in each round, such as 0.2, 1 or 500ms; a number without a unit is in seconds
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_probe)]
     seconds: Duration,
     /// Number of rounds; each runs every probe once
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Size of the responses of the bare HTTP loop, in bytes
+    /// Response size of the bare HTTP loop, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 1024,
         value_parser = clap::value_parser!(u64).range(..=MEMORY_BYTES_MAX))]
     size: u64,
@@ -57,16 +58,23 @@ pub(crate) struct LimitsArgs {
     /// With --responder: send this file with sendfile
     #[arg(long, value_name = "FILE", hide = true, requires = "responder")]
     sendfile: Option<PathBuf>,
+    /// With --sendfile: insert a line in the middle of the file
+    #[arg(long, hide = true, requires = "sendfile")]
+    insert: bool,
     /// With --responder: send the body with MSG_ZEROCOPY
     #[arg(long, hide = true, requires = "responder", conflicts_with = "sendfile")]
     zerocopy: bool,
+    /// With --responder: forward requests to the origin at this address over persistent connections
+    #[arg(long, value_name = "ADDR:PORT", hide = true, requires = "responder",
+        conflicts_with_all = ["close", "sendfile", "zerocopy", "size"])]
+    forward: Option<SocketAddr>,
     /// With --responder: number of threads
     #[arg(long, value_name = "N", hide = true, requires = "responder", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: LimitsArgs) -> ExitCode {
     match args.responder {
         Some(address) => respond(address, args),
@@ -100,11 +108,12 @@ fn measure(args: &LimitsArgs) -> ExitCode {
     match written {
         Ok(()) if report.is_whole() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::from(FAILED),
-        Err(error) => complain(&format!("the result could not be written: {error}"), FAILED),
+        Err(error) => complain(&format!("cannot write the result: {error}"), FAILED),
     }
 }
 
-/// Ctrl-C ends the measuring after the probe under way, so that what is known by then is told; a second one ends all.
+/// Handles Ctrl-C. The first sets the returned flag, after which the measurement ends with the current probe and
+/// reports the results so far. The second exits at once.
 fn follow_interrupts() -> io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&interrupted);
@@ -117,17 +126,19 @@ fn follow_interrupts() -> io::Result<Arc<AtomicBool>> {
     Ok(interrupted)
 }
 
-/// The bare loop until SIGTERM, whose default action is all the shutdown it needs.
+/// Runs the bare loop until SIGTERM, whose default action is enough to stop it.
 fn respond(address: SocketAddr, args: LimitsArgs) -> ExitCode {
-    let reply = match args.sendfile {
-        Some(path) => ResponderReply::File(path),
-        None if args.zerocopy => ResponderReply::MemoryLent { body_bytes: args.size },
-        None => ResponderReply::Memory { body_bytes: args.size },
+    let reply = match (args.forward, args.sendfile) {
+        (Some(origin), _) => ResponderReply::Origin(origin),
+        (None, Some(path)) if args.insert => ResponderReply::FileInParts(path),
+        (None, Some(path)) => ResponderReply::File(path),
+        (None, None) if args.zerocopy => ResponderReply::MemoryLent { body_bytes: args.size },
+        (None, None) => ResponderReply::Memory { body_bytes: args.size },
     };
     let placements = vec![Placement::Anywhere; usize::from(args.threads)];
     let mut responder = match Responder::start(&ResponderPlan { address, placements, reply, closes: args.close }) {
         Ok(responder) => responder,
-        Err(error) => return complain(&format!("the bare loop at {address} could not be started: {error}"), FAILED),
+        Err(error) => return complain(&format!("cannot start the bare loop at {address}: {error}"), FAILED),
     };
     eprintln!("bare loop at http://{}/", responder.address());
     match responder.join() {
@@ -147,7 +158,7 @@ fn parse_probe(text: &str) -> Result<Duration, String> {
     if range.contains(&probe) {
         return Ok(probe);
     }
-    Err(format!("give {} to {} seconds", range.start().as_secs_f64(), range.end().as_secs()))
+    Err(format!("use {} to {} seconds", range.start().as_secs_f64(), range.end().as_secs()))
 }
 
 #[cfg(test)]

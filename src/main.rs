@@ -23,9 +23,7 @@ mod suite;
 mod topics;
 mod workload;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{CommandFactory, Parser, Subcommand};
-use flatout_report::command::current_name;
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// A web server, a shared HTTP cache and a load generator in one binary
@@ -37,7 +35,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, and it is looked at once")]
+#[expect(clippy::large_enum_variant, reason = "there is only one, and it is used once")]
 enum Verb {
     Serve(serve::ServeArgs),
     Accelerate(accelerate::AccelerateArgs),
@@ -67,7 +65,7 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    match Arguments::try_parse().unwrap_or_else(|error| suggest_new_name(error).exit()).verb {
+    match Arguments::parse().verb {
         Verb::Serve(arguments) => serve::run(&arguments),
         Verb::Accelerate(arguments) => accelerate::run(&arguments),
         Verb::Run(arguments) => run::run(&arguments),
@@ -94,18 +92,4 @@ fn main() -> ExitCode {
         Verb::Config(arguments) => explain::config(&arguments),
         Verb::Help(arguments) => config::help::<Arguments>(&arguments),
     }
-}
-
-/// Adds the new name of a renamed flag to the error about its old name.
-fn suggest_new_name(mut error: clap::Error) -> clap::Error {
-    if let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) {
-        let new = current_name(flag).to_owned();
-        let verb = std::env::args().nth(1).unwrap_or_default();
-        let arguments = Arguments::command();
-        let mut flags = arguments.find_subcommand(verb).into_iter().flat_map(clap::Command::get_arguments);
-        if new != *flag && flags.any(|flag| flag.get_long() == new.strip_prefix("--")) {
-            error.insert(ContextKind::SuggestedArg, ContextValue::String(new));
-        }
-    }
-    error
 }

@@ -1,4 +1,4 @@
-//! `flatout man`: the manual pages, made of the same words as `--help`.
+//! `flatout man`: the manual pages, generated from the same text as `--help`.
 
 use clap::{Args, Command, CommandFactory};
 use clap_mangen::Man;
@@ -19,7 +19,7 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run<C: CommandFactory>(arguments: &ManArgs) -> ExitCode {
     let mut command = C::command();
     command.build();

@@ -1,4 +1,4 @@
-//! `flatout pages check` and `flatout pages new`: what people do with active pages before they are served.
+//! `flatout pages check` and `flatout pages new`: commands for developing active pages.
 
 use crate::config::Color;
 use clap::{Args, Subcommand};
@@ -11,16 +11,16 @@ use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-/// The command line is wrong, or a page is.
+/// Exit code if the command line or a page is invalid.
 const EXIT_USAGE: u8 = 2;
 
-/// Folders within folders: a tree that is deeper is none of pages.
+/// Maximum depth of folders. Deeper folders are an error.
 const DEPTH_MAX: usize = 32;
 
-/// Pages checked by one command.
+/// Maximum number of pages that one command checks.
 const PAGES_MAX: usize = 100_000;
 
-/// Mistakes shown; the rest is counted. As for configurations.
+/// Maximum number of errors shown, as for configurations. Further errors are only counted.
 const SHOWN_MAX: usize = flatout_config::diagnostic::SHOWN_MAX;
 
 /// Check active pages, or create a new site
@@ -39,13 +39,13 @@ enum PagesVerb {
 /// Compile pages and scripts and report every error
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout pages check                      all pages in the current folder and below
+  flatout pages check                      all pages in the current folder and its subfolders
   flatout pages check site                 all pages in the folder `site`
   flatout pages check site/index.lhtml     one page and its includes
   flatout pages check --json site          all pages, with the result as JSON
 
-Pages are *.lhtml, scripts are *.luau. A file whose name starts with `_` is an include; it is checked with the pages that \
-include it. `flatout help CODE` explains an error code.
+Pages are `*.lhtml` files; scripts are `*.luau` files. A file whose name starts with `_` is an include; flatout checks it \
+as part of the pages that include it. `flatout help CODE` explains an error code.
 
 Exit codes:
   0  no errors
@@ -59,8 +59,8 @@ struct CheckArgs {
     color: Color,
     /// Folders and pages to check [default: .]
     ///
-    /// A page below the current folder may include files from the current folder; any other page only from its own
-    /// folder.
+    /// The pages in FOLDER may include any file in FOLDER. A page given as FILE may include any file in the current
+    /// folder if the page itself is in the current folder or a subfolder; otherwise, any file in its own folder.
     #[arg(value_name = "FOLDER|FILE")]
     paths: Vec<PathBuf>,
 }
@@ -71,14 +71,14 @@ struct CheckArgs {
   flatout pages new hello
   flatout run -c hello/flatout.kdl         then open http://127.0.0.1:8080/
 
-If one of the files already exists, nothing is written.")]
+If any of the new site's files already exists, nothing is written.")]
 struct NewArgs {
-    /// Folder of the new site; created if it does not exist
+    /// Folder for the new site; created if it does not exist
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(arguments: &PagesArgs) -> ExitCode {
     let ended = match &arguments.verb {
         PagesVerb::Check(arguments) => check_all(arguments),
@@ -87,7 +87,7 @@ pub(crate) fn run(arguments: &PagesArgs) -> ExitCode {
     ended.unwrap_or_else(|failure| failure.report())
 }
 
-/// Pages to check: the folder that they are in, and their names there.
+/// Pages to check, by name within a folder.
 struct PageSet {
     folder: PathBuf,
     names: Vec<String>,
@@ -115,7 +115,7 @@ fn check_all(arguments: &CheckArgs) -> Result<ExitCode, Failure> {
     if arguments.json {
         print(&format!("{:#}\n", found.to_json()));
     } else if found.list.is_empty() {
-        print(&format!("{} and {} are right\n", count(pages, "page"), count(scripts, "script")));
+        print(&format!("no errors in {} and {}\n", count(pages, "page"), count(scripts, "script")));
     } else {
         let summary =
             format!("{} and {}: {}", count(pages, "page"), count(scripts, "script"), count(found.count(), "error"));
@@ -128,7 +128,7 @@ fn count(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
-/// Adds what is wrong with a page. A mistake in a file that several include is one.
+/// Adds the errors of a page. An error in a file that several pages include is added only once.
 fn gather(found: &mut Diagnostics, wrong: Diagnostics) {
     let is_same = |one: &Diagnostic, two: &Diagnostic| (one.code, &one.place) == (two.code, &two.place);
     for diagnostic in wrong.list {
@@ -156,13 +156,13 @@ fn cannot_read(path: &Path, error: &io::Error) -> Failure {
     Failure::usage(format!("cannot read {}: {error}", path.display()))
 }
 
-/// The pages that an argument names.
+/// Returns the pages that an argument refers to.
 fn group(path: &Path) -> Result<PageSet, Failure> {
     if fs::metadata(path).map_err(|error| cannot_read(path, &error))?.is_dir() {
         let mut names = Vec::new();
         list(path, "", 0, &mut names)?;
         if names.is_empty() {
-            return Err(Failure::usage(format!("no page (*.lhtml, *.luau) is in {}", path.display())));
+            return Err(Failure::usage(format!("{} contains no pages (*.lhtml, *.luau)", path.display())));
         }
         names.sort_unstable();
         return Ok(PageSet { folder: path.to_owned(), names });
@@ -174,16 +174,18 @@ fn group(path: &Path) -> Result<PageSet, Failure> {
     } else {
         path.file_name().map(PathBuf::from).unwrap_or_default()
     };
-    let name = name.to_str().filter(|name| is_page(name)).ok_or_else(|| {
-        Failure::usage(format!("{} is not a page: pages are *.lhtml, scripts *.luau", path.display()))
-    })?;
+    let name = name
+        .to_str()
+        .filter(|name| is_page(name))
+        .ok_or_else(|| Failure::usage(format!("{} is not a page or script: use *.lhtml or *.luau", path.display())))?;
     Ok(PageSet { folder, names: vec![name.to_owned()] })
 }
 
-/// The pages of a folder and below. What begins with a dot is not served; what begins with `_` is only included.
+/// Adds the pages in a folder and its subfolders. Leaves out names that begin with a dot, which are not served, and
+/// names that begin with `_`, which are only included.
 fn list(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -> Result<(), Failure> {
     if depth > DEPTH_MAX {
-        return Err(Failure::usage(format!("{} is more than {DEPTH_MAX} folders deep", folder.display())));
+        return Err(Failure::usage(format!("{} is nested more than {DEPTH_MAX} folders deep", folder.display())));
     }
     for entry in fs::read_dir(folder).map_err(|error| cannot_read(folder, &error))? {
         let entry = entry.map_err(|error| cannot_read(folder, &error))?;
@@ -197,7 +199,7 @@ fn list(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -> R
             list(&entry.path(), &format!("{name}/"), depth + 1, names)?;
         } else if is_page(&name) {
             if names.len() == PAGES_MAX {
-                return Err(Failure::usage(format!("there are more than {PAGES_MAX} pages")));
+                return Err(Failure::usage(format!("the folder has more than {PAGES_MAX} pages")));
             }
             names.push(name);
         }
@@ -205,7 +207,7 @@ fn list(folder: &Path, prefix: &str, depth: usize, names: &mut Vec<String>) -> R
     Ok(())
 }
 
-/// The site to begin with.
+/// The files of the starter site, as path and content.
 const STARTER: &[(&str, &str)] = &[
     ("flatout.kdl", include_str!("pages/starter/flatout.kdl")),
     ("site/index.lhtml", include_str!("pages/starter/index.lhtml")),
@@ -218,7 +220,7 @@ fn begin(folder: &Path) -> Result<ExitCode, Failure> {
         |path: &Path, error: &io::Error| Failure::runtime(format!("cannot write {}: {error}", path.display()));
     if let Some(taken) = STARTER.iter().map(|(name, _)| folder.join(name)).find(|path| path.symlink_metadata().is_ok())
     {
-        return Err(Failure::usage(format!("{} is there already; nothing was written", taken.display())));
+        return Err(Failure::usage(format!("{} already exists; nothing was written", taken.display())));
     }
     for (name, text) in STARTER {
         let path = folder.join(name);
@@ -232,7 +234,7 @@ fn begin(folder: &Path) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A closed pipe is not an error.
+/// Prints to standard output. A closed pipe is not an error.
 fn print(text: &str) {
     let _ = io::stdout().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! `flatout purge`: answers that are kept no more.
+//! `flatout purge`: removes cached responses.
 
 use crate::admin::AdminArgs;
 use clap::Args;
@@ -7,8 +7,9 @@ use flatout_daemon::purge::{PurgeReply, PurgeRequest, PurgeScope};
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-/// Exit codes, as everywhere in flatout: README, "Exit codes".
+/// Exit code if something failed at run time. README, "Exit codes", lists all exit codes.
 const EXIT_FAILED: u8 = 1;
+/// Exit code if the command line is invalid.
 const EXIT_USAGE: u8 = 2;
 
 /// Purge cached responses by URL, tag, prefix or host
@@ -16,11 +17,11 @@ const EXIT_USAGE: u8 = 2;
 #[command(after_help = "Examples:
   flatout purge https://example.com/news            one URL, with all its variants
   flatout purge --tag article-17                    responses with this Surrogate-Key or Cache-Tag
-  flatout purge --prefix https://example.com/blog/  everything below this prefix
-  flatout purge --host example.com --dry-run        count the responses of this host
+  flatout purge --prefix https://example.com/blog/  all URLs with this prefix
+  flatout purge --host example.com --dry-run        count the responses for this host
   flatout purge --all --soft                        mark everything as stale
 
-Use the URLs that visitors use, with the public host and port, not the origin's. When the command returns, purged \
+Give URLs as visitors see them, with the public host and port, not the origin's. When the command returns, purged \
 responses are no longer served.
 
 Exit codes:
@@ -36,12 +37,12 @@ pub(crate) struct PurgeArgs {
     /// A stale response may still be served while a new one is fetched, or if the origin fails.
     #[arg(long)]
     soft: bool,
-    /// Print how many responses match, and purge nothing
+    /// Print how many responses match, without purging them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
     admin: AdminArgs,
-    /// Print the result as JSON, with the name of its schema
+    /// Print the result as JSON, including the schema name
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +50,7 @@ pub(crate) struct PurgeArgs {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct ScopeArgs {
-    /// Purge this URL, with its scheme
+    /// URL to purge, including the scheme
     #[arg(value_name = "URL")]
     url: Option<String>,
     /// Purge responses with this tag
@@ -58,7 +59,7 @@ struct ScopeArgs {
     /// Purge all URLs with this prefix
     #[arg(long, value_name = "URL")]
     prefix: Option<String>,
-    /// Purge all URLs of this host on any port, or on one port with HOST:PORT
+    /// Purge all URLs on this host: on any port, or on one port with HOST:PORT
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
     /// Purge everything
@@ -78,7 +79,7 @@ impl ScopeArgs {
     }
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(arguments: &PurgeArgs) -> ExitCode {
     let scope = match arguments.scope.scope() {
         Ok(scope) => scope,
@@ -102,7 +103,7 @@ fn report(body: &str, json: bool) -> ExitCode {
         match serde_json::from_str::<PurgeReply>(body) {
             Ok(reply) => format!("{}\n", sentence(&reply)),
             Err(error) => {
-                return Failure::runtime(format!("this version cannot read its response: {error}")).report();
+                return Failure::runtime(format!("this version cannot read the server's response: {error}")).report();
             }
         }
     };
@@ -120,7 +121,7 @@ fn sentence(reply: &PurgeReply) -> String {
         (true, true) => "would be marked as stale",
     };
     let proxies: Vec<String> =
-        reply.proxies.iter().map(|purged| format!("{} of the proxy {}", purged.objects, purged.proxy)).collect();
+        reply.proxies.iter().map(|purged| format!("{} for the proxy {}", purged.objects, purged.proxy)).collect();
     let proxies = if proxies.is_empty() { String::new() } else { format!(": {}", proxies.join(", ")) };
     format!("{} {objects} {what}{proxies}", reply.objects)
 }
@@ -139,11 +140,11 @@ mod tests {
             sentence(&PurgeReply::new(&PurgeRequest { scope: PurgeScope::All, soft, dry_run }, proxies))
         };
         assert_eq!(reply(&[], false, false), "0 objects purged");
-        assert_eq!(reply(&[1], true, false), "1 object marked as stale: 1 of the proxy a.example");
-        assert_eq!(reply(&[2], false, true), "2 objects would be purged: 2 of the proxy a.example");
+        assert_eq!(reply(&[1], true, false), "1 object marked as stale: 1 for the proxy a.example");
+        assert_eq!(reply(&[2], false, true), "2 objects would be purged: 2 for the proxy a.example");
         assert_eq!(
             reply(&[2, 1], true, true),
-            "3 objects would be marked as stale: 2 of the proxy a.example, 1 of the proxy a.example#1"
+            "3 objects would be marked as stale: 2 for the proxy a.example, 1 for the proxy a.example#1"
         );
     }
 }

@@ -1,18 +1,19 @@
-//! `flatout reload` and `flatout upgrade`: orders for a running flatout.
+//! `flatout reload` and `flatout upgrade`: commands to a running flatout.
 
 use crate::admin::AdminArgs;
 use clap::Args;
 use std::process::ExitCode;
 
-/// Exit codes, as everywhere in flatout: README, "Exit codes".
+/// Exit code if something failed at run time. README, "Exit codes", lists all exit codes.
 const EXIT_FAILED: u8 = 1;
+/// Exit code if the command line is invalid.
 const EXIT_USAGE: u8 = 2;
 
 /// Reload the configuration of a running flatout
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Open connections stay open. If the new configuration has an error, none of it is applied and the old \
-    one remains in use.\n\nExit codes:\n  \
+    after_help = "Open connections stay open. If the new configuration has an error, none of it is applied and the \
+    running configuration stays in use.\n\nExit codes:\n  \
     0  the configuration was reloaded\n  \
     1  the reload failed for a reason other than the configuration\n  \
     2  the configuration was rejected"
@@ -22,7 +23,7 @@ pub(crate) struct ReloadArgs {
     admin: AdminArgs,
 }
 
-/// Upgrade a running flatout to the installed program without downtime
+/// Upgrade a running flatout process to the installed binary, without downtime
 #[derive(Args, Debug)]
 #[command(
     after_help = "A new process starts with the same command line and takes over the listening sockets. The old process \
@@ -33,12 +34,12 @@ pub(crate) struct UpgradeArgs {
     admin: AdminArgs,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn reload(arguments: &ReloadArgs) -> ExitCode {
     order(&arguments.admin, "/reload")
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn upgrade(arguments: &UpgradeArgs) -> ExitCode {
     order(&arguments.admin, "/upgrade")
 }

@@ -1,4 +1,4 @@
-//! `flatout report`: results shown again, laid over each other, or turned into other forms.
+//! `flatout report`: shows results, overlays them, or converts them to other formats.
 
 use clap::Args;
 use flatout_load::report::RunReport;
@@ -10,18 +10,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The result could not be read or written.
+/// Exit code if a result could not be read or written.
 const FAILED: u8 = 1;
 
-/// Bad usage.
+/// Exit code for invalid usage.
 const USAGE: u8 = 2;
 
-/// Show, overlay or convert results of `flatout bench`
+/// Show, overlay or convert results from `flatout bench`
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  flatout report a.json                         the report as text
-  flatout report a.json --view httperf          in the format of httperf
+  flatout report a.json                         show the report as text
+  flatout report a.json --view httperf          print it in the format of httperf
   flatout report a.json b.json --html ab.html   both runs overlaid on one page
   flatout report bundle/ --csv tables/          a bundle as CSV tables
 
@@ -30,7 +30,7 @@ Exit codes:
   1  a result could not be read or written
   2  the command line is invalid")]
 pub(crate) struct ReportArgs {
-    /// Results: files from `flatout bench --json`, or folders from --bundle
+    /// Results: files from `flatout bench --json`, or folders from `--bundle`
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
     /// Write all results to FILE, overlaid on one self-contained HTML page
@@ -42,23 +42,23 @@ pub(crate) struct ReportArgs {
     /// Write the result as CSV tables to this folder (one result only)
     #[arg(long, value_name = "DIR")]
     csv: Option<PathBuf>,
-    /// Write metrics to FILE for Prometheus' textfile collector (one result only)
+    /// Write Prometheus metrics to FILE, for the textfile collector of node_exporter (one result only)
     #[arg(long, value_name = "FILE")]
     prometheus: Option<String>,
     /// Write the histograms to FILE as an HdrHistogram log (one result only)
     #[arg(long, value_name = "FILE")]
     hlog: Option<String>,
-    /// Write the result to FILE as JSON, several results as a list; `-` prints only the JSON
+    /// Write the result to FILE as JSON, or multiple results as an array; `-` prints only the JSON
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> ExitCode {
     let one_only =
         [("--csv", args.csv.is_some()), ("--prometheus", args.prometheus.is_some()), ("--hlog", args.hlog.is_some())];
     if let (Some((flag, _)), true) = (one_only.iter().find(|(_, is_given)| *is_given), args.results.len() > 1) {
-        return complain(&format!("{flag} takes one result only"), USAGE);
+        return complain(&format!("{flag} takes only one result"), USAGE);
     }
     match show(args) {
         Ok(()) => ExitCode::SUCCESS,
@@ -93,7 +93,7 @@ fn show(args: &ReportArgs) -> Result<(), String> {
     let style = Style::of(&std::io::stdout());
     let shown: Vec<String> = match args.view {
         Some(view) => reports.iter().map(|report| view.print(report)).collect(),
-        // Who asked for files does not want the text besides.
+        // If files were requested, do not also print the text.
         None if args.html.is_some()
             || args.csv.is_some()
             || args.prometheus.is_some()
@@ -104,7 +104,7 @@ fn show(args: &ReportArgs) -> Result<(), String> {
         }
         None => reports.iter().map(|report| text::print(report, style)).collect(),
     };
-    output::show(&shown.join("\n")).map_err(|error| format!("the report could not be written: {error}"))
+    output::show(&shown.join("\n")).map_err(|error| format!("cannot write the report: {error}"))
 }
 
 fn json(reports: &[RunReport]) -> Result<String, String> {
@@ -115,14 +115,14 @@ fn json(reports: &[RunReport]) -> Result<String, String> {
     written.map_err(|error| error.to_string())
 }
 
-/// Writes a file whole, or standard output.
+/// Writes a file atomically, or to standard output if the name is `-`.
 pub(crate) fn write(name: &str, content: &str) -> Result<(), String> {
     Output::parse(name).write(content.trim_end()).map_err(|error| format!("cannot write {name}: {error}"))
 }
 
-/// Writes every table of a result into a folder, which is made.
+/// Writes every table of a result into a folder. Creates the folder if necessary.
 pub(crate) fn write_tables(folder: &Path, report: &RunReport) -> Result<(), String> {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    fs::create_dir_all(folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     let mut lost = Vec::new();
     for (name, table) in series::files(report) {
         let path = folder.join(name);

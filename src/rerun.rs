@@ -1,14 +1,14 @@
-//! `flatout rerun`: a bench again, as its bundle has it.
+//! `flatout rerun`: repeats a bench from its bundle.
 
 use clap::Args;
 use flatout_report::{bundle, command, output};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// The bench could not be started.
+/// Exit code if the bench could not be started.
 const FAILED: u8 = 1;
 
-/// Bad usage.
+/// Exit code for invalid usage.
 const USAGE: u8 = 2;
 
 /// Repeat a bench run from its bundle or result
@@ -16,34 +16,34 @@ const USAGE: u8 = 2;
 #[command(after_help = "\
 Examples:
   flatout rerun bundle/                          repeat the run with the files saved in the bundle
-  flatout rerun bundle/ -- --json again.json     and write its result to a file
-  flatout rerun a.json --show                    print the command only
-  flatout rerun bundle/ -- -H 'Cookie: a=b'      with a header that results leave out, as it may be secret
+  flatout rerun bundle/ -- --json again.json     and write the result to a file
+  flatout rerun a.json --show                    only print the command
+  flatout rerun bundle/ -- -H 'Cookie: a=b'      supply a header that results do not store
 
-If the result comes from another version of flatout, this version runs it and prints a note. The exit code is that of \
-`flatout bench`, or 1 if it could not be started, or 2 if the bundle cannot be used.")]
+If the result comes from another version of flatout, the command prints a note and uses this version. The exit code is \
+that of `flatout bench`, 1 if the run could not be started, or 2 if the bundle cannot be used.")]
 pub(crate) struct RerunArgs {
     /// Folder from `flatout bench --bundle`, or file from `flatout bench --json`
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// Print the command line and run nothing
+    /// Print the command line without running it
     #[arg(long)]
     show: bool,
-    /// More arguments for `flatout bench`
+    /// Additional arguments for `flatout bench`
     #[arg(last = true, value_name = "ARGUMENTS")]
     arguments: Vec<String>,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: RerunArgs) -> ExitCode {
     let (report, words) = match bundle::rerun(&args.bundle) {
         Ok(found) => found,
         Err(error) => return complain(&error.to_string(), USAGE),
     };
-    // The program's own name is whatever it was then; the verb must be the bench.
+    // Ignore the name of the program that wrote the result; the command must be the bench.
     let Some((_, words)) = words.split_first().filter(|(_, words)| words.first().is_some_and(|verb| verb == "bench"))
     else {
-        return complain("the result has no command of `flatout bench` to repeat", USAGE);
+        return complain("the result contains no `flatout bench` command to repeat", USAGE);
     };
     let mut words = words.to_vec();
     let missing: Vec<String> = command::not_kept(&report.command)
@@ -52,7 +52,7 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
         .collect();
     if !missing.is_empty() {
         let text = format!(
-            "the run sent {}, which results do not store; give it again: -- -H '{}: ...'",
+            "the run sent {}, which results do not store; specify it again: -- -H '{}: ...'",
             missing.join(" and "),
             missing[0]
         );
@@ -66,13 +66,13 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
     if args.show {
         return match output::show(&format!("flatout {line}\n")) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => complain(&format!("the command could not be written: {error}"), FAILED),
+            Err(error) => complain(&format!("cannot write the command: {error}"), FAILED),
         };
     }
     let version = env!("CARGO_PKG_VERSION");
     if report.flatout_version != version {
         eprintln!(
-            "flatout rerun: note: the run was measured by flatout {}, and this is {version}",
+            "flatout rerun: note: the run was measured by flatout {}, but this is {version}",
             report.flatout_version
         );
     }

@@ -1,4 +1,4 @@
-//! `flatout run`: the sites of a configuration, for as long as the machine is up.
+//! `flatout run`: serves the sites of a configuration.
 
 use crate::config::{Color, find};
 use clap::Args;
@@ -9,17 +9,17 @@ use std::process::ExitCode;
 /// Run the server with a configuration file
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
-  flatout run                    with the first configuration found
+  flatout run                    use the first configuration found
   flatout run -c site.kdl
 
 Without -c, flatout uses the first of these files that exists: ./flatout.kdl, ~/.config/flatout/flatout.kdl \
 ($XDG_CONFIG_HOME), /etc/flatout/flatout.kdl.
 
 Signals:
-  SIGTERM, Ctrl-C   stop after the requests in progress; a second signal stops at once
+  SIGTERM, Ctrl-C   finish the requests in progress and exit; a second signal exits at once
   SIGHUP            reload the configuration, as `flatout reload` does
   SIGUSR1           print the counters and reopen the logs
-  SIGUSR2           upgrade to the installed program, as `flatout upgrade` does")]
+  SIGUSR2           upgrade to the installed binary, as `flatout upgrade` does")]
 pub(crate) struct RunArgs {
     /// Configuration file
     #[arg(short, long, value_name = "FILE")]
@@ -29,7 +29,7 @@ pub(crate) struct RunArgs {
     color: Color,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(arguments: &RunArgs) -> ExitCode {
     match find(arguments.config.as_deref()) {
         Ok(path) => {

@@ -1,4 +1,4 @@
-//! `flatout serve`: a folder as a web site.
+//! `flatout serve`: serves a folder as a web site.
 
 use crate::admin::found_admin;
 use crate::flags::{ServerArgs, parse_duration_ms};
@@ -9,7 +9,7 @@ use flatout_os::root::check_kernel;
 use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
-/// Serve the files below a folder
+/// Serve the files in a folder
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout serve                              the current folder on http://127.0.0.1:8080/
@@ -18,11 +18,12 @@ use std::process::ExitCode;
   flatout serve ./site --dev                 active pages, in development mode
   flatout serve ./public --php unix:/run/php/php-fpm.sock
 
-On a terminal, flatout prints each request. Names that start with a dot are not served, except .well-known. Symbolic \
-links that lead out of the folder are not followed, except into the folders given with --follow-links.
+On a terminal, flatout prints each request. It does not serve files and folders whose names start with a dot, except \
+.well-known. It follows a symbolic link that points outside the folder only if the target is in a folder given with \
+--follow-links.
 
-SIGTERM or Ctrl-C stops the server after the requests in progress; a second signal stops it at once. SIGUSR1 prints the \
-counters and reopens the access log, for log rotation.")]
+On SIGTERM or Ctrl-C, the server finishes the requests in progress and exits; on a second signal, it exits at once. On \
+SIGUSR1, it prints the counters and reopens the access log, for log rotation.")]
 pub(crate) struct ServeArgs {
     /// Folder to serve
     #[arg(value_name = "DIR", default_value = ".")]
@@ -32,11 +33,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     hidden: bool,
 
-    /// Follow symbolic links that lead out of the folder into DIR; may be repeated
+    /// Follow symbolic links that point outside the served folder if their target is in DIR; may be repeated
     #[arg(long, value_name = "DIR")]
     follow_links: Vec<PathBuf>,
 
-    /// Revalidate cached file metadata at most this often
+    /// Minimum time between checks of a file's cached metadata
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = parse_duration_ms)]
     file_check_interval: u64,
 
@@ -48,13 +49,13 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     landlock: bool,
 
-    /// Run active pages: serve the page `x.lhtml` at `/x`, and never the source of a page or script
+    /// Run active pages: serve `x.lhtml` at `/x`, and never serve the source of a page or script
     #[arg(long)]
     pages: bool,
 
-    /// Run active pages in development mode: show errors in the browser and reload it on changes
+    /// Run active pages in development mode: show errors in the browser, and reload it on changes
     ///
-    /// Implies --pages. Errors reveal source code, so do not use it in public.
+    /// Implies --pages. Do not use this mode in production, because errors reveal source code.
     #[arg(long)]
     dev: bool,
 
@@ -64,8 +65,8 @@ pub(crate) struct ServeArgs {
 
     /// Unix socket for `flatout status`, `reload` and `upgrade`; `off` disables it
     ///
-    /// By default, flatout uses the socket named in the configuration that `flatout run` would use, unless another
-    /// process has it. Without such a configuration there is no admin socket.
+    /// By default, flatout uses the admin socket of the configuration that `flatout run` would load, unless another
+    /// process is using that socket. If there is no such configuration, flatout opens no admin socket.
     #[arg(long, value_name = "PATH|off")]
     admin: Option<PathBuf>,
 
@@ -73,19 +74,19 @@ pub(crate) struct ServeArgs {
     server: ServerArgs,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(arguments: &ServeArgs) -> ExitCode {
-    arguments.server.run(settings(arguments), arguments.admin.is_some())
+    arguments.server.run(settings(arguments), arguments.admin.is_some(), arguments.landlock)
 }
 
-/// The configuration that the flags stand for.
+/// Returns the configuration equivalent to the flags.
 fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
     check_folder(&arguments.folder)?;
     let mut handler =
         Files { root: arguments.folder.clone(), hidden: arguments.hidden, ..flatout_config::files_defaults() };
     for folder in &arguments.follow_links {
         check_folder(folder)?;
-        // As links name it, where that can be told: `..` depends on the links before it.
+        // Use the path as links name it, if possible. With `..`, the path depends on the links before it.
         let is_plain = folder.components().all(|part| part != Component::ParentDir);
         let named = if is_plain { std::path::absolute(folder) } else { folder.canonicalize() };
         let folder = named.map_err(|error| Failure::usage(format!("cannot use {}: {error}", folder.display())))?;
@@ -111,21 +112,21 @@ fn settings(arguments: &ServeArgs) -> Result<Config, Failure> {
         Some(path) if path.as_os_str() == "off" => Admin::Off,
         Some(path) => Admin::Path(path.clone()),
     };
-    Ok(Config { landlock: arguments.landlock, admin, ..config })
+    Ok(Config { admin, ..config })
 }
 
 fn check_folder(folder: &Path) -> Result<(), Failure> {
     let shown = folder.display();
     match folder.metadata() {
         Ok(metadata) if !metadata.is_dir() => {
-            return Err(Failure::usage(format!("{shown} is not a folder; give the folder that contains the site")));
+            return Err(Failure::usage(format!("{shown} is not a folder; specify the folder that contains the site")));
         }
         Ok(_) => {}
         Err(error) => return Err(Failure::usage(format!("cannot serve {shown}: {error}"))),
     }
     check_kernel(folder).map_err(|error| {
         Failure::runtime(format!(
-            "cannot open {shown} safely: {error}\n  flatout needs openat2 (Linux 5.6 or newer, not forbidden by a sandbox)"
+            "cannot open {shown} safely: {error}\n  flatout needs openat2: Linux 5.6 or newer, and no sandbox that forbids the call"
         ))
     })
 }

@@ -1,4 +1,4 @@
-//! `flatout status`: what a running flatout is doing.
+//! `flatout status`: shows the state of a running flatout.
 
 use crate::admin::AdminArgs;
 use crate::config::Color;
@@ -6,6 +6,7 @@ use clap::Args;
 use flatout_config::Style;
 use flatout_daemon::Failure;
 use flatout_daemon::status::Status;
+use flatout_units::quantity::exact_size;
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write as _};
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 pub(crate) struct StatusArgs {
     #[command(flatten)]
     admin: AdminArgs,
-    /// Print the status as JSON, with the name of its schema
+    /// Print the status as JSON, including the schema name
     #[arg(long)]
     json: bool,
     /// When to use colors
@@ -23,7 +24,7 @@ pub(crate) struct StatusArgs {
     color: Color,
 }
 
-/// Runs the verb and says how it ended.
+/// Runs the command and returns its exit code.
 pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
     match report(arguments) {
         Ok(text) => {
@@ -38,14 +39,14 @@ pub(crate) fn run(arguments: &StatusArgs) -> ExitCode {
 fn report(arguments: &StatusArgs) -> Result<String, Failure> {
     let reply = arguments.admin.ask("GET", "/status")?;
     if reply.status != 200 {
-        return Err(Failure::runtime(format!("it responded with {}: {}", reply.status, reply.body.trim_end())));
+        return Err(Failure::runtime(format!("the server responded with {}: {}", reply.status, reply.body.trim_end())));
     }
     if arguments.json {
         return Ok(reply.body);
     }
     let status: Status = serde_json::from_str(&reply.body)
-        .map_err(|error| Failure::runtime(format!("this version cannot read its response: {error}")))?;
-    // Errors go to standard error, this to standard output: each is asked whether it is a terminal.
+        .map_err(|error| Failure::runtime(format!("this version cannot read the server's response: {error}")))?;
+    // Errors go to standard error, but the status goes to standard output, so each stream is checked for a terminal.
     let colour = match arguments.color {
         Color::Auto => io::stdout().is_terminal() && Color::Always.style() == Style::Colour && !no_color(),
         Color::Always => true,
@@ -58,7 +59,7 @@ fn no_color() -> bool {
     std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
 }
 
-/// Days below which a certificate's end is worth a colour.
+/// Number of days before a certificate's expiry from which on the date is coloured.
 const DAYS_FEW: i64 = 14;
 
 fn render(status: &Status, colour: bool) -> String {
@@ -68,31 +69,38 @@ fn render(status: &Status, colour: bool) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "{} {value}", paint("1", &format!("{name:<12}")));
     };
-    row(
-        "flatout",
-        &format!("{}, process {}, {} for {}", status.version, status.pid, status.phase, duration(status.uptime_s)),
-    );
+    let worker = match status.worker_pid {
+        0 => String::new(),
+        pid if pid == status.pid => String::new(),
+        pid => format!(" (worker process {pid})"),
+    };
+    let (version, pid, phase) = (&status.version, status.pid, &status.phase);
+    row("flatout", &format!("{version}, process {pid}{worker}, {phase} for {}", duration(status.uptime_s)));
     let refused = if status.reloads_refused > 0 {
         format!(", {} reloads refused", status.reloads_refused)
     } else {
         String::new()
     };
     row("generation", &format!("{}{refused}", status.generation));
-    row("config", status.config.as_deref().unwrap_or("made of flags"));
-    let confined = if status.landlock { ", confined to the configured folders" } else { "" };
+    row("config", status.config.as_deref().unwrap_or("from command-line flags"));
+    let confined = if status.landlock { ", confined by Landlock" } else { "" };
     row("workers", &format!("{}{confined}", status.workers));
     for (index, listener) in status.listeners.iter().enumerate() {
-        row(if index == 0 { "listeners" } else { "" }, &format!("{}://{}", listener.protocol, listener.address));
+        let http3 = match listener.http3_receive_bytes {
+            Some(bytes) => format!(", HTTP/3 with receive buffers of {}", exact_size(bytes)),
+            None => String::new(),
+        };
+        row(if index == 0 { "listeners" } else { "" }, &format!("{}://{}{http3}", listener.protocol, listener.address));
     }
     for (index, site) in status.sites.iter().enumerate() {
         row(if index == 0 { "sites" } else { "" }, &site.hosts.join(" "));
     }
     for (index, certificate) in status.certificates.iter().enumerate() {
         let left = match certificate.days_left {
-            Some(days) if days < 0 => paint("31", &format!("ended {} days ago", -days)),
+            Some(days) if days < 0 => paint("31", &format!("expired {} days ago", -days)),
             Some(days) if days < DAYS_FEW => paint("33", &format!("{days} days left")),
             Some(days) => format!("{days} days left"),
-            None => "its end is unknown".to_owned(),
+            None => "expiry unknown".to_owned(),
         };
         let line = format!("{} ({}): {left}", certificate.hosts.join(" "), certificate.source);
         row(if index == 0 { "certificates" } else { "" }, &line);
@@ -106,6 +114,10 @@ fn render(status: &Status, colour: bool) -> String {
     for (index, line) in status.store.iter().enumerate() {
         row(if index == 0 { "cache" } else { "" }, &format!("{:<width$} {}", line.name, line.value));
     }
+    let width = status.limits.iter().map(|line| line.name.len()).max().unwrap_or(0);
+    for (index, line) in status.limits.iter().enumerate() {
+        row(if index == 0 { "limits" } else { "" }, &format!("{:<width$} {}", line.name, line.value));
+    }
     let width = status.reasons.iter().map(|reason| reason.name.len()).max().unwrap_or(0);
     for (index, reason) in status.reasons.iter().enumerate() {
         row(if index == 0 { "reasons" } else { "" }, &format!("{:<width$} {}", reason.name, reason.count));
@@ -116,7 +128,7 @@ fn render(status: &Status, colour: bool) -> String {
     text
 }
 
-/// `3d 4h`, `5m 2s`: the two largest units.
+/// Formats a duration with its two largest units: `3d 4h`, `5m 2s`.
 fn duration(seconds: u64) -> String {
     let parts = [(seconds / 86_400, "d"), (seconds / 3600 % 24, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let first = parts.iter().position(|(count, _)| *count > 0).unwrap_or(parts.len() - 1);
@@ -135,7 +147,7 @@ mod tests {
         }
     }
 
-    /// A status as an older flatout would give it, but for its rows of the store.
+    /// A status as an older flatout would return it, except for its rows about the store.
     fn status(store: &str) -> Status {
         let text = format!(
             r#"{{"schema": "flatout-status/1", "version": "1", "pid": 2, "started_unix_s": 3, "uptime_s": 4, "phase": "serving",

@@ -1,4 +1,4 @@
-//! `flatout suite`: experiments as files.
+//! `flatout suite`: runs experiments described in files.
 
 use crate::bench;
 use crate::config::Color;
@@ -24,41 +24,41 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Something failed; the rest was measured.
+/// Exit code if something failed. Everything else was measured.
 const FAILED: u8 = 1;
 
-/// The command line or the suite's file makes no sense.
+/// Exit code if the command line or the suite's file is invalid.
 const USAGE: u8 = 2;
 
-/// A check was missed.
+/// Exit code if a check was missed.
 const MISSED: u8 = 4;
 
-/// A measurement has no figure that holds.
+/// Exit code if a measurement has no valid figure.
 const INVALID: u8 = 5;
 
-/// Ended by Ctrl-C, as a shell reports it.
+/// Exit code after Ctrl-C, as shells report it.
 const INTERRUPTED: u8 = 130;
 
-/// How long a suite that is told to end may take to stop its servers.
+/// Maximum time to stop the servers when a suite is interrupted.
 const END_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Run an experiment described in a file
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   flatout suite list suites/coyote.kdl               show servers, steps and duration
-  flatout suite run suites/coyote.kdl --quick        verify that everything works
-  flatout suite run suites/coyote.kdl --out coyote   run the experiment and write its results to a folder
-  flatout suite judge coyote                         evaluate the checks again
+  flatout suite run suites/coyote.kdl --quick        test that everything works
+  flatout suite run suites/coyote.kdl --out coyote   run it and write its results to a folder
+  flatout suite judge coyote                         re-evaluate the checks
   flatout suite tables coyote                        print the results as Markdown tables
 
 To resume an interrupted suite, run the same command again.
 
 Exit codes:
-  0    everything was measured, and no check was missed
+  0    everything was measured, and no check failed
   1    a server, a measurement or a testbed failed
   2    the command line or a file is invalid
-  4    a check was missed (not with --quick)
-  5    a measurement has no figure that holds (not with --quick)
+  4    a check failed (not with --quick)
+  5    a measurement has no valid figure (not with --quick)
   130  the run was interrupted")]
 #[group(skip)]
 pub(crate) struct SuiteArgs {
@@ -83,14 +83,14 @@ struct RunArgs {
     /// Suite files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Check that everything works, with fewer repetitions and values as the suite defines them
+    /// Do a short run to test that everything works, with fewer repetitions and values
     ///
-    /// The figures of a quick run are not meant to be quoted.
+    /// Do not quote figures from a quick run. Its checks do not affect the exit code.
     #[arg(long)]
     quick: bool,
     /// Folder for the results [default: suite-results/NAME]
     ///
-    /// With several suites, each gets a subfolder.
+    /// If you run multiple suites, each gets a subfolder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Run only this step; may be repeated
@@ -119,7 +119,7 @@ struct ListArgs {
     /// Suite files
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Show the reduced run of `suite run --quick`
+    /// Show what `suite run --quick` would run
     #[arg(long)]
     quick: bool,
     /// Print the result as JSON
@@ -130,7 +130,7 @@ struct ListArgs {
     color: Color,
 }
 
-/// Check suites and report every error
+/// Check suite files and report every error
 #[derive(Args, Debug)]
 struct CheckArgs {
     /// Suite files
@@ -144,13 +144,13 @@ struct CheckArgs {
     color: Color,
 }
 
-/// Evaluate the checks of a finished run again and rewrite its report
+/// Re-evaluate the checks of a finished run and rewrite its report
 #[derive(Args, Debug)]
 struct JudgeArgs {
     /// Folder of the run
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// Use the checks of this suite instead of the one in the folder
+    /// Use the checks in this suite file instead of the one saved in the folder
     #[arg(long, value_name = "FILE")]
     suite: Option<PathBuf>,
     /// When to use colors
@@ -178,7 +178,7 @@ fn parse_positive(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| format!("{text:?} is not a number above 0"))
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(args: &SuiteArgs) -> ExitCode {
     match &args.verb {
         SuiteVerb::Run(args) => run_all(args),
@@ -199,7 +199,7 @@ pub(crate) fn run(args: &SuiteArgs) -> ExitCode {
     }
 }
 
-/// Reads all suites; all mistakes of all of them are told at once.
+/// Reads all suites. Reports the errors in all of them at once.
 fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, ExitCode> {
     let (mut suites, mut wrong): (Vec<Suite>, Vec<Diagnostics>) = (Vec::new(), Vec::new());
     for file in files {
@@ -230,7 +230,7 @@ fn read_all(files: &[PathBuf], color: Color, json: bool) -> Result<Vec<Suite>, E
     Err(ExitCode::from(USAGE))
 }
 
-/// Errors in the arguments of `bench` in a suite's steps, as `bench` itself reports them.
+/// Returns the errors in the bench arguments of a suite's steps, as `bench` itself reports them.
 fn faults_of_arguments(suite: &Suite) -> Vec<String> {
     let mut faults: Vec<String> = Vec::new();
     for step in &suite.steps {
@@ -336,11 +336,11 @@ fn listed(suite: &Suite, quick: bool, own: &std::path::Path) -> String {
         "  checks\n{}",
         suite.checks.iter().map(|check| format!("    {}\n", check.name)).collect::<String>()
     );
-    let _written = writeln!(text, "  in all about {}", lasting(seconds));
+    let _written = writeln!(text, "  total: about {}", lasting(seconds));
     text
 }
 
-/// A time for people.
+/// Formats a duration for people.
 fn lasting(seconds: f64) -> String {
     match seconds.round() as u64 {
         seconds @ 0..=119 => format!("{seconds} s"),
@@ -349,18 +349,19 @@ fn lasting(seconds: f64) -> String {
     }
 }
 
-/// This program: it makes every measurement.
+/// Returns the path of this program, which makes every measurement.
 fn own_program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("the path of this program is unknown: {error}"))
+    std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))
 }
 
-/// The request to end, for the threads that watch for signals.
+/// The request to stop. It is static, so that the threads that watch for signals can set it.
 static STOP: StopRequest = StopRequest::new();
 
-/// True if everything is stopped, so that the process may end.
+/// True when everything has been stopped, so that the process may exit.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// True if another signal than Ctrl-C ends the process: then the thread that watches for it has the last word.
+/// True if a signal other than Ctrl-C ends the process. The thread that watches for the signal then chooses the exit
+/// code.
 static IS_ENDED: AtomicBool = AtomicBool::new(false);
 
 fn judge(args: &JudgeArgs) -> ExitCode {
@@ -381,7 +382,7 @@ fn judge(args: &JudgeArgs) -> ExitCode {
         Err(error) => return complain(&error.to_string(), FAILED),
     };
     if let Err(error) = flatout_suite::report::write(&report, &args.folder) {
-        return complain(&format!("the report cannot be written: {error}"), FAILED);
+        return complain(&format!("cannot write the report: {error}"), FAILED);
     }
     // A closed pipe is not an error.
     let _printed = print(&flatout_suite::report::text(&report, Style::of(&io::stdout())));
@@ -392,7 +393,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
     if !keeper::is_kept() {
         return match keeper::keep() {
             Ok(code) => ExitCode::from(code),
-            Err(error) => complain(&format!("this program cannot be started again: {error}"), FAILED),
+            Err(error) => complain(&format!("cannot start this program again: {error}"), FAILED),
         };
     }
     let suites = match read_all(&args.files, args.color, args.json.as_deref() == Some("-")) {
@@ -403,7 +404,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
     if let Some(output) = &output
         && let Err(error) = output.check()
     {
-        return complain(&format!("the result cannot be written there: {error}"), USAGE);
+        return complain(&format!("cannot write the result: {error}"), USAGE);
     }
     let own = match own_program() {
         Ok(own) => own,
@@ -468,7 +469,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
             reports => serde_json::to_value(reports),
         };
         if let Err(error) = output.write(&format!("{:#}", value.unwrap_or_default())) {
-            complain(&format!("the result could not be written: {error}"), FAILED);
+            complain(&format!("cannot write the result: {error}"), FAILED);
             code = worse(code, FAILED);
         }
     }
@@ -479,7 +480,7 @@ fn run_all(args: &RunArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// Which of two exit codes tells more.
+/// Returns the more important of two exit codes.
 fn worse(one: u8, other: u8) -> u8 {
     const ORDER: [u8; 6] = [INTERRUPTED, FAILED, USAGE, MISSED, INVALID, 0];
     let rank = |code: u8| ORDER.iter().position(|known| *known == code).unwrap_or(0);
@@ -505,7 +506,7 @@ fn code_of(report: &SuiteReport) -> u8 {
     }
 }
 
-/// Progress on standard error.
+/// Shows progress on standard error.
 struct Shown {
     line: LiveLine,
     is_terminal: bool,
@@ -534,7 +535,7 @@ impl SuiteReporter for Shown {
 fn printed(text: &str) -> ExitCode {
     match output::show(text) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(&format!("standard output: {error}"), FAILED),
+        Err(error) => complain(&format!("cannot write to standard output: {error}"), FAILED),
     }
 }
 

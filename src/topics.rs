@@ -1,6 +1,6 @@
-//! `flatout help TOPIC`: what a reader of other servers' manuals looks for under its usual name.
+//! `flatout help TOPIC`: topics, under the names for which users of other servers look.
 
-/// A topic: its name, other words for it, and the text.
+/// A help topic, with its name, its synonyms and its text.
 struct Topic {
     name: &'static str,
     also: &'static [&'static str],
@@ -13,10 +13,10 @@ const TOPICS: &[Topic] = &[
         also: &["brotli", "br", "zstd", "compress", "compression"],
         text: "gzip: compression of responses
 
-`files` compresses text, scripts, JSON, SVG and similar types with br, zstd or gzip, whichever the
-client accepts. This is on by default. Each version of a file is compressed once, in the background,
-and stays in memory. If a precompressed file (app.js.br, app.js.zst, app.js.gz) is next to the
-original, flatout sends that instead.
+By default, `files` compresses text, scripts, JSON, SVG and similar types with br, zstd or gzip,
+whichever the client accepts. It compresses each version of a file once, in the background, and
+keeps the result in memory. If there is a precompressed file (app.js.br, app.js.zst, app.js.gz) next
+to the original, flatout sends that instead.
 
     files \"/srv/www\" {
         compress \"br\" \"gzip\"        // only these, in this order; compress off=#true disables it
@@ -34,11 +34,11 @@ More: docs/config.md, \"files\"
         also: &["https", "ssl", "certificate", "certificates"],
         text: "tls: HTTPS and certificates
 
-For development, with a local certificate authority that flatout creates:
+For development, use a local certificate authority, which flatout creates:
 
     flatout serve ./public --tls internal --listen 127.0.0.1:8443
 
-It prints the path of the root certificate to trust (curl --cacert FILE). With PEM files:
+flatout prints the path of the root certificate to trust (curl --cacert FILE). To use PEM files:
 
     flatout serve ./public --tls-cert chain.pem --tls-key key.pem --listen :443
 
@@ -51,7 +51,7 @@ In a configuration:
         files \"/srv/www\"
     }
 
-flatout does not obtain certificates; use certbot or acme.sh. When the files change, flatout uses
+flatout does not obtain certificates; use certbot or acme.sh. When the files change, flatout loads
 the new certificate within seconds, without a reload. If flatout starts as root and switches to
 `user`, that user must be able to read the new files. `flatout status` shows the days until expiry.
 
@@ -63,7 +63,7 @@ More: docs/config.md, \"Sites\"
         also: &["service", "daemon", "unit"],
         text: "systemd: flatout as a service
 
-Install the program as /usr/bin/flatout and the configuration as /etc/flatout/flatout.kdl. The units
+Install the binary as /usr/bin/flatout and the configuration as /etc/flatout/flatout.kdl. The units
 are in the repository, in packaging/flatout.service and packaging/flatout.socket:
 
     cp packaging/flatout.service /etc/systemd/system/
@@ -74,9 +74,9 @@ are in the repository, in packaging/flatout.service and packaging/flatout.socket
 
 The unit runs flatout as a separate user that may bind ports below 1024, so the configuration needs
 no `user`. State is in /var/lib/flatout, the cache in /var/cache/flatout, logs in /var/log/flatout,
-and the admin socket in /run/flatout. With flatout.socket, systemd binds the ports and no connection
-is refused during a restart. `flatout upgrade` switches to a new version of the program without
-downtime.
+and the admin socket in /run/flatout. If you enable flatout.socket, systemd binds the ports, and no
+connection is refused during a restart. `flatout upgrade` switches to a newly installed binary
+without downtime.
 
 More: docs/config.md
 ",
@@ -86,14 +86,14 @@ More: docs/config.md
         also: &["single-page", "try_files", "try-files", "fallback"],
         text: "spa: single-page applications
 
-Paths without a file get index.html, and the application's router handles them:
+If no file matches the path, flatout serves index.html, and the application's router takes over:
 
     site \"app.example\" {
         listen \":8080\"
         files \"/srv/app/dist\" { spa \"index.html\"; }
     }
 
-With an API, and a year of caching for files with a hash in their names:
+The same with an API, and with a year of caching for files that have a hash in their names:
 
     site \"app.example\" {
         listen \":8080\"
@@ -105,21 +105,21 @@ With an API, and a year of caching for files with a hash in their names:
         }
     }
 
-The route for /assets comes before the last `files`, so a missing script is a 404 and not
-index.html. The general form is `try \"{path}\" \"{path}.html\" \"=404\"`, as try_files in nginx.
+The route for /assets comes before the last `files`, so a request for a missing script gets a
+404 and not index.html. The general form is `try \"{path}\" \"{path}.html\" \"=404\"`, like try_files in nginx.
 
 More: docs/config.md, \"files\"
 ",
     },
 ];
 
-/// The text about `word`.
+/// Returns the text about the topic with the name or synonym `word`.
 pub(crate) fn text_about(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase();
     TOPICS.iter().find(|topic| topic.name == word || topic.also.contains(&word.as_str())).map(|topic| topic.text)
 }
 
-/// The names of all topics.
+/// Returns the names of all topics.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     TOPICS.iter().map(|topic| topic.name)
 }
@@ -129,7 +129,7 @@ mod tests {
     use super::{TOPICS, text_about};
     use flatout_config::load_text;
 
-    /// The configurations in a text: runs of lines that begin with `site` and end with a brace.
+    /// The configurations in a text: sequences of lines that begin with `site` and end with a brace.
     fn configurations(text: &str) -> Vec<String> {
         let mut found: Vec<String> = Vec::new();
         let mut is_within = false;

@@ -1,4 +1,4 @@
-//! `flatout workload`: files to serve, lists made from logs, and errors in a list or a log.
+//! `flatout workload`: creates files to serve, makes lists from logs, and finds errors in a list or a log.
 
 use clap::{Args, Subcommand, ValueEnum};
 use flatout_lab::view::live::LiveLine;
@@ -14,19 +14,19 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The command failed, or a text is malformed.
+/// Exit code if the command failed, or if an input is malformed.
 const FAILED: u8 = 1;
 
-/// Bad usage: what was asked for makes no sense, or cannot be done.
+/// Exit code for invalid usage: the request is contradictory or impossible.
 const USAGE: u8 = 2;
 
-/// Version of the JSON.
+/// Version of the JSON output.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The load that web96 and web99 are for unless said otherwise.
+/// The default load for which web96 and web99 are sized, in operations per second or connections.
 const LOAD_DEFAULT: f64 = 100.0;
 
-/// URLs of a mined list unless said otherwise: more than the memory of a cache should hold by accident.
+/// Default number of URLs in a mined list. A guess: more than a cache is likely to hold in memory by accident.
 const URLS_MAX_DEFAULT: usize = 10_000;
 
 /// Create test files, make filelists from access logs, and check lists
@@ -63,21 +63,21 @@ enum WorkloadVerb {
   flatout workload make web96 ./files --rate 1000 --lambda 4
   flatout workload make web99 ./files --connections 50
 
-The content is the same on every machine and hardly compresses. Use the filelist in the folder with \
-`flatout bench --filelist`. Files of other programs are never overwritten.")]
+The files are the same on every machine and compress poorly. Pass the filelist in the folder to \
+`flatout bench --filelist`. `flatout workload make` overwrites only files that it created itself.")]
 struct MakeArgs {
-    /// Benchmark to create the files of
+    /// Benchmark to create the files for
     set: Set,
-    /// Folder for the files; must be new, empty, or hold an earlier set of the same benchmark
+    /// Folder for the files: a new folder, an empty one, or one with an earlier set for the same benchmark
     #[arg(value_name = "DIR")]
     folder: PathBuf,
-    /// web96: operations per second to prepare for; sets the number of folders [default: 100]
+    /// web96: target rate in operations per second; sets the number of folders [default: 100]
     #[arg(long, value_name = "OPS")]
     rate: Option<f64>,
-    /// web96: lambda of the distribution within a class [default: 4]
+    /// web96: lambda of the Poisson distribution over the files in a class [default: 4]
     #[arg(long, value_name = "L")]
     lambda: Option<f64>,
-    /// web99: number of connections to prepare for; sets the number of folders [default: 100]
+    /// web99: target number of connections; sets the number of folders [default: 100]
     #[arg(long, value_name = "N")]
     connections: Option<f64>,
     /// Print the result as JSON
@@ -93,7 +93,7 @@ enum Set {
     WebstoneSimple,
     /// SPECweb96's folders: 36 files each, in four size classes
     Web96,
-    /// The same folders, as many as SPECweb99 uses for the number of connections
+    /// SPECweb99's folders: like those of web96; --connections sets their number
     Web99,
 }
 
@@ -103,8 +103,8 @@ enum Set {
   flatout workload mine access.log > filelist
   zcat access.log.*.gz | flatout workload mine - --top 100 --output filelist
 
-The log may be in common, combined or flatout's JSON format. If all responses of a URL have the same size, the filelist \
-contains the size.")]
+The log may be in common, combined or flatout's JSON format. If all responses for a URL have the same size, the filelist \
+includes that size.")]
 struct MineArgs {
     /// Access log, or `-` for standard input
     #[arg(value_name = "LOG")]
@@ -112,7 +112,7 @@ struct MineArgs {
     /// Write the filelist to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Maximum number of URLs; the most requested ones are used
+    /// Maximum number of URLs; keeps the most frequently requested ones
     #[arg(long, value_name = "N", default_value_t = URLS_MAX_DEFAULT)]
     top: usize,
     /// Skip malformed lines instead of failing
@@ -145,13 +145,13 @@ struct CheckArgs {
 enum WorkloadFormat {
     /// WebStone filelist: URLs with weights and sizes
     Filelist,
-    /// List of URLs to request in turn
+    /// List of URLs to request in order
     Urls,
     /// Access log
     Log,
 }
 
-/// Runs the verb.
+/// Runs the command.
 pub(crate) fn run(arguments: &WorkloadArgs) -> ExitCode {
     let ended = match &arguments.verb {
         WorkloadVerb::Make(arguments) => run_make(arguments),
@@ -167,7 +167,7 @@ pub(crate) fn run(arguments: &WorkloadArgs) -> ExitCode {
     }
 }
 
-/// The message and the exit code.
+/// An error message and an exit code.
 type Complaint = (String, u8);
 
 fn unreadable(error: &ReadError) -> Complaint {
@@ -175,18 +175,18 @@ fn unreadable(error: &ReadError) -> Complaint {
     (error.to_string(), code)
 }
 
-/// For people.
+/// Writes output for people to standard output.
 fn show(text: &str) -> Result<(), Complaint> {
     told(output::show(text))
 }
 
-/// For programs.
+/// Writes output for programs to standard output.
 fn put(text: &str) -> Result<(), Complaint> {
     told(print(text))
 }
 
 fn told(written: std::io::Result<()>) -> Result<(), Complaint> {
-    written.map_err(|error| (format!("the result could not be written: {error}"), FAILED))
+    written.map_err(|error| (format!("cannot write the result: {error}"), FAILED))
 }
 
 fn document(kind: &str, mut fields: Value) -> String {
@@ -206,7 +206,7 @@ fn run_make(arguments: &MakeArgs) -> Result<(), Complaint> {
         }
         (Set::Web99, None, None, connections) => Fileset::web99(connections.unwrap_or(LOAD_DEFAULT)),
         _ => {
-            let text = "--rate and --lambda are for web96, --connections is for web99";
+            let text = "use --rate and --lambda only for web96, and --connections only for web99";
             return Err((text.to_owned(), USAGE));
         }
     };
@@ -239,7 +239,7 @@ fn run_make(arguments: &MakeArgs) -> Result<(), Complaint> {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  {name}: {value}");
     }
-    let _ = writeln!(text, "their list: {}", list.display());
+    let _ = writeln!(text, "filelist: {}", list.display());
     show(&text)
 }
 
@@ -253,7 +253,7 @@ fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
     let mined = mine(&log, arguments.top);
     if mined.urls == 0 {
         let name = arguments.log.display();
-        return Err((format!("{name} has no GET request with status 200{}", skipped(&log)), FAILED));
+        return Err((format!("{name} contains no GET request with status 200{}", skipped(&log)), FAILED));
     }
     let Some(path) = &arguments.output else {
         eprintln!("{}", summary(&log, &mined));
@@ -276,24 +276,24 @@ fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
 
 fn summary(log: &AccessLog, mined: &flatout_load::workload::mine::Mined) -> String {
     let mut text = format!(
-        "{} lines: {} for {}",
+        "{0} lines: {2} for {1}",
         log.lines,
         count(mined.urls, "URL"),
         count(usize::try_from(mined.requests).unwrap_or(usize::MAX), "request")
     );
     if mined.left_out > 0 {
         // Writing to a String cannot fail.
-        let _ = write!(text, "; {} less wanted left out", count(mined.left_out, "URL"));
+        let _ = write!(text, "; {} with fewer requests left out", count(mined.left_out, "URL"));
     }
     if !log.faults.is_empty() {
-        let _ = write!(text, "; {} malformed lines passed over", log.faults.count);
+        let _ = write!(text, "; {} malformed lines skipped", log.faults.count);
     }
     text + &skipped(log)
 }
 
-/// Lines passed over, by reason.
+/// Lists the number of skipped lines by reason.
 fn skipped(log: &AccessLog) -> String {
-    log.skips().map(|(skip, lines)| format!("\n  {lines} passed over: {}", skip.text())).collect()
+    log.skips().map(|(skip, lines)| format!("\n  {lines} skipped: {}", skip.text())).collect()
 }
 
 fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
@@ -301,7 +301,10 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
     let kind = match arguments.kind {
         Some(kind) => kind,
         None if path == Path::new("-") => {
-            return Err(("give the format of standard input: --as filelist, --as urls or --as log".to_owned(), USAGE));
+            return Err((
+                "specify the format of standard input: --as filelist, --as urls or --as log".to_owned(),
+                USAGE,
+            ));
         }
         None => guess(path).map_err(|error| unreadable(&error))?,
     };
@@ -322,7 +325,7 @@ fn run_check(arguments: &CheckArgs) -> Result<(), Complaint> {
     }
 }
 
-/// Returns the kind of a file, by its first line that is neither blank nor a comment.
+/// Returns the kind of a file, judged by its first line that is neither blank nor a comment.
 fn guess(path: &Path) -> Result<WorkloadFormat, ReadError> {
     use std::io::Read as _;
     let failed = |error| ReadError::Io(path.to_owned(), error);
@@ -335,7 +338,7 @@ fn guess(path: &Path) -> Result<WorkloadFormat, ReadError> {
     Ok(if is_log { WorkloadFormat::Log } else { WorkloadFormat::Filelist })
 }
 
-/// Shows the result, and complains of what is malformed.
+/// Prints the result. Reports malformed lines.
 fn tell(
     arguments: &CheckArgs,
     kind: &str,
@@ -364,7 +367,7 @@ fn tell(
         show(text)?;
     }
     let lines = faults.count;
-    let what = if lines == 1 { "1 fault".to_owned() } else { format!("{lines} faults") };
+    let what = if lines == 1 { "1 error".to_owned() } else { format!("{lines} errors") };
     let list = faults.to_string().replace('\n', "\n  ");
     Err((format!("{} has {what}:\n  {list}", path.display()), FAILED))
 }
@@ -393,7 +396,7 @@ fn list_text(workload: &Workload) -> String {
     );
     if let Some(mean) = workload.body_bytes_mean() {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "a body has {mean:.0} bytes in the mean");
+        let _ = writeln!(text, "the mean body size is {mean:.0} bytes");
     }
     for class in &workload.classes {
         let _ = writeln!(text, "{:6.2} %  {}", 100.0 * class.share, class.name);
@@ -412,7 +415,7 @@ fn log_value(log: &AccessLog) -> Value {
 
 fn log_text(log: &AccessLog, replay: Option<&Replay>) -> String {
     let mut text = format!(
-        "{} lines; {} for {} by {}\n",
+        "{} lines; {} for {} from {}\n",
         log.lines,
         count(log.requests.len(), "request"),
         count(log.entries.len(), "URL"),
@@ -426,7 +429,7 @@ fn log_text(log: &AccessLog, replay: Option<&Replay>) -> String {
     text + skipped(log).trim_start_matches('\n') + if log.skipped_total() > 0 { "\n" } else { "" }
 }
 
-/// `1 file`, `2 files`.
+/// Formats a number with a noun: `1 file`, `2 files`.
 fn count(number: usize, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }

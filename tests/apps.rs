@@ -1,15 +1,16 @@
-//! Applications behind the accelerator: the real binary, the applications as Debian, PyPI and npm have them, and their own
-//! clients. Several visitors come at the same time, and none may see what is another's.
+//! Applications behind the accelerator: the real binary, the applications as Debian, PyPI and npm package them, and
+//! their own clients. Several visitors send requests at the same time, and none may see the content of another.
 //!
-//! `make test-apps` installs what is needed (`tools/setup.sh apps`) and runs this.
+//! `make test-apps` installs the applications (`tools/setup.sh apps`) and runs these tests.
 
-// A test that panics is a test that fails; clippy's own exemption for tests does not reach their helpers.
+// A test that panics is a test that fails. Clippy's exemption for tests does not cover their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-// The end-to-end tests' own; not all of it is of use here.
+// Modules of the end-to-end tests. Some of their functions are unused here.
 #[allow(dead_code)]
 #[path = "e2e/harness.rs"]
 mod harness;
+#[allow(dead_code)]
 #[path = "e2e/process.rs"]
 mod process;
 #[allow(dead_code)]

@@ -1,6 +1,6 @@
-//! End to end: the real binary on a free port, real clients, one test binary.
+//! End-to-end tests: the real binary on a free port, real clients, one test binary.
 
-// A test that panics is a test that fails; clippy's own exemption for tests does not reach their helpers.
+// A test that panics is a test that fails. Clippy's exemption for tests does not cover their helpers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod e2e {
@@ -22,17 +22,20 @@ mod e2e {
     mod handlers;
     mod harness;
     mod http2;
+    mod http3;
     mod lab;
     mod memory;
     mod pages;
     mod php;
     mod pictures;
+    mod priorities;
     mod process;
     mod real_site;
     mod redbot;
     mod reload;
     mod run;
     mod scenarios;
+    mod secrets;
     mod site;
     mod skip;
     mod smoke;
@@ -43,5 +46,6 @@ mod e2e {
     mod tool;
     mod upgrade;
     mod versions;
+    mod worker;
     mod workload;
 }

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # Serves the demo site (files and a few active pages), measures it, and leaves it serving until Ctrl-C.
 #
-# Server and client run on cores of their own where there are two. The cost of a request is measured at full speed, beside
-# the bare loop of the machine; then response times at a twentieth of that speed, whatever the machine can do.
+# On a machine with at least two cores, server and client run on separate cores. The script first measures the cost of a
+# request at full speed, compared with the bare loop, and then response times at a twentieth of that rate.
 #
 #   DEMO_LISTEN=ADDR:PORT   where to listen (127.0.0.1:8080)
-#   DEMO_SECONDS=N          how long to measure in all (10)
+#   DEMO_SECONDS=N          how long to measure in total (10)
 #   DEMO_ONCE=1             exit after the measurements
 #   FLATOUT_BIN=FILE        a binary that is already built
 set -euo pipefail
 
-# On a terminal, Ctrl-C reaches the whole foreground process group, and make would report its own death. So this
-# script runs itself once more as a foreground job of its own, which alone sees the key.
+# On a terminal, Ctrl-C reaches the whole foreground process group, and make would report an error. This script therefore
+# runs itself again as a separate foreground job, so that only this job receives the signal.
 if [ -z "${DEMO_INNER:-}" ] && [ -t 0 ]; then
   set -m
   DEMO_INNER=1 bash "${BASH_SOURCE[0]}"
@@ -24,7 +24,7 @@ listen=${DEMO_LISTEN:-127.0.0.1:8080}
 seconds=${DEMO_SECONDS:-10}
 url=http://$listen/
 server=
-# What puts the server and the client on cores of their own: the first of this process's cores, and the others.
+# Commands that pin the server to the first of this process's cores, and the client to the others.
 on_server=() on_client=()
 mapfile -t cores < <(taskset --cpu-list --pid $$ 2>/dev/null | sed 's/.*: *//' | tr ',' '\n' |
   while IFS=- read -r first last; do seq "$first" "${last:-$first}"; done)
@@ -36,7 +36,7 @@ fi
 say() { printf '\n%s\n' "$*"; }
 fail() { printf 'demo: %s\n' "$*" >&2; exit 1; }
 
-# Whether something answers there already.
+# Checks whether something already listens there.
 is_taken() {
   local host=${listen%:*}
   host=${host#[}
@@ -49,7 +49,7 @@ stop() {
   trap - EXIT INT TERM
   rm -f "$result"
   if [ -n "$server" ] && kill -TERM "$server" 2>/dev/null; then
-    wait "$server" || { code=$?; printf 'demo: the server ended with %s\n' "$code" >&2; }
+    wait "$server" || { code=$?; printf 'demo: the server exited with code %s\n' "$code" >&2; }
   fi
   exit "$code"
 }
@@ -68,7 +68,7 @@ result=$(mktemp)
 trap stop EXIT
 trap 'exit 0' INT TERM
 
-# Job control gives the server a process group of its own: Ctrl-C reaches this script alone, which then stops it.
+# Job control puts the server into a separate process group: Ctrl-C reaches only this script, which then stops the server.
 set -m
 DEMO_LISTEN=$listen DEMO_URL=http://$listen "${on_server[@]}" "$flatout" run -c demo/flatout.kdl &
 server=$!
@@ -78,7 +78,7 @@ for _ in $(seq 100); do
   kill -0 "$server" 2>/dev/null || { server=; fail "the server did not start"; }
   sleep 0.05
 done
-sleep 0.1 # it listens a moment before it says so
+sleep 0.1 # the server listens shortly before it prints that it does
 
 measure() {
   say "\$ flatout bench $*"
@@ -86,14 +86,14 @@ measure() {
 }
 
 half=$(((seconds + 1) / 2))
-say "1. What does a request cost? As many as 64 connections can get, beside the least that this machine allows."
+say "1. What does a request cost? As many requests as 64 connections allow, compared with the minimum cost on this machine."
 measure "$url" -d "${half}s" --limit
-# What follows the point is left out.
+# Omits the decimal places.
 reached=$(sed -n '/"responses_per_s"/{s/[^:]*: *\([0-9]*\).*/\1/p;q}' "$result")
-# The client stays awake for up to 2,000 a second, so that its own waking up is in no response time.
+# Up to 2,000 requests/s, the client does not sleep between requests, so response times do not include its wake-up time.
 rate=$((${reached:-0} / 20))
 rate=$((rate > 2000 ? 2000 : rate < 20 ? 20 : rate))
-say "2. How long does a visitor wait? A steady $rate requests/s, a twentieth of the rate above or less."
+say "2. How long does a visitor wait? A steady $rate requests/s, at most a twentieth of the rate above."
 measure "$url" --rate "$rate" -d "${half}s"
 
 if [ "${DEMO_ONCE:-}" = 1 ]; then

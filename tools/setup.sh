@@ -30,16 +30,16 @@ as_root() {
 # What a program needs stands beside the package that brings it.
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
-  git:git kill:procps strace:strace prlimit:util-linux setpriv:util-linux renice:bsdutils unshare:util-linux ip:iproute2 openssl:openssl python3:python3
-  systemd-analyze:systemd man:man-db
+  git:git kill:procps strace:strace valgrind:valgrind prlimit:util-linux setpriv:util-linux renice:bsdutils unshare:util-linux ip:iproute2 openssl:openssl python3:python3
+  systemd-analyze:systemd man:man-db tc:iproute2 cmake:cmake g++:g++
   ab:apache2-utils aria2c:aria2 wget:wget h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
   node:nodejs npm:npm nginx:nginx hey:hey
-  apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2 promtool:prometheus
+  apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2 promtool:prometheus slowhttptest:slowhttptest
 )
 bench_programs=(
   wrk:wrk h2load:nghttp2-client ab:apache2-utils openssl:openssl kill:procps taskset:util-linux setpriv:util-linux
   nginx:nginx lighttpd:lighttpd apache2:apache2-bin h2o:h2o
-  varnishd:varnish haproxy:haproxy traffic_server:trafficserver node:nodejs npm:npm php:php-cli
+  varnishd:varnish haproxy:haproxy caddy:caddy traffic_server:trafficserver node:nodejs npm:npm php:php-cli python3:python3
 )
 apps_programs=(
   apt-ftparchive:apt-utils aria2c:aria2 dpkg-deb:dpkg ffmpeg:ffmpeg git:git kill:procps lighttpd:lighttpd mariadbd:mariadb-server-core
@@ -63,15 +63,19 @@ apps_files=(
   /usr/share/wordpress/wp-content/themes/twentytwentyone/style.css:wordpress-theme-twentytwentyone
 )
 # Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
+caddy_version=v2.11.9 nginx_release=trixie
 h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
 sslyze_version=6.3.1
 redbot_version=2.7.1 httplint_version=2026.10.4
 grpcio_version=1.85.1
+http2_python=(h2==4.3.0 hpack==4.1.0)
+http3_python=(aioquic==1.7.2 pycurl==7.49.0)
 cache_tests_version=0.4.5 ws_version=8.23.0
 apps_python=(django==5.2.19 gunicorn==27.0.1 "grpcio==$grpcio_version")
 apps_node=(express@5.3.0 express-session@1.19.0 cookie-parser@1.4.7 socket.io@4.8.4 socket.io-client@4.8.4)
-go_version_least=1.16
+# From this version on, Go fetches the newer one that a module needs.
+go_version_least=1.21
 
 # Ubuntu has its browser as a snap only, which no container can run; not every release has h2o.
 optional_packages=(chromium h2o)
@@ -229,13 +233,34 @@ install_rustup() {
     sh -s -- -y --quiet --no-modify-path --profile minimal --default-toolchain none
 }
 
+is_go_new() { has go && is_at_least "$go_version_least" "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')"; }
+
+install_go() {
+  if is_go_new; then return 0; fi
+  programs=(go:golang-go) files=()
+  install_packages
+  if is_go_new; then return 0; fi
+  # Debian 12 has a newer one in its backports.
+  local folder release
+  local -a from
+  release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
+  folder=$(mktemp -d)
+  mkdir -p "$folder/lists/partial"
+  for suite in "$release" "$release-backports"; do
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $suite main"
+  done >"$folder/sources.list"
+  from=(-o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
+    -o APT::Sandbox::User=root)
+  as_root "${apt_get[@]}" "${from[@]}" update
+  apt_get_install "${from[@]}" --target-release "$release-backports" golang-go
+  rm -rf "$folder"
+  is_go_new || fail "Go $go_version_least or newer is needed, and this system has $(go version)"
+}
+
 # h2spec, the conformance suite of HTTP/2, is a Go program.
 install_h2spec() {
   [ ! -x target/tools/bin/h2spec ] || return 0
-  if ! has go || ! is_at_least "$go_version_least" "$(go version | sed 's/.* go\([0-9.]*\).*/\1/')"; then
-    programs=(go:golang-go) files=()
-    install_packages
-  fi
+  install_go
   say "installing h2spec $h2spec_version"
   mkdir -p target/tools/bin
   # It says of no version of what it needs; the newest would want a newer Go than Debian 12 has.
@@ -249,6 +274,50 @@ install_h2spec() {
     go install github.com/summerwind/h2spec/cmd/h2spec
   ) >"$module/log" 2>&1 || { cat "$module/log" >&2; fail "h2spec could not be built"; }
   rm -rf "$module"
+}
+
+# Peers that speak HTTP/3, which Debian's stable nginx does not and its Caddy does as of 2022. Debian's own archive has
+# the source of nginx.
+install_http3_peers() {
+  local folder
+  mkdir -p target/tools/bin
+  if [ ! -x target/tools/bin/nginx-quic ]; then
+    programs=(make:make gcc:gcc) files=(/usr/include/openssl/ssl.h:libssl-dev /usr/include/zlib.h:zlib1g-dev)
+    install_packages
+    say "building nginx with HTTP/3"
+    folder=$(mktemp -d)
+    (
+      cd "$folder"
+      mkdir -p lists/partial
+      keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+      echo "deb-src [signed-by=$keyring] http://deb.debian.org/debian $nginx_release main" >sources.list
+      from=(-o "Dir::Etc::sourcelist=$folder/sources.list" -o Dir::Etc::sourceparts=- -o "Dir::State::lists=$folder/lists"
+        -o APT::Sandbox::User=root)
+      apt-get "${from[@]}" update
+      apt-get "${from[@]}" source --download-only --tar-only nginx
+      mkdir nginx
+      tar xf nginx_*.orig.tar.gz --strip-components=1 -C nginx
+      cd nginx
+      ./configure --with-http_v3_module --with-http_v2_module --with-http_ssl_module --with-http_stub_status_module \
+        --without-http_rewrite_module --with-cc-opt='-O2 -fstack-protector-strong -Wp,-D_FORTIFY_SOURCE=2 -fPIC'
+      make
+    ) >"$folder/log" 2>&1 || { tail -n 40 "$folder/log" >&2; fail "nginx with HTTP/3 could not be built"; }
+    cp "$folder/nginx/objs/nginx" target/tools/bin/nginx-quic
+    rm -rf "$folder"
+  fi
+  if [ ! -x target/tools/bin/caddy ]; then
+    install_go
+    say "installing Caddy $caddy_version"
+    folder=$(mktemp -d)
+    (
+      export GOBIN="$PWD/target/tools/bin" GOFLAGS=-modcacherw
+      cd "$folder"
+      go mod init example.org/caddy
+      go install -ldflags "-X github.com/caddyserver/caddy/v2.CustomVersion=$caddy_version" \
+        "github.com/caddyserver/caddy/v2/cmd/caddy@$caddy_version"
+    ) >"$folder/log" 2>&1 || { cat "$folder/log" >&2; fail "Caddy could not be built"; }
+    rm -rf "$folder"
+  fi
 }
 
 # Python programs, each with what it needs in a folder of its own below target/tools.
@@ -286,6 +355,41 @@ install_redbot() {
 # gRPC as most of its users know it, client and server.
 install_grpcio() { install_python_program grpc "grpcio==$grpcio_version"; }
 
+# HTTP/2 in Python: our field compression and our connections are compared with these.
+install_http2() { install_python_program http2 "${http2_python[@]}"; }
+
+# Clients of HTTP/3: one in Python, libcurl with ngtcp2, quic-go and quiche.
+install_http3() {
+  install_python_program http3 "${http3_python[@]}"
+  install_built http3-quic-go tests/clients/quic-go build_quic_go
+  install_built http3-quiche tools/http3-quiche build_quiche
+}
+
+# NAME, FOLDER and COMMAND: has the command build target/tools/bin/NAME, unless it was built from these files.
+install_built() {
+  local sum log
+  sum=$(find "$2" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+  if [ -x "target/tools/bin/$1" ] && [ "$(cat "target/tools/$1.sum" 2>/dev/null)" = "$sum" ]; then return 0; fi
+  say "building $1"
+  mkdir -p target/tools/bin
+  log=$(mktemp)
+  "$3" "$PWD/target/tools" "$2" "$1" >"$log" 2>&1 || { tail -n 40 "$log" >&2; fail "$1 could not be built"; }
+  rm "$log"
+  echo "$sum" >"target/tools/$1.sum"
+}
+
+build_quic_go() {
+  install_go
+  GOFLAGS=-modcacherw go build -C "$2" -trimpath -o "$1/bin/$3" .
+}
+
+# Most of the minute that it takes on two cores is BoringSSL.
+build_quiche() {
+  cargo build --locked --release --manifest-path "$2/Cargo.toml" --target-dir "$1/$3-build"
+  cp "$1/$3-build/release/$3" "$1/bin/$3"
+  rm -rf "$1/$3-build"
+}
+
 # Packages of npm, as NAME@VERSION, with what they need in a folder of their own below target/tools.
 install_node_packages() {
   local folder=target/tools/$1 package file installed=yes
@@ -298,7 +402,7 @@ install_node_packages() {
   say "installing $*"
   rm -rf "$folder"
   mkdir -p "$folder"
-  npm install --silent --no-audit --no-fund --no-save --ignore-scripts --omit=dev --prefix "$folder" "$@" >&2
+  npm install --loglevel=error --no-audit --no-fund --no-save --ignore-scripts --omit=dev --prefix "$folder" "$@" >&2
 }
 
 # The cache is held against this.
@@ -321,6 +425,9 @@ if [ "$profile" = test ]; then
   install_sslyze
   install_redbot
   install_grpcio
+  install_http2
+  install_http3
   install_ws
 fi
+if [ "$profile" = bench ]; then install_http3_peers; fi
 if [ "$profile" = apps ]; then install_apps; fi

@@ -1,4 +1,4 @@
-//! What agents and controllers say to each other.
+//! The messages between agents and controllers.
 
 use flatout_http::feed::assert_three_ways;
 use flatout_lab::agent::coordinator::{AgentLoss, Coordinator, CoordinatorAction};
@@ -13,7 +13,7 @@ pub(crate) const FRAME_SEEDS: &[&[u8]] = &[
     b"\xff\xff\xff\xff\x01{",
 ];
 
-/// What happens to a coordinator, one byte each.
+/// Events of a coordinator, one byte each.
 pub(crate) const COORDINATOR_SEEDS: &[&[u8]] = &[
     &[0, 8, 16, 16, 16, 16, 16, 16, 16, 16, 24, 32, 40],
     &[0, 0, 8, 9, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 16, 17, 24, 25, 33, 41, 49],

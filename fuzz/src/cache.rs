@@ -63,7 +63,7 @@ pub(crate) fn check_fields(bytes: &[u8]) {
     });
 }
 
-/// What is decoded is what its bytes say.
+/// A decoded value means the same as its bytes.
 pub(crate) fn check_stored(bytes: &[u8]) {
     assert_three_ways(bytes, |bytes| decode(bytes).transpose());
     if let Ok(Some((stored, used))) = decode(bytes) {

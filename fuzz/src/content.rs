@@ -1,4 +1,4 @@
-//! What requests bring to pages: forms with files, fields, cookies, sessions.
+//! Request content for pages: forms with files, fields, cookies, sessions.
 
 use flatout_http::feed::assert_pieces_agree;
 use flatout_pages::api::cookie::{Cookie, SameSite, parse_cookies};

@@ -6,10 +6,14 @@
 
 mod agent;
 mod cache;
+mod config;
 mod content;
+mod disk;
 mod fastcgi;
+mod http3;
 mod load;
 pub mod mutate;
+mod operator;
 mod pages;
 mod proxy;
 
@@ -30,7 +34,6 @@ use flatout_http::http2::frame::{HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE};
 use flatout_http::http2::window::Windows;
 use flatout_http::limits::Limits;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
-use flatout_http::range::{RangeDecision, decide_range};
 use flatout_http::ranges::{RangesDecision, decide_ranges};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::parse_request_head;
@@ -79,6 +82,14 @@ pub const FUZZERS: &[Fuzzer] = &[
         must_fail: false,
     },
     Fuzzer { name: "http2", seeds: HTTP2_SEEDS, check: check_http2, must_fail: false },
+    Fuzzer {
+        name: "http2_oracle",
+        seeds: flatout_http2_oracle::SEEDS,
+        check: flatout_http2_oracle::check,
+        must_fail: false,
+    },
+    Fuzzer { name: "http3", seeds: http3::CONNECTION_SEEDS, check: http3::check_connection, must_fail: false },
+    Fuzzer { name: "qpack", seeds: http3::QPACK_SEEDS, check: http3::check_qpack, must_fail: false },
     Fuzzer { name: "esi", seeds: proxy::ESI_SEEDS, check: proxy::check_esi, must_fail: false },
     Fuzzer { name: "links", seeds: proxy::LINK_SEEDS, check: proxy::check_links, must_fail: false },
     Fuzzer { name: "cache_fields", seeds: cache::FIELD_SEEDS, check: cache::check_fields, must_fail: false },
@@ -104,6 +115,12 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "histogram_logs", seeds: load::HLOG_SEEDS, check: load::check_histogram_logs, must_fail: false },
     Fuzzer { name: "results", seeds: load::RESULT_SEEDS, check: load::check_results, must_fail: false },
     Fuzzer { name: "logs", seeds: load::LOG_SEEDS, check: load::check_logs, must_fail: false },
+    Fuzzer { name: "volume_record", seeds: disk::RECORD_SEEDS, check: disk::check_record, must_fail: false },
+    Fuzzer { name: "volume_index", seeds: disk::INDEX_SEEDS, check: disk::check_index, must_fail: false },
+    Fuzzer { name: "digest_store", seeds: disk::DIGEST_SEEDS, check: disk::check_digest_entry, must_fail: false },
+    Fuzzer { name: "admin", seeds: operator::ADMIN_SEEDS, check: operator::check_request, must_fail: false },
+    Fuzzer { name: "basic_auth", seeds: operator::BASIC_SEEDS, check: operator::check_basic, must_fail: false },
+    Fuzzer { name: "config", seeds: config::SEEDS, check: config::check_config, must_fail: false },
     Fuzzer { name: "canary", seeds: REQUEST_SEEDS, check: check_canary, must_fail: true },
 ];
 
@@ -298,19 +315,18 @@ fn check_host_bytes(bytes: &[u8]) {
 }
 
 fn check_values(bytes: &[u8]) {
-    for length in [0, 1, 10, u64::MAX] {
-        if let RangeDecision::Part { first, last } = decide_range(bytes, length) {
-            assert!(first <= last && last < length);
-        }
-    }
     for length in [0, 1, 10, 1000, u64::MAX] {
-        if let RangesDecision::Many(parts) = decide_ranges(bytes, length) {
-            let parts = parts.as_slice();
-            assert!(!parts.is_empty() && parts.iter().all(|part| part.first <= part.last && part.last < length));
+        match decide_ranges(bytes, length) {
+            RangesDecision::One(part) => assert!(part.first <= part.last && part.last < length),
+            RangesDecision::Many(parts) => {
+                let parts = parts.as_slice();
+                assert!(!parts.is_empty() && parts.iter().all(|part| part.first <= part.last && part.last < length));
+            }
+            RangesDecision::Whole(_) | RangesDecision::Unsatisfiable => {}
         }
     }
     let accepted = AcceptedCodings::parse([bytes]);
-    if let Some(coding) = accepted.choose(ContentCoding::ALL) {
+    if let Some(coding) = accepted.choose(ContentCoding::ALL.iter().copied()) {
         assert_eq!(accepted.choose([coding]), Some(coding), "chosen among all, refused alone");
     }
     // An algorithm is only chosen when it is named.

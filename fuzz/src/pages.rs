@@ -47,7 +47,7 @@ pub(crate) fn check_page(bytes: &[u8]) {
     }
 }
 
-/// What a page without statements writes.
+/// The output of a page without statements.
 fn write(template: &CompiledPage, value: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for line in template.chunk.lines().filter_map(|line| line.strip_prefix("if true then ")) {
@@ -55,7 +55,7 @@ fn write(template: &CompiledPage, value: &[u8]) -> Vec<u8> {
             out.extend_from_slice(
                 number.parse().ok().and_then(|number| template.segments.get(number)).unwrap_or_default(),
             );
-        } else if let Some(escape) = Escape::ALL.iter().find(|escape| line.starts_with(escape.function())) {
+        } else if let Some(escape) = Escape::ALL.iter().find(|escape| line.starts_with(escape.name())) {
             escaper(*escape)(value, &mut out);
         }
     }

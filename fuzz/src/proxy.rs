@@ -1,4 +1,4 @@
-//! What the proxy reads of others: pages with ESI, references in them, links.
+//! Input of the proxy from others: pages with ESI, references in them, links.
 
 use flatout_config::model::{Origin, Proxy};
 use flatout_handler::Request;
@@ -94,7 +94,7 @@ pub(crate) fn check_links(bytes: &[u8]) {
     }
 }
 
-/// What an origin gets is a field section again, with one Host and nothing of the client's connection.
+/// A request to an origin has a valid field section again, with one Host and nothing of the client's connection.
 pub(crate) fn check_forward(bytes: &[u8]) {
     let mut storage = FieldStorage::new();
     let Ok(Some(head)) = parse_request_head(bytes, &Limits::DEFAULT, &mut storage) else { return };

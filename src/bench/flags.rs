@@ -8,32 +8,32 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Load a server, and report how fast it was and which figures hold
+/// Load-test a server, and report its performance and which figures are valid
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Without --rate, the loop is closed: each connection sends its next request when the last response is \
-    complete. With --rate, the loop is open: requests start by the clock, and the wait for a free connection or for the \
-    client itself counts as response time.\n\nExamples:\n  \
+    after_help = "Without --rate, the load is a closed loop: each connection sends its next request as soon as the \
+    previous response is complete. With --rate, the load is an open loop: requests start on a schedule, and response \
+    times include any wait for a free connection or for the client itself.\n\nExamples:\n  \
     flatout bench http://127.0.0.1:8080/                               64 connections for 10 seconds\n  \
-    flatout bench URL --rate 2000 --arrivals exp --require 'p99<20ms'  2,000 requests/s from independent visitors\n  \
-    flatout bench URL --rate 100..1100:100 --arrival-unit connection   one level after another, one connection per arrival\n  \
-    flatout bench URL -c 1..512:x2                                     how throughput grows with connections\n  \
-    flatout bench URL --find-knee 'p99<50ms'                           the highest rate with a p99 below 50 ms\n  \
-    flatout bench URL --overload --rate 5000                           behavior beyond 5,000 requests/s\n  \
+    flatout bench URL --rate 2000 --arrivals exp --require 'p99<20ms'  random arrivals at 2,000/s, p99 below 20 ms\n  \
+    flatout bench URL --rate 100..1100:100 --arrival-unit connection   a sweep of connection rates\n  \
+    flatout bench URL -c 1..512:x2                                     a sweep of connection counts\n  \
+    flatout bench URL --find-knee 'p99<50ms'                           the highest rate that meets a condition\n  \
+    flatout bench URL --overload --rate 5000                           behavior beyond a peak of 5,000/s\n  \
     flatout bench URL --compare URL2                                   which of two servers is faster\n  \
-    flatout bench URL --filelist filelist.standard --close             WebStone's mix, one connection per request\n  \
-    flatout bench URL --replay access.log,x10                          an access log, ten times as fast\n\n\
+    flatout bench URL --filelist filelist.standard --close             the WebStone mix of files\n  \
+    flatout bench URL --replay access.log,x10                          replay a log at ten times its pace\n\n\
     Exit codes:\n  \
-    0  no request failed, and at least one figure holds; the report names the others\n  \
-    1  requests failed, and no --require allows for it\n  \
+    0  no request failed, and at least one figure is valid; the report names the invalid ones\n  \
+    1  requests failed, and no --require condition allows that\n  \
     2  the command line is invalid\n  \
-    4  a --require was missed\n  \
-    5  no figure holds, a requested part was not measured, or a --require is undecided; with --strict, also if any \
-    figure does not hold\n\n\
+    4  a --require condition was not met\n  \
+    5  no figure is valid, part of the requested run was not measured, or a --require condition is inconclusive; \
+    with --strict, also if any figure is invalid\n\n\
     A request fails if its response is incomplete or has a status of 400 or above."
 )]
 pub(crate) struct BenchArgs {
-    #[arg(help = "URL to load, such as http://127.0.0.1:8080/")]
+    #[arg(help = "URL to test, such as http://127.0.0.1:8080/")]
     pub(super) url: String,
     #[command(flatten)]
     pub(super) load: LoadArgs,
@@ -47,33 +47,34 @@ pub(crate) struct BenchArgs {
     pub(super) agents: AgentsArgs,
 }
 
-/// How much, how long and in what way.
+/// Amount, duration and kind of load.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct LoadArgs {
-    /// Number of concurrent connections, or levels such as 1..512:x2 [default: 64; with --rate: 256]
+    /// Number of concurrent connections, or a sweep such as 1..512:x2 [default: 64; with --rate: 256]
     ///
-    /// If each arrival opens its own connection (--arrival-unit, --calls, --close), the default with --rate is 1000.
+    /// With --rate, the default is 1000 if each arrival opens its own connection (--arrival-unit, --calls, --close).
     #[arg(short, long, value_name = "N")]
     pub(super) connections: Option<String>,
-    /// Duration of the load, such as 500ms, 10s or 2m [default: 10s, or the length of --arrivals steps]
+    /// Duration of the run, or of each level of a sweep, such as 500ms, 10s or 2m [default: 10s, or the sum of the
+    /// --arrivals steps]
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "requests")]
     pub(super) duration: Option<Duration>,
-    /// Number of requests to send instead of --duration; with --rate, the number of arrivals
+    /// Stop after this many requests (with --rate: arrivals) instead of after a duration
     ///
-    /// Must be a multiple of --burst.
+    /// Without --rate, N must be a multiple of --burst.
     #[arg(short = 'n', long, value_name = "N")]
     pub(super) requests: Option<u64>,
-    /// Open loop: arrivals per second, or levels such as 100..1100:100
+    /// Run an open loop with this many arrivals per second, or a sweep such as 100..1100:100
     #[arg(long, value_name = "RATE")]
     pub(super) rate: Option<String>,
-    /// Spacing of arrivals: fixed, exp, `uniform[:SPREAD]` or steps:100@10s,100..500@1m [default: fixed]
+    /// Spacing between arrivals: fixed, exp, `uniform[:SPREAD]` or steps:100@10s,100..500@1m [default: fixed]
     #[arg(long, value_name = "KIND")]
     pub(super) arrivals: Option<String>,
-    /// Unit of arrival: request, connection (--calls requests) or session (--session-length requests)
+    /// Unit of arrival: a request, a connection (with --calls requests) or a session (with --session-length requests)
     #[arg(long, value_name = "WHAT", value_parser = ["request", "connection", "session"])]
     pub(super) arrival_unit: Option<String>,
-    /// Number of requests per connection, one after another; implies --arrival-unit connection
+    /// Number of sequential requests per connection; implies --arrival-unit connection
     #[arg(long, value_name = "N")]
     pub(super) calls: Option<u32>,
     /// Number of requests per session: N, uniform:5..15, exp:5 or 30%:1,70%:uniform:5..15 [default: 5]
@@ -82,10 +83,10 @@ pub(crate) struct LoadArgs {
     /// Time between a response and the next request: 20ms, exp:20ms or uniform:1s..3s [default: 0s]
     #[arg(long, value_name = "TIME|DIST")]
     pub(super) think_time: Option<String>,
-    /// Number of requests to pipeline on a connection before the first response [default: 1]
+    /// Number of requests to pipeline on a connection before waiting for responses [default: 1]
     #[arg(long, visible_alias = "pipeline", value_name = "N")]
     pub(super) burst: Option<u32>,
-    /// Open a new connection for each request; short for --arrival-unit connection
+    /// Open a new connection for each request; shorthand for --arrival-unit connection
     #[arg(long)]
     pub(super) close: bool,
     /// Discard a warm-up phase: none, a duration, or auto (until the figures are steady) [default: none]
@@ -94,28 +95,28 @@ pub(crate) struct LoadArgs {
     /// Stop when the mean response time is known to within this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "requests")]
     pub(super) precision: Option<String>,
-    /// Seed of the random number generator
+    /// Seed for the random number generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
-    /// Number of client threads [default: one per core; half of that for a server on this machine]
+    /// Number of client threads [default: one per core, or half as many if the server runs on this machine]
     #[arg(long, value_name = "N")]
     pub(super) threads: Option<u32>,
-    /// Maximum time to connect, and to receive a complete response
+    /// Maximum time to connect, and maximum time to receive a complete response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
-    /// Rotate through this many source addresses of 127.0.0.0/8
+    /// Rotate through this many source addresses in 127.0.0.0/8
     #[arg(long, value_name = "N")]
     pub(super) source_addresses: Option<u32>,
 }
 
-/// The requests, and how they are sent.
+/// The requests and how they are sent.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Requests")]
 pub(crate) struct RequestArgs {
-    /// Request the URLs of a list in turn
+    /// Request the URLs listed in FILE, in order
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) urls: Option<PathBuf>,
-    /// Request the pages of a WebStone filelist by weight, and check their sizes
+    /// Request the URLs in a WebStone filelist by weight, and check the response sizes
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) filelist: Option<PathBuf>,
     /// Request a SPECweb mix: web96:OPS[,lambda=L] or web99:CONNECTIONS
@@ -123,10 +124,10 @@ pub(crate) struct RequestArgs {
     /// `flatout workload make` creates the files for the server.
     #[arg(long, value_name = "NAME", group = "workload_source")]
     pub(super) workload: Option<String>,
-    /// Replay an access log at its own pace, or K times as fast with LOG,xK
+    /// Replay an access log at its original pace, or K times as fast with LOG,xK
     #[arg(long, value_name = "LOG[,xK]", group = "workload_source", conflicts_with_all = ["rate", "arrivals"])]
     pub(super) replay: Option<String>,
-    /// Request method [default: GET, or as in the list]
+    /// Request method [default: GET, or the method given in the list]
     #[arg(long, value_name = "NAME")]
     pub(super) method: Option<String>,
     /// Send this file as the request body
@@ -136,15 +137,18 @@ pub(crate) struct RequestArgs {
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = RequestField::parse)]
     pub(super) header: Vec<RequestField>,
     /// HTTP version
-    #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1", "2"])]
+    ///
+    /// HTTP/3 requires an https:// URL and uses the UDP port with the URL's port number. Its connect time includes the
+    /// TLS handshake.
+    #[arg(long, value_name = "VERSION", default_value = "1.1", value_parser = ["1.0", "1.1", "2", "3"])]
     pub(super) http: String,
-    /// Number of concurrent HTTP/2 streams per connection, 1 to 1000
+    /// Number of concurrent HTTP/2 or HTTP/3 streams per connection, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) streams: u32,
     /// Resume TLS sessions (default)
     #[arg(long, overrides_with = "no_tls_resume")]
     pub(super) tls_resume: bool,
-    /// Do a full TLS handshake for every connection
+    /// Perform a full TLS handshake for every connection
     #[arg(long)]
     pub(super) no_tls_resume: bool,
     /// Skip certificate verification
@@ -155,51 +159,53 @@ pub(crate) struct RequestArgs {
     pub(super) cacert: Option<PathBuf>,
     /// Share of response bodies to verify by digest, such as 1% or 0.01
     ///
-    /// Sizes are always checked.
+    /// Body sizes are always checked.
     #[arg(long, value_name = "SHARE")]
     pub(super) verify_digest: Option<String>,
 }
 
-/// The questions, and the requirements.
+/// Questions to answer, and requirements.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Questions")]
 pub(crate) struct QuestionArgs {
-    /// Require a result, such as 'p99<20ms', 'errors<0.1%' or 'rate>=1000'; may be repeated
+    /// Exit with code 4 unless this condition is met, such as 'p99<20ms', 'errors<0.1%' or 'rate>=1000'; may be
+    /// repeated
     #[arg(long, value_name = "EXPR")]
     pub(super) require: Vec<String>,
-    /// Exit with code 5 unless every figure holds
+    /// Exit with code 5 unless every figure is valid
     #[arg(long)]
     pub(super) strict: bool,
-    /// Find the highest rate that meets this requirement, such as 'p99<50ms'
+    /// Find the highest rate at which this condition is met, such as 'p99<50ms'
     ///
-    /// --rate A..B limits the search. --duration is the length of a long trial.
+    /// --rate A..B sets the range to search. Short trials narrow the range, and long trials confirm the result.
+    /// --duration sets the duration of a long trial.
     #[arg(long, value_name = "EXPR", group = "question_kind", conflicts_with = "agents")]
     pub(super) find_knee: Option<String>,
-    /// Load the server beyond its peak, and report the remaining goodput and the recovery time
+    /// Overload the server, and report the remaining goodput and the recovery time
     ///
-    /// --rate gives the peak; without it, flatout finds the peak first.
+    /// --rate sets the server's peak rate; without --rate, flatout finds the peak first.
     #[arg(long, group = "question_kind", conflicts_with = "agents")]
     pub(super) overload: bool,
-    /// With --overload: responses later than this do not count as goodput
+    /// With --overload: exclude responses slower than this from goodput
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration, requires = "overload")]
     pub(super) deadline: Duration,
-    /// Compare with another URL: interleave both, after an A/A baseline
+    /// Compare with another URL: alternate between both, after an A/A baseline
     ///
-    /// Takes about four times --duration.
+    /// This takes about four times as long as --duration.
     #[arg(long, value_name = "URL2", group = "question_kind", conflicts_with = "agents")]
     pub(super) compare: Option<String>,
-    /// Also measure the machine's limit, and report how close the run came to it
+    /// Also measure the machine's limit with a bare epoll loop, and report how close the run came to it
     #[arg(long, conflicts_with = "agents")]
     pub(super) limit: bool,
-    /// Compare counts with the server's access log: common, combined or flatout's JSON format
+    /// Compare request counts with the server's access log, in common, combined or flatout's JSON format
     #[arg(long, value_name = "FILE", group = "server_counts", conflicts_with = "agents")]
     pub(super) server_log: Option<PathBuf>,
-    /// Compare counts with the metrics of a flatout server at this URL
+    /// Compare request counts with the metrics of a flatout server at this URL
     #[arg(long, value_name = "URL", group = "server_counts", conflicts_with = "agents")]
     pub(super) server_metrics: Option<String>,
 }
 
-/// The output.
+/// The forms in which the result is shown and written.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
@@ -215,28 +221,28 @@ pub(crate) struct OutputArgs {
     /// Write the result as CSV tables to this folder
     #[arg(long, value_name = "DIR")]
     pub(super) csv: Option<PathBuf>,
-    /// Write metrics to FILE for Prometheus' textfile collector
+    /// Write Prometheus metrics to FILE, for the textfile collector of node_exporter
     #[arg(long, value_name = "FILE")]
     pub(super) prometheus: Option<String>,
     /// Write the histograms to FILE as an HdrHistogram log
     #[arg(long, value_name = "FILE")]
     pub(super) hlog: Option<String>,
-    /// Write a bundle to this folder: everything that `flatout rerun` needs
+    /// Write a bundle to this folder, with everything that `flatout rerun` needs
     #[arg(long, value_name = "DIR")]
     pub(super) bundle: Option<PathBuf>,
-    /// Show progress full-screen (default on a terminal)
+    /// Show progress in full screen (default on a terminal)
     #[arg(long, overrides_with = "no_tui", conflicts_with = "agents")]
     pub(super) tui: bool,
-    /// Show progress in at most one line instead of full-screen
+    /// Show progress on a single line instead of in full screen
     #[arg(long)]
     pub(super) no_tui: bool,
 }
 
-/// Several machines make one load.
+/// Load from several machines.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Agents")]
 pub(crate) struct AgentsArgs {
-    /// Wait for this many agents, and let them generate the load together
+    /// Wait for this many agents, which then generate the load together
     #[arg(long, value_name = "N", requires_all = ["listen", "certs"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) agents: Option<u32>,
     /// Address to listen on for agents, such as 0.0.0.0:7000

@@ -1,4 +1,4 @@
-//! From flags to what a bench is asked to do.
+//! Turns flags into the specification of a bench.
 
 use super::flags::{BenchArgs, LoadArgs, QuestionArgs, RequestArgs};
 use super::sense;
@@ -8,40 +8,41 @@ use flatout_lab::bench::{BenchRequests, BenchSpec, CounterSource, Speech};
 use flatout_lab::cores::cores_allowed;
 use flatout_lab::request::{HttpVersion, is_method};
 use flatout_lab::resolve::resolve;
-use flatout_lab::target::is_local;
 use flatout_lab::workload::{read_filelist, read_sound_log, read_urls};
 use flatout_load::judge::Threshold;
 use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
 use flatout_load::stats::knee::KneePlan;
 use flatout_load::workload::{self, Replay, Workload};
+use flatout_os::socket::is_local;
 use flatout_units::quantity::{self, NANOSECOND, QuantityError, split_unit};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a level takes when nothing is said about it.
+/// Default duration of a level.
 const DURATION_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Longest warm-up that waits for a steady state.
 const STEADY_WAIT_MAX: Duration = Duration::from_mins(2);
 
-/// Longest run that waits for a tight estimate, when nothing is said about it.
+/// Default limit of a run that waits for a precise estimate.
 const TIGHT_WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// Requests of a session when nothing is said about it; for want of a better number.
+/// Default number of requests per session. Chosen arbitrarily.
 const SESSION_LENGTH_DEFAULT: &str = "5";
 
-/// Most connections of a replay when nothing is said about it: a guess, half of 20,000 descriptors.
+/// Default maximum number of connections for a replay. A guess: half of 20,000 descriptors.
 const REPLAY_CONNECTIONS_MAX: u32 = 10_000;
 
-/// Largest file that is sent as content, in bytes: it is kept in memory, and copied for each entry of a list.
+/// Maximum length of a file to send as content, in bytes. The file is held in memory, and copied for each entry of a
+/// list.
 const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
-/// Most levels of a run, of rates and connections together: the record of each is kept until the end.
+/// Maximum number of levels in a run, over all rates and connections. The record of each level is held until the end.
 const LEVELS_MAX: usize = 1_000;
 
-/// Everything that a command line says.
+/// Everything that a command line specifies.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) ask: BenchSpec,
@@ -50,20 +51,20 @@ pub(super) struct Run {
     pub(super) thresholds: Vec<Threshold>,
 }
 
-/// The question.
+/// The question that a run answers.
 #[derive(Debug)]
 pub(super) enum BenchGoal {
-    /// The measurement of each level.
+    /// The performance of the server at each level.
     Levels,
     /// The highest rate that meets a requirement.
     Knee(Threshold, KneePlan),
-    /// The throughput beyond the peak.
+    /// The throughput that remains beyond the peak.
     Overload(OverloadPlan),
-    /// Which of two is faster.
+    /// The faster of two servers.
     Versus(Box<BenchSpec>),
 }
 
-/// Says what is wrong with a command line, without a look at the network or at files.
+/// Returns what is wrong with a command line, without accessing the network or files.
 pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     let url = Url::parse(&args.url).map_err(text)?;
     sense::check(args, &url)?;
@@ -81,7 +82,7 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     if let Some(url) = &question.compare {
         Url::parse(url).map_err(text)?;
     }
-    // A replay has the times of its log, which is a file.
+    // The times of a replay are in its log, which is a file.
     if request.replay.is_some() {
         return Ok(());
     }
@@ -92,14 +93,14 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     plans(load, request, &work, question).map(|_| ())
 }
 
-/// Reads a command line.
+/// Turns a command line into everything that a run needs.
 pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     let url = Url::parse(&args.url).map_err(text)?;
     sense::check(&args, &url)?;
     let BenchArgs { load, request, question, agents, .. } = args;
     let address = resolve(&url).map_err(text)?;
     let cores = cores_allowed().len() as u32;
-    // A server on the same machine needs cores as well.
+    // A server on the same machine also needs cores.
     let threads = if is_local(address.ip()) { (cores / 2).max(1) } else { cores };
     let threads = load.threads.unwrap_or(threads);
     if threads == 0 {
@@ -162,9 +163,9 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
         let url = Url::parse(url).map_err(text)?;
         resolve(&url).map_err(text)?;
         let work = match &ask.work {
-            // A lone URL is another one on the other side; a list is the same on both.
+            // If A is a single URL, B requests the other URL. If A is a list, B requests the same list.
             BenchRequests::Chosen(workload) if workload.entries.len() == 1 => {
-                BenchRequests::one(&url.target).ok_or("nothing to ask")?
+                BenchRequests::one(&url.target).ok_or("the URL has no target to request")?
             }
             work => work.clone(),
         };
@@ -173,12 +174,16 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
     Ok(BenchGoal::Levels)
 }
 
-/// `A..B`, or `A` alone for both ends.
+/// Parses a range `A..B`. `A` alone stands for both ends.
 fn parse_bounds(text: &str) -> Result<(f64, f64), String> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
     let number = |text: &str| Sweep::parse(text).map(|sweep| sweep.from).map_err(self::text);
     let (low, high) = (number(low)?, number(high)?);
-    if low > 0.0 && high >= low { Ok((low, high)) } else { Err(format!("{text:?} is not a range of rates")) }
+    if low > 0.0 && high >= low {
+        Ok((low, high))
+    } else {
+        Err(format!("{text:?} is not a range of rates; write it as 100..2000"))
+    }
 }
 
 fn plans(
@@ -187,7 +192,7 @@ fn plans(
     work: &BenchRequests,
     question: &QuestionArgs,
 ) -> Result<Vec<Plan>, String> {
-    let streams = if request.http == "2" { request.streams } else { 1 };
+    let streams = if matches!(request.http.as_str(), "2" | "3") { request.streams } else { 1 };
     let is_open = sense::is_open(load, request, question);
     let base = Plan {
         kind: Loop::Closed,
@@ -212,7 +217,7 @@ fn plans(
         let lines = replay.lines();
         let stop = match load.requests {
             Some(_) => base.stop,
-            // All of it, unless less was asked for.
+            // Replay the whole log, unless a flag limits the replay.
             None => match load.duration {
                 Some(_) => base.stop,
                 None => Stop::Count(lines.len() as u64),
@@ -220,7 +225,7 @@ fn plans(
         };
         let connections = match load.connections {
             Some(_) => connections_of(connections.from, streams)?,
-            // Room for all clients that are there at once, even if every response is late.
+            // Leave room for all clients that are active at once, even if every response is late.
             None => lines.sessions_at_once(base.drain_ns).clamp(connections.from as u32, REPLAY_CONNECTIONS_MAX),
         };
         let plan = Plan { kind: Loop::Open(Arrivals::replay(Arc::new(lines))), connections, stop, ..base };
@@ -229,10 +234,10 @@ fn plans(
     }
     let rates = match (&load.rate, &load.arrivals) {
         (None, None) => None,
-        // A search, or a walk beyond the peak, finds its rates by itself.
+        // A search, and an overload test, find their rates themselves.
         (Some(_), _) if question.find_knee.is_some() || question.overload => None,
         (None, Some(arrivals)) if question.find_knee.is_some() || question.overload => {
-            // Only how regular they are matters here; it is read again where the rates are known.
+            // Only the regularity of the arrivals matters here. They are parsed again when the rates are known.
             Arrivals::parse(arrivals, Some(1.0)).map_err(text)?;
             None
         }
@@ -247,7 +252,7 @@ fn plans(
     let levels = connections.levels().len() * rates.as_ref().map_or(1, Vec::len);
     if levels > LEVELS_MAX {
         return Err(format!(
-            "rates and connections make {levels} levels together, more than the limit of {LEVELS_MAX}"
+            "--rate and --connections specify {levels} combinations, more than the limit of {LEVELS_MAX}"
         ));
     }
     let mut plans = Vec::new();
@@ -276,7 +281,7 @@ fn plans(
     Ok(plans)
 }
 
-/// Slots for so many connections of so many streams.
+/// Returns the number of slots for this number of connections with this number of streams each.
 fn connections_of(level: f64, streams: u32) -> Result<u32, String> {
     let slots = level.round() * f64::from(streams);
     if (0.0..=f64::from(u32::MAX)).contains(&slots) {
@@ -303,7 +308,7 @@ fn session(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
     Ok(Visit::Session { length: Dist::parse_number(length).map_err(text)? })
 }
 
-/// Steps that nothing else is said of last as long as all of them.
+/// Returns a stop condition after the last rate step, unless another flag determines the end of the run.
 fn stop_of_steps(load: &LoadArgs, arrivals: &Arrivals) -> Option<Stop> {
     if load.rate.is_some() || load.duration.is_some() || load.requests.is_some() || load.precision.is_some() {
         return None;
@@ -319,12 +324,12 @@ fn stop(load: &LoadArgs, is_open: bool) -> Result<Stop, String> {
         return Ok(Stop::Tight { share, duration_ns_max });
     }
     Ok(match load.requests {
-        // The clock brings arrivals, a closed loop bursts.
+        // An open loop counts arrivals, a closed loop counts bursts.
         Some(arrivals) if is_open => Stop::Count(arrivals),
         Some(requests) => {
             let burst = u64::from(load.burst.unwrap_or(1).max(1));
             if requests % burst != 0 {
-                return Err(format!("{requests} requests are not a whole number of bursts of {burst}"));
+                return Err(format!("--requests {requests} is not a multiple of --burst {burst}"));
             }
             Stop::Count(requests / burst)
         }
@@ -345,6 +350,7 @@ fn speech(request: &RequestArgs) -> Speech {
         version: match request.http.as_str() {
             "1.0" => HttpVersion::Http10,
             "2" => HttpVersion::Http2 { streams: request.streams },
+            "3" => HttpVersion::Http3 { streams: request.streams },
             _ => HttpVersion::Http11,
         },
         resumes: request.tls_resume || !request.no_tls_resume,
@@ -355,8 +361,8 @@ fn speech(request: &RequestArgs) -> Speech {
 
 fn method(asked: Option<&str>) -> Result<Option<String>, String> {
     match asked {
-        Some("CONNECT") => Err("CONNECT is for proxies and cannot be measured".to_owned()),
-        Some(name) if !is_method(name) => Err(format!("{name:?} is not a method")),
+        Some("CONNECT") => Err("CONNECT is for proxies; a bench cannot send it".to_owned()),
+        Some(name) if !is_method(name) => Err(format!("{name:?} is not a valid method name")),
         method => Ok(method.map(str::to_owned)),
     }
 }
@@ -384,7 +390,7 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> 
     if let Some(replay) = &request.replay {
         let (path, speed) = match replay.rsplit_once(",x") {
             Some((path, speed)) => {
-                (path, speed.parse::<f64>().map_err(|_| format!("x{speed:?} is not a number; write LOG,x10"))?)
+                (path, speed.parse::<f64>().map_err(|_| format!("{speed:?} is not a number; write LOG,x10"))?)
             }
             None => (replay.as_str(), 1.0),
         };
@@ -399,14 +405,18 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> 
     BenchRequests::one(&url.target).ok_or_else(|| "the workload has no requests".to_owned())
 }
 
-/// `1%` or `0.01`: above 0, at most 1.
+/// Parses a share such as `1%` or `0.01`: above 0, at most 1.
 fn parse_share(text: &str) -> Result<f64, String> {
     let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
     let share = number.trim().parse::<f64>().map_err(|_| format!("{text:?} is not a share; write 1% or 0.01"))? / scale;
-    if share > 0.0 && share <= 1.0 { Ok(share) } else { Err(format!("{text:?} is not above 0 and at most 100%")) }
+    if share > 0.0 && share <= 1.0 {
+        Ok(share)
+    } else {
+        Err(format!("{text:?} is out of range; use more than 0 and at most 100%"))
+    }
 }
 
-/// `1` or `1%`, as a share.
+/// Parses a percentage such as `1` or `1%`, as a share.
 fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).trim();
     number.parse::<f64>().map(|percent| percent / 100.0).map_err(|_| format!("{text:?} is not a percentage"))
@@ -420,14 +430,14 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// `10s`, `500ms`, `2m`, `1h`; a number alone is seconds.
+/// Parses a duration such as `10s`, `500ms`, `2m` or `1h`. A number without a unit is in seconds.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let with_unit = if split_unit(text).1.is_empty() { format!("{text}s") } else { text.to_owned() };
     match quantity::parse_duration(&with_unit, NANOSECOND) {
-        Ok(0) => Err("it must be longer than 0".to_owned()),
+        Ok(0) => Err("a duration must be longer than 0".to_owned()),
         Ok(duration_ns) => Ok(Duration::from_nanos(duration_ns)),
-        Err(QuantityError::Range) => Err("it is too long, or finer than a nanosecond".to_owned()),
-        Err(_) => Err(format!("{text:?} is not a duration; give a number and a unit, such as 500ms or 10s")),
+        Err(QuantityError::Range) => Err("the duration is too long, or finer than a nanosecond".to_owned()),
+        Err(_) => Err(format!("{text:?} is not a duration; use a number and a unit, such as 500ms or 10s")),
     }
 }
 

@@ -1,7 +1,7 @@
-//! Conflicting flags: reported before anything is sent, with an alternative.
+//! Conflicting flags, which are reported before anything is sent, together with an alternative.
 //!
 //! No flag is accepted and then ignored. Conflicts between two flags of one group are declared for clap in
-//! [`super::flags`]; those that depend on values are here.
+//! [`super::flags`]. Conflicts that depend on values are checked here.
 
 use super::flags::{BenchArgs, LoadArgs, OutputArgs, QuestionArgs, RequestArgs};
 use flatout_http::url::Url;
@@ -23,19 +23,19 @@ pub(super) fn check(args: &BenchArgs, url: &Url) -> Result<(), String> {
     }
 }
 
-/// The mistakes to look for, and the message of each.
+/// A check of the command line: true if it has the mistake, and the message.
 type Rule = (bool, String);
 
 fn is_sweep(levels: Option<&str>) -> bool {
     levels.is_some_and(|levels| levels.contains(".."))
 }
 
-/// Returns true if the rate changes within a level.
+/// Returns whether the rate changes within a level.
 fn has_steps(load: &LoadArgs) -> bool {
     load.arrivals.as_deref().is_some_and(|arrivals| arrivals.contains("steps:"))
 }
 
-/// Returns true if the clock decides when requests are due.
+/// Returns whether the clock determines when requests are due.
 pub(super) fn is_open(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) -> bool {
     let has_times = load.rate.is_some() || load.arrivals.is_some() || request.replay.is_some();
     has_times || question.find_knee.is_some() || question.overload
@@ -53,30 +53,30 @@ fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs)
     let (rate, replays) = (load.rate.as_deref(), request.replay.is_some());
     vec![
         (load.requests.is_some(), format!("{name} needs a duration: use --duration instead of --requests")),
-        (load.precision.is_some(), format!("{name} sets the duration of each level itself: leave out --precision")),
-        (is_sweep(load.connections.as_deref()), format!("{name} needs one number of connections: give -c N")),
+        (load.precision.is_some(), format!("{name} sets the duration of each level itself: remove --precision")),
+        (is_sweep(load.connections.as_deref()), format!("{name} works with a single number of connections: use -c N")),
         (
             knee && rate.is_some_and(|rate| rate.contains(':')),
-            "--find-knee chooses the rates between the bounds: give --rate A..B without a step".to_owned(),
+            "--find-knee itself chooses the rates within a range: use --rate A..B without a step".to_owned(),
         ),
         (
             overload && is_sweep(rate),
-            "--overload chooses the rates around one peak: give --rate PEAK".to_owned(),
+            "--overload itself chooses rates around the peak: use --rate PEAK".to_owned(),
         ),
-        (versus && is_sweep(rate), "--compare compares at one rate: give --rate N".to_owned()),
+        (versus && is_sweep(rate), "--compare works at a single rate: use --rate N".to_owned()),
         (
             finds_rates && replays,
-            format!("a replay follows the times of its log, but {name} sets the rate: give the URLs of the log with --urls"),
+            format!("a replay follows the times in its log, but {name} sets the rate: list the log's URLs in a file and use --urls"),
         ),
         (
             versus && (replays || has_steps(load)),
-            "--compare alternates between both URLs, and a replay or steps would restart each time: give one --rate, or none".to_owned(),
+            "--compare alternates between the URLs, so a replay or steps would restart at each change: use a single --rate, or none".to_owned(),
         ),
         (
             versus && (question.server_log.is_some() || question.server_metrics.is_some()),
-            "--compare measures two servers, but the log or metrics belong to one: to compare counts, run a bench of each server".to_owned(),
+            "--compare measures two servers, but a log or metrics belong to one: to compare counts, run a separate bench for each server".to_owned(),
         ),
-        (question.limit, format!("--limit needs a plain run: run one bench with --limit and another with {name}")),
+        (question.limit, format!("--limit cannot be combined with {name}: run a separate bench for each")),
     ]
 }
 
@@ -87,40 +87,44 @@ fn of_visits(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) ->
     let connects = is_session || per == Some("connection") || calls || close;
     let asks_once = !is_session && load.calls.unwrap_or(1) == 1;
     let is_open = is_open(load, request, question);
+    let has_streams = matches!(&*request.http, "2" | "3");
     let rule = |is_broken: bool, text: &str| (is_broken, text.to_owned());
     vec![
-        rule(calls && per == Some("request"), "--calls is for --arrival-unit connection"),
+        rule(calls && per == Some("request"), "--calls is only for --arrival-unit connection"),
         rule(
             close && per == Some("request"),
-            "--close is short for --arrival-unit connection and conflicts with --arrival-unit request",
+            "--close is shorthand for --arrival-unit connection and conflicts with --arrival-unit request",
         ),
         rule(
             length && matches!(per, Some("request" | "connection")),
-            "--session-length is for --arrival-unit session; for the requests of a connection, use --calls",
+            "--session-length is only for --arrival-unit session; to set the requests per connection, use --calls",
         ),
         rule(
             calls && is_session,
-            "--calls is for --arrival-unit connection; for the requests of a session, use --session-length",
+            "--calls is only for --arrival-unit connection; to set the requests per session, use --session-length",
         ),
         rule(
             close && is_session,
-            "--close is short for --arrival-unit connection; each session has its own connection anyway",
+            "--close is shorthand for --arrival-unit connection; each session already has its own connection",
         ),
-        rule(close && calls, "--close means one request per connection, --calls several: give one of them"),
+        rule(
+            close && calls,
+            "--close means one request per connection, and --calls multiple requests: use only one of the two",
+        ),
         rule(
             load.think_time.is_some() && is_open && asks_once,
             "--think-time is between the requests of a connection or session, but each has only one: add --calls or \
-             --arrival-unit session, or leave out --think-time",
+             --arrival-unit session, or remove --think-time",
         ),
         rule(
-            request.http == "2" && request.streams > 1 && connects,
-            "--streams share a connection, which conflicts with --close, --calls, --session-length and --arrival-unit: leave \
-             out --streams or the others",
+            has_streams && request.streams > 1 && connects,
+            "streams share a connection, so --streams conflicts with --close, --calls, --session-length and --arrival-unit: \
+             remove --streams or the others",
         ),
-        rule(request.http != "2" && request.streams > 1, "--streams needs HTTP/2: give --http 2"),
+        rule(!has_streams && request.streams > 1, "--streams needs HTTP/2 or HTTP/3: use --http 2 or --http 3"),
         rule(
             load.precision.is_some() && has_steps(load),
-            "--precision waits for one mean, but with steps the mean changes: give one --rate, or --duration",
+            "--precision needs a steady mean, but with steps the mean changes: use a single --rate, or --duration",
         ),
     ]
 }
@@ -135,16 +139,13 @@ fn of_replays(load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
     vec![
         rule(
             load.precision.is_some(),
-            "--precision waits for one mean, but in a replay the mean changes: to replay a part, give --duration or --requests",
+            "--precision needs a steady mean, but in a replay the mean changes: to replay a part, use --duration or --requests",
         ),
-        rule(is_sweep(load.connections.as_deref()), "a replay is one level: give -c N"),
-        rule(
-            request.streams > 1,
-            "a replay has connections for each client of the log and does not share them: leave out --streams",
-        ),
+        rule(is_sweep(load.connections.as_deref()), "a replay works with a single number of connections: use -c N"),
+        rule(request.streams > 1, "a replay uses separate connections for each client in the log: remove --streams"),
         rule(
             is_session || several,
-            "a replay requests each line of its log once: leave out --calls, --burst and --session-length",
+            "a replay sends each request in its log once: remove --calls, --burst and --session-length",
         ),
     ]
 }
@@ -160,12 +161,22 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
     let mut rules: Vec<Rule> = of_tls
         .into_iter()
         .map(|(is_given, name)| {
-            (is_given && !is_secure, format!("{name} needs TLS, but {url} does not use it: give https://"))
+            (is_given && !is_secure, format!("{name} needs TLS, but {url} does not use it: use https://"))
         })
         .collect();
+    let is_http3 = request.http == "3";
+    rules.push((
+        is_http3 && !url.secure,
+        format!("HTTP/3 needs TLS, but {url} does not use it: use https://, or --http 2"),
+    ));
+    rules.push((
+        is_http3 && question.compare.as_deref().is_some_and(|other| !other.starts_with("https:")),
+        "HTTP/3 needs TLS, but the --compare URL does not use it: use https://, or --http 2".to_owned(),
+    ));
     rules.push((
         request.insecure && request.cacert.is_some(),
-        "--insecure accepts any certificate, and --cacert restricts the authorities: give one of the two".to_owned(),
+        "--insecure accepts any certificate, but --cacert restricts the authorities: use only one of the two"
+            .to_owned(),
     ));
     rules.push((
         request.verify_digest.is_some() && request.method.as_deref() == Some("HEAD"),
@@ -178,7 +189,7 @@ fn of_agents(args: &BenchArgs) -> Vec<Rule> {
     let has_agents = args.agents.agents.is_some();
     vec![(
         has_agents && args.load.precision.is_some(),
-        "each agent would stop at its own end: use --duration instead of --precision".to_owned(),
+        "with --precision, each agent would stop at a different time: use --duration".to_owned(),
     )]
 }
 
@@ -193,15 +204,15 @@ fn of_outputs(output: &OutputArgs) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for (index, (flag, name)) in given.iter().enumerate() {
         let other = given[..index].iter().find(|(_, other)| other == name);
-        // A device takes whatever comes, one after the other.
+        // A device accepts several outputs, one after the other.
         let is_twice = other.filter(|_| !name.starts_with("/dev/"));
         rules.extend(
-            is_twice.map(|(other, _)| (true, format!("{other} and {flag} both go to {name}: give each its own"))),
+            is_twice.map(|(other, _)| (true, format!("{other} and {flag} both write to {name}: use separate files"))),
         );
         let is_hidden = *name == "-" && output.view.is_some();
         rules.push((
             is_hidden,
-            format!("with {flag} -, standard output contains nothing else: leave out --view, or give a file"),
+            format!("{flag} - and --view would both write to standard output: remove --view, or specify a file"),
         ));
     }
     rules

@@ -1,4 +1,4 @@
-//! The outputs of a bench, and the display of its progress.
+//! The outputs of a bench, and the progress display.
 
 use super::flags::OutputArgs;
 use crate::report::write_tables;
@@ -11,7 +11,7 @@ use flatout_report::output::{Output, show};
 use flatout_report::{bundle, hlog, html, prometheus};
 use std::path::PathBuf;
 
-/// All requested outputs.
+/// All outputs that were requested.
 #[derive(Debug)]
 pub(super) struct Outputs {
     view: Option<Classic>,
@@ -24,7 +24,7 @@ pub(super) struct Outputs {
     has_screen: bool,
 }
 
-/// The display of a run in progress. Dropping it restores the terminal.
+/// The progress display of a run. Dropping it restores the terminal.
 #[derive(Debug)]
 pub(super) enum Shown {
     Screen(Box<LiveScreen>),
@@ -63,7 +63,7 @@ impl Outputs {
         }
     }
 
-    /// The display of the run, if there is a terminal.
+    /// Opens the progress display: in full screen if requested and possible, otherwise as a line.
     pub(super) fn progress(&self, title: &str) -> Shown {
         let screen = if self.has_screen { LiveScreen::open(title).ok().flatten() } else { None };
         screen.map_or_else(|| Shown::Line(LiveLine::new()), |screen| Shown::Screen(Box::new(screen)))
@@ -82,12 +82,12 @@ impl Outputs {
         }
         for folder in [&self.csv, &self.bundle].into_iter().flatten() {
             let made = std::fs::create_dir_all(folder);
-            made.map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+            made.map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
         }
         Ok(())
     }
 
-    /// Writes every output, also if another fails. Returns the failures.
+    /// Writes every output, even if another output fails. Returns the failures.
     pub(super) fn write(&self, run: &RunReport, text: &str, json: &str) -> Result<(), String> {
         let mut lost = Vec::new();
         if !self.files().any(|output| *output == Output::Stdout) {

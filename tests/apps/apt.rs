@@ -11,7 +11,7 @@ use std::process::Command;
 
 const PACKAGES: &[&str] = &["probe-one", "probe-two", "probe-three"];
 
-/// A package with a file of 256 KiB.
+/// Builds a package that contains a file of 256 KiB.
 fn build(folder: &Path, name: &str) {
     let tree = folder.join("build").join(name);
     fs::create_dir_all(tree.join("DEBIAN")).unwrap();
@@ -29,7 +29,7 @@ fn build(folder: &Path, name: &str) {
     }
 }
 
-/// The output of apt-ftparchive, into a file.
+/// Writes the output of apt-ftparchive to a file.
 fn index(folder: &Path, arguments: &[&str], file: &str) {
     let output = tool("apt-ftparchive").args(arguments).current_dir(folder).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -51,13 +51,13 @@ fn repositories(folder: &Path) {
     let options: Vec<String> = names.iter().map(|name| format!("APT::FTPArchive::Release::{name}")).collect();
     let options = options.iter().flat_map(|option| ["-o", option.as_str()]);
     index(&pooled, &options.chain(["release", "dists/stable"]).collect::<Vec<_>>(), "dists/stable/Release");
-    // As old as files of a mirror are.
+    // The files of a mirror are old, too.
     run(tool("find")
         .args(["flat", "pooled", "-exec", "touch", "--date", "30 days ago", "{}", "+"])
         .current_dir(folder));
 }
 
-/// A root of its own for apt, with these sources.
+/// An apt-get command with its own root directory and these sources.
 fn apt_get(root: &Path, sources: &str) -> Command {
     for name in [
         "etc/apt/apt.conf.d",
@@ -113,9 +113,9 @@ fn check(name: &'static str, repository: &str, suffix: &str) {
             let listing = run(tool("dpkg-deb").arg("--contents").arg(file.unwrap().path()));
             assert!(listing.contains(&format!("/usr/share/{name}/content")), "{listing}");
         }
-        seen.push(origin_log(&stage.folder));
+        seen.push(origin_log(&stage.folder, &origin));
     }
-    // apt asks with `max-age=0` for what lists packages; the origin confirms these and sends nothing a second time.
+    // apt requests package lists with `max-age=0`. The origin confirms them with 304, so no list is sent twice.
     let again = &seen[1][seen[0].len()..];
     assert!(again.iter().all(|line| !line.starts_with("200 ") && !line.contains(".deb")), "{again:?}");
 }
@@ -130,14 +130,14 @@ fn apt_fetches_from_a_pooled_repository() {
     check("apt, pooled", "pooled", "stable main");
 }
 
-/// apt goes on with a package that it has half of: `Range`, and `If-Range` with the date of the file.
+/// apt resumes a half-downloaded package with `Range`, and with the date of the file in `If-Range`.
 #[test]
 fn apt_resumes_a_package() {
     let stage = Stage::new("apt, resumed");
     let folder = stage.folder.path();
     repositories(folder);
     let origin = Origin::nginx(&stage.folder, &format!("root {};\n", folder.display()));
-    // Smaller than a package.
+    // A limit below the size of a package, so that the range itself is forwarded.
     let server = stage.serve(&origin.url(), "range-fetch-max \"4KiB\"", "");
     let sources = format!("deb [trusted=yes] {}flat/ ./\n", server.url("/"));
     let packages = fs::read_dir(folder.join("flat")).unwrap().flatten().map(|file| file.path());
@@ -153,7 +153,7 @@ fn apt_resumes_a_package() {
         run(tool("touch").arg("--reference").arg(&package).arg(&half));
         run(apt_get(&root, &sources).args(["--yes", "--download-only", "install", "probe-one"]));
         assert!(fs::read(archives.join(package.file_name().unwrap())).unwrap() == content, "{round}");
-        seen.push(origin_log(&stage.folder));
+        seen.push(origin_log(&stage.folder, &origin));
     }
     let packages = |log: &[String]| log.iter().filter(|line| line.contains(".deb")).cloned().collect::<Vec<_>>();
     assert!(packages(&seen[0]).iter().any(|line| line.starts_with("206 ")), "{:?}", seen[0]);

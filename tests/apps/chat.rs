@@ -1,4 +1,4 @@
-//! socket.io: long polling, and the upgrade to WebSocket beside it.
+//! socket.io: long polling, and the upgrade to WebSocket next to it.
 
 use super::origin::{Origin, node, node_packages};
 use super::stage::{Stage, together};
@@ -6,7 +6,7 @@ use crate::harness::Server;
 use crate::tool::run;
 
 #[test]
-fn socket_io_polls_upgrades_and_mixes_nobody_up() {
+fn socket_io_polls_upgrades_and_keeps_clients_apart() {
     let stage = Stage::new("socket.io");
     let script = || {
         let mut command = node("chat.mjs");

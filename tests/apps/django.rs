@@ -1,4 +1,4 @@
-//! Django on gunicorn, with its sessions, its login and a page that reads a cookie by itself.
+//! Django on gunicorn, with sessions, a login, and a page that reads a cookie directly.
 
 use super::origin::{Origin, installed, python, source};
 use super::stage::{Stage, together};
@@ -29,7 +29,7 @@ fn log_in(visitor: &Visitor) -> Page {
 }
 
 #[test]
-fn django_pages_and_sessions_belong_to_their_own_visitor() {
+fn django_never_shows_a_visitor_the_page_or_session_of_another() {
     let stage = Stage::new("Django");
     let site = site(&stage);
     for (kind, server) in stage.kinds(&site.url(), super::recipe::SESSIONS) {

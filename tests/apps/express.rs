@@ -1,4 +1,4 @@
-//! Express, with cookies that its pages read and with express-session.
+//! Express, with pages that read cookies and with express-session.
 
 use super::origin::{Origin, node, node_packages};
 use super::recipe::SESSIONS;
@@ -10,7 +10,7 @@ fn app() -> Origin {
 }
 
 #[test]
-fn express_pages_that_read_a_cookie_reach_their_own_visitor() {
+fn express_pages_that_read_a_cookie_are_not_shared_between_visitors() {
     let stage = Stage::new("Express, cookies");
     let app = app();
     for (kind, server) in stage.kinds(&app.url(), SESSIONS) {
@@ -19,7 +19,7 @@ fn express_pages_that_read_a_cookie_reach_their_own_visitor() {
                 .map(|number| format!("visitor{number}"))
                 .map(|name| Visitor::new(&stage.folder, &server, &name).with_cookie(&format!("name={name}")))
                 .collect();
-            // Cold, and then with whatever the cache knows.
+            // First with a cold cache, then with whatever the cache has stored.
             for _ in 0..2 {
                 together(&visitors, |visitor| {
                     let page = visitor.get(&format!("/hello?crowd={count}"));
@@ -31,7 +31,7 @@ fn express_pages_that_read_a_cookie_reach_their_own_visitor() {
 }
 
 #[test]
-fn express_sessions_belong_to_their_own_visitor() {
+fn express_sessions_are_not_shared_between_visitors() {
     let stage = Stage::new("Express, sessions");
     let app = app();
     for (kind, server) in stage.kinds(&app.url(), SESSIONS) {
@@ -40,7 +40,7 @@ fn express_sessions_belong_to_their_own_visitor() {
                 .map(|name| Visitor::new(&stage.folder, &server, &format!("{name}{}", base.len())))
                 .into();
             let name = |visitor: &Visitor| visitor.name.trim_end_matches(char::is_numeric).to_owned();
-            // While nobody is logged in, and while all but one are.
+            // Once with nobody logged in, and once with all but one logged in.
             let look = |greeting: &str, logged_in: bool| {
                 together(&visitors, |visitor| {
                     for _ in 0..2 {
@@ -64,7 +64,7 @@ fn express_sessions_belong_to_their_own_visitor() {
 }
 
 #[test]
-fn express_pages_for_everybody_become_hits() {
+fn express_public_pages_are_cache_hits() {
     let stage = Stage::new("Express, hits");
     let app = app();
     for (kind, server) in stage.kinds(&app.url(), SESSIONS) {
@@ -72,7 +72,7 @@ fn express_pages_for_everybody_become_hits() {
             .map(|name| Visitor::new(&stage.folder, &server, name).with_cookie(&format!("name={name}")))
             .into();
         together(&visitors, |visitor| assert_eq!(visitor.get("/news").text, "news"));
-        // What says `public` is for visitors with cookies as well.
+        // A `public` response may also be served to visitors with cookies.
         together(&visitors, |visitor| visitor.get("/news").expect_hit(kind));
         if kind == "recipe" {
             let guest = Visitor::new(&stage.folder, &server, "guest").with_cookie("_ga=GA1.2.3.4");

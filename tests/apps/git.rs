@@ -1,4 +1,4 @@
-//! git's smart HTTP, by git-http-backend on lighttpd.
+//! git's smart HTTP, served by git-http-backend on lighttpd.
 
 use super::origin::Origin;
 use super::stage::Stage;
@@ -24,7 +24,7 @@ fn backend() -> PathBuf {
     Path::new(path.trim()).join("git-http-backend")
 }
 
-/// lighttpd with every repository below `repositories`.
+/// lighttpd, which serves every repository below `repositories`.
 fn serve(stage: &Stage) -> Origin {
     let (root, port) = (stage.folder.path().display(), free_port());
     fs::create_dir_all(stage.folder.path().join("uploads")).unwrap();
@@ -64,7 +64,7 @@ fn git_clones_pushes_and_fetches() {
         run(git(folder).args(["clone", "--quiet", &url]).arg(name("writer")));
         run(git(&name("writer")).args(["checkout", "--quiet", "-B", "main"]));
         commit(&name("writer"), "small", format!("{round}").as_bytes());
-        // Nothing of it can be compressed.
+        // Incompressible data.
         let large: Vec<u8> = (0..20 << 17)
             .flat_map(|_| {
                 random ^= random << 13;
@@ -75,7 +75,7 @@ fn git_clones_pushes_and_fetches() {
             .collect();
         let pushed = commit(&name("writer"), &format!("large{round}"), &large);
         run(git(&name("writer")).args(["push", "--quiet", "origin", "main"]));
-        // The new state at once, by protocol 2 and by the older one.
+        // The new state is visible immediately, over protocol 2 and over the older one.
         for version in ["2", "0"] {
             let references = run(git(folder).args(["-c", &format!("protocol.version={version}"), "ls-remote", &url]));
             assert!(references.contains(&format!("{pushed}\trefs/heads/main")), "{references}");
@@ -85,7 +85,7 @@ fn git_clones_pushes_and_fetches() {
         assert!(fs::read(name("shallow").join(format!("large{round}"))).unwrap() == large);
         run(git(&name("shallow")).args(["fetch", "--quiet", "--deepen=1"]));
         assert_eq!(run(git(&name("shallow")).args(["rev-list", "--count", "HEAD"])).trim(), "2");
-        // A later push reaches those who have cloned.
+        // Existing clones get a later push.
         let later = commit(&name("writer"), "small", b"later");
         run(git(&name("writer")).args(["push", "--quiet", "origin", "main"]));
         run(git(&name("shallow")).args(["pull", "--quiet"]));

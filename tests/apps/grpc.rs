@@ -15,11 +15,11 @@ fn check(stage: &Stage, cache: &str) {
 }
 
 #[test]
-fn grpc_statuses_pass_a_proxy() {
+fn grpc_statuses_pass_through_a_proxy() {
     check(&Stage::new("gRPC, proxy"), "");
 }
 
 #[test]
-fn grpc_statuses_pass_a_cache() {
+fn grpc_statuses_pass_through_a_cache() {
     check(&Stage::new("gRPC, cache"), "cache ttl=\"60s\"");
 }

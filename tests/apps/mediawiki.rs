@@ -1,4 +1,4 @@
-//! MediaWiki of Debian's package, on SQLite, PHP-FPM and nginx: users who are logged in, a title with a slash, and purges.
+//! MediaWiki from Debian's package, on SQLite, PHP-FPM and nginx: logged-in users, a title with a slash, and purges.
 
 use super::origin::{Origin, source};
 use super::stage::{Stage, together};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 const PACKAGE: &str = "/usr/share/mediawiki";
-/// The page `AC/DC` in every form that links to it have, with one of its links.
+/// Every form of a target that links to the page `AC/DC` may use.
 const TITLED: &[&str] = &["/wiki/AC%2FDC", "/wiki/AC/DC", "/index.php?title=AC%2FDC", "/index.php?title=AC/DC"];
 
 fn wiki(stage: &Stage) -> Origin {
@@ -83,7 +83,7 @@ fn check(kind: &str, user: Option<&str>, target: &str, page: &Page) {
 }
 
 #[test]
-fn mediawiki_shows_nobody_the_page_of_another() {
+fn mediawiki_never_shows_a_visitor_the_page_of_another() {
     let stage = Stage::new("MediaWiki");
     let origin = wiki(&stage);
     for (kind, server) in stage.kinds(&origin.url(), "MediaWiki") {
@@ -103,7 +103,7 @@ fn mediawiki_shows_nobody_the_page_of_another() {
         look(false);
         together(&visitors[..2], log_in);
         look(true);
-        // MediaWiki's own s-maxage makes hits of anonymous pages.
+        // The s-maxage that MediaWiki sends makes anonymous pages cache hits.
         let guest = Visitor::new(&stage.folder, &server, "another");
         for target in ["/wiki/AC%2FDC", "/wiki/Main_Page"] {
             guest.get(target);
@@ -115,7 +115,7 @@ fn mediawiki_shows_nobody_the_page_of_another() {
             let form = [("action", "edit"), ("title", "Main Page"), ("text", "as Alice has it"), ("token", &token)];
             let answer = call(alice, &form);
             assert_eq!(answer["edit"]["result"], "Success", "{answer}");
-            // MediaWiki sends PURGE once it has answered.
+            // MediaWiki sends PURGE after it has responded.
             wait_until("visitors see the edit", || guest.get("/wiki/Main_Page").text.contains("as Alice has it"));
             guest.get("/wiki/Main_Page");
             guest.get("/wiki/Main_Page").expect_hit("the edited page");

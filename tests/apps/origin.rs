@@ -6,19 +6,20 @@ use crate::tool::tool;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What `tools/setup.sh apps` has put below target/tools.
+/// A path below the folder that `tools/setup.sh apps` installs into, in target/tools.
 pub(super) fn installed(path: &str) -> PathBuf {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(path);
     assert!(file.exists(), "{} is not there; please run: tools/setup.sh apps", file.display());
     file
 }
 
-/// Where the applications' own sources lie.
+/// A path below the sources of the test applications.
 pub(super) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/apps/origins").join(name)
 }
@@ -30,12 +31,12 @@ pub(super) fn node(script: &str) -> Command {
     command
 }
 
-/// The packages of npm.
+/// The folder with the npm packages.
 pub(super) fn node_packages() -> PathBuf {
     installed("apps-node/node_modules").parent().unwrap().to_owned()
 }
 
-/// Python of the folder with the packages of PyPI.
+/// Python from the virtual environment with the PyPI packages.
 pub(super) fn python() -> Command {
     let mut command = Command::new(installed("apps-python/bin/python"));
     command.env("PYTHONDONTWRITEBYTECODE", "1");
@@ -45,7 +46,7 @@ pub(super) fn python() -> Command {
 /// A running origin.
 pub(super) struct Origin {
     pub(super) port: u16,
-    /// They end with the origin.
+    /// Stopped with the origin.
     processes: Vec<Running>,
 }
 
@@ -58,7 +59,7 @@ impl Origin {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// A program that prints its port as its first line.
+    /// Starts a program that prints its port on its first line.
     pub(super) fn script(command: &mut Command) -> Self {
         let mut running = Running(command.stdout(Stdio::piped()).spawn().unwrap());
         let mut line = String::new();
@@ -67,19 +68,19 @@ impl Origin {
         Self { port, processes: vec![running] }
     }
 
-    /// A program that listens at this port.
+    /// Starts a program that listens on this port.
     pub(super) fn listening(port: u16, command: &mut Command) -> Self {
         Self { port, processes: vec![start(port, command)] }
     }
 
-    /// nginx with this content of its `server`.
+    /// Starts nginx with these directives in its `server` block.
     pub(super) fn nginx(folder: &Folder, server: &str) -> Self {
         let port = free_port();
         Self { port, processes: vec![start_nginx(folder, port, server)] }
     }
 
-    /// An application of PHP below `root` on nginx and PHP-FPM. `front` is what nginx does with what is not a file, as in
-    /// `try_files`; `lines` stand in PHP-FPM's pool.
+    /// Starts a PHP application below `root` on nginx and PHP-FPM. `front` is the fallback of `try_files` for paths
+    /// that are not files. `lines` are settings of the PHP-FPM pool.
     pub(super) fn php(folder: &Folder, root: &Path, front: &str, lines: &str) -> Self {
         let (fpm_port, port) = (free_port(), free_port());
         let below = folder.path().display();
@@ -102,14 +103,14 @@ impl Origin {
         Self { port, processes: vec![nginx, fpm] }
     }
 
-    /// Keeps another process for as long as the origin runs.
-    pub(super) fn beside(mut self, process: Running) -> Self {
+    /// Keeps another process running for as long as the origin runs.
+    pub(super) fn with_process(mut self, process: Running) -> Self {
         self.processes.push(process);
         self
     }
 }
 
-/// Starts a program and waits until it listens. If it exits instead, the test fails with what the program has said.
+/// Starts a program and waits until it listens. If the program exits instead, the test fails with the program's output.
 pub(super) fn start(port: u16, command: &mut Command) -> Running {
     let words = Folder::new();
     let path = words.path().join("output");
@@ -126,7 +127,7 @@ pub(super) fn start(port: u16, command: &mut Command) -> Running {
         let said = fs::read(&path).unwrap_or_default();
         panic!("{command:?} exited with {status}:\n{}", String::from_utf8_lossy(&said));
     }
-    // The program goes on writing to a file that has no name any more.
+    // The program keeps writing to the deleted file.
     drop(words);
     running
 }
@@ -148,8 +149,23 @@ fn start_nginx(folder: &Folder, port: u16, server: &str) -> Running {
     start(port, tool("nginx").args([OsStr::new("-p"), folder.path().as_os_str(), OsStr::new("-c"), config.as_os_str()]))
 }
 
-/// Statuses, methods and targets of what nginx was asked so far, one request a line.
-pub(super) fn origin_log(folder: &Folder) -> Vec<String> {
-    let text = fs::read_to_string(folder.path().join("origin.log")).unwrap_or_default();
-    text.lines().map(str::to_owned).collect()
+/// Status, method and target of each request that `nginx` has received, one per line. nginx logs a request after it has
+/// sent the response, so this sends one more request and waits for its line.
+pub(super) fn origin_log(folder: &Folder, nginx: &Origin) -> Vec<String> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let last = format!("{LAST}{}", NEXT.fetch_add(1, Ordering::Relaxed));
+    let mut stream = TcpStream::connect(("127.0.0.1", nginx.port)).unwrap();
+    write!(stream, "GET {last} HTTP/1.0\r\n\r\n").unwrap();
+    let _ = stream.read_to_end(&mut Vec::new());
+    let mut lines = Vec::new();
+    wait_until("nginx has written its log", || {
+        let text = fs::read_to_string(folder.path().join("origin.log")).unwrap_or_default();
+        lines = text.lines().map(str::to_owned).collect();
+        lines.iter().any(|line| line.ends_with(&format!(" {last}")))
+    });
+    lines.retain(|line| !line.contains(LAST));
+    lines
 }
+
+/// Prefix of the targets that only [`origin_log`] requests.
+const LAST: &str = "/last-of-the-log-";

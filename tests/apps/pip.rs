@@ -1,4 +1,4 @@
-//! pip, with an index of packages and wheels.
+//! pip, with a package index and wheels.
 
 use super::origin::{Origin, origin_log, python, source};
 use super::stage::Stage;
@@ -27,9 +27,9 @@ fn pip_installs_from_an_index() {
                 run(python().args(["-c", &format!("import {name}; print({name}.NAME)")]).env("PYTHONPATH", &place));
             assert_eq!(printed.trim(), *name);
         }
-        seen.push(origin_log(&stage.folder));
+        seen.push(origin_log(&stage.folder, &origin));
     }
-    // pip asks with `max-age=0` for the index; the origin confirms it and sends nothing a second time.
+    // pip requests the index with `max-age=0`. The origin confirms it with 304 and does not send it again.
     let again = &seen[1][seen[0].len()..];
     assert!(again.iter().all(|line| !line.starts_with("200 ") && !line.contains(".whl")), "{again:?}");
 }

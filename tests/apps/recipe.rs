@@ -1,4 +1,4 @@
-//! The recipes of docs/accelerator.md, run with another site name, `listen` and origin.
+//! The recipes of docs/accelerator.md, run with a different site name, `listen` address and origin.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,8 @@ use std::path::Path;
 /// The heading of the recipe for frameworks with sessions.
 pub(super) const SESSIONS: &str = "A framework with sessions: Django, Rails, Laravel, Express";
 
-/// The configuration below the heading `name`, for every host, listening on a free port, in front of the origin at `url`.
+/// The configuration below the heading `name`, changed to accept every host, listen on a free port and use the origin
+/// at `url`.
 pub(super) fn recipe(name: &str, url: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/accelerator.md");
     let text = std::fs::read_to_string(path).unwrap();

@@ -1,4 +1,4 @@
-//! A visitor: curl with a jar of cookies.
+//! A visitor: curl with a cookie jar.
 
 use crate::harness::{Folder, Server};
 use crate::tool::tool;
@@ -6,7 +6,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// The host that all visitors ask for.
+/// The host in all requests of visitors.
 pub(super) const HOST: &str = "www.example";
 
 pub(super) struct Visitor {
@@ -22,10 +22,10 @@ impl Visitor {
         Self { name: name.to_owned(), address: server.address, jar }
     }
 
-    /// With this cookie from the start, written `name=value`.
+    /// Adds a cookie, written `name=value`, before the first request.
     pub(super) fn with_cookie(self, cookie: &str) -> Self {
         let (name, value) = cookie.split_once('=').unwrap();
-        // As Netscape wrote them: host, whether its subdomains count, path, TLS only, end, name and value.
+        // Netscape's format: host, whether subdomains match, path, TLS only, expiry, name and value.
         fs::write(&self.jar, format!("{HOST}\tFALSE\t/\tFALSE\t0\t{name}\t{value}\n")).unwrap();
         self
     }
@@ -34,14 +34,14 @@ impl Visitor {
         self.fetch(target, &[])
     }
 
-    /// A POST of a form.
+    /// Sends a form with POST.
     pub(super) fn post(&self, target: &str, form: &[(&str, &str)]) -> Page {
         let fields: Vec<String> = form.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let arguments: Vec<&str> = fields.iter().flat_map(|field| ["--data-urlencode", field.as_str()]).collect();
         self.fetch(target, &arguments)
     }
 
-    /// The final answer to one request; redirects are not followed. `arguments` are curl's.
+    /// The final response to one request. Redirects are not followed. `arguments` are passed to curl.
     pub(super) fn fetch(&self, target: &str, arguments: &[&str]) -> Page {
         let mut curl = tool("curl");
         curl.args(["--silent", "--show-error", "--include", "--path-as-is", "--globoff", "--max-time", "60"])
@@ -56,7 +56,7 @@ impl Visitor {
     }
 }
 
-/// A response as curl prints it.
+/// A response in the form that curl prints.
 #[derive(Debug)]
 pub(super) struct Page {
     pub(super) status: u16,
@@ -82,7 +82,7 @@ impl Page {
         fields.into_iter().find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Returns true if it came from the cache without the origin being asked.
+    /// Returns true if the response came from the cache, without a request to the origin.
     pub(super) fn is_hit(&self) -> bool {
         self.field("Cache-Status").is_some_and(|status| status.contains("; hit"))
     }

@@ -1,4 +1,4 @@
-//! WordPress of Debian's package, on MariaDB, PHP-FPM and nginx: users, a commenter, and a post with a password.
+//! WordPress from Debian's package, on MariaDB, PHP-FPM and nginx: users, a commenter, and a password-protected post.
 
 use super::origin::{Origin, source};
 use super::stage::{Stage, together};
@@ -14,7 +14,7 @@ use std::process::Stdio;
 const PACKAGE: &str = "/usr/share/wordpress";
 const TARGETS: &[&str] = &["/", "/open-post/", "/guarded-post/"];
 
-/// MariaDB, on a socket in the folder.
+/// MariaDB, listening on a socket in the folder.
 fn database(folder: &Path) -> Running {
     let (data, socket) = (folder.join("database"), folder.join("database.sock"));
     let user = format!("--user={}", run(tool("id").arg("-un")).trim());
@@ -31,13 +31,13 @@ fn database(folder: &Path) -> Running {
     running
 }
 
-/// The site, and the number of its open post.
+/// Starts the site, and returns it with the number of its public post.
 fn blog(stage: &Stage) -> (Origin, String) {
     let folder = stage.folder.path();
     let database = database(folder);
     let root = folder.join("www");
     assert!(Path::new(PACKAGE).join("wp-login.php").is_file(), "WordPress is missing; please run: tools/setup.sh apps");
-    // Debian keeps libraries elsewhere, behind links.
+    // Debian stores libraries elsewhere and links to them.
     run(tool("cp").args(["-r", "--dereference", PACKAGE]).arg(&root));
     let socket = folder.join("database.sock");
     let keys: String = ["AUTH", "SECURE_AUTH", "LOGGED_IN", "NONCE"]
@@ -64,7 +64,7 @@ fn blog(stage: &Stage) -> (Origin, String) {
     assert!(output.status.success(), "{}", crate::tool::said(&output));
     let printed = String::from_utf8_lossy(&output.stdout);
     let post = printed.lines().last().unwrap().to_owned();
-    (Origin::php(&stage.folder, &root, "$uri $uri/ /index.php?$args", "").beside(database), post)
+    (Origin::php(&stage.folder, &root, "$uri $uri/ /index.php?$args", "").with_process(database), post)
 }
 
 fn log_in(visitor: &Visitor) -> Page {
@@ -74,7 +74,7 @@ fn log_in(visitor: &Visitor) -> Page {
 
 fn comment(visitor: &Visitor, post: &str, kind: &str) -> Page {
     let mail = format!("{}@example.org", visitor.name);
-    // WordPress refuses the same text twice.
+    // WordPress rejects duplicate comments.
     let text = format!("a comment of {}, {kind}", visitor.name);
     visitor.post(
         "/wp-comments-post.php",
@@ -89,7 +89,7 @@ fn comment(visitor: &Visitor, post: &str, kind: &str) -> Page {
     )
 }
 
-/// What only its own visitor may see.
+/// Asserts that the page shows private content only to its own visitor.
 fn check(kind: &str, name: &str, target: &str, page: &Page) {
     let what = format!("{kind}: {name} at {target}");
     assert_eq!(page.status, 200, "{what}");
@@ -99,7 +99,7 @@ fn check(kind: &str, name: &str, target: &str, page: &Page) {
     }
     let has_form = target == "/open-post/" && name == "carol";
     assert_eq!(page.text.contains("carol@example.org"), has_form, "{what}, and the address of carol");
-    // The front page shows the text as well to whom the password has been given.
+    // The front page also shows the protected text to a visitor who has entered the password.
     let is_shown = page.text.contains("the guarded text");
     assert!(
         if target == "/guarded-post/" { is_shown == (name == "dave") } else { !is_shown || name == "dave" },
@@ -137,7 +137,7 @@ fn visit(stage: &Stage, kind: &str, server: &Server, post: &str) {
 }
 
 #[test]
-fn wordpress_shows_nobody_what_is_anothers() {
+fn wordpress_never_shows_a_visitor_the_content_of_another() {
     let stage = Stage::new("WordPress");
     let (origin, post) = blog(&stage);
     for (kind, server) in stage.kinds(&origin.url(), "WordPress") {

@@ -1,10 +1,10 @@
-// The npm package http-cache-tests, run as its README says and judged by its own rules.
+// The npm package http-cache-tests, run as its README describes and evaluated by its own rules.
 //
 //   node cache_tests.mjs PACKAGE origin        its origin server on a free port, until it is killed
-//   node cache_tests.mjs PACKAGE client URL    its client against the cache at URL; prints a verdict a case, in JSON
+//   node cache_tests.mjs PACKAGE client URL    its client against the cache at URL; prints a verdict per case, in JSON
 //
-// PACKAGE is the folder of the package. What is judged is what its own command line prints; how, is its own table of
-// cases with their kinds (required, optimal or check) and its own rule for cases that depend on others.
+// PACKAGE is the folder of the package. The script evaluates the output of the package's own command line, with the
+// package's table of cases and their kinds (required, optimal or check) and its rule for cases that depend on others.
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { Server } from 'node:net'
@@ -16,7 +16,7 @@ const [folder, role, url] = process.argv.slice(2)
 const load = file => import(pathToFileURL(join(folder, file)))
 
 async function origin () {
-  // It would listen to the whole network.
+  // By default, it would listen on all network interfaces.
   const { listen } = Server.prototype
   Server.prototype.listen = function (port) { return listen.call(this, port, '127.0.0.1') }
   Object.assign(process.env, {
@@ -27,7 +27,7 @@ async function origin () {
   await load('server/server.mjs')
 }
 
-// What the package's symbols stand for.
+// The meanings of the package's symbols.
 const WORDS = new Map([
   ['-', 'untested'], ['✅', 'pass'], ['⛔️', 'fail'], ['⚠️', 'suboptimal'], ['Y', 'yes'], ['N', 'no'],
   ['🔹', 'setup'], ['⁉️', 'harness'], ['⚪️', 'dependency'], ['↻', 'retry']
@@ -41,7 +41,7 @@ async function client () {
   })
   const results = JSON.parse(stdout)
   const suites = (await load('tests/index.mjs')).default
-  // The command line adds this suite as well.
+  // The package's command line adds this suite too.
   suites.push((await load('tests/surrogate-control.mjs')).default)
   const { determineTestResult } = await load('lib/display.mjs')
   const cases = suites.flatMap(suite => suite.tests

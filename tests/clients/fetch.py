@@ -1,5 +1,5 @@
-"""Fetches every path that standard input names by http.client, over one connection, and prints for each the version,
-the status, the SHA-256 of the content and the path.
+"""Fetches every path listed on standard input with http.client over one connection, and prints the HTTP version, the
+status, the SHA-256 of the content and the path of each.
 
     fetch.py HOST:PORT [CA.pem]
 """

@@ -1,10 +1,12 @@
-"""A gRPC server that fails in every way, and a client that says what it saw of that.
+"""A gRPC server that fails in every way, and a client that reports what it observed.
 
     grpc_errors.py serve            prints the port it serves on
     grpc_errors.py call HOST:PORT   prints one line for each call
     grpc_errors.py rest HOST:PORT   the same for calls in which one side is silent for a second
 """
 
+import collections
+import os
 import sys
 import threading
 import time
@@ -16,7 +18,7 @@ CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
 
 
 def fail(request, context):
-    """Fails before any message: the status goes in the one HEADERS frame there is (Trailers-Only)."""
+    """Fails before any message: the status is in the only HEADERS frame (Trailers-Only)."""
     context.set_trailing_metadata((("x-seen", request.decode()),))
     context.abort(CODES[int(request)], "no %s" % request.decode())
 
@@ -37,7 +39,23 @@ def talk(requests, context):
         yield request.upper()
 
 
-# Longer than the timeouts that are not for streams.
+# Events that are set when the call with this request has ended.
+ENDED = collections.defaultdict(threading.Event)
+
+
+def hang(request, context):
+    """Ends only when the client cancels the call."""
+    context.add_callback(ENDED[request].set)
+    yield b"begun"
+    ENDED[request].wait(60)
+
+
+def has_ended(request, context):
+    """Reports whether the call with this request ends in time."""
+    return b"ended" if ENDED[request].wait(50) else b"goes on"
+
+
+# Longer than the timeouts that do not apply to streams.
 REST_S = 1.0
 
 
@@ -65,12 +83,14 @@ def serve():
         "RestFirst": grpc.unary_unary_rpc_method_handler(rest_first),
         "RestBetween": grpc.unary_stream_rpc_method_handler(rest_between),
         "Join": grpc.stream_unary_rpc_method_handler(join),
+        "Hang": grpc.unary_stream_rpc_method_handler(hang),
+        "HasEnded": grpc.unary_unary_rpc_method_handler(has_ended),
         "Talk": grpc.stream_stream_rpc_method_handler(talk),
     }
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("test.Errors", methods),))
     print(server.add_insecure_port("127.0.0.1:0"), flush=True)
     server.start()
-    # Whoever started us ends us by closing our input.
+    # The parent process stops this one by closing its standard input.
     sys.stdin.read()
     server.stop(None)
 
@@ -99,7 +119,7 @@ def call(target):
                 print("stream", code.name, describe(error), len(got))
         answer, under_way = unary("Succeed").with_call(b"abc", timeout=60)
         print("succeed", answer.decode(), under_way.code().name, dict(under_way.trailing_metadata()).get("x-seen"))
-        # Each message is sent once the answer to the one before it is here.
+        # Each message is sent after the response to the previous one.
         turn = threading.Semaphore(1)
 
         def words():
@@ -112,6 +132,11 @@ def call(target):
             heard.append(message.decode())
             turn.release()
         print("talk", " ".join(heard))
+        request = os.urandom(8)
+        messages = channel.unary_stream("/test.Errors/Hang")(request, timeout=60)
+        first = next(messages).decode()
+        messages.cancel()
+        print("cancel", first, messages.code().name, unary("HasEnded")(request, timeout=60).decode())
 
 
 def rest(target):

@@ -1,9 +1,9 @@
-// Fetches every URL whose path standard input names, over one version of HTTP, and prints for each the version used,
-// the status, the SHA-256 of the content and the path.
+// Fetches every path listed on standard input over one version of HTTP, and prints the version used, the status, the
+// SHA-256 of the content and the path of each.
 //
 //	fetch BASE http1|http2|h2c [CA.pem]
 //
-// It ends with code 3 when this Go is too old for the version asked for.
+// It exits with code 3 if this Go is too old for the requested version of HTTP.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"sync"
 )
 
-// connections is how many paths are fetched at once.
+// connections is the number of paths that are fetched at once.
 const connections = 8
 
 func transport(mode string, roots *x509.CertPool) *http.Transport {
@@ -30,7 +30,7 @@ func transport(mode string, roots *x509.CertPool) *http.Transport {
 	}
 	switch mode {
 	case "http1":
-		// An empty map is how one asks for no HTTP/2.
+		// An empty map disables HTTP/2.
 		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	case "http2":
 		transport.ForceAttemptHTTP2 = true

@@ -1,7 +1,7 @@
-//! The words around the accelerator: `flatout accelerate` and `flatout purge`, what they say and refuse, and the
-//! settings they stand for.
+//! The commands of the accelerator: `flatout accelerate` and `flatout purge`, their output and errors, and the settings
+//! that their flags stand for.
 
-use super::cli::{Running, beside_root_warning};
+use super::cli::{Running, without_root_warning};
 use super::harness::{Folder, Server, flatout};
 use super::site::{Site, configure, files};
 use super::tool::{said, tool};
@@ -11,29 +11,29 @@ fn output(arguments: &[&str]) -> Output {
     flatout().args(arguments).output().unwrap()
 }
 
-/// What `accelerate` with these flags stands for.
-fn printed(flags: &[&str]) -> String {
+/// The configuration that `accelerate` prints for these flags.
+fn printed_configuration(flags: &[&str]) -> String {
     let output = output(&[&["accelerate", "--print-config"], flags].concat());
     assert!(output.status.success(), "{flags:?}: {}", said(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
-fn one_origin_is_all_that_must_be_said() {
-    let text = printed(&["http://127.0.0.1:3000"]);
+fn one_origin_is_the_only_required_argument() {
+    let text = printed_configuration(&["http://127.0.0.1:3000"]);
     let expected = "site \"*\" {\n    listen \"127.0.0.1:8080\"\n    cache\n    proxy \"http://127.0.0.1:3000\"\n}\n";
     assert_eq!(text, expected);
     for origin in [":3000", "3000"] {
-        assert_eq!(printed(&[origin]), text, "{origin}");
+        assert_eq!(printed_configuration(&[origin]), text, "{origin}");
     }
-    let several = printed(&["https://a.example", "http://[::1]:81", "--no-cache", "--listen", ":80"]);
+    let several = printed_configuration(&["https://a.example", "http://[::1]:81", "--no-cache", "--listen", ":80"]);
     let expected = "site \"*\" {\n    listen \"0.0.0.0:80\"\n    listen \"[::]:80\"\n    \
         proxy \"https://a.example\" \"http://[::1]:81\"\n}\n";
     assert_eq!(several, expected);
 }
 
 #[test]
-fn flags_of_the_store_and_of_the_server_are_printed_as_a_configuration_that_is_valid() {
+fn cache_and_server_flags_print_as_a_valid_configuration() {
     let flags = [
         &[
             "http://127.0.0.1:3000",
@@ -61,7 +61,7 @@ fn flags_of_the_store_and_of_the_server_are_printed_as_a_configuration_that_is_v
         &["--tls", "internal", "--listen", "[::1]:443"],
     ]
     .concat();
-    let text = printed(&flags);
+    let text = printed_configuration(&flags);
     for line in [
         "workers 3",
         "open-files 1000",
@@ -81,15 +81,15 @@ fn flags_of_the_store_and_of_the_server_are_printed_as_a_configuration_that_is_v
 }
 
 #[test]
-fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
+fn a_wrong_flag_is_a_usage_error_that_suggests_the_right_one() {
     for (arguments, hint) in [
         (&["accelerate"][..], "<ORIGIN>..."),
-        (&["accelerate", "http://a/b"], "write http://a, and change paths by `rewrite`"),
+        (&["accelerate", "http://a/b"], "write http://a, and change paths with `rewrite`"),
         (&["accelerate", "unix:/run/app.sock"], "looks like a Unix socket"),
-        (&["accelerate", "http://u:p@a"], "no user and no password"),
-        (&["accelerate", ":3000", "http://127.0.0.1:3000"], "http://127.0.0.1:3000 is given twice"),
-        (&["accelerate", ":8080"], "is where this accelerator itself listens"),
-        (&["accelerate", "http://localhost:81", "--listen", ":81"], "is where this accelerator itself listens"),
+        (&["accelerate", "http://u:p@a"], "cannot contain a user name or a password"),
+        (&["accelerate", ":3000", "http://127.0.0.1:3000"], "http://127.0.0.1:3000 occurs twice"),
+        (&["accelerate", ":8080"], "this accelerator itself listens on"),
+        (&["accelerate", "http://localhost:81", "--listen", ":81"], "this accelerator itself listens on"),
         (&["accelerate", ":1", "--memory", "256"], "a size is a number with a unit"),
         (&["accelerate", ":1", "--memory", "1KiB"], "it must be between 1MiB and 16TiB"),
         (
@@ -98,8 +98,8 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
         ),
         (&["accelerate", ":1", "--memory-objects", "0"], "1..=1000000000"),
         (&["accelerate", ":1", "--disk", "/var/cache"], "DIR=10GiB"),
-        (&["accelerate", ":1", "--disk", "=1GiB"], "no folder before"),
-        (&["accelerate", ":1", "--disk", "/a=1GiB", "--disk", "/a/b=1GiB"], "/a and /a/b cannot be two volumes"),
+        (&["accelerate", ":1", "--disk", "=1GiB"], "folder before"),
+        (&["accelerate", ":1", "--disk", "/a=1GiB", "--disk", "/a/b=1GiB"], "the volumes /a and /a/b must not overlap"),
         (&["accelerate", ":1", "--no-cache", "--memory", "1GiB"], "cannot be used with"),
         (&["accelerate", ":1", "--listen", "8080"], "write :8080 for all addresses, or 127.0.0.1:8080"),
         (&["accelarate", ":1"], "accelerate"),
@@ -119,7 +119,7 @@ fn a_wrong_flag_is_a_usage_error_with_what_would_be_right() {
 }
 
 #[test]
-fn help_has_examples_for_both_verbs() {
+fn help_has_examples_for_both_commands() {
     for (verb, flags) in [
         (
             "accelerate",
@@ -133,16 +133,16 @@ fn help_has_examples_for_both_verbs() {
         for flag in flags {
             assert!(help.contains(flag), "{flag} is not in {help}");
         }
-        assert!(said_by(&["--help"]).contains(verb));
-        assert!(said_by(&["completions", "bash"]).contains(&format!("flatout__subcmd__{verb}")));
+        assert!(stdout_of(&["--help"]).contains(verb));
+        assert!(stdout_of(&["completions", "bash"]).contains(&format!("flatout__subcmd__{verb}")));
     }
 }
 
-fn said_by(arguments: &[&str]) -> String {
+fn stdout_of(arguments: &[&str]) -> String {
     said(&output(arguments))
 }
 
-/// A cache that runs, on a port of its own, before nobody.
+/// Starts a cache on a free port, in front of an address where nothing listens.
 fn accelerate(flags: &[&str]) -> Running {
     let mut command = flatout();
     command.args(["accelerate", "http://127.0.0.1:1", "--listen", "127.0.0.1:0", "--workers", "1"]).args(flags);
@@ -152,28 +152,28 @@ fn accelerate(flags: &[&str]) -> Running {
 }
 
 #[test]
-fn the_first_lines_say_where_from_and_how_much() {
+fn the_first_lines_name_the_url_the_origin_and_the_cache_limits() {
     let running = accelerate(&["--admin", "off", "--memory", "64MiB", "--memory-objects", "1000"]);
     let stdout = running.stdout();
     let lines: Vec<&str> = stdout.lines().collect();
     assert!(lines[0].starts_with("http://127.0.0.1:") && lines[0].ends_with('/'), "{stdout}");
     let rest = [
         "forwarding to http://127.0.0.1:1",
-        "holding up to 64MiB and 1000 objects in memory",
-        "accelerating with 1 worker; Ctrl-C stops",
+        "caching up to 64MiB and 1000 objects in memory",
+        "accelerating with 1 worker; press Ctrl-C to stop",
     ];
     assert_eq!(lines[1..], rest);
-    assert_eq!(beside_root_warning(&running.stderr()), "");
+    assert_eq!(without_root_warning(&running.stderr()), "");
     let running = accelerate(&["--admin", "off", "--no-cache"]);
     assert!(
-        running.stdout().contains("\nholding nothing: every request is forwarded to the origin\n"),
+        running.stdout().contains("\ncaching nothing: every request is forwarded to the origin\n"),
         "{}",
         running.stdout()
     );
 }
 
 #[test]
-fn it_can_be_asked_unless_another_has_the_usual_socket() {
+fn an_admin_socket_is_opened_unless_the_default_one_is_in_use() {
     let folder = Folder::new();
     let socket = folder.path().join("flatout.sock");
     let start = || {
@@ -185,20 +185,20 @@ fn it_can_be_asked_unless_another_has_the_usual_socket() {
         running
     };
     let first = start();
-    assert_eq!(beside_root_warning(&first.stderr()), "");
+    assert_eq!(without_root_warning(&first.stderr()), "");
     let status = || output(&["status", "--admin", socket.to_str().unwrap()]);
     assert!(said(&status()).contains(&format!("process {}", first.pid())));
-    // The second serves as well, and says what it lacks.
+    // The second server runs too, and reports that it has no admin socket.
     let second = start();
     let words = second.stderr();
-    let words = beside_root_warning(&words);
+    let words = without_root_warning(&words);
     assert!(words.starts_with("warning: no admin socket: another flatout (process "), "{words}");
     assert!(words.ends_with("\n  try: --admin PATH, here and for flatout status and purge\n"), "{words}");
     assert!(said(&status()).contains(&format!("process {}", first.pid())));
 }
 
 #[test]
-fn without_a_cache_there_is_nothing_to_purge() {
+fn purge_fails_without_a_cache() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let socket = folder.path().join("admin");
     let arguments = ["--admin", socket.to_str().unwrap()];
@@ -213,7 +213,7 @@ fn without_a_cache_there_is_nothing_to_purge() {
         assert_eq!(output.status.code(), Some(2), "{scope:?}");
         assert_eq!(said(&output), "error: no cache is configured, so there is nothing to purge\n");
     }
-    // What the socket itself makes of it: curl speaks to it as well.
+    // The admin socket itself, queried by curl.
     let ask = |method: &str, target: &str| {
         let mut curl = tool("curl");
         curl.args(["--silent", "--show-error", "--write-out", "%{http_code}", "--request", method]);
@@ -222,13 +222,13 @@ fn without_a_cache_there_is_nothing_to_purge() {
     };
     assert!(ask("POST", "/purge?all").ends_with("409"));
     assert!(ask("GET", "/purge?all").ends_with("405"));
-    assert!(ask("POST", "/purge?host=a&tag=b").starts_with("error: give only one of url, tag, prefix, host and all"));
+    assert!(ask("POST", "/purge?host=a&tag=b").starts_with("error: use only one of url, tag, prefix, host or all"));
     assert!(ask("POST", "/purge").ends_with("422"));
     drop(server);
 }
 
 #[test]
-fn a_running_cache_is_purged_and_shown() {
+fn a_running_cache_can_be_purged_and_inspected() {
     let folder = Folder::new();
     let socket = folder.path().join("admin");
     let socket = socket.to_str().unwrap();
@@ -249,16 +249,17 @@ fn a_running_cache_is_purged_and_shown() {
     drop(running);
 }
 
-/// Until something is kept, the store's bounds are open; from then on they are the process's.
+/// The limits of the store can change until the store is open. After that, they are fixed for the lifetime of the
+/// process.
 #[test]
-fn a_reload_opens_a_store_and_cannot_change_it() {
-    let site = Site::start("store memory=\"64MiB\"");
+fn a_reload_can_open_a_store_but_not_resize_it() {
+    let site = Site::start("landlock #false\nstore memory=\"64MiB\"");
     let usual = files(site.folder.path());
     let purge = || site.order(&["purge", "--all"]);
     assert_eq!(purge().status.code(), Some(2));
     let cached = format!("{}\n    cache\n    proxy \"http://127.0.0.1:1\"", usual.lines().next().unwrap());
     let reload = |memory: &str, inside: &str| {
-        configure(&site.folder, &format!("store memory=\"{memory}\""), inside);
+        configure(&site.folder, &format!("landlock #false\nstore memory=\"{memory}\""), inside);
         let output = site.order(&["reload"]);
         assert!(output.status.success(), "{}", said(&output));
         said(&output)
@@ -266,9 +267,9 @@ fn a_reload_opens_a_store_and_cannot_change_it() {
     assert_eq!(reload("128MiB", &cached), "reloaded, generation 2\n");
     assert_eq!(said(&purge()), "0 objects purged\n");
     assert!(said(&site.order(&["status"])).contains("of 128 MiB"));
-    let warning = "\n  warning: store: changed, but a reload cannot change that; flatout upgrade can\n";
+    let warning = "\n  warning: store: changed, but a reload cannot apply this change; use flatout upgrade\n";
     assert!(reload("256MiB", &cached).ends_with(warning));
-    // Stored responses stay, even without requests.
+    // Stored responses stay even without traffic.
     assert_eq!(reload("256MiB", &usual), "reloaded, generation 4\n");
     assert_eq!(said(&purge()), "0 objects purged\n");
 }

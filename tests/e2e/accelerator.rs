@@ -1,13 +1,15 @@
-//! `flatout accelerate` in front of origins: real ones, and scripted ones where a fault or a delay is the matter.
+//! `flatout accelerate` in front of origins: real ones, and scripted ones for faults and delays.
 
 mod coalesce;
 mod conformance;
 mod crash;
+mod crowds;
 mod damage;
 mod explain;
 mod faults;
 mod hints;
 mod hits;
+mod instructions;
 mod limits;
 mod memory;
 mod origin;
@@ -16,11 +18,12 @@ mod paths;
 mod poisoning;
 mod purge;
 mod ranges;
+mod realms;
 mod silence;
 mod targets;
-mod uploads;
+pub(crate) mod uploads;
 mod visitors;
-mod websocket;
+pub(crate) mod websocket;
 pub(crate) mod wiki;
 
 use super::harness::{Folder, Server, read_to_end};
@@ -29,7 +32,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// `flatout accelerate` in front of `origin` on a free port, with one worker unless `arguments` say otherwise.
+/// Starts `flatout accelerate` in front of `origin` on a free port, with one worker unless `arguments` say otherwise.
 fn accelerate(origin: &Origin, arguments: &[&str]) -> Server {
     accelerate_url(&origin.url(), arguments)
 }
@@ -38,7 +41,8 @@ fn accelerate_url(url: &str, arguments: &[&str]) -> Server {
     Server::accelerate(url, arguments)
 }
 
-/// The same by a configuration, with these lines inside of its `cache` and `proxy`, and an access log in the folder.
+/// Starts the accelerator from a configuration with these lines in its `cache` and `proxy` blocks, and an access log in
+/// the folder.
 fn configure(folder: &Folder, url: &str, cache: &str, proxy: &str) -> Server {
     Server::run(folder, &configuration(folder, url, cache, proxy))
 }
@@ -63,22 +67,22 @@ site \"*\" {{
     )
 }
 
-/// Where a configured server writes its access log.
+/// The access log of a server that [`configure`] has started.
 fn log_of(folder: &Folder) -> PathBuf {
     folder.path().join("access.log")
 }
 
-/// An answer as a client sees it, with what tells whether it is whole.
+/// A response as a client sees it, including whether it is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Answer {
     status: u16,
-    /// Names in lower case.
+    /// Names are in lower case.
     fields: Vec<(String, String)>,
-    /// Without its coding.
+    /// Without the transfer coding.
     body: Vec<u8>,
-    /// True if it ended as its head says that it ends; one that ends with its connection never does.
+    /// True if the response ended as its head declares. A response that ends with its connection is never complete.
     is_whole: bool,
-    /// Interim answers before it.
+    /// Interim responses before the final one.
     interims: Vec<(u16, Vec<(String, String)>)>,
     trailers: Vec<(String, String)>,
 }
@@ -92,7 +96,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Reads one off the front of `bytes`; `None` when there is not even a whole head.
+    /// Takes one response from the front of `bytes`. Returns `None` if there is no complete head.
     fn take(bytes: &mut &[u8], to_head: bool) -> Option<Self> {
         let mut interims = Vec::new();
         loop {
@@ -164,7 +168,7 @@ fn take_head(bytes: &mut &[u8]) -> Option<(u16, Vec<(String, String)>)> {
     Some((status, fields))
 }
 
-/// All answers to what is sent on one connection, until the server ends it.
+/// Sends `bytes` on one connection and returns all responses until the server closes it.
 fn converse(server: &Server, bytes: &[u8]) -> Vec<Answer> {
     let mut stream = server.connect();
     let _ = stream.write_all(bytes);
@@ -178,7 +182,7 @@ fn converse(server: &Server, bytes: &[u8]) -> Vec<Answer> {
     answers
 }
 
-/// One request of this method and target with these lines of fields, on a connection of its own.
+/// Sends one request with this method, target and field lines on its own connection.
 fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Answer {
     let mut request = format!("{method} {target} HTTP/1.1\r\n");
     if !fields.to_lowercase().contains("host:") || fields.to_lowercase().contains("-host:") {
@@ -186,7 +190,7 @@ fn ask(server: &Server, method: &str, target: &str, fields: &str) -> Answer {
     }
     write!(request, "{fields}Connection: close\r\n\r\n").unwrap();
     let answer = converse(server, request.as_bytes()).into_iter().next();
-    answer.unwrap_or_else(|| panic!("no answer to {request:?}"))
+    answer.unwrap_or_else(|| panic!("no response to {request:?}"))
 }
 
 fn get(server: &Server, target: &str) -> Answer {

@@ -1,4 +1,4 @@
-//! The admin socket: what operators ask, by curl and by our own verbs.
+//! The admin socket, queried by curl and by flatout's own commands.
 
 use super::cli::{Running, get};
 use super::harness::{Folder, flatout};
@@ -17,7 +17,7 @@ fn curl(site: &Site, arguments: &[&str], path: &str) -> String {
     run(command.arg(format!("http://flatout{path}")))
 }
 
-/// Prometheus' own checker has nothing to say.
+/// Asserts that Prometheus' own checker has no complaints.
 fn check_metrics(text: &str) {
     let mut promtool = Command::new("promtool");
     promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -27,9 +27,9 @@ fn check_metrics(text: &str) {
     assert!(told.status.success() && told.stderr.is_empty(), "{}", String::from_utf8_lossy(&told.stderr));
 }
 
-/// With and without `cache`, the origins of every proxy are in the metrics and in the status.
+/// With and without `cache`, the metrics and the status list the origins of every proxy.
 #[test]
-fn origins_are_in_metrics_and_status() {
+fn metrics_and_status_list_the_origins() {
     let backend = Site::start("");
     for cache in ["cache", "cache off=#true"] {
         let folder = prepare("", "");
@@ -78,7 +78,7 @@ fn curl_reads_metrics_and_status() {
 }
 
 #[test]
-fn what_makes_no_sense_is_answered_too() {
+fn invalid_admin_requests_get_error_responses() {
     let site = Site::start("");
     for (arguments, path, status) in [
         (&[][..], "/", "404 Not Found"),
@@ -95,7 +95,7 @@ fn what_makes_no_sense_is_answered_too() {
 }
 
 #[test]
-fn status_is_for_people_and_says_when_nobody_runs() {
+fn status_is_readable_and_reports_when_no_server_runs() {
     let mut site = Site::start("workers 2");
     assert_eq!(get(site.address(), "/").status, 200);
     let output = site.order(&["status"]);
@@ -119,23 +119,23 @@ fn status_is_for_people_and_says_when_nobody_runs() {
         let text = said(&output);
         assert!(text.starts_with("error: no flatout is running with an admin socket at "), "{text}");
     }
-    // Its file goes with it.
+    // The socket file is removed with the server.
     assert!(!site.folder.path().join("admin").exists());
 }
 
-/// More connections than may be open say nothing, and none of them makes a question wait. The answers arrive while the
-/// first connection is still silent, which holds only if no thread waits for that one.
+/// More silent connections than may be open, none of which delays another query. The responses arrive while the first
+/// connection is still silent, so no thread can be waiting for it.
 #[test]
-fn idle_connections_delay_nobody() {
+fn idle_admin_connections_delay_nobody() {
     let site = Site::start("");
     let connect = || UnixStream::connect(site.folder.path().join("admin")).unwrap();
     let mut silent: Vec<UnixStream> = (0..40).map(|_| connect()).collect();
-    // The oldest are closed without an answer to make room for the others.
+    // The oldest connections are closed without a response to make room for the others.
     for stream in &mut silent[..8] {
         let mut text = String::new();
         assert_eq!(stream.read_to_string(&mut text).unwrap(), 0, "{text}");
     }
-    // These have been accepted by now, and are open: nothing, not even an end, is there to read.
+    // These have been accepted by now and are still open: there is nothing to read, not even the end of the stream.
     assert!(curl(&site, &[], "/status").starts_with("HTTP/1.1 200 OK"));
     let newest = silent.last().unwrap();
     newest.set_nonblocking(true).unwrap();
@@ -143,8 +143,8 @@ fn idle_connections_delay_nobody() {
     assert_eq!((&*newest).read(&mut first).unwrap_err().kind(), ErrorKind::WouldBlock);
 }
 
-/// Runs an operator's verb in `folder`, where nothing of this environment names another configuration or socket.
-fn ask_in(folder: &std::path::Path, arguments: &[&str]) -> Output {
+/// Runs an operator's command in `folder`, where no environment variable names another configuration or socket.
+fn run_in(folder: &std::path::Path, arguments: &[&str]) -> Output {
     let mut command = flatout();
     command.args(arguments).current_dir(folder).env("HOME", folder).env("XDG_RUNTIME_DIR", folder);
     command.env_remove("XDG_CONFIG_HOME").env_remove("RUNTIME_DIRECTORY");
@@ -152,33 +152,33 @@ fn ask_in(folder: &std::path::Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn the_process_is_found_by_the_configuration_that_it_runs() {
+fn a_process_is_found_through_its_configuration() {
     let mut site = Site::start("");
     let (folder, elsewhere) = (site.folder.path().to_owned(), Folder::new());
     let pid = format!("process {}", site.running.pid());
     let config = folder.join("flatout.kdl");
     let named = ["-c", config.to_str().unwrap()];
-    // The socket's path is as relative as others in a configuration.
+    // The path of the socket is relative, like other paths in a configuration.
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, text.replace(&format!("{}/admin", folder.display()), "admin")).unwrap();
     for (at, more) in [(folder.as_path(), &[][..]), (elsewhere.path(), &named[..])] {
-        let output = ask_in(at, &[&["status"], more].concat());
+        let output = run_in(at, &[&["status"], more].concat());
         assert!(said(&output).contains(&pid), "{}", said(&output));
-        assert!(said(&ask_in(at, &[&["purge", "--all"], more].concat())).contains("no cache is configured"));
-        let output = ask_in(at, &[&["reload"], more].concat());
+        assert!(said(&run_in(at, &[&["purge", "--all"], more].concat())).contains("no cache is configured"));
+        let output = run_in(at, &[&["reload"], more].concat());
         assert!(output.status.success(), "{}", said(&output));
     }
-    // A mistake that it has got since is no obstacle.
+    // An error added to the configuration since does not matter.
     let text = fs::read_to_string(&config).unwrap();
     fs::write(&config, text.replace("files ", "fils ")).unwrap();
-    assert!(said(&ask_in(&folder, &["status"])).contains(&pid));
-    let output = ask_in(&folder, &["reload"]);
+    assert!(said(&run_in(&folder, &["status"])).contains(&pid));
+    let output = run_in(&folder, &["reload"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     assert!(said(&output).contains("fils"), "{}", said(&output));
     fs::write(&config, text).unwrap();
-    // What was tried is named.
+    // The error names what was tried.
     site.stop();
-    let text = said(&ask_in(&folder, &["status"]));
+    let text = said(&run_in(&folder, &["status"]));
     let tried = [
         format!("{}/flatout.sock", folder.display()),
         "admin (`admin` in flatout.kdl)".to_owned(),
@@ -187,18 +187,18 @@ fn the_process_is_found_by_the_configuration_that_it_runs() {
     for part in tried {
         assert!(text.contains(&part), "{part}: {text}");
     }
-    let text = said(&ask_in(elsewhere.path(), &[&["status"], &named[..]].concat()));
+    let text = said(&run_in(elsewhere.path(), &[&["status"], &named[..]].concat()));
     assert!(text.contains(&format!("admin (`admin` in {})", config.display())), "{text}");
     assert!(!text.contains("flatout.sock"), "{text}");
-    let output = ask_in(elsewhere.path(), &["status", "-c", "none.kdl"]);
+    let output = run_in(elsewhere.path(), &["status", "-c", "none.kdl"]);
     assert_eq!((output.status.code(), said(&output).contains("cannot read none.kdl")), (Some(2), true));
     fs::write(&config, "admin off=#true\nsite { respond \"a\"; }\n").unwrap();
-    let text = said(&ask_in(elsewhere.path(), &[&["status"], &named[..]].concat()));
-    assert!(text.contains("has no admin socket: admin off=#true"), "{text}");
+    let text = said(&run_in(elsewhere.path(), &[&["status"], &named[..]].concat()));
+    assert!(text.contains("disables the admin socket (admin off=#true)"), "{text}");
 }
 
 #[test]
-fn serve_answers_where_the_configuration_names_a_socket() {
+fn serve_opens_the_admin_socket_named_in_the_configuration() {
     let folder = Folder::with(&[("index.html", b"here"), ("flatout.kdl", b"admin \"ctl\"\nsite { files \".\"; }\n")]);
     let start = || {
         let mut command = flatout();
@@ -209,9 +209,9 @@ fn serve_answers_where_the_configuration_names_a_socket() {
         running
     };
     let first = start();
-    let found = || said(&ask_in(folder.path(), &["status"]));
+    let found = || said(&run_in(folder.path(), &["status"]));
     assert!(found().contains(&format!("process {}", first.pid())), "{}", found());
-    // Another one serves as well, and says what it lacks.
+    // Another server runs as well, and reports that it has no admin socket.
     let second = start();
     let words = second.stderr();
     assert!(words.contains("warning: no admin socket: another flatout (process "), "{words}");
@@ -219,14 +219,14 @@ fn serve_answers_where_the_configuration_names_a_socket() {
 }
 
 #[test]
-fn serve_has_one_only_when_it_is_asked_for() {
+fn serve_opens_an_admin_socket_only_on_request() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let socket = folder.path().join("admin");
     let arguments = ["--admin", socket.to_str().unwrap()];
     let server = super::harness::Server::start(folder.path(), &arguments);
     let status = || flatout().arg("status").args(arguments).output().unwrap();
     let text = said(&status());
-    assert!(text.contains("config       made of flags\n"), "{text}");
+    assert!(text.contains("config       from command-line flags\n"), "{text}");
     assert!(server.stop().0.success());
     assert_eq!(status().status.code(), Some(1));
 }

@@ -1,8 +1,8 @@
-//! Malformed, ambiguous and hostile requests: the exact answer to each, and what none of them does to the server.
+//! Malformed, ambiguous and hostile requests: the exact response to each, and that none of them harms the server.
 //!
-//! The tables stand in tests/vectors. Each row is sent whole, byte by byte, and with a well-formed request behind it,
-//! which must not be answered after a refusal. What the access log and the counters say must be what the tables say,
-//! to the last line. Slow peers are the subject of `timeout`.
+//! The tables are in tests/vectors. Each row is sent in one piece, byte by byte, and followed by a well-formed request,
+//! which must not get a response after a refusal. The access log and the counters must match the tables exactly. Slow
+//! peers are covered by `timeouts`.
 
 pub(crate) mod exchange;
 pub(crate) mod trapped;
@@ -10,7 +10,7 @@ pub(crate) mod vectors;
 
 use super::harness::{Response, Server, wait_until};
 use super::timeouts::{CLOSES, wait_until_idle};
-use super::{http2, tls};
+use super::{http2, http3, tls};
 use exchange::{Way, exchange};
 use flatout_handler::ending::CloseReason;
 use flatout_http::refusal::Refusal;
@@ -23,7 +23,7 @@ use vectors::{Expected, Row, SERVED, parse_table};
 const BAD_FILE: &str = "tests/vectors/bad-requests.txt";
 const VALID_FILE: &str = "tests/vectors/valid-requests.txt";
 
-/// What the log may say where a table says `served`.
+/// The outcomes that the log may contain where a table says `served`.
 const SERVED_OUTCOMES: [&str; 4] = ["hit", "checked", "loaded", "range_refused"];
 
 pub(crate) fn bad_rows() -> Vec<Row> {
@@ -35,29 +35,31 @@ pub(crate) fn valid_rows() -> Vec<Row> {
 }
 
 #[test]
-fn every_bad_request_gets_its_answer_and_does_no_harm() {
+fn every_bad_request_gets_the_expected_response_and_does_no_harm() {
     run_table(&bad_rows());
 }
 
 #[test]
-fn every_unusual_and_valid_request_is_answered() {
+fn every_unusual_but_valid_request_gets_the_expected_response() {
     run_table(&valid_rows());
 }
 
 #[test]
-fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
+fn every_refusal_and_every_refusing_outcome_is_in_the_table() {
     let rows = bad_rows();
     assert!(rows.len() >= 130, "only {} rows", rows.len());
     let outcomes: BTreeSet<_> = rows.iter().flat_map(|row| &row.answers).map(|answer| answer.outcome).collect();
-    // A status line is what a client reads; a port of TLS has its own tests.
-    let refusals =
-        Refusal::ALL.iter().filter(|refusal| !matches!(refusal, Refusal::StatusLine | Refusal::HttpOnTlsPort));
+    // These refusals are covered by other tests: a client receives a status line, and HTTP on a TLS port and CONNECT in
+    // a stream are tested separately.
+    let elsewhere = [Refusal::StatusLine, Refusal::HttpOnTlsPort, Refusal::ConnectProtocol];
+    let refusals = Refusal::ALL.iter().filter(|refusal| !elsewhere.contains(refusal));
     let missing: Vec<_> = refusals.map(|refusal| refusal.name()).filter(|name| !outcomes.contains(name)).collect();
     assert!(missing.is_empty(), "no row is refused for {missing:?}");
-    // These need a file that changes, fails or may not be read, or a lack of descriptors, and no bad request.
+    // These outcomes are caused by a file that changes, fails or is unreadable, or by a lack of descriptors, not by a
+    // bad request.
     let elsewhere = ["forbidden", "file_unsettled", "no_descriptor", "file_failed"];
     let valid = valid_rows();
-    // These need settings that this server does not have; `files` and `php` bring them about.
+    // These outcomes need settings that this server does not have. `files` and `php` test them.
     let configured = [
         "encoded",
         "encoded_first",
@@ -76,10 +78,11 @@ fn every_refusal_and_every_refusing_outcome_stands_in_the_table() {
         .chain(valid.iter().flat_map(|row| &row.answers).map(|answer| answer.outcome));
     let outcomes: BTreeSet<_> = outcomes.chain(elsewhere).chain(SERVED_OUTCOMES).collect();
     let missing: Vec<_> = FileOutcome::NAMES.iter().filter(|name| !outcomes.contains(*name)).collect();
-    assert!(missing.is_empty(), "no row leads to {missing:?}");
+    assert!(missing.is_empty(), "no row has the outcomes {missing:?}");
 }
 
-const STREAM_CLOSES: [CloseReason; 10] = [
+const STREAM_CLOSES: [CloseReason; 11] = [
+    CloseReason::ContentTooLarge,
     CloseReason::ClientAborted,
     CloseReason::OriginTruncated,
     CloseReason::OriginCutBody,
@@ -93,26 +96,28 @@ const STREAM_CLOSES: [CloseReason; 10] = [
 ];
 
 #[test]
-fn every_close_that_a_request_can_bring_about_stands_in_a_table() {
+fn every_close_reason_that_a_request_can_cause_is_in_a_table() {
     let closes: BTreeSet<_> = bad_rows()
         .iter()
         .chain(&valid_rows())
         .map(|row| row.closed.unwrap_or(CloseReason::ClientClosed).name())
         .chain(CLOSES)
         .chain(http2::CLOSES)
+        .chain(http3::CLOSES)
         .chain(tls::CLOSES)
-        // Only a failing disk and a failing kernel bring these about.
+        // Only a failing disk or a failing kernel causes these.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
-        // These need answers that come bit by bit, and tunnels: crates/net/src/server/tests, accelerator::faults,
-        // accelerator::damage and pages::failures bring them about.
+        // These need responses that arrive in pieces, or tunnels. They are tested in crates/net/src/server/tests,
+        // accelerator::faults, accelerator::damage and pages::failures.
         .chain(STREAM_CLOSES.map(CloseReason::name))
         .collect();
     let missing: Vec<_> =
         CloseReason::ALL.iter().map(|reason| reason.name()).filter(|name| !closes.contains(name)).collect();
-    assert!(missing.is_empty(), "no test closes for {missing:?}");
+    assert!(missing.is_empty(), "no test covers the close reasons {missing:?}");
 }
 
-/// Sends every row in every way, and holds the answers, the log, the counters and the server itself against the table.
+/// Sends every row in every way, and compares the responses, the log, the counters and the state of the server with the
+/// table.
 fn run_table(rows: &[Row]) {
     let site = TrappedSite::new();
     let log = site.log_path();
@@ -140,21 +145,21 @@ fn run_table(rows: &[Row]) {
     counts.check_counters(&counters);
 }
 
-/// Puts into the caches what any site's visitors put there, and returns how many descriptors the server then holds.
+/// Fills the caches as the visitors of any site would, and returns how many descriptors the server then holds.
 fn warm_up(server: &Server, counts: &mut Counts) -> usize {
     for path in ["/", "/docs/", "/large.bin"] {
         assert_eq!(server.get(path).status, 200);
         counts.expect_fresh("warming up");
     }
-    // A connection that the server has not closed yet is none of what it holds for good.
+    // A connection that the server has not closed yet must not be counted.
     wait_until("all connections are closed", || connections(server) == 0);
     descriptors(server)
 }
 
-/// Connections that the server holds, by the kernel's table: those of its port that some process has open.
-fn connections(server: &Server) -> usize {
+/// Number of connections that the server holds, from the kernel's table: those to its port that a process has open.
+pub(crate) fn connections(server: &Server) -> usize {
     let port = format!(":{:04X}", server.address_of(0).port());
-    let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.pid())).unwrap();
+    let table = fs::read_to_string(format!("/proc/{}/net/tcp", server.worker())).unwrap();
     let is_held = |line: &&str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         fields.get(1).is_some_and(|local| local.ends_with(&port)) && fields[3] != "0A" && fields[9] != "0"
@@ -163,10 +168,10 @@ fn connections(server: &Server) -> usize {
 }
 
 fn descriptors(server: &Server) -> usize {
-    fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+    fs::read_dir(format!("/proc/{}/fd", server.worker())).unwrap().count()
 }
 
-/// Waits until every connection is closed and nothing is done any more.
+/// Waits until every connection is closed and the server is idle.
 fn wait_until_quiet(server: &Server, expected_descriptors: usize) {
     wait_until("all connections are closed", || descriptors(server) == expected_descriptors);
     wait_until_idle(server);
@@ -195,7 +200,7 @@ fn check_fresh_connection(server: &Server, label: &str) {
     assert_eq!((response.status, response.body.as_slice()), (200, PAGE), "the request after {label}");
 }
 
-/// What the log and the counters must say in the end.
+/// The expected contents of the log and the counters.
 #[derive(Default)]
 struct Counts {
     lines: Vec<Line>,
@@ -203,7 +208,7 @@ struct Counts {
     refusals: BTreeMap<&'static str, u64>,
 }
 
-/// A line of the access log, as far as a table decides it.
+/// The fields of an access log line that a table determines.
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     label: String,
@@ -213,7 +218,7 @@ struct Line {
 }
 
 impl Counts {
-    /// Notes what `row`, sent in `way`, must leave behind, and returns the answers it must get.
+    /// Records what `row`, sent in `way`, must leave in the log and the counters, and returns the expected responses.
     fn expect(&mut self, label: &str, row: &Row, way: Way) -> Vec<Expected> {
         let mut answers = row.answers.clone();
         if way == Way::Followed && row.closed.is_none() {
@@ -221,7 +226,7 @@ impl Counts {
         }
         for answer in &answers {
             self.expect_line(label, answer.status, answer.outcome, "sent");
-            // A path that climbs is well-formed: it is the site that will not have it, not the core.
+            // A path above the root is well-formed: the site refuses it, not the core.
             if !FileOutcome::NAMES.contains(&answer.outcome) && answer.outcome != SERVED {
                 *self.refusals.entry(answer.outcome).or_default() += 1;
             }
@@ -234,7 +239,7 @@ impl Counts {
         answers
     }
 
-    /// Notes a plain GET on a connection of its own.
+    /// Records a plain GET on its own connection.
     fn expect_fresh(&mut self, label: &str) {
         self.expect_line(&format!("the request after {label}"), 200, SERVED, "sent");
         *self.closes.entry(CloseReason::NotPersistent.name()).or_default() += 1;

@@ -1,6 +1,7 @@
-//! Our own client against our own server, to the last request; and what it says when things go wrong.
+//! Our own client against our own server, with exact counts, and its messages when things go wrong.
 
 use super::harness::{Folder, Server, flatout, wait_until};
+use super::process::Refusing;
 use flatout_os::socket::new_socket;
 use rustix::net::{bind, getsockname};
 use serde_json::Value;
@@ -11,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 
-/// A number of requests that no test waits for to its end.
+/// More requests than any test waits for.
 const ENDLESS: &str = "1000000000";
 
-/// How a `flatout` that ran to its end did so, and what it said.
+/// The exit status and output of a `flatout` command that ran to completion.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,
@@ -23,7 +24,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// What it wrote on standard output as JSON.
+    /// Standard output, parsed as JSON.
     fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error} in {self:#?}"))
     }
@@ -36,12 +37,12 @@ fn run(verb: &str, arguments: &[&str]) -> Ended {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     };
-    // Neither is a terminal here.
+    // Neither output is a terminal here.
     assert!(!ended.stdout.contains('\x1b') && !ended.stderr.contains('\x1b'), "{ended:#?}");
     ended
 }
 
-/// A bench, or another measurement, that is still under way, its JSON in a file.
+/// A bench, or another measurement, that is still running and writes its JSON to a file.
 struct UnderWay {
     child: Child,
     folder: Folder,
@@ -69,7 +70,7 @@ impl UnderWay {
         assert!(Command::new("kill").args(["-INT", &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Returns true if it has its own way with SIGINT by now.
+    /// Returns true if it has installed its handler for SIGINT.
     fn handles_interrupts(&self) -> bool {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -77,7 +78,7 @@ impl UnderWay {
         u64::from_str_radix(caught.trim(), 16).unwrap() & 2 != 0
     }
 
-    /// Waits for its end, with no more than the timeout of all tests.
+    /// Waits for it to exit, no longer than the timeout of all tests.
     fn wait(&mut self) -> ExitStatus {
         let mut status = None;
         wait_until("the bench ends", || {
@@ -99,13 +100,13 @@ fn site() -> Folder {
     Folder::with(&[("a.txt", &[b'a'; 1024])])
 }
 
-/// A server with a log in a folder of its own.
+/// Starts a server with a log in a separate folder.
 fn logging(site: &Folder, logs: &Folder) -> (Server, PathBuf) {
     let log = logs.path().join("access.log");
     (Server::start(site.path(), &["--access-log", log.to_str().unwrap()]), log)
 }
 
-/// The number behind a name in what a server says at its end.
+/// The number after a name in the server's final output.
 fn counter(stderr: &str, name: &str) -> u64 {
     let rows = stderr.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let row = rows.filter(|row| row.len() == 2).find(|row| row[0] == name);
@@ -121,7 +122,7 @@ fn names_of<'a>(value: &'a Value, list: &str, name: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn client_log_and_counters_agree_to_the_last_request() {
+fn the_client_the_log_and_the_counters_agree_on_every_request() {
     let site = site();
     for arguments in [
         &["-n", "5000", "-c", "16"][..],
@@ -132,7 +133,7 @@ fn client_log_and_counters_agree_to_the_last_request() {
         let logs = Folder::new();
         let (server, log) = logging(&site, &logs);
         let ended = run("bench", &[&[&server.url("/a.txt"), "--json", "-"][..], arguments].concat());
-        // A client that was the limit calls its figures invalid; the counts agree all the same.
+        // If the client was the limit, its figures are marked invalid, but the counts still agree.
         assert!(matches!(ended.code, Some(0 | 5)), "{arguments:?} {ended:#?}");
         let json = ended.json();
         let responses = json["counts"]["responses"].as_u64().unwrap();
@@ -154,18 +155,18 @@ fn client_log_and_counters_agree_to_the_last_request() {
 }
 
 #[test]
-fn the_exit_code_says_how_it_went() {
+fn the_exit_code_reports_the_outcome() {
     let site = site();
     let server = Server::start(site.path(), &[]);
-    // Bound and not listening: nobody answers there, and nobody else can have the port.
+    // Bound but not listening: connections are refused, and no other process can get the port.
     let silent = new_socket(&"127.0.0.1:0".parse().unwrap()).unwrap();
     bind(&silent, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
     let refused = SocketAddr::try_from(getsockname(&silent).unwrap()).unwrap();
     let refused = format!("http://{refused}/");
     for (url, code, words) in [
         (server.url("/a.txt").as_str(), 0, "  errors           none\n"),
-        (&server.url("/none"), 1, "  FAILED: 10 requests were answered 4xx\n"),
-        (&refused, 1, "  FAILED: nothing was sent\n"),
+        (&server.url("/none"), 1, "  FAILED: 10 requests were answered with 4xx\n"),
+        (&refused, 1, "  FAILED: no request was sent\n"),
         ("http://", 2, "flatout bench: "),
         ("nonsense", 2, "flatout bench: "),
         ("ftp://127.0.0.1/", 2, "`ftp` is neither http nor https"),
@@ -190,7 +191,8 @@ fn the_exit_code_says_how_it_went() {
     }
 }
 
-/// Answers every connection's first bytes with `answer` and closes: faults that no real server has to order.
+/// Responds to the first bytes of every connection with `answer` and closes, for faults that no real server produces on
+/// demand.
 fn broken_server(answer: &'static [u8]) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -205,7 +207,7 @@ fn broken_server(answer: &'static [u8]) -> SocketAddr {
 }
 
 #[test]
-fn a_short_body_and_no_answer_at_all_are_told_in_plain_words() {
+fn truncated_and_missing_responses_are_explained_in_plain_words() {
     for (answer, words, reasons) in [
         (
             &b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"[..],
@@ -226,12 +228,15 @@ fn a_short_body_and_no_answer_at_all_are_told_in_plain_words() {
 }
 
 #[test]
-fn a_server_that_dies_ends_a_run_of_requests() {
+fn a_run_ends_when_the_server_dies() {
     let (site, logs) = (site(), Folder::new());
     let (server, log) = logging(&site, &logs);
     let mut bench = UnderWay::start(&["bench", &server.url("/a.txt"), "-n", ENDLESS, "-c", "4", "--timeout", "300ms"]);
-    wait_until("the server answers", || lines_of(&log) > 0);
+    wait_until("the server responds", || lines_of(&log) > 0);
+    let address = server.address;
     server.signal("KILL");
+    drop(server);
+    let _refusing = Refusing::at(address);
     assert_eq!(bench.wait().code(), Some(1), "{}", bench.read("stderr"));
     let json = bench.json();
     assert!(json["counts"]["responses"].as_u64().unwrap() > 0);
@@ -241,20 +246,20 @@ fn a_server_that_dies_ends_a_run_of_requests() {
 }
 
 #[test]
-fn an_interrupted_run_still_tells_its_results() {
+fn an_interrupted_run_still_reports_its_results() {
     let site = site();
     for (arguments, code) in [(&["-n", ENDLESS][..], 1), (&["-d", "1h"], 5)] {
         let logs = Folder::new();
         let (server, log) = logging(&site, &logs);
         let mut bench = UnderWay::start(&[&["bench", &server.url("/a.txt"), "-c", "4"][..], arguments].concat());
-        wait_until("the server answers", || lines_of(&log) > 0);
+        wait_until("the server responds", || lines_of(&log) > 0);
         bench.interrupt();
         assert_eq!(bench.wait().code(), Some(code), "{arguments:?} {}", bench.read("stderr"));
         let (json, stdout) = (bench.json(), bench.read("stdout"));
-        assert!(stdout.contains("  requests/s ") && stdout.contains("  interrupted: ended early"), "{stdout}");
+        assert!(stdout.contains("  requests/s ") && stdout.contains("  interrupted: the run ended early"), "{stdout}");
         assert!(!stdout.contains('\x1b') && !bench.read("stderr").contains('\x1b'));
         assert!(names_of(&json["steps"][0], "invalid", "reason").contains(&"interrupted"), "{json:#}");
-        // Whatever was under way has been awaited.
+        // All requests in progress were awaited.
         let responses = json["counts"]["responses"].as_u64().unwrap();
         let (_, counters) = server.stop();
         assert_eq!((json["counts"]["requests_sent"].as_u64().unwrap(), lines_of(&log)), (responses, responses));
@@ -263,7 +268,7 @@ fn an_interrupted_run_still_tells_its_results() {
 }
 
 #[test]
-fn limits_tell_every_measure_as_json() {
+fn limits_report_every_measure_as_json() {
     let ended = run("limits", &["--seconds", "0.2", "--rounds", "1", "--json", "-"]);
     assert_eq!(ended.code, Some(0), "{ended:#?}");
     let json = ended.json();
@@ -293,11 +298,11 @@ fn limits_tell_every_measure_as_json() {
 }
 
 #[test]
-fn interrupted_limits_keep_what_was_measured() {
+fn interrupted_limits_report_what_was_measured() {
     let mut limits = UnderWay::start(&["limits", "--seconds", "0.05", "--rounds", "1000"]);
     wait_until("limits handles SIGINT", || limits.handles_interrupts());
     limits.interrupt();
     assert_eq!(limits.wait().code(), Some(1), "{}", limits.read("stderr"));
     assert_eq!(limits.json()["interrupted"], true);
-    assert!(limits.read("stdout").contains("  note: ended early"), "{}", limits.read("stdout"));
+    assert!(limits.read("stdout").contains("  note: the run ended early"), "{}", limits.read("stdout"));
 }

@@ -1,13 +1,13 @@
-//! Chromium without a screen: what it makes of a page, and a picture of it.
+//! Headless Chromium: the DOM that it builds from a page, and screenshots.
 
 use super::harness::Folder;
 use super::tls::Certificate;
 use super::tool::{chromium, run, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-/// Chromium with a profile of its own.
+/// Chromium with its own profile.
 #[derive(Debug)]
 pub(crate) struct Browser {
     profile: Folder,
@@ -21,7 +21,7 @@ impl Browser {
         Self { profile, arguments }
     }
 
-    /// Believes in this certificate by its key, and in no other that no authority of the system has signed.
+    /// Trusts this certificate by its public key. Other certificates must be signed by an authority of the system.
     pub(crate) fn trusting(mut self, certificate: &Certificate) -> Self {
         let file = |name: &str| self.profile.path().join(name).to_str().unwrap().to_owned();
         let (public, der, digest) = (file("public.pem"), file("public.der"), file("digest"));
@@ -41,24 +41,37 @@ impl Browser {
 
     fn command(&self) -> Command {
         let mut browser = chromium();
+        if !self.arguments.iter().any(|argument| argument == "--enable-quic") {
+            browser.arg("--disable-quic");
+        }
         browser
-            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage"])
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"])
             .args(&self.arguments)
             .stderr(Stdio::null());
         browser
     }
 
-    /// The page's DOM once it has loaded and its scripts have run. Time stands still for the page while something
-    /// loads.
+    /// The page's DOM after it has loaded and its scripts have run. Virtual time stands still for the page while
+    /// something loads.
     pub(crate) fn dom(&self, url: &str) -> String {
         run(self.command().args(["--virtual-time-budget=30000", "--dump-dom", url]))
     }
 
-    /// A picture of the page in `target/e2e-artefacts`, of this width and height.
+    /// Like [`dom`](Self::dom), without virtual time, which QUIC's timers do not tolerate.
+    pub(crate) fn dom_at_once(&self, url: &str) -> String {
+        run(self.command().args(["--dump-dom", url]))
+    }
+
+    /// Starts the browser with the page open. The browser runs until it is killed.
+    pub(crate) fn open(&self, url: &str) -> Child {
+        self.command().args(["--remote-debugging-port=0", url]).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Saves a screenshot of the page in `target/e2e-artefacts`, with this width and height.
     ///
     /// # Panics
-    /// When the picture has another size, or is blank: such a one has less than 6 KiB.
+    /// If the screenshot has a different size, or is blank, which means smaller than 6 KiB.
     pub(crate) fn screenshot(&self, url: &str, name: &str, (width, height): (u32, u32)) -> PathBuf {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/e2e-artefacts");
         fs::create_dir_all(&folder).unwrap();
@@ -69,7 +82,7 @@ impl Browser {
             .args([format!("--screenshot={}", file.display()), format!("--window-size={width},{height}")])
             .args(["--hide-scrollbars", "--virtual-time-budget=5000", url]));
         let png = fs::read(&file).unwrap();
-        // The signature, then IHDR with both (PNG §11.2.1).
+        // The signature, then IHDR with width and height (PNG §11.2.1).
         assert_eq!(&png[..8], b"\x89PNG\r\n\x1a\n", "{name}");
         let number = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
         assert_eq!((number(16), number(20)), (width, height), "{name}");

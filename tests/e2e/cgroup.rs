@@ -1,4 +1,4 @@
-//! Cgroups for tests. If this user may not create one, the test is skipped.
+//! Cgroups for tests. If the user may not create one, the test is skipped.
 
 use crate::e2e::skip::skip;
 use std::ffi::OsStr;
@@ -6,25 +6,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A group that is removed at the end.
+/// A group that is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// One whose processes get so many milliseconds of every 100 ms of a core.
+    /// Creates a group whose processes get this many milliseconds of CPU time per 100 ms.
     pub(crate) fn with_cpu_quota(name: &str, quota_ms: u32) -> Option<Self> {
         let quota_us = (1_000 * quota_ms).to_string();
         let first = [("cpu.cfs_period_us", "100000"), ("cpu.cfs_quota_us", quota_us.as_str())];
         Self::create(name, "cpu", &first, &[("cpu.max", &format!("{quota_us} 100000"))])
     }
 
-    /// One whose processes get so many bytes of memory together.
+    /// Creates a group whose processes get this many bytes of memory together.
     pub(crate) fn with_memory(name: &str, bytes: u64) -> Option<Self> {
         let bytes = bytes.to_string();
         Self::create(name, "memory", &[("memory.limit_in_bytes", &bytes)], &[("memory.max", &bytes)])
     }
 
-    /// With these settings of the first version where that has the controller, else with those of the second.
+    /// Creates a group with the settings `first` if cgroup v1 has the controller, otherwise with `second`.
     fn create(name: &str, controller: &str, first: &[(&str, &str)], second: &[(&str, &str)]) -> Option<Self> {
         let name = format!("flatout-{name}-{}", std::process::id());
         let root = Path::new("/sys/fs/cgroup");
@@ -44,7 +44,7 @@ impl Cgroup {
         fs::write(self.0.join("cgroup.procs"), pid.to_string()).unwrap();
     }
 
-    /// A command whose program runs in the group from its beginning.
+    /// A command that runs its program in the group from the start.
     pub(crate) fn command(&self, program: &OsStr) -> Command {
         let mut command = Command::new("sh");
         let procs = self.0.join("cgroup.procs");
@@ -56,7 +56,7 @@ impl Cgroup {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // Its processes have ended, or are about to.
+        // The processes have exited, or are about to.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;

@@ -1,4 +1,4 @@
-//! What `flatout serve` says and how it ends: its first line, its errors and their exit codes, its signals.
+//! The output and exit of `flatout serve`: its first line, its errors and exit codes, its signals.
 
 use super::harness::{Folder, Response, flatout, read_to_end, wait_until};
 use super::process::is_root;
@@ -11,7 +11,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output};
 
-/// A flatout whose words can be read while it runs. It is killed at the end if it still runs.
+/// A running flatout whose output can be read. It is killed when dropped.
 pub(crate) struct Running {
     child: Child,
     words: Folder,
@@ -33,14 +33,14 @@ impl Running {
         fs::read_to_string(self.words.path().join("stderr")).unwrap()
     }
 
-    /// Waits until it says what it serves, and returns its addresses. `None` when it has ended instead.
+    /// Waits until it prints what it serves, and returns its addresses. `None` if it exited instead.
     pub(crate) fn addresses(&mut self) -> Option<Vec<SocketAddr>> {
-        let is_serving = |words: &str| words.contains("Ctrl-C stops\n");
-        wait_until("it serves or ends", || {
+        let is_serving = |words: &str| words.contains("press Ctrl-C to stop\n");
+        wait_until("flatout serves or exits", || {
             is_serving(&self.stdout()) || is_serving(&self.stderr()) || self.child.try_wait().unwrap().is_some()
         });
         let words = if is_serving(&self.stdout()) { self.stdout() } else { self.stderr() };
-        let parse = |line: &str| line.strip_prefix("http://")?.strip_suffix('/')?.parse().ok();
+        let parse = |line: &str| line.split_once("://")?.1.strip_suffix('/')?.parse().ok();
         is_serving(&words).then(|| words.lines().map_while(parse).collect())
     }
 
@@ -65,8 +65,8 @@ impl Drop for Running {
     }
 }
 
-/// What is said on standard error beside the line that warns root, which must be there.
-pub(crate) fn beside_root_warning(words: &str) -> String {
+/// Standard error without the line that warns root, which must be present if the tests run as root.
+pub(crate) fn without_root_warning(words: &str) -> String {
     const WARNING: &str =
         "warning: flatout runs as root: an attacker who takes over this process controls the whole machine\n";
     assert_eq!(words.matches(WARNING).count(), usize::from(is_root()), "{words}");
@@ -79,7 +79,7 @@ fn serve(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end, which comes by itself.
+/// Runs it until it exits on its own.
 fn output(arguments: &[&str]) -> Output {
     flatout().args(arguments).output().unwrap()
 }
@@ -100,7 +100,7 @@ fn process_name(pid: u32) -> String {
 }
 
 #[test]
-fn the_first_line_is_the_url_alone() {
+fn the_first_line_is_only_the_url() {
     let folder = site();
     let mut running = Running::spawn(serve(folder.path(), &["--listen", "127.0.0.1:0", "--workers", "1"]));
     let addresses = running.addresses().unwrap();
@@ -108,13 +108,13 @@ fn the_first_line_is_the_url_alone() {
     let lines: Vec<&str> = stdout.lines().collect();
     let shown = folder.path().canonicalize().unwrap();
     assert_eq!(lines[0], format!("http://127.0.0.1:{}/", addresses[0].port()));
-    assert_eq!(lines[1..], [format!("serving {} with 1 worker; Ctrl-C stops", shown.display())]);
-    assert_eq!(beside_root_warning(&running.stderr()), "");
+    assert_eq!(lines[1..], [format!("serving {} with 1 worker; press Ctrl-C to stop", shown.display())]);
+    assert_eq!(without_root_warning(&running.stderr()), "");
     assert_eq!(get(addresses[0], "/").body, b"here");
 }
 
 #[test]
-fn an_unspecified_address_is_shown_as_one_that_can_be_opened() {
+fn an_unspecified_address_is_printed_as_one_that_a_browser_can_open() {
     let folder = site();
     let mut running = Running::spawn(serve(folder.path(), &["--listen", "0.0.0.0:0"]));
     let addresses = running.addresses().unwrap();
@@ -123,19 +123,27 @@ fn an_unspecified_address_is_shown_as_one_that_can_be_opened() {
 }
 
 #[test]
-fn by_default_it_is_the_current_folder_on_port_8080() {
+fn the_default_is_the_current_folder_on_port_8080() {
     let folder = site();
-    let mut command = flatout();
-    command.arg("serve").current_dir(folder.path());
-    let mut running = Running::spawn(command);
-    let Some(addresses) = running.addresses() else {
-        // Somebody else has the port; then it says so.
-        assert_eq!(running.wait().code(), Some(1));
-        let stderr = running.stderr();
-        assert!(stderr.starts_with("error: port 8080 on 127.0.0.1 is taken by "), "{stderr}");
-        assert!(stderr.contains("\n  try: --listen 127.0.0.1:80"), "{stderr}");
-        return;
+    let serve_here = || {
+        let mut command = flatout();
+        command.arg("serve").current_dir(folder.path());
+        Running::spawn(command)
     };
+    // While this test or another program holds the port, the error names it.
+    let held = TcpListener::bind("127.0.0.1:8080");
+    let mut refused = serve_here();
+    assert_eq!(refused.addresses(), None);
+    assert_eq!(refused.wait().code(), Some(1));
+    let stderr = refused.stderr();
+    assert!(stderr.starts_with("error: port 8080 on 127.0.0.1 is already in use by "), "{stderr}");
+    assert!(stderr.contains("\n  try: --listen 127.0.0.1:80"), "{stderr}");
+    if held.is_err() {
+        return skip("another program listens on port 8080, so the default address is not tried");
+    }
+    drop(held);
+    let mut running = serve_here();
+    let addresses = running.addresses().unwrap();
     assert_eq!(addresses, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(get(addresses[0], "/").body, b"here");
     let cores = std::thread::available_parallelism().unwrap();
@@ -143,13 +151,13 @@ fn by_default_it_is_the_current_folder_on_port_8080() {
     assert!(running.stdout().contains(&workers), "{}", running.stdout());
 }
 
-/// The `--listen` that the message proposes.
-fn proposal(stderr: &str) -> &str {
+/// The `--listen` value that the message suggests.
+fn suggested_address(stderr: &str) -> &str {
     stderr.lines().find_map(|line| line.strip_prefix("  try: --listen ")).unwrap_or_else(|| panic!("{stderr}"))
 }
 
 #[test]
-fn a_taken_port_is_named_with_its_owner_and_a_free_one() {
+fn the_error_for_a_port_in_use_names_its_owner_and_a_free_port() {
     let folder = site();
     let mut first = Running::spawn(serve(folder.path(), &["--listen", "127.0.0.1:0"]));
     let taken = first.addresses().unwrap()[0];
@@ -162,8 +170,8 @@ fn a_taken_port_is_named_with_its_owner_and_a_free_one() {
         stderr.lines().next().unwrap(),
         format!("error: port {port} on 127.0.0.1 is already in use by {name} (process {pid})")
     );
-    // The proposal works. Another program may be quicker, so it may take a few.
-    let mut proposed = proposal(&stderr).to_owned();
+    // The suggestion works. Another program may take the port first, so this may take a few attempts.
+    let mut proposed = suggested_address(&stderr).to_owned();
     for _ in 0..10 {
         let mut second = Running::spawn(serve(folder.path(), &["--listen", &proposed]));
         if let Some(addresses) = second.addresses() {
@@ -171,13 +179,13 @@ fn a_taken_port_is_named_with_its_owner_and_a_free_one() {
             assert_eq!(get(addresses[0], "/").body, b"here");
             return;
         }
-        proposed = proposal(&second.stderr()).to_owned();
+        proposed = suggested_address(&second.stderr()).to_owned();
     }
-    panic!("no proposal worked");
+    panic!("no suggested address worked");
 }
 
 #[test]
-fn a_port_that_another_program_has_is_named_with_it() {
+fn the_error_for_a_port_in_use_names_another_program() {
     let folder = site();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -188,14 +196,14 @@ fn a_port_that_another_program_has_is_named_with_it() {
 }
 
 #[test]
-fn an_address_of_another_machine_is_a_usage_error() {
+fn an_address_that_is_not_local_is_a_usage_error() {
     let output = output(&["serve", ".", "--listen", "192.0.2.1:8080"]);
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(said(&output), "error: cannot listen on 192.0.2.1:8080: this machine has no such address\n");
+    assert_eq!(said(&output), "error: cannot listen on 192.0.2.1:8080: this machine does not have this address\n");
 }
 
 #[test]
-fn what_cannot_be_served_is_a_usage_error() {
+fn a_path_that_cannot_be_served_is_a_usage_error() {
     let folder = site();
     let missing = folder.path().join("nowhere");
     let output_of = |path: &Path| output(&["serve", path.to_str().unwrap(), "--listen", "127.0.0.1:0"]);
@@ -208,7 +216,7 @@ fn what_cannot_be_served_is_a_usage_error() {
     let file = folder.path().join("index.html");
     let output = output_of(&file);
     assert_eq!(output.status.code(), Some(2));
-    let expected = format!("error: {} is not a folder; give the folder that contains the site\n", file.display());
+    let expected = format!("error: {} is not a folder; specify the folder that contains the site\n", file.display());
     assert_eq!(said(&output), expected);
 }
 
@@ -235,7 +243,7 @@ fn a_wrong_flag_is_a_usage_error_with_a_hint() {
 }
 
 #[test]
-fn help_has_examples_and_the_version_a_number() {
+fn help_has_examples_and_version_prints_a_number() {
     for arguments in [["serve", "--help"], ["help", "serve"]] {
         let output = output(&arguments);
         let help = String::from_utf8_lossy(&output.stdout);
@@ -250,7 +258,7 @@ fn help_has_examples_and_the_version_a_number() {
 }
 
 #[test]
-fn two_addresses_both_serve() {
+fn both_of_two_addresses_serve() {
     let folder = site();
     let mut arguments = vec!["--listen", "127.0.0.1:0", "--listen", "127.0.0.2:0"];
     let has_ipv6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok();
@@ -279,16 +287,17 @@ fn listeners(address: SocketAddr) -> usize {
 }
 
 #[test]
-fn each_worker_is_a_thread_with_a_listener_of_its_own() {
+fn each_worker_is_a_thread_with_its_own_listener() {
     let folder = site();
     for workers in [1, 2, 3] {
         let flags = ["--listen", "127.0.0.1:0", "--workers", &workers.to_string()];
         let mut running = Running::spawn(serve(folder.path(), &flags));
         let address = running.addresses().unwrap()[0];
         let threads = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap().count();
-        // And one thread that serves nobody: it waits for signals and orders.
+        // One more thread serves no requests: it waits for signals and commands.
         assert_eq!((listeners(address), threads), (workers, workers + 1));
-        // The kernel spreads connections over the listeners; one that nobody listened at would leave some waiting.
+        // The kernel distributes connections over the listeners. If a worker did not accept on its listener, some
+        // connections would hang.
         for _ in 0..64 {
             assert_eq!(get(address, "/").body, b"here");
         }
@@ -296,7 +305,7 @@ fn each_worker_is_a_thread_with_a_listener_of_its_own() {
 }
 
 #[test]
-fn both_signals_to_stop_end_it_well() {
+fn sigterm_and_sigint_stop_the_server_cleanly() {
     let folder = site();
     for signal in ["TERM", "INT"] {
         let mut running = Running::spawn(serve(folder.path(), &["--listen", "127.0.0.1:0", "--workers", "2"]));
@@ -304,7 +313,7 @@ fn both_signals_to_stop_end_it_well() {
         assert_eq!(get(address, "/").status, 200);
         running.signal(signal);
         assert_eq!(running.wait().code(), Some(0), "SIG{signal}: {}", running.stderr());
-        // What it has done, in a few numbers.
+        // The final output has a few counters.
         assert!(
             running.stderr().lines().any(|line| line.split_whitespace().eq(["requests", "1"])),
             "{}",
@@ -315,7 +324,7 @@ fn both_signals_to_stop_end_it_well() {
 }
 
 #[test]
-fn sigusr1_prints_the_counters_and_goes_on() {
+fn sigusr1_prints_the_counters_without_stopping() {
     let folder = site();
     let mut running = Running::spawn(serve(folder.path(), &["--listen", "127.0.0.1:0", "--workers", "1"]));
     let address = running.addresses().unwrap()[0];
@@ -331,15 +340,15 @@ fn sigusr1_prints_the_counters_and_goes_on() {
     assert!(running.stderr().contains("outcome_not_found"), "{}", running.stderr());
 }
 
-/// Only for who may not use them are the first 1024 ports special, so root plays somebody who may not.
+/// The first 1024 ports are special only for unprivileged users, so root acts as one.
 #[test]
-fn a_port_for_root_alone_is_explained() {
+fn a_privileged_port_is_explained() {
     let first_free = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start").unwrap();
     if first_free.trim().parse::<u16>().unwrap() < 1024 {
         skip("every user may bind every port of this machine");
         return;
     }
-    // Where another user can read it.
+    // A folder that the other user can read.
     let folder = site();
     let binary = folder.path().join("flatout");
     fs::copy(flatout().get_program(), &binary).unwrap();
@@ -356,7 +365,7 @@ fn a_port_for_root_alone_is_explained() {
     };
     let output = command.arg("serve").arg(folder.path()).args(["--listen", "127.0.0.1:80"]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let expected = "error: may not listen on 127.0.0.1:80: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  \
+    let expected = "error: cannot listen on 127.0.0.1:80: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  \
         try: --listen 127.0.0.1:8080\n";
     assert_eq!(said(&output), expected);
 }

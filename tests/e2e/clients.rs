@@ -1,7 +1,8 @@
-//! A real site, fetched whole by clients that are not ours, over every protocol that each of them speaks.
+//! A real site, fetched completely by third-party clients over every protocol that each of them speaks.
 //!
-//! Whatever a client says of itself, the access log must say the same: every file once, over the version meant.
+//! Whatever a client reports, the access log must agree: every file once, over the intended version of HTTP.
 
+use super::access_log::whole_lines;
 use super::browser::Browser;
 use super::harness::{Folder, Server, wait_until};
 use super::real_site::{Batch, Tree, encode, published, sha256};
@@ -22,12 +23,12 @@ const TLS: usize = 1;
 /// The site, served by one process over every protocol.
 struct Fixture {
     site: PathBuf,
-    /// Below the site, in order.
+    /// Paths relative to the site, sorted.
     files: Vec<String>,
     certificate: Certificate,
     folder: Folder,
     server: Server,
-    /// Lines of the log that an earlier client has left.
+    /// Number of log lines that earlier clients have left.
     seen: usize,
 }
 
@@ -38,7 +39,7 @@ impl Fixture {
 
     fn of(site: &Path) -> Self {
         let (folder, certificate) = (Folder::new(), Certificate::new());
-        // Of two listeners on any free port, no address may be the same; the certificate names the second.
+        // Two listeners on ephemeral ports must not have the same address. The certificate names the second address.
         let (log, chain, key) = (folder.path().join("access.log"), &certificate.chain, &certificate.key);
         let server = Server::run(
             &folder,
@@ -55,20 +56,20 @@ impl Fixture {
         Self { site: site.to_owned(), files, certificate, folder, server, seen: 0 }
     }
 
-    /// SHA-256 of every file, by its path below the site, as sha256sum says.
+    /// SHA-256 of every file, by its path relative to the site, as computed by sha256sum.
     fn digests(&self) -> BTreeMap<String, String> {
         let text = sha256(&self.site, &self.files.iter().collect::<Vec<_>>());
         let pair = |line: &str| line.split_once("  ").map(|(digest, path)| (path.to_owned(), digest.to_owned()));
         text.lines().filter_map(pair).collect()
     }
 
-    /// What the clients' programs read: the files' paths as URLs have them.
+    /// The input of the client programs: the files' paths as in URLs.
     fn paths(&self) -> String {
         self.files.iter().map(|path| format!("/{}\n", encode(path))).collect()
     }
 
-    /// Runs a program that reads paths and prints version, status, digest and path of each, and holds every line
-    /// against the files.
+    /// Runs a program that reads paths and prints version, status, digest and path of each, and compares every line
+    /// with the files.
     fn check_program(&mut self, command: &mut Command, version: &str) {
         let output = with_input(command, &self.paths());
         let label = format!("{command:?}");
@@ -82,15 +83,15 @@ impl Fixture {
         self.check_log(&label, version, 1);
     }
 
-    /// Fetches everything by curl.
+    /// Fetches every file with curl.
     fn check_curl(&mut self, listener: usize, options: &str, version: &str) {
         let options = format!("cacert = \"{}\"\n{options}\n", self.certificate.authority().display());
         let mut batch = Batch::with(self.server.url_of(listener, "/"), &options);
         for path in &self.files {
             batch.add(path, &[]);
         }
-        let responses = if options.contains("prior-knowledge") && curl_reuses_badly() {
-            batch.fetch_apart()
+        let responses = if options.contains("prior-knowledge") && curl_has_reuse_bug() {
+            batch.fetch_separately()
         } else {
             batch.fetch()
         };
@@ -102,7 +103,7 @@ impl Fixture {
         self.check_log(&format!("curl, {options}"), version, 1);
     }
 
-    /// Has two clients of h2load fetch everything, and holds its figures against the files.
+    /// Has two h2load clients fetch every file, and compares its figures with the files.
     fn check_h2load(&mut self, listener: usize, options: &[&str], version: &str) {
         let list: String = self.files.iter().fold(String::new(), |mut list, path| {
             writeln!(list, "{}", self.server.url_of(listener, &format!("/{}", encode(path)))).unwrap();
@@ -119,7 +120,7 @@ impl Fixture {
             "requests: {requests} total, {requests} started, {requests} done, {requests} succeeded, 0 failed, 0 \
              errored, 0 timeout"
         );
-        // Over HTTP/1.1 it counts a response that came in pieces more than once; the log tells how many there were.
+        // Over HTTP/1.1, h2load counts a response that arrives in pieces more than once. The log has the actual number.
         let statuses = " 2xx, 0 3xx, 0 4xx, 0 5xx".to_owned();
         for part in [all, statuses, format!("({}) data", bytes * 2)] {
             assert!(said.contains(&part), "h2load {options:?}, {part}: {said}");
@@ -127,12 +128,12 @@ impl Fixture {
         self.check_log(&format!("h2load {options:?}"), version, 2);
     }
 
-    /// The log has got every file `times` times, each with 200 over `version`, and nothing else.
+    /// Asserts that the log has every file `times` times, each with 200 over `version`, and nothing else.
     fn check_log(&mut self, label: &str, version: &str, times: usize) {
         let log = self.folder.path().join("access.log");
         let mut lines: Vec<String> = Vec::new();
         wait_until("every request is in the log", || {
-            let text = fs::read_to_string(&log).unwrap();
+            let text = whole_lines(&log);
             lines = text.lines().skip(self.seen).map(str::to_owned).collect();
             lines.len() >= self.files.len() * times
         });
@@ -150,7 +151,7 @@ impl Fixture {
     }
 }
 
-/// Runs `command` with `input`, which it reads while it writes, and returns what it prints.
+/// Runs `command`, writes `input` to it while it runs, and returns its output.
 fn with_input(command: &mut Command, input: &str) -> String {
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
@@ -162,9 +163,9 @@ fn with_input(command: &mut Command, input: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// curl 7.87 and 7.88, which Debian 12 has, fail by themselves on the second request of a connection that began with
-/// prior knowledge of HTTP/2, with any server (curl/curl#10634; mended in 8.0).
-fn curl_reuses_badly() -> bool {
+/// curl 7.87 and 7.88, which Debian 12 has, fail on the second request of a connection that started with HTTP/2 prior
+/// knowledge, with any server (curl/curl#10634; fixed in 8.0).
+fn curl_has_reuse_bug() -> bool {
     let version = run(tool("curl").arg("--version"));
     ["curl 7.87.", "curl 7.88."].iter().any(|bad| version.starts_with(bad))
 }
@@ -229,7 +230,7 @@ fn h2load_gets_every_byte_over_every_protocol() {
     fixture.check_h2load(TLS, &[], "HTTP/2.0");
 }
 
-/// A page that asks the browser for every style, script and picture of the site, and for every page as text, and says
+/// A page that makes the browser load every style, script and picture of the site, and every page as text, and shows
 /// how many it could use.
 fn page_of_everything(files: &[String]) -> (String, usize) {
     let mut page = String::from("<!doctype html><title>none</title><script>let used = 0, failed = [];</script>\n");
@@ -245,7 +246,7 @@ fn page_of_everything(files: &[String]) -> (String, usize) {
             _ => count -= 1,
         }
     }
-    // A page counts when it is whole and no other.
+    // A page counts if it is complete and no other page.
     write!(
         page,
         "<script>addEventListener('load', async () => {{\n\
@@ -259,7 +260,7 @@ fn page_of_everything(files: &[String]) -> (String, usize) {
 }
 
 #[test]
-fn a_browser_uses_every_page_style_script_and_picture_over_http_and_https() {
+fn a_browser_loads_every_page_style_script_and_picture_over_http_and_https() {
     let site = published();
     let mut files = Tree::read(site.path()).files;
     files.retain(|path| !Tree::is_hidden(path));

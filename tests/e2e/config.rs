@@ -1,7 +1,7 @@
-//! Configurations, wrong and right: `flatout validate`, `fmt`, `adapt`, `passwd` and `help`, as people meet them.
+//! Valid and invalid configurations: `flatout validate`, `fmt`, `adapt`, `passwd` and `help`, as users run them.
 //!
-//! Each file in `config/bad` has its exact diagnostics beside it. With FLATOUT_BLESS=1 they are rewritten: read the
-//! difference before it is committed.
+//! Each file in `config/bad` has a file with its exact diagnostics. With FLATOUT_BLESS=1, these are rewritten: read the
+//! diff before you commit it.
 
 use super::harness::{Folder, flatout};
 use super::tool::{said, tool};
@@ -17,7 +17,7 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/config").join(name)
 }
 
-/// flatout in a folder, with nothing of this environment that could change what it says.
+/// flatout in a folder, without environment variables that could change its output.
 fn flatout_in(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = flatout();
     command
@@ -37,7 +37,7 @@ fn with_input(folder: &Path, arguments: &[&str], input: &str) -> Output {
     let mut command = flatout_in(folder, arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // One that refuses its arguments reads nothing.
+    // A command that rejects its arguments reads nothing.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -46,7 +46,7 @@ fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The names of the files in a folder with one of these endings, sorted.
+/// The names of the files in a folder with one of these extensions, sorted.
 fn configurations(folder: &Path, endings: &[&str]) -> Vec<String> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let named = |path: &PathBuf| path.extension().is_some_and(|ending| endings.iter().any(|other| ending == *other));
@@ -56,8 +56,8 @@ fn configurations(folder: &Path, endings: &[&str]) -> Vec<String> {
     names
 }
 
-/// Returns true if what should be written in a file is there; rewritten when that is asked for.
-fn is_as_written(path: &Path, expected: &str) -> bool {
+/// Returns true if the file has the expected content. With FLATOUT_BLESS=1, writes it first.
+fn matches_file(path: &Path, expected: &str) -> bool {
     if std::env::var_os("FLATOUT_BLESS").is_some() {
         fs::write(path, expected).unwrap();
         return true;
@@ -66,7 +66,7 @@ fn is_as_written(path: &Path, expected: &str) -> bool {
 }
 
 #[test]
-fn every_wrong_configuration_has_its_exact_diagnostics() {
+fn every_invalid_configuration_gets_the_exact_diagnostics() {
     let folder = folder("bad");
     let names = configurations(&folder, &["kdl", "json"]);
     assert!(names.len() >= 60, "{}", names.len());
@@ -76,16 +76,16 @@ fn every_wrong_configuration_has_its_exact_diagnostics() {
         assert_eq!(output.status.code(), Some(2), "{name}: {}", said(&output));
         assert!(output.stdout.is_empty(), "{name}");
         let said = String::from_utf8(output.stderr).unwrap();
-        if !is_as_written(&folder.join(name).with_extension("txt"), &said) {
+        if !matches_file(&folder.join(name).with_extension("txt"), &said) {
             stale.push(format!("{name}:\n{said}"));
         }
     }
-    assert!(stale.is_empty(), "these differ from what is written beside them:\n{}", stale.join("\n"));
+    assert!(stale.is_empty(), "these differ from their expected output:\n{}", stale.join("\n"));
 }
 
-/// What cannot lie in a folder of examples: files that are missing, too large, or too many.
+/// Errors that no example file can show: files that are missing, too large or too many.
 #[test]
-fn every_code_is_met_by_an_example() {
+fn every_diagnostic_code_has_an_example() {
     let folder = folder("bad");
     let snapshots =
         configurations(&folder, &["kdl", "json"]).into_iter().map(|name| folder.join(name).with_extension("txt"));
@@ -103,14 +103,14 @@ fn every_code_is_met_by_an_example() {
         chain = chain.file(format!("{level}.kdl"), format!("include \"{}.kdl\"\n", level + 1));
     }
     met.extend(codes(&chain));
-    // What is wrong with pages (P) is met by the examples of the template compiler.
+    // The template compiler's examples cover the errors in pages (P).
     let of_settings = Code::ALL.iter().filter(|code| code.id().starts_with('C'));
     let missed: Vec<&str> = of_settings.filter(|code| !met.contains(code)).map(|code| code.id()).collect();
-    assert!(missed.is_empty(), "no example has {missed:?}");
+    assert!(missed.is_empty(), "no example for {missed:?}");
 }
 
 #[test]
-fn every_right_configuration_is_valid_neat_and_has_its_twin() {
+fn every_valid_configuration_is_formatted_and_has_a_json_equivalent() {
     let folder = folder("good");
     let mut stale = Vec::new();
     for name in &configurations(&folder, &["kdl"]) {
@@ -121,15 +121,15 @@ fn every_right_configuration_is_valid_neat_and_has_its_twin() {
         assert_eq!((neat.status.code(), stdout(&neat)), (Some(0), String::new()), "{name}");
         let twin = output(&folder, &["adapt", "-c", name]);
         assert_eq!(twin.status.code(), Some(0), "{name}: {}", said(&twin));
-        if !is_as_written(&folder.join(name).with_extension("json"), &stdout(&twin)) {
+        if !matches_file(&folder.join(name).with_extension("json"), &stdout(&twin)) {
             stale.push(format!("{name}:\n{}", stdout(&twin)));
         }
     }
-    assert!(stale.is_empty(), "these differ from what is written beside them:\n{}", stale.join("\n"));
+    assert!(stale.is_empty(), "these differ from their expected output:\n{}", stale.join("\n"));
     for name in &configurations(&folder, &["json"]) {
         let valid = output(&folder, &["validate", "--no-machine-checks", "-c", name]);
         assert_eq!(valid.status.code(), Some(0), "{name}: {}", said(&valid));
-        // There and back again is the same.
+        // Converting back and forth gives the same result.
         let kdl = stdout(&output(&folder, &["adapt", "-c", name]));
         let copy = Folder::with(&[("back.kdl", kdl.as_bytes())]);
         let back = stdout(&output(copy.path(), &["adapt", "-c", "back.kdl"]));
@@ -138,7 +138,7 @@ fn every_right_configuration_is_valid_neat_and_has_its_twin() {
 }
 
 #[test]
-fn json_diagnostics_are_for_programs() {
+fn diagnostics_can_be_printed_as_json() {
     let output = output(&folder("bad"), &["validate", "--json", "-c", "never-reached.kdl"]);
     assert_eq!((output.status.code(), output.stderr.len()), (Some(2), 0));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -154,7 +154,7 @@ fn json_diagnostics_are_for_programs() {
 }
 
 #[test]
-fn colours_are_for_those_who_ask() {
+fn colours_are_printed_only_on_request() {
     let said_with = |arguments: &[&str]| {
         let output = output(&folder("bad"), &[&["validate", "-c", "empty.kdl"], arguments].concat());
         String::from_utf8(output.stderr).unwrap()
@@ -165,7 +165,7 @@ fn colours_are_for_those_who_ask() {
 }
 
 #[test]
-fn the_configuration_is_found_where_it_belongs() {
+fn the_configuration_is_found_in_its_default_places() {
     let empty = Folder::new();
     let none = output(empty.path(), &["validate"]);
     assert_eq!(none.status.code(), Some(2));
@@ -187,7 +187,7 @@ fn the_configuration_is_found_where_it_belongs() {
 }
 
 #[test]
-fn fmt_changes_the_form_and_nothing_else() {
+fn fmt_changes_only_the_layout() {
     let untidy = "site   \"a\"  { // here\n\n\n  files \".\" ;\n     /* why */ header \"X\"   \"y\" ; }";
     let neat = "site \"a\" { // here\n    files \".\"\n    /* why */ header \"X\" \"y\"\n}\n";
     let copy = Folder::with(&[("flatout.kdl", untidy.as_bytes()), ("bad.kdl", b"site {")]);
@@ -206,7 +206,7 @@ fn fmt_changes_the_form_and_nothing_else() {
     assert_eq!(bad.status.code(), Some(2));
     assert!(said(&bad).contains("[C0111]") && said(&bad).contains("cannot read none.kdl"), "{}", said(&bad));
     assert_eq!(fs::read_dir(copy.path()).unwrap().count(), 2);
-    // Rights stay what they are, and half of a text is never taken for the whole.
+    // File permissions stay the same, and a partly read configuration is never taken for the complete one.
     fs::write(copy.path().join("flatout.kdl"), untidy).unwrap();
     fs::set_permissions(copy.path().join("flatout.kdl"), fs::Permissions::from_mode(0o640)).unwrap();
     assert!(output(copy.path(), &["fmt"]).status.success());
@@ -217,7 +217,7 @@ fn fmt_changes_the_form_and_nothing_else() {
 }
 
 #[test]
-fn passwd_prints_hashes_that_a_configuration_takes() {
+fn passwd_prints_hashes_that_a_configuration_accepts() {
     let folder = Folder::new();
     for (flags, prefix) in [(&["passwd"][..], "$argon2id$v=19$"), (&["passwd", "--bcrypt"], "$2b$12$")] {
         let output = with_input(folder.path(), flags, "correct horse\n");
@@ -236,7 +236,7 @@ fn passwd_prints_hashes_that_a_configuration_takes() {
     assert!(refused(&["passwd", "--bcrypt", "--argon2"], "x\n").contains("cannot be used with"));
 }
 
-/// What is shown up to these words, or to the end.
+/// Reads the output up to these words, or to its end.
 fn read_until(stdout: &mut impl Read, words: &str, shown: &mut String) {
     let mut buffer = [0; 1024];
     while !shown.contains(words) {
@@ -247,8 +247,8 @@ fn read_until(stdout: &mut impl Read, words: &str, shown: &mut String) {
     }
 }
 
-/// `script` gives it a terminal. Whether the answer is hidden is not asked: the echo is switched off just behind the
-/// prompt, and this test is quicker than any person.
+/// `script` provides a terminal. The test does not check whether input is hidden: echo is switched off just after the
+/// prompt, and this test types faster than any person.
 #[test]
 fn passwd_asks_twice_on_a_terminal() {
     let ask = |first: &[u8], second: &[u8]| {
@@ -260,7 +260,7 @@ fn passwd_asks_twice_on_a_terminal() {
         let mut shown = String::new();
         read_until(&mut stdout, "Password: ", &mut shown);
         input.write_all(first).unwrap();
-        read_until(&mut stdout, "The same again: ", &mut shown);
+        read_until(&mut stdout, "Repeat the password: ", &mut shown);
         input.write_all(second).unwrap();
         read_until(&mut stdout, "\0", &mut shown);
         (child.wait().unwrap().code(), shown)
@@ -270,7 +270,7 @@ fn passwd_asks_twice_on_a_terminal() {
     assert!(shown.contains("$argon2id$v=19$"), "{shown}");
     let (code, shown) = ask(b"correct horse\n", b"correct hose\n");
     assert_eq!(code, Some(2), "{shown}");
-    assert!(shown.contains("the two differ") && !shown.contains("$argon2"), "{shown}");
+    assert!(shown.contains("the passwords do not match") && !shown.contains("$argon2"), "{shown}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a second reader of RFC 9110 and RFC 9112 looks for on a running server, and clients that are not ours.
+//! Requirements of RFC 9110 and RFC 9112, checked on a running server, and third-party clients.
 
 use super::harness::{Folder, Response, Server, read_response, read_to_end};
 use super::tool::{run, said, tool};
@@ -21,7 +21,7 @@ fn site() -> Folder {
     ])
 }
 
-/// One request on a connection of its own, and its answer.
+/// Sends one request on its own connection and returns the response.
 fn ask(server: &Server, request_line: &str, fields: &str) -> Response {
     Response::parse(&server.exchange(format!("{request_line}\r\nHost: test\r\n{fields}\r\n").as_bytes()))
 }
@@ -34,7 +34,7 @@ fn now_s() -> i64 {
     i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap()
 }
 
-/// Reads a head alone, as a HEAD or a 304 has it.
+/// Reads a head without content, as for HEAD or a 304.
 fn read_head(stream: &mut TcpStream) -> Response {
     let (mut bytes, mut byte) = (Vec::new(), [0]);
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -44,7 +44,7 @@ fn read_head(stream: &mut TcpStream) -> Response {
     Response::parse(&bytes)
 }
 
-/// Every kind of answer there is, with the status it should have.
+/// Requests that produce every kind of response, each with the expected status.
 const EVERY_KIND: &[(&str, &str, u16)] = &[
     ("GET / HTTP/1.1", "", 200),
     ("GET /a.txt HTTP/1.1", "", 200),
@@ -69,7 +69,7 @@ const EVERY_KIND: &[(&str, &str, u16)] = &[
 ];
 
 #[test]
-fn every_answer_is_well_formed() {
+fn every_response_is_well_formed() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     for (request_line, fields, status) in EVERY_KIND {
@@ -88,7 +88,7 @@ fn every_answer_is_well_formed() {
             assert_eq!(lines[1..].iter().filter(same).count(), 1, "{name} comes twice: {head}");
         }
         let response = Response::parse(&bytes);
-        // RFC 9110 §8.6 and RFC 9112 §6.3: what comes is as long as declared, and some answers declare nothing.
+        // RFC 9110 §8.6 and RFC 9112 §6.3: the content is as long as declared, and some responses declare nothing.
         let length = response.field("content-length").map(|value| value.parse::<usize>().unwrap());
         let to_head = request_line.starts_with("HEAD");
         match status {
@@ -102,7 +102,7 @@ fn every_answer_is_well_formed() {
         if !response.body.is_empty() {
             assert!(response.field("content-type").is_some(), "{text}{head}");
         }
-        // What a status asks for: RFC 9110 §15.5.6, §15.5.17, §15.4.2, §15.3.7.
+        // Fields that a status requires: RFC 9110 §15.5.6, §15.5.17, §15.4.2, §15.3.7.
         for (of_status, name) in [(405, "allow"), (416, "content-range"), (301, "location"), (206, "content-range")] {
             assert!(*status != of_status || response.field(name).is_some(), "{text}{head}");
         }
@@ -110,15 +110,15 @@ fn every_answer_is_well_formed() {
 }
 
 #[test]
-fn every_answer_is_dated_now() {
+fn every_response_has_the_current_date() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     for (request_line, fields, _) in EVERY_KIND {
-        // The coarse clock is a tick behind, which may lie in the second before.
+        // The coarse clock is up to a tick behind, which may be in the previous second.
         let before = now_s() - 1;
         let response = ask(&server, request_line, fields);
         let date = response.field("date").unwrap_or_else(|| panic!("{request_line}: no Date"));
-        // RFC 9110 §5.6.7: what is sent is the fixed format of 29 characters.
+        // RFC 9110 §5.6.7: dates are sent in the fixed format of 29 characters.
         assert_eq!(date.len(), 29, "{date}");
         let date_s = parse_date(date.as_bytes()).unwrap();
         assert!((before..=now_s()).contains(&date_s), "{request_line}: {date}");
@@ -126,7 +126,7 @@ fn every_answer_is_dated_now() {
 }
 
 #[test]
-fn head_is_answered_with_the_head_of_get() {
+fn head_gets_the_fields_of_get_without_content() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let without_date = |response: Response| {
@@ -140,15 +140,15 @@ fn head_is_answered_with_the_head_of_get() {
             assert_eq!(without_date(head), without_date(get(&server, path, fields)), "{path} {fields}");
         }
     }
-    // RFC 9110 §14.2: a range of what is not sent means nothing.
+    // RFC 9110 §14.2: Range has no meaning for HEAD.
     assert_eq!(ask(&server, "HEAD /a.txt HTTP/1.1", "Range: bytes=1-2\r\n").status, 200);
 }
 
 #[test]
-fn a_connection_lives_as_long_as_both_sides_want() {
+fn a_connection_persists_while_both_sides_agree() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
-    // (version, the client's option, whether it goes on, what the server says)
+    // (version, the client's option, whether the connection persists, the server's option)
     let cases = [
         ("HTTP/1.1", "", true, None),
         ("HTTP/1.1", "Connection: keep-alive\r\n", true, None),
@@ -179,7 +179,7 @@ fn a_connection_lives_as_long_as_both_sides_want() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_their_order() {
+fn pipelined_responses_are_sent_in_order() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let mut stream = server.connect();
@@ -207,7 +207,7 @@ fn pipelined_requests_are_answered_in_their_order() {
 }
 
 #[test]
-fn a_client_that_ends_its_side_still_gets_every_answer() {
+fn a_half_closed_client_still_gets_every_response() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let one = "GET /large HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -216,7 +216,7 @@ fn a_client_that_ends_its_side_still_gets_every_answer() {
 }
 
 #[test]
-fn options_names_the_methods_and_405_too() {
+fn options_and_405_list_the_allowed_methods() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     for target in ["*", "/", "/a.txt", "/none", "http://test/", "http://test"] {
@@ -232,13 +232,13 @@ fn options_names_the_methods_and_405_too() {
 }
 
 #[test]
-fn targets_in_absolute_form_and_an_empty_line_before_a_request() {
+fn absolute_form_targets_and_a_leading_empty_line_are_accepted() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     for target in ["http://test/a.txt", "HTTP://elsewhere.example:81/a.txt?x", "/a.txt?", "/%61.txt"] {
         assert_eq!(get(&server, target, "").body, TEXT, "{target}");
     }
-    // RFC 9112 §2.2: old clients end a body with an empty line of their own.
+    // RFC 9112 §2.2: old clients send an extra empty line after a body.
     let response = Response::parse(&server.exchange(b"\r\nGET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n"));
     assert_eq!((response.status, response.body.as_slice()), (200, TEXT));
     let twice = b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -246,7 +246,7 @@ fn targets_in_absolute_form_and_an_empty_line_before_a_request() {
 }
 
 #[test]
-fn a_client_that_expects_it_is_told_to_continue() {
+fn a_client_that_expects_100_continue_gets_it() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let mut stream = server.connect();
@@ -255,19 +255,19 @@ fn a_client_that_expects_it_is_told_to_continue() {
     assert_eq!(read_head(&mut stream).status, 100);
     stream.write_all(b"abc").unwrap();
     assert_eq!(read_response(&mut stream).body, TEXT);
-    // RFC 9110 §10.1.1: not when the answer is known to be an error, nor when the content is there already.
+    // RFC 9110 §10.1.1: not if the response is already known to be an error, nor if the content has already arrived.
     stream.write_all(format!("{head}abc").as_bytes()).unwrap();
     assert_eq!(read_response(&mut stream).body, TEXT);
     stream.write_all(head.replace("GET /a.txt", "POST /a.txt").as_bytes()).unwrap();
     let refused = read_response(&mut stream);
     assert_eq!((refused.status, refused.field("connection")), (405, Some("close")));
-    // RFC 9110 §10.1.1: an HTTP/1.0 client would not understand.
+    // RFC 9110 §10.1.1: an HTTP/1.0 client would not understand it.
     let old = head.replace("HTTP/1.1", "HTTP/1.0") + "abc";
     assert_eq!(Response::parse(&server.exchange(old.as_bytes())).status, 200);
 }
 
 #[test]
-fn ranges_at_the_edges() {
+fn ranges_at_the_edges_of_the_content() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     assert_eq!(get(&server, "/a.txt", "").field("accept-ranges"), Some("bytes"));
@@ -291,10 +291,10 @@ fn ranges_at_the_edges() {
         let response = get(&server, "/a.txt", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.field("content-range")), (416, Some("bytes */10")), "{range}");
     }
-    // RFC 9110 §15.3.7.2: ranges with less between them than a part's head are joined.
+    // RFC 9110 §15.3.7.2: ranges are coalesced if the gap between them is smaller than the head of a part.
     let joined = get(&server, "/a.txt", "Range: bytes=0-1,4-5\r\n");
     assert_eq!((joined.status, joined.field("content-range")), (206, Some("bytes 0-5/10")));
-    // RFC 9110 §14.2: what is not a range, or of another unit, may be ignored.
+    // RFC 9110 §14.2: an invalid range, or a range in another unit, may be ignored.
     for range in ["bytes=5-2", "bytes=a-b", "bytes=", "bytes", "items=0-1", "bytes=--1"] {
         let response = get(&server, "/a.txt", &format!("Range: {range}\r\n"));
         assert_eq!((response.status, response.body.as_slice()), (200, TEXT), "{range}");
@@ -307,7 +307,7 @@ fn ranges_at_the_edges() {
 }
 
 #[test]
-fn conditions_in_their_order() {
+fn conditions_are_evaluated_in_order_of_precedence() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let first = get(&server, "/a.txt", "");
@@ -325,15 +325,15 @@ fn conditions_in_their_order() {
         (format!("If-Modified-Since: {FUTURE}\r\n"), 304),
         (format!("If-Modified-Since: {PAST}\r\n"), 200),
         ("If-Modified-Since: no date\r\n".to_owned(), 200),
-        // RFC 9110 §13.1.3 and §13.1.4: a date counts only without a tag.
+        // RFC 9110 §13.1.3 and §13.1.4: a date is evaluated only without an entity tag.
         (format!("If-None-Match: \"a\"\r\nIf-Modified-Since: {FUTURE}\r\n"), 200),
         (format!("If-Match: {etag}\r\nIf-Unmodified-Since: {PAST}\r\n"), 200),
         ("If-Match: *\r\n".to_owned(), 200),
-        // RFC 9110 §13.1.1: this comparison is the strong one.
+        // RFC 9110 §13.1.1: If-Match uses the strong comparison.
         (format!("If-Match: W/{etag}\r\n"), 412),
         (format!("If-Unmodified-Since: {date}\r\n"), 200),
         (format!("If-Unmodified-Since: {PAST}\r\n"), 412),
-        // RFC 9110 §13.2.2: If-Match comes before If-None-Match, and both before the range.
+        // RFC 9110 §13.2.2: If-Match is evaluated before If-None-Match, and both before the range.
         (format!("If-Match: \"x\"\r\nIf-None-Match: {etag}\r\n"), 412),
         (format!("If-None-Match: {etag}\r\nRange: bytes=0-1\r\n"), 304),
         (format!("If-Range: {etag}\r\nRange: bytes=0-1\r\n"), 206),
@@ -348,12 +348,12 @@ fn conditions_in_their_order() {
     // RFC 9110 §15.3.7: a part carries the validators of the whole.
     let part = get(&server, "/a.txt", "Range: bytes=0-1\r\n");
     assert_eq!((part.field("etag"), part.field("last-modified")), (Some(etag), Some(date)));
-    // RFC 9110 §13.1: what has no current version has nothing to compare.
+    // RFC 9110 §13.1: without a current representation, there is nothing to compare.
     assert_eq!(get(&server, "/none", "If-Match: *\r\n").status, 404);
 }
 
 #[test]
-fn nothing_was_modified_after_it_was_sent() {
+fn last_modified_is_never_later_than_date() {
     let folder = site();
     for (name, moment) in [
         ("future", SystemTime::now() + Duration::from_secs(1_000_000)),
@@ -382,7 +382,7 @@ fn nothing_was_modified_after_it_was_sent() {
 }
 
 #[test]
-fn curl_finds_nothing_wrong() {
+fn curl_reports_no_errors() {
     let folder = site();
     let server = Server::start(folder.path(), &["--workers", "2"]);
     let curl = |arguments: &[&str]| run(tool("curl").args(["--silent", "--show-error", "--fail"]).args(arguments));
@@ -394,11 +394,11 @@ fn curl_finds_nothing_wrong() {
     assert_eq!(curl(&["--location", &server.url("/b")]), "b");
     assert_eq!(curl(&["--time-cond", "01 Jan 2100", "--write-out", "%{http_code}", &url]), "304");
     assert!(curl(&["--head", &large]).contains("Content-Length: 300000"));
-    // One connection for all of it.
+    // One connection for all requests.
     let many: Vec<&str> = std::iter::repeat_n([large.as_str(), "--output", "/dev/null"], 50).flatten().collect();
     let connects = curl(&[&["--write-out", "%{num_connects}\n"], &many[..]].concat());
     assert_eq!(connects.lines().map(|count| count.parse::<u32>().unwrap()).sum::<u32>(), 1, "{connects}");
-    // A body that nobody wants, in both framings, with and without its announcement.
+    // Unwanted content, in both framings, with and without Expect.
     for body in [&["--header", "Transfer-Encoding: chunked"][..], &["--header", "Expect: 100-continue"], &[]] {
         let sent = [body, &["--request", "GET", "--data-binary", "@-", &url]].concat();
         let mut command = tool("curl");
@@ -410,7 +410,7 @@ fn curl_finds_nothing_wrong() {
     }
 }
 
-/// The counters as a server prints them at its end.
+/// The counters that a server prints when it exits.
 fn counter(server: Server, name: &str) -> u64 {
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
@@ -419,7 +419,7 @@ fn counter(server: Server, name: &str) -> u64 {
 }
 
 #[test]
-fn load_generators_count_no_error() {
+fn load_generators_report_no_errors() {
     let folder = site();
     let start = || Server::start(folder.path(), &["--workers", "2"]);
 
@@ -429,7 +429,7 @@ fn load_generators_count_no_error() {
     assert!(report.contains(all), "{report}");
     assert_eq!(counter(server, "requests"), 2000);
 
-    // HTTP/1.0, with and without its keep-alive.
+    // HTTP/1.0, with and without keep-alive.
     for (option, kept) in [("-k", 2000), ("-d", 0)] {
         let server = start();
         let report = run(tool("ab").args(["-q", option, "-n", "2000", "-c", "8", &server.url("/large")]));
@@ -462,18 +462,18 @@ fn load_generators_count_no_error() {
     assert_eq!(counter(server, "requests"), 2000);
 
     let server = start();
-    let report = run(tool("wrk").args(["-t", "1", "-c", "8", "-d", "1s", &server.url("/a.txt")]));
+    let report = run(tool("wrk").args(["-t", "1", "-c", "8", "-d", "1s", "--timeout", "30s", &server.url("/a.txt")]));
     assert!(!report.contains("Socket errors") && !report.contains("Non-2xx"), "{report}");
     let done =
         report.lines().find_map(|line| line.trim().split_once(" requests in ")).unwrap().0.parse::<u64>().unwrap();
     let counted = counter(server, "requests");
-    // At its end wrk leaves up to one request on each connection.
+    // When wrk stops, up to one request per connection is still in progress.
     assert!(done > 0 && (done..=done + 8).contains(&counted), "{counted} counted, {report}");
 }
 
-/// An output that a person reads, of a client that wants to know more than its content.
+/// Human-readable output from a client that shows more than the content.
 #[test]
-fn curl_sees_the_reason_of_an_error() {
+fn curl_shows_the_reason_for_an_error() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let output = tool("curl").args(["--silent", "--show-error", "--fail", &server.url("/none")]).output().unwrap();

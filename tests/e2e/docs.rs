@@ -1,10 +1,13 @@
-//! The documents that are printed from tables in the code say what the tables say.
+//! Documents that are generated from tables in the code match these tables.
 
 use flatout_balance::group::Change;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_config::{Code, MemorySource, format, load};
 use flatout_data::DataReason;
 use flatout_handler::ending::CloseReason;
+use flatout_http::access::AccessField;
+use flatout_http::http2::error::{self as http2, StreamError};
+use flatout_http::http3::error as http3;
 use flatout_http::refusal::Refusal;
 use flatout_load::judge::InvalidReason;
 use flatout_net::tls::TlsFailure;
@@ -33,10 +36,28 @@ fn reasons() -> String {
     for refusal in Refusal::ALL {
         writeln!(text, "| `{}` | {} | {} |", refusal.name(), refusal.status(), refusal.text()).unwrap();
     }
-    text.push_str("\n## Closed connections\n\n| name | cuts | meaning |\n|---|---|---|\n");
+    text.push_str("\n## Closed connections\n\nThe second column says whether a request or a response was incomplete.\n\n| name | cut short | meaning |\n|---|---|---|\n");
     for reason in CloseReason::ALL {
         let cuts = if reason.cuts() { "yes" } else { "" };
         writeln!(text, "| `{}` | {cuts} | {} |", reason.name(), reason.text()).unwrap();
+    }
+    text.push_str("\n## Violations of HTTP/2\n\n| name | error code | meaning |\n|---|---|---|\n");
+    for violation in http2::ConnectionError::ALL {
+        writeln!(text, "| `{}` | `{}` | {} |", violation.name(), violation.code().name(), violation.text()).unwrap();
+    }
+    text.push_str("\n## Stream errors\n\n");
+    text.push_str("The server resets one HTTP/2 or HTTP/3 stream, and the connection stays open. If a cell is empty, that version of HTTP has no such error.\n\n");
+    text.push_str("| name | HTTP/2 error code | HTTP/3 error code | meaning |\n|---|---|---|---|\n");
+    for error in StreamError::ALL {
+        // Empty: this version of HTTP has no such error.
+        let two = if error.is_of_http2() { format!("`{}`", error.code().name()) } else { String::new() };
+        let three =
+            if error.is_of_http3() { format!("`{}`", http3::ErrorCode::from(*error).name()) } else { String::new() };
+        writeln!(text, "| `{}` | {two} | {three} | {} |", error.name(), error.text()).unwrap();
+    }
+    text.push_str("\n## Violations of HTTP/3\n\n| name | error code | meaning |\n|---|---|---|\n");
+    for violation in http3::ConnectionError::ALL {
+        writeln!(text, "| `{}` | `{}` | {} |", violation.name(), violation.code().name(), violation.text()).unwrap();
     }
     text.push_str("\n## Cache lookups\n\n| name | meaning | how to change it |\n|---|---|---|\n");
     for reason in Lookup::ALL {
@@ -46,27 +67,33 @@ fn reasons() -> String {
     for reason in NoStore::ALL {
         writeln!(text, "| `{}` | {} | {} |", reason.name(), reason.text(), reason.change()).unwrap();
     }
-    text.push_str("\n## Outcomes of forwarding\n\nStatus 0 means the origin's status.\n\n");
+    text.push_str(
+        "\n## Outcomes of forwarding\n\nStatus 0 means that the client gets the status of the origin's response.\n\n",
+    );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     for outcome in ForwardOutcome::ALL {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
     text.push_str("\n## Origin failures\n\n");
     text.push_str(
-        "A name that is also listed under closed connections means the same failure there, after the head.\n\n",
+        "Some names are also listed under closed connections; there, the failure occurred after the response head.\n\n",
     );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     for failure in OriginFailure::ALL {
         writeln!(text, "| `{}` | {} | {} |", failure.name(), failure.status(), failure.text()).unwrap();
     }
-    text.push_str("\n## Unhealthy and recovered origins\n\nEach change is reported on standard error.\n\n");
+    text.push_str("\n## Unhealthy and recovered origins\n\nflatout reports each change on standard error.\n\n");
     text.push_str("| name | meaning |\n|---|---|\n");
     for change in Change::ALL {
         writeln!(text, "| `{}` | {} |", change.name(), change.text()).unwrap();
     }
     text.push_str("\n## Volume events\n\n");
-    text.push_str("Each event is reported on standard error. An event of a single entry is reported ten times, and from then on at each\n");
-    text.push_str("power of ten (100, 1,000, …). `flatout_store_volume_events_total` counts all events.\n\n| name | meaning |\n|---|---|\n");
+    text.push_str(
+        "flatout reports each event on standard error. It reports an event that concerns a single entry the first\n",
+    );
+    text.push_str("ten times, and then at each power of ten (100, 1,000, …).\n");
+    text.push_str("The metric `flatout_store_volume_events_total` counts all events.\n\n");
+    text.push_str("| name | meaning |\n|---|---|\n");
     for event in VolumeEvent::ALL {
         writeln!(text, "| `{}` | {} |", event.name(), event.text()).unwrap();
     }
@@ -76,7 +103,7 @@ fn reasons() -> String {
     }
     text.push_str("\n## Outcomes of active pages\n\n");
     text.push_str(
-        "Status 0 means the page's status. Each failure is reported on standard error, with the file and the line.\n\n",
+        "Status 0 means that the page sets the status. flatout reports each failure on standard error, with the file and the line.\n\n",
     );
     text.push_str("| name | status | meaning |\n|---|---|---|\n");
     let own = PageOutcome::ALL.iter().map(|&outcome| outcome.into());
@@ -87,7 +114,7 @@ fn reasons() -> String {
         writeln!(text, "| `{}` | {status} | {} |", outcome.name(), outcome.text()).unwrap();
     }
     text.push_str("\n## Database errors\n\n");
-    text.push_str("The page receives the error and may catch it.\n\n| name | meaning |\n|---|---|\n");
+    text.push_str("The page gets these errors and can catch them.\n\n| name | meaning |\n|---|---|\n");
     for reason in DataReason::ALL {
         writeln!(text, "| `{}` | {} |", reason.name(), reason.text()).unwrap();
     }
@@ -96,12 +123,12 @@ fn reasons() -> String {
         writeln!(text, "| `{}` | {} |", failure.name(), failure.text()).unwrap();
     }
     text.push_str("\n## Outcomes of FastCGI requests\n\n");
-    text.push_str("Status 0 means the script's status.\n\n| name | status | meaning |\n|---|---|---|\n");
+    text.push_str("Status 0 means that the script sets the status.\n\n| name | status | meaning |\n|---|---|---|\n");
     for outcome in flatout_fastcgi::PhpOutcome::ALL {
         writeln!(text, "| `{}` | {} | {} |", outcome.name(), outcome.status(), outcome.text()).unwrap();
     }
     text.push_str(LAB);
-    writeln!(text, "\n### Figures that do not hold\n\n| name | meaning | what to do |\n|---|---|---|").unwrap();
+    writeln!(text, "\n### Figures that are not valid\n\n| name | meaning | what to do |\n|---|---|---|").unwrap();
     for reason in InvalidReason::ALL {
         let (meaning, remedy) = (sentence(reason.text()), sentence(reason.remedy()));
         writeln!(text, "| `{}` | {meaning} | {remedy} |", reason.name()).unwrap();
@@ -118,13 +145,15 @@ fn reasons() -> String {
 const LAB: &str = "
 ## The load lab
 
-These names appear in the results of `flatout bench`, with hyphens as in older load generators. The first eight failures of
-a request are httperf's. `flatout help client-saturated` says which figures that reason affects.
+These names appear in the results of `flatout bench`. They contain hyphens, as in older load generators, and the first
+eight names of failed requests come from httperf. `flatout help client-saturated` lists the figures that a saturated
+client affects.
 ";
 
 type Table = (&'static str, &'static [&'static str], &'static [&'static str]);
 
-fn lab_tables() -> [Table; 4] {
+fn lab_tables() -> [Table; 5] {
+    use flatout_client::QuicFailure;
     use flatout_lab::agent::coordinator::AgentLoss;
     use flatout_load::judge::failing::Finding;
     use flatout_net::tls::ClientTlsFailure;
@@ -132,11 +161,12 @@ fn lab_tables() -> [Table; 4] {
         ("Failures and notes of a run", Finding::NAMES, Finding::TEXTS),
         ("Failed requests", flatout_load::FailureKind::NAMES, flatout_load::FailureKind::TEXTS),
         ("TLS failures of the client", ClientTlsFailure::NAMES, ClientTlsFailure::TEXTS),
+        ("QUIC failures of the client", QuicFailure::NAMES, QuicFailure::TEXTS),
         ("Lost and rejected agents", AgentLoss::NAMES, AgentLoss::TEXTS),
     ]
 }
 
-/// The lab's texts are parts of sentences, to stand behind a figure.
+/// Turns a text of the lab, which is a sentence fragment to be printed after a figure, into a sentence.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).chain(['.']).collect())
@@ -144,37 +174,50 @@ fn sentence(text: &str) -> String {
 
 #[test]
 fn every_reason_is_documented() {
-    check_generated("docs/reasons.md", &reasons());
+    check_generated("docs/reasons.md", &[reasons()]);
 }
 
-/// Ends the hand-written part of a document; the rest is generated.
+/// Begins a generated part of a document.
 const MARKER: &str = "<!-- Generated by `cargo xtask reasons`; do not edit below this line. -->\n\n";
+
+/// Ends a generated part that is not the last one.
+const END: &str = "\n<!-- End of the generated part. -->\n";
 
 /// Set by `cargo xtask reasons`: write the documents instead of comparing them.
 const WRITE: &str = "FLATOUT_WRITE_DOCS";
 
-/// Compares the part of a document below its marker with the text generated from the tables, or writes that part.
-fn check_generated(name: &str, generated: &str) {
+/// Compares the parts of a document below its markers with the texts generated from the tables, or writes these parts.
+fn check_generated(name: &str, generated: &[String]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let document = std::fs::read_to_string(&path).unwrap();
-    let (introduction, found) = document.split_once(MARKER).unwrap_or_else(|| panic!("{name} has no line {MARKER}"));
-    if found == generated {
+    let mut parts = document.split(MARKER);
+    let mut expected = parts.next().unwrap().to_owned();
+    let parts: Vec<&str> = parts.collect();
+    assert_eq!(parts.len(), generated.len(), "the lines in {name} with {MARKER}");
+    for (part, generated) in parts.iter().zip(generated) {
+        let rest = part.find(END).map_or("", |end| &part[end..]);
+        expected = [&expected, MARKER, generated, rest].concat();
+    }
+    if document == expected {
         return;
     }
     assert!(std::env::var_os(WRITE).is_some(), "{name} differs from the tables in the code; run: cargo xtask reasons");
-    std::fs::write(&path, format!("{introduction}{MARKER}{generated}")).unwrap();
+    std::fs::write(&path, expected).unwrap();
     println!("wrote {name}");
 }
 
-/// A name stands in two tables only where one event is seen from two sides: what an origin's connection met is also why
-/// the client's was cut.
+/// A name is in two tables only if both describe one event: a failure on an origin's connection is also the reason why
+/// the client's response was truncated.
 #[test]
-fn every_name_is_in_one_table() {
-    let tables: [(&str, Vec<&str>); 15] = [
+fn every_name_is_in_only_one_table() {
+    let tables: [(&str, Vec<&str>); 18] = [
         ("files", FileOutcome::ALL.iter().map(|one| one.name()).collect()),
         ("steps", flatout_engine::RouteOutcome::ALL.iter().map(|one| one.name()).collect()),
         ("refusals", Refusal::ALL.iter().map(|one| one.name()).collect()),
         ("endings", CloseReason::ALL.iter().map(|one| one.name()).collect()),
+        ("http/2", http2::ConnectionError::NAMES.to_vec()),
+        ("streams", StreamError::NAMES.to_vec()),
+        ("http/3", http3::ConnectionError::NAMES.to_vec()),
         ("tls", TlsFailure::ALL.iter().map(|one| one.name()).collect()),
         ("look-ups", Lookup::NAMES.to_vec()),
         ("not stored", NoStore::NAMES.to_vec()),
@@ -217,14 +260,22 @@ fn codes() -> String {
     text
 }
 
-#[test]
-fn every_code_is_documented() {
-    check_generated("docs/config.md", &codes());
+fn log_fields() -> String {
+    let mut text = String::from("| field | meaning |\n|---|---|\n");
+    for field in AccessField::ALL {
+        writeln!(text, "| `{}` | {} |", field.name(), field.text()).unwrap();
+    }
+    text
 }
 
-/// A block of the document is a whole configuration, settings of the top level, or settings of a site.
 #[test]
-fn every_example_of_a_configuration_is_valid() {
+fn every_log_field_and_code_is_documented() {
+    check_generated("docs/config.md", &[log_fields(), codes()]);
+}
+
+/// A code block in the document is a complete configuration, global settings, or settings of a site.
+#[test]
+fn every_example_configuration_is_valid() {
     let documents = [
         include_str!("../../docs/config.md"),
         include_str!("../../docs/accelerator.md"),
@@ -258,9 +309,9 @@ fn every_example_of_a_configuration_is_valid() {
     }
 }
 
-/// The tables in docs/performance.md are those of the kept results; `FLATOUT_BLESS=1` writes them.
+/// The tables in docs/performance.md match the stored results. `FLATOUT_BLESS=1` writes them.
 #[test]
-fn the_tables_of_the_documents_are_those_of_kept_results() {
+fn tables_in_documents_match_the_stored_results() {
     for document in ["docs/performance.md", "docs/reliability.md"] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(document);
         let text = std::fs::read_to_string(&path).unwrap();
@@ -273,7 +324,7 @@ fn the_tables_of_the_documents_are_those_of_kept_results() {
     }
 }
 
-/// The document with the tables of its kept results.
+/// Returns the document with the tables of its stored results.
 fn with_tables(document: &str) -> String {
     const BEGIN: &str = "<!-- tables: ";
     const END: &str = "<!-- end of tables -->";

@@ -1,5 +1,4 @@
-//! `flatout explain` and `flatout config show`, as people meet them, and beside a server that does what
-//! they say.
+//! `flatout explain` and `flatout config show`, as users run them, compared with the behaviour of a server.
 
 use super::harness::{Folder, Server, flatout};
 use std::io::Write as _;
@@ -32,7 +31,7 @@ fn site() -> Folder {
     Folder::with(files)
 }
 
-fn ask(folder: &Folder, arguments: &[&str]) -> Output {
+fn run_flatout(folder: &Folder, arguments: &[&str]) -> Output {
     let mut command: Command = flatout();
     command.current_dir(folder.path()).args(arguments).env("HOME", folder.path()).output().unwrap()
 }
@@ -44,27 +43,27 @@ fn stdout(output: &Output) -> String {
 #[test]
 fn a_request_is_explained_without_a_server() {
     let folder = site();
-    let output = ask(&folder, &["explain", "http://example.com/docs/a.html"]);
+    let output = run_flatout(&folder, &["explain", "http://example.com/docs/a.html"]);
     let text = stdout(&output);
     assert!(output.status.success(), "{output:?}");
     for part in ["GET http://example.com/docs/a.html", "flatout.kdl:16:5", "matches", "a file of 4 bytes", "200 OK"] {
         assert!(text.contains(part), "{part}\n{text}");
     }
     assert!(!text.contains('\x1b'), "no colours but on a terminal");
-    let coloured = ask(&folder, &["explain", "http://example.com/", "--color", "always"]);
+    let coloured = run_flatout(&folder, &["explain", "http://example.com/", "--color", "always"]);
     assert!(stdout(&coloured).contains('\x1b'));
-    let json = ask(&folder, &["explain", "--json", "http://example.com/old/x", "-X", "HEAD", "-H", "A: b"]);
+    let json = run_flatout(&folder, &["explain", "--json", "http://example.com/old/x", "-X", "HEAD", "-H", "A: b"]);
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!((json["status"].as_u64(), json["outcome"].as_str()), (Some(301), Some("redirected")));
-    let shown = stdout(&ask(&folder, &["config", "show", "http://example.com/docs/a.html"]));
+    let shown = stdout(&run_flatout(&folder, &["config", "show", "http://example.com/docs/a.html"]));
     assert!(shown.contains("files \"www\"  // flatout.kdl:17:9") && !shown.contains("route"), "{shown}");
 }
 
 #[test]
-fn a_script_answers_with_what_its_code_decides() {
+fn explain_says_that_a_script_determines_its_response() {
     let folder = Folder::with(&[("x.php", b"<?php")]);
     folder.write("flatout.kdl", b"site { php \"unix:/run/none.sock\" { root \".\"; } }");
-    let text = stdout(&ask(&folder, &["explain", "http://example.com/x.php"]));
+    let text = stdout(&run_flatout(&folder, &["explain", "http://example.com/x.php"]));
     assert!(
         text.contains("A script responds; its code determines the response.") && !text.contains("Unknown"),
         "{text}"
@@ -72,7 +71,7 @@ fn a_script_answers_with_what_its_code_decides() {
 }
 
 #[test]
-fn a_configuration_is_read_from_standard_input_with_includes_of_the_folder() {
+fn a_configuration_on_standard_input_can_include_files_of_the_current_folder() {
     let folder = Folder::with(&[("www/a.txt", b"a"), ("part.kdl", b"files \"www\"")]);
     let mut command = flatout();
     command.args(["validate", "--no-machine-checks", "-c", "-"]).current_dir(folder.path());
@@ -83,7 +82,7 @@ fn a_configuration_is_read_from_standard_input_with_includes_of_the_folder() {
 }
 
 #[test]
-fn what_cannot_be_explained_says_why() {
+fn requests_that_cannot_be_explained_get_a_reason() {
     let folder = site();
     for (arguments, part) in [
         (&["explain", "example.com"][..], "is not a URL"),
@@ -92,24 +91,24 @@ fn what_cannot_be_explained_says_why() {
         (&["explain", "http://example.com/", "-c", "none.kdl"], "none.kdl"),
         (&["config", "show", "example.com"], "is not a URL"),
     ] {
-        let output = ask(&folder, arguments);
+        let output = run_flatout(&folder, arguments);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && text.contains(part), "{arguments:?}: {text}");
     }
     folder.write("flatout.kdl", CONFIG.replace("\"www\"", "\"gone\"").as_bytes());
-    let output = ask(&folder, &["explain", "http://example.com/"]);
+    let output = run_flatout(&folder, &["explain", "http://example.com/"]);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.code() == Some(2) && text.contains("flatout.kdl:17:9: the folder `gone`"), "{text}");
 }
 
 #[test]
-fn a_server_does_what_was_explained() {
+fn a_server_behaves_as_explained() {
     let folder = site();
     let mut command = flatout();
     command.current_dir(folder.path()).args(["run", "-c", "flatout.kdl"]).env("HOME", folder.path());
     let server = Server::spawn(command);
     for path in ["/docs/a.html", "/docs/none", "/old/a?b", "/nowhere", "/docs//a.html", "/docs/%2e%2e/x"] {
-        let explained = ask(&folder, &["explain", "--json", &format!("http://example.com{path}")]);
+        let explained = run_flatout(&folder, &["explain", "--json", &format!("http://example.com{path}")]);
         let explained: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
         let answer = super::harness::Response::parse(&server.exchange(request.as_bytes()));
@@ -117,7 +116,7 @@ fn a_server_does_what_was_explained() {
         assert_eq!(explained["body_bytes"].as_u64(), Some(answer.body.len() as u64), "{path}");
         for field in explained["fields"].as_array().unwrap() {
             let (name, value) = (field["name"].as_str().unwrap(), field["value"].as_str());
-            // A file that was just written has another tag at each load.
+            // A file that was just written gets a new entity tag on each load.
             if !name.eq_ignore_ascii_case("etag") {
                 assert_eq!(answer.field(&name.to_ascii_lowercase()), value, "{path} {name}");
             }

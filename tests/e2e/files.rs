@@ -1,4 +1,5 @@
-//! What the metadata cache knows of a file beyond its bytes: encodings and digests, held against other programs.
+//! The contents of the metadata cache besides a file's bytes, namely encodings and digests, compared with the results of
+//! other programs.
 
 use super::harness::{Folder, Server, flatout, wait_until};
 use super::tool::{run, tool};
@@ -15,7 +16,7 @@ fn fetch(server: &Server, path: &str, fields: &[&str]) -> String {
 }
 
 #[test]
-fn codings_follow_the_weights_and_come_back_the_same() {
+fn codings_follow_the_weights_and_decode_to_the_original() {
     let page = "<!doctype html><title>A page</title><p>Words that can be made smaller.".repeat(200);
     let site = Folder::with(&[("page.html", page.as_bytes())]);
     let folder = Folder::new();
@@ -27,14 +28,92 @@ fn codings_follow_the_weights_and_come_back_the_same() {
     for (accept, coding) in [("gzip", "gzip"), ("gzip;q=0.5, br", "br"), ("zstd, br;q=0", "zstd")] {
         let field = format!("Accept-Encoding: {accept}");
         let expected = format!("Content-Encoding: {coding}\r\n");
-        wait_until("the encoding is made", || fetch(&server, "/page.html", &[&field]).contains(&expected));
+        wait_until("the encoding is created", || fetch(&server, "/page.html", &[&field]).contains(&expected));
     }
     let plain = run(tool("curl").args(["--silent", "--compressed", &server.url("/page.html")]));
     assert_eq!(plain, page);
 }
 
+/// A client that sends the default fields of Python's HTTP libraries and decodes the response as they do.
+const PYTHON: &str = r#"
+import http.client, sys, zlib
+host, path, first, last = sys.argv[1:]
+connection = http.client.HTTPConnection(host)
+fields = {"Accept-Encoding": "gzip, deflate", "Accept": "*/*", "Range": f"bytes={first}-{last}"}
+connection.request("GET", path, headers=fields)
+response = connection.getresponse()
+content = response.read()
+if response.headers.get("Content-Encoding") == "gzip":
+    content = zlib.decompress(content, 16 + zlib.MAX_WBITS)
+print(response.status, content.decode(), end="")
+"#;
+
 #[test]
-fn a_digest_is_what_others_say() {
+fn clients_that_decode_get_ranges_of_the_plain_file() {
+    let page: String = (0..9_000).map(|number| format!("{number} ")).collect();
+    let site = Folder::with(&[("page.txt", page.as_bytes()), ("made.txt", page.as_bytes())]);
+    run(tool("python3")
+        .arg("-c")
+        .arg("import gzip, sys; open(sys.argv[1] + '.gz', 'wb').write(gzip.compress(open(sys.argv[1], 'rb').read()))")
+        .arg(site.path().join("made.txt")));
+    let folder = Folder::new();
+    let root = site.path().display();
+    let server = Server::run(
+        &folder,
+        &format!("site \"*\" {{\nlisten \"127.0.0.1:0\"\nfiles \"{root}\"\n}}\nadmin off=#true\n"),
+    );
+    for path in ["/page.txt", "/made.txt"] {
+        // curl requests deflate, gzip, and further codings if it was built with them.
+        for accept in ["gzip, deflate", "deflate, gzip, br, zstd"] {
+            let field = format!("Accept-Encoding: {accept}");
+            wait_until("the encoding exists", || fetch(&server, path, &[&field]).contains("\r\nContent-Encoding: "));
+        }
+        let url = server.url(path);
+        let part = run(tool("curl").args(["--silent", "--compressed", "--range", "100-199", &url]));
+        assert_eq!(part, page[100..200], "{path}");
+        let half = folder.path().join("half.txt");
+        fs::write(&half, &page[..page.len() / 2]).unwrap();
+        run(tool("curl").args(["--silent", "--compressed", "--continue-at", "-", "--output"]).arg(&half).arg(&url));
+        assert_eq!(fs::read_to_string(&half).unwrap(), page, "{path}");
+        let host = url.trim_start_matches("http://").split('/').next().unwrap().to_owned();
+        let python = run(tool("python3").args(["-c", PYTHON, &host, path, "100", "199"]));
+        assert_eq!(python, format!("206 {}", &page[100..200]), "{path}");
+        let refusing = fetch(&server, path, &["Accept-Encoding: gzip, identity;q=0", "Range: bytes=100-199"]);
+        assert!(refusing.starts_with("HTTP/1.1 200 ") && refusing.contains("\r\nContent-Encoding: gzip\r\n"), "{path}");
+    }
+}
+
+#[test]
+fn sites_with_different_compression_levels_share_no_encodings() {
+    let page: String = (0..4000_u32).map(|number| format!("{} ", number.wrapping_mul(2_654_435_761) % 9973)).collect();
+    let root = Folder::with(&[("page.txt", page.as_bytes())]);
+    let folder = Folder::new();
+    let site = |host: &str, level: u32| {
+        let files = format!("files \"{}\" {{ compress \"gzip\" gzip-level={level}; }}", root.path().display());
+        format!("site \"{host}\" {{\nlisten \"127.0.0.1:0\"\n{files}\n}}\n")
+    };
+    let server = Server::run(&folder, &format!("{}{}admin off=#true\n", site("fast.test", 1), site("small.test", 9)));
+    let encoded = |host: &str| {
+        let fields = [&*format!("Host: {host}"), "Accept-Encoding: gzip"];
+        wait_until("the encoding is created", || {
+            fetch(&server, "/page.txt", &fields).contains("\r\nContent-Encoding: gzip\r\n")
+        });
+        let response = fetch(&server, "/page.txt", &fields);
+        let field = |name: &str| response.split(name).nth(1).unwrap().split("\r\n").next().unwrap().to_owned();
+        let decoded =
+            run(tool("curl").args(["--silent", "--compressed", "--header", fields[0], &server.url("/page.txt")]));
+        assert_eq!(decoded, page, "{host}");
+        (field("\r\nContent-Length: ").parse::<u64>().unwrap(), field("\r\nETag: "))
+    };
+    let (fast, small) = (encoded("fast.test"), encoded("small.test"));
+    assert!(small.0 < fast.0, "{small:?} {fast:?}");
+    let fields = ["Host: small.test", "Accept-Encoding: gzip", &format!("If-None-Match: {}", fast.1)];
+    assert!(fetch(&server, "/page.txt", &fields).starts_with("HTTP/1.1 200 "), "{fast:?} is not a tag of {small:?}");
+    assert_eq!((encoded("fast.test"), encoded("small.test")), (fast, small));
+}
+
+#[test]
+fn digests_match_those_of_other_tools() {
     let content = "digest me\n".repeat(5000);
     let site = Folder::with(&[("file.bin", content.as_bytes())]);
     let folder = Folder::new();
@@ -47,14 +126,14 @@ fn a_digest_is_what_others_say() {
     let expected = format!("Repr-Digest: sha-256=:{}:\r\n", base64.trim());
     for _ in 0..2 {
         let server = Server::run(&folder, &text);
-        wait_until("the digest is made", || {
+        wait_until("the digest is computed", || {
             fetch(&server, "/file.bin", &["Want-Repr-Digest: sha-256=1"]).contains(&expected)
         });
         drop(server.stop());
     }
 }
 
-/// `www` is served, `share` and `lib` hold what its links lead to, `secret` is nobody's.
+/// `www` is served, the links in it lead to `share` and `lib`, and `secret` is private.
 fn linked_folders() -> Folder {
     let folder = Folder::with(&[
         ("www/index.html", b"home"),
@@ -93,10 +172,10 @@ fn outcome_of(folder: &Folder, target: &str) -> String {
 }
 
 #[test]
-fn links_lead_where_the_configuration_trusts_them() {
+fn links_are_followed_only_into_trusted_folders() {
     let folder = linked_folders();
     let path = folder.path().display();
-    for global in ["", "landlock #true"] {
+    for global in ["", "landlock #false", "worker-process #false", "worker-process #false\nlandlock #true"] {
         let inside = format!("files \"{path}/www\" {{ follow-links \"{path}/share\" \"{path}/lib\"; listing #true; }}");
         let server = Server::run(&folder, &linked_site(&folder, global, &inside));
         assert_eq!(server.get("/js/app.js").body, b"share");
@@ -110,7 +189,7 @@ fn links_lead_where_the_configuration_trusts_them() {
         assert!(listed("/js/").contains("app.js"));
         drop(server.stop());
     }
-    // What a folder lists leaves out what would not be served.
+    // A listing omits entries that would not be served.
     fs::remove_file(folder.path().join("www/index.html")).unwrap();
     let inside = format!("files \"{path}/www\" {{ follow-links \"{path}/share\"; listing #true; }}");
     let server = Server::run(&folder, &linked_site(&folder, "", &inside));
@@ -119,9 +198,9 @@ fn links_lead_where_the_configuration_trusts_them() {
     for name in ["lib.js", "key", "chain"] {
         assert!(!listing.contains(name), "{listing}");
     }
-    assert_eq!(server.get("/lib.js").status, 404, "one folder of the chain is not trusted");
+    assert_eq!(server.get("/lib.js").status, 404, "one folder in the chain of links is not trusted");
     drop(server.stop());
-    // Without the setting as with other folders, links that leave are refused.
+    // Without the setting, or with other folders in it, links that leave the folder are refused.
     let server = Server::start(&folder.path().join("www"), &[]);
     assert_eq!(server.get("/js/app.js").status, 404);
     drop(server.stop());
@@ -132,7 +211,7 @@ fn links_lead_where_the_configuration_trusts_them() {
 }
 
 #[test]
-fn changes_behind_a_link_are_seen() {
+fn changes_to_the_target_of_a_link_are_seen() {
     let folder = linked_folders();
     let path = folder.path().display();
     for global in ["file-check-interval \"100ms\"", "file-check-interval \"100ms\"\nwatch #true"] {
@@ -142,16 +221,16 @@ fn changes_behind_a_link_are_seen() {
         wait_until("the file is served", || server.get("/js/app.js").body == b"share");
         folder.write("share/js/app.js", b"changed");
         wait_until("its new content is served", || server.get("/js/app.js").body == b"changed");
-        // Another target: the link itself is a name in the folder that is served.
+        // The link changes its target. The link itself is an entry in the served folder.
         let link = |target: &str| {
             symlink(folder.path().join(target), folder.path().join("www/new")).unwrap();
             fs::rename(folder.path().join("www/new"), folder.path().join("www/js")).unwrap();
         };
         link("secret");
-        wait_until("the link leads nowhere", || server.get("/js/app.js").status == 404);
+        wait_until("the link is broken", || server.get("/js/app.js").status == 404);
         assert_eq!(server.get("/js/key").status, 404);
         link("share/js");
-        wait_until("the link leads back", || server.get("/js/app.js").body == b"changed");
+        wait_until("the link works again", || server.get("/js/app.js").body == b"changed");
         drop(server.stop());
     }
 }

@@ -1,6 +1,6 @@
-//! The tables of bad and of unusual requests, held against every handler that a configuration can name, and against
-//! TLS. What is refused before any handler is asked must be refused the same by all; what reaches one must be answered
-//! as that handler answers, and no handler may let a secret out.
+//! The tables of bad and of unusual requests, run against every handler that a configuration can name, and over TLS. A
+//! request that is refused before any handler must be refused in the same way for all. A request that reaches a handler
+//! must get that handler's response, and no handler may leak a secret.
 
 use super::bad_input::exchange::{Peer, Way, exchange_over};
 use super::bad_input::trapped::{CANARY, TrappedSite};
@@ -20,27 +20,28 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
-/// What a handler makes of a request that the core and the engine let through.
+/// How a handler responds to a request that the core and the engine let through.
 #[derive(Clone, Copy, Debug)]
 enum Nature {
-    /// The tables' own answers: files, whatever stands before them.
+    /// The responses in the tables: files, whatever directives precede them.
     Files,
-    /// Files, and another answer where the tables have a 404.
+    /// Files, and a different status where the tables have a 404.
     FilesOr(u16),
-    /// Files, and another answer where they have none or do not take the method.
+    /// Files, and a different status where there is no file or files do not support the method.
     Passes(u16),
-    /// Files, and a listing where a folder has no index.
+    /// Files, and a listing for folders without an index.
     Lists,
-    /// One answer to anyone who reads, whatever is asked for, and files' answers to other methods.
+    /// One response to GET and HEAD, whatever the path, and the responses of files to other methods.
     Says(u16),
-    /// One answer to everything.
+    /// The same response to everything.
     Always(u16),
 }
 
-/// Its name, what it makes of requests, and the whole inside of a site. `SITE` is the folder with the traps.
+/// A handler's name, how it responds, and the content of its `site` block, where `SITE` stands for the folder with the
+/// traps.
 type Handler = (&'static str, Nature, &'static str);
 
-/// What stands before files and leaves their answers as they are.
+/// Directives in front of files that leave their responses unchanged.
 const BEFORE_FILES: &[Handler] = &[
     ("files", Nature::Files, "files \"SITE\""),
     ("route", Nature::Files, "route \"/*\" { files \"SITE\"; }"),
@@ -52,7 +53,7 @@ const BEFORE_FILES: &[Handler] = &[
     ("header", Nature::Files, "header { set \"X-A\" \"b\"; remove \"Last-Modified\"; }\nfiles \"SITE\""),
 ];
 
-/// Files of which another path is asked for, or which are not the last word.
+/// Directives that look up files under a different path, or after which other directives may run.
 const AROUND_FILES: &[Handler] = &[
     ("rewrite", Nature::Files, "route \"/*\" {\n rewrite to=\"/{rest}?{query}\"\n files \"SITE\"\n}"),
     ("try", Nature::FilesOr(410), "files \"SITE\" { try \"{path}\" \"=410\"; }"),
@@ -60,7 +61,7 @@ const AROUND_FILES: &[Handler] = &[
     ("listing", Nature::Lists, "files \"SITE\" { listing #true; }"),
 ];
 
-/// What has no files, or lets nobody see them.
+/// Handlers without files, or that give nobody access to them.
 const WITHOUT_FILES: &[Handler] = &[
     ("respond", Nature::Says(200), "respond 200 \"said\" type=\"text/plain\""),
     ("metrics", Nature::Says(200), "metrics"),
@@ -69,10 +70,10 @@ const WITHOUT_FILES: &[Handler] = &[
     ("basic-auth", Nature::Always(401), "basic-auth realm=\"Staff\" { user \"ann\" \"HASH\"; }\nfiles \"SITE\""),
 ];
 
-/// Of a password that nobody here sends.
+/// The hash of a password that no test sends.
 const HASH: &str = "$2b$12$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
 
-/// A configuration with a site for each of these handlers, on listeners of their own, each with its own log.
+/// A configuration with one site per handler, each with its own listener and log.
 fn configure(traps: &TrappedSite, handlers: &[Handler], listener: &str) -> String {
     let outer = traps.path().parent().unwrap().display().to_string();
     let mut text = "workers 1\nadmin off=#true\n".to_owned();
@@ -81,7 +82,7 @@ fn configure(traps: &TrappedSite, handlers: &[Handler], listener: &str) -> Strin
     }
     for (number, (name, _, inside)) in handlers.iter().enumerate() {
         let inside = inside.replace("SITE", traps.path().to_str().unwrap()).replace("HASH", HASH);
-        // Of several listeners on any free port, no two addresses may be the same.
+        // Several listeners on ephemeral ports must not have the same address.
         let address = format!("127.0.0.{}:0", number + 1);
         writeln!(text, "site \"*\" {{\nlisten \"{address}\" {listener}\nlog name=\"{name}\"\n{inside}\n}}").unwrap();
     }
@@ -92,8 +93,8 @@ fn is_core(answer: &Expected) -> bool {
     Refusal::ALL.iter().any(|refusal| refusal.name() == answer.outcome)
 }
 
-/// Returns true if no handler is asked: the core refuses it, or its path or method is none that a step may see.
-fn is_answered_before(row: &Row, answer: &Expected) -> bool {
+/// Returns true if no handler is called: the core refuses the request, or handlers never see such a path or method.
+fn is_decided_before_handlers(row: &Row, answer: &Expected) -> bool {
     let line = row.bytes.split(|&byte| byte == b'\r').next().unwrap_or_default().to_ascii_lowercase();
     let path = line.split(|&byte| byte == b'?').next().unwrap_or_default();
     let has = |part: &[u8]| path.windows(part.len()).any(|window| window == part);
@@ -104,7 +105,7 @@ fn is_answered_before(row: &Row, answer: &Expected) -> bool {
         || unclean && row.answers.len() == 1
 }
 
-/// The status that `nature` must give where files give `status`.
+/// The status that `nature` must give for a request that gets `status` from files.
 fn status_of(nature: Nature, status: u16, outcome: &str) -> u16 {
     match nature {
         Nature::FilesOr(other) if status == 404 => other,
@@ -116,25 +117,25 @@ fn status_of(nature: Nature, status: u16, outcome: &str) -> u16 {
     }
 }
 
-/// The statuses that must come of `row`, sent in `way`.
+/// The expected statuses for `row`, sent in `way`.
 fn expected(nature: Nature, row: &Row, way: Way) -> Vec<u16> {
     let mut statuses = Vec::new();
     for (index, answer) in row.answers.iter().enumerate() {
-        // RFC 9112 §3.2.4: an absolute form without a path asks for `*`.
+        // RFC 9112 §3.2.4: OPTIONS with an absolute-form target without a path means `*`.
         let has = |part: &[u8]| row.bytes.windows(part.len()).any(|window| window == part);
         let asterisk = answer.outcome == "options" && (has(b"OPTIONS *") || has(b"OPTIONS http://test HTTP"));
-        if asterisk || index == 0 && is_answered_before(row, answer) || is_core(answer) {
+        if asterisk || index == 0 && is_decided_before_handlers(row, answer) || is_core(answer) {
             statuses.push(answer.status);
             continue;
         }
         let status = status_of(nature, answer.status, answer.outcome);
-        // Who would be answered well is told to go on, and what does not come is waited for.
+        // A request that would succeed gets 100 Continue, and then the server waits for content that never arrives.
         if row.closed == Some(CloseReason::RefusedBody) && status < 400 {
             continue;
         }
         statuses.push(status);
     }
-    // Who is refused is not told to go on, and so is answered after all.
+    // A refused request gets no 100 Continue, so it gets its response after all.
     if row.name == "cut-after-expectation-of-get" && status_of(nature, 200, SERVED) >= 400 {
         statuses.push(status_of(nature, 200, SERVED));
     }
@@ -144,7 +145,7 @@ fn expected(nature: Nature, row: &Row, way: Way) -> Vec<u16> {
     statuses
 }
 
-/// Sends every row in every way by `connect`, and returns what was otherwise than expected.
+/// Sends every row in every way over `connect`, and describes the unexpected results.
 fn differences(handler: &str, nature: Nature, rows: &[Row], connect: impl Fn() -> Box<dyn Peer>) -> Vec<String> {
     let mut differences = Vec::new();
     for row in rows {
@@ -162,14 +163,14 @@ fn differences(handler: &str, nature: Nature, rows: &[Row], connect: impl Fn() -
             if came != answers {
                 differences.push(format!("{label}: {came:?} and not {answers:?}"));
             }
-            differences.extend(harm(nature, row, &responses).map(|harm| format!("{label}: {harm}")));
+            differences.extend(find_harm(nature, row, &responses).map(|harm| format!("{label}: {harm}")));
         }
     }
     differences
 }
 
-/// A secret that is out, or a connection that does not end as the table says.
-fn harm(nature: Nature, row: &Row, responses: &[Response]) -> Option<String> {
+/// Describes a leaked secret, or a connection that does not end as the table says.
+fn find_harm(nature: Nature, row: &Row, responses: &[Response]) -> Option<String> {
     let is_out = |response: &Response| response.body.windows(CANARY.len()).any(|window| window == CANARY);
     if responses.iter().any(is_out) {
         return Some("the secret is out".to_owned());
@@ -184,7 +185,7 @@ fn harm(nature: Nature, row: &Row, responses: &[Response]) -> Option<String> {
     responses.iter().enumerate().any(says_close).then(|| format!("Connection: close, or none, in {responses:?}"))
 }
 
-/// How often the core must have refused `rows` for each reason, whichever handler was behind it.
+/// Number of refusals of `rows` by the core for each reason, whichever handler is configured.
 fn refusals(rows: &[Row]) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for row in rows {
@@ -195,7 +196,7 @@ fn refusals(rows: &[Row]) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// The same, as a handler's own log has it.
+/// Number of refusals for each reason in the log of a handler's site.
 fn logged_refusals(traps: &TrappedSite, handler: &str) -> BTreeMap<&'static str, usize> {
     let log = fs::read_to_string(traps.outer().path().join(format!("{handler}.log"))).unwrap();
     let mut counts = BTreeMap::new();
@@ -234,13 +235,13 @@ fn run_tables(handlers: &[Handler]) {
     for (number, (name, nature, _)) in handlers.iter().enumerate() {
         found.extend(differences(name, *nature, &rows, || Box::new(plain(&server, number))));
     }
-    // A refusal of what was announced ends the connection when none of the content is here yet (RFC 9110 §10.1.1), which
-    // depends on how a client's bytes arrive.
+    // When announced content is refused, the connection closes only if none of the content has arrived (RFC 9110
+    // §10.1.1), which depends on how the client's bytes arrive.
     found.retain(|difference| !(difference.contains("expect") && difference.contains("Connection: close, or none")));
     assert!(found.is_empty(), "{} differences:\n{}", found.len(), found.join("\n"));
     let (status, counters) = server.stop();
     assert!(status.success(), "{status:?}: {counters}");
-    // Over all logs: what no handler has seen need not be in that handler's.
+    // Summed over all logs, because a refusal before any handler may be in a different log.
     let mut expected = refusals(&rows);
     for count in expected.values_mut() {
         *count *= handlers.len();
@@ -253,21 +254,21 @@ fn run_tables(handlers: &[Handler]) {
 }
 
 #[test]
-fn what_stands_before_files_leaves_their_answers() {
+fn directives_before_files_leave_their_responses_unchanged() {
     run_tables(BEFORE_FILES);
 }
 
 #[test]
-fn what_leads_to_files_by_another_way_leads_nowhere_else() {
+fn other_routes_to_files_give_no_access_to_other_files() {
     run_tables(AROUND_FILES);
 }
 
 #[test]
-fn what_has_no_files_refuses_the_same() {
+fn handlers_without_files_refuse_the_same_requests() {
     run_tables(WITHOUT_FILES);
 }
 
-/// A client's end of TLS.
+/// The client's end of a TLS connection.
 struct Secure(StreamOwned<ClientConnection, TcpStream>);
 
 impl Read for Secure {
@@ -314,13 +315,13 @@ fn the_tables_hold_over_tls() {
         let name = ServerName::try_from("127.0.0.1").unwrap();
         let mut client = ClientConnection::new(Arc::clone(&config), name).unwrap();
         let mut stream = plain(&server, 0);
-        // What ends before it has begun is no connection.
+        // A handshake that never completes is no connection.
         while client.is_handshaking() {
             client.complete_io(&mut stream).unwrap();
         }
         Box::new(Secure(StreamOwned::new(client, stream)))
     };
-    // Over TLS it is http that is the wrong scheme, and not https.
+    // Over TLS, http is the wrong scheme instead of https.
     let mut rows: Vec<Row> = bad_rows().into_iter().chain(valid_rows()).collect();
     let count = rows.len();
     rows.retain(|row| !row.name.starts_with("absolute-"));

@@ -1,21 +1,21 @@
-//! Starts and stops the real flatout, and speaks raw bytes to it.
+//! Starts and stops the real flatout, and exchanges raw bytes with it.
 
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// No step of a test takes longer, however busy the machine; it fails a test that hangs and decides nothing else.
-pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
+/// No step of a test takes longer, however busy the machine is. It makes a hanging test fail and has no other effect.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(2);
 
-/// More than a tick of any kernel's clock, within which two writes of a file may leave the same times.
+/// More than a tick of any kernel's clock: two writes to a file within a tick may leave the same timestamps.
 pub(crate) const TICK: Duration = Duration::from_millis(60);
 
-/// The binary under test: `FLATOUT_BIN`, or the one that cargo has built beside the tests.
+/// The binary under test: `FLATOUT_BIN`, or the one that cargo built together with the tests.
 pub(crate) fn flatout() -> Command {
     let binary = std::env::var_os("FLATOUT_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_flatout").into());
     let mut command = Command::new(binary);
@@ -23,7 +23,12 @@ pub(crate) fn flatout() -> Command {
     command
 }
 
-/// A folder that is removed at the end.
+/// Returns true if the tests run the release build, for which the figures are promised.
+pub(crate) fn is_release() -> bool {
+    !cfg!(debug_assertions) || flatout().get_program().to_string_lossy().contains("/release/")
+}
+
+/// A folder that is removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Folder(PathBuf);
 
@@ -36,7 +41,7 @@ impl Folder {
         Self(path)
     }
 
-    /// A folder with these files in it. They are old enough that the server keeps their entity tags.
+    /// Creates a folder with these files. They are old enough for the server to reuse their entity tags.
     pub(crate) fn with(files: &[(&str, &[u8])]) -> Self {
         let folder = Self::new();
         for (name, content) in files {
@@ -63,18 +68,18 @@ impl Drop for Folder {
     }
 }
 
-/// A running `flatout serve`, killed at the end if it still runs.
+/// A running `flatout serve`, killed when dropped if it still runs.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// Scheme and address of every listener, in written order.
+    /// Scheme and address of every listener, in the order of the configuration.
     listeners: Vec<(&'static str, SocketAddr)>,
-    /// The first listener's.
+    /// The address of the first listener.
     pub(crate) address: SocketAddr,
     stderr: Option<thread::JoinHandle<String>>,
 }
 
-/// A listener as `run` and `serve` print it: `https://127.0.0.1:8443/`.
+/// Parses a listener's URL as `run` and `serve` print it: `https://127.0.0.1:8443/`.
 fn parse_url(line: &str) -> Option<(&'static str, SocketAddr)> {
     let scheme = if line.starts_with("https:") { "https" } else { "http" };
     let address = line.trim().strip_prefix(scheme)?.strip_prefix("://")?.strip_suffix('/')?;
@@ -93,7 +98,7 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// `flatout run` with the configuration `text`, which is written into `folder`; relative paths begin there.
+    /// Runs `flatout run` with the configuration `text`, which is written into `folder`. Relative paths start there.
     pub(crate) fn run(folder: &Folder, text: &str) -> Self {
         let path = folder.path().join("flatout.kdl");
         fs::write(&path, text).unwrap();
@@ -107,7 +112,7 @@ impl Server {
     pub(crate) fn accelerate(url: &str, arguments: &[&str]) -> Self {
         let mut command = flatout();
         command.args(["accelerate", url]);
-        // The user's own admin socket is not ours.
+        // Not the admin socket of the user who runs the tests.
         for (flag, value) in [("--listen", "127.0.0.1:0"), ("--workers", "1"), ("--admin", "off")] {
             if !arguments.contains(&flag) {
                 command.args([flag, value]);
@@ -117,8 +122,13 @@ impl Server {
         Self::spawn(command)
     }
 
-    /// Starts `command`, which must print its URLs first and then what it serves.
-    pub(crate) fn spawn(mut command: Command) -> Self {
+    /// Starts `command`, which must print its URLs first and then a line about what it serves.
+    pub(crate) fn spawn(command: Command) -> Self {
+        Self::try_spawn(command).unwrap_or_else(|reason| panic!("{reason}"))
+    }
+
+    /// Like [`spawn`](Self::spawn), but returns the output of a `command` that prints no URL.
+    pub(crate) fn try_spawn(mut command: Command) -> Result<Self, String> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = child.stderr.take().unwrap();
@@ -135,28 +145,34 @@ impl Server {
         }
         let Some(&(_, address)) = listeners.first() else {
             let _ = child.kill();
-            panic!("the first line is not a URL: {line:?}; {}", stderr.join().unwrap());
+            let _ = child.wait();
+            return Err(format!("the first line is not a URL: {line:?}; {}", stderr.join().unwrap()));
         };
-        // Left open, so that nothing that is said later fails.
+        // Kept open, so that later output does not fail.
         child.stdout = Some(stdout.into_inner());
-        Self { child, listeners, address, stderr: Some(stderr) }
+        Ok(Self { child, listeners, address, stderr: Some(stderr) })
     }
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
+    /// The process that serves requests: the worker process of `flatout run`, or the only process.
+    pub(crate) fn worker(&self) -> u32 {
+        worker_of(self.pid())
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         self.url_of(0, path)
     }
 
-    /// The URL of `path` by one of several listeners.
+    /// The URL of `path` on one of several listeners.
     pub(crate) fn url_of(&self, listener: usize, path: &str) -> String {
         let (scheme, address) = self.listeners[listener];
         format!("{scheme}://{address}{path}")
     }
 
-    /// Where one of several listeners is.
+    /// The address of one of several listeners.
     pub(crate) fn address_of(&self, listener: usize) -> SocketAddr {
         self.listeners[listener].1
     }
@@ -168,8 +184,9 @@ impl Server {
         stream
     }
 
-    /// Sends `bytes` on a fresh connection and returns all that comes until the server ends it. Unless the head asks
-    /// for that, our side ends after the bytes: while a handler is at work, this would count as leaving.
+    /// Sends `bytes` on a fresh connection and returns everything that arrives until the server closes it. If the head
+    /// does not have `Connection: close`, the client then half-closes the connection to make the server close it.
+    /// Otherwise it does not, because a half-close while a handler is running counts as a disconnect.
     pub(crate) fn exchange(&self, bytes: &[u8]) -> Vec<u8> {
         let mut stream = self.connect();
         let _ = stream.write_all(bytes);
@@ -180,7 +197,7 @@ impl Server {
         read_to_end(&mut stream)
     }
 
-    /// A plain GET of `path` on a fresh connection.
+    /// Sends a plain GET for `path` on a fresh connection.
     pub(crate) fn get(&self, path: &str) -> Response {
         let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
         Response::parse(&self.exchange(request.as_bytes()))
@@ -191,7 +208,7 @@ impl Server {
         assert!(status.success());
     }
 
-    /// SIGTERM, then how it ended and what it said on standard error.
+    /// Sends SIGTERM, and returns the exit status and standard error.
     pub(crate) fn stop(mut self) -> (ExitStatus, String) {
         self.signal("TERM");
         self.wait()
@@ -202,16 +219,16 @@ impl Server {
         (status, self.stderr.take().map(|thread| thread.join().unwrap()).unwrap_or_default())
     }
 
-    /// A line of /proc/PID/status, in kB.
+    /// The value of a line in /proc/PID/status, in kB.
     pub(crate) fn memory_kb(&self, name: &str) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let status = fs::read_to_string(format!("/proc/{}/status", self.worker())).unwrap();
         let line = status.lines().find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
-    /// On-CPU nanoseconds of all its threads so far.
+    /// CPU time that all its threads have used so far, in nanoseconds.
     pub(crate) fn cpu_ns(&self) -> u64 {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.worker())).unwrap();
         tasks
             .flatten()
             .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok())
@@ -227,15 +244,31 @@ impl Drop for Server {
     }
 }
 
-/// What comes until the end of the stream; a reset counts as an end.
+/// The newest child of the process `pid`, or `pid` itself if it has none.
+pub(crate) fn worker_of(pid: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_whitespace().last().map_or(pid, |child| child.parse().unwrap())
+}
+
+/// Repeats `call` while it returns EINTR. The kernel does not restart a call on a socket with a timeout (signal(7)), even
+/// if SIGSTOP and SIGCONT interrupted it.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+/// Everything that arrives until the end of the stream. A reset counts as an end.
 pub(crate) fn read_to_end(stream: &mut TcpStream) -> Vec<u8> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
-        match stream.read(&mut buffer) {
+        match uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => return bytes,
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return bytes,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("after {} bytes: {error}", bytes.len()),
         }
     }
@@ -246,7 +279,8 @@ pub(crate) fn read_response(stream: &mut TcpStream) -> Response {
     let mut bytes = Vec::new();
     let mut byte = [0];
     while !bytes.ends_with(b"\r\n\r\n") {
-        assert_eq!(stream.read(&mut byte).unwrap(), 1, "cut after {:?}", String::from_utf8_lossy(&bytes));
+        let count = uninterrupted(|| stream.read(&mut byte)).unwrap();
+        assert_eq!(count, 1, "cut after {:?}", String::from_utf8_lossy(&bytes));
         bytes.push(byte[0]);
     }
     let head = Response::parse(&bytes);
@@ -256,7 +290,7 @@ pub(crate) fn read_response(stream: &mut TcpStream) -> Response {
     Response { body, ..head }
 }
 
-/// A response as a test looks at it.
+/// A response as tests inspect it.
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -265,7 +299,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// Splits one response; everything behind the head is its body.
+    /// Parses one response. Everything after the head is its body.
     pub(crate) fn parse(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
         let end = end.unwrap_or_else(|| panic!("no response head in {:?}", String::from_utf8_lossy(bytes)));
@@ -284,11 +318,42 @@ impl Response {
     }
 }
 
-/// Waits until `condition` holds; the longest wait only decides when a test that fails does so.
+/// Waits until `condition` holds. The timeout only determines when a failing test fails.
 pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < TIMEOUT, "never: {what}");
+        assert!(start.elapsed() < TIMEOUT, "timed out: {what}");
         thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until the peer of `stream`, a socket on this machine, has read everything sent on it, for at most five
+/// seconds.
+pub(crate) fn wait_until_read(stream: &TcpStream) {
+    const LONGEST: Duration = Duration::from_secs(5);
+    let (Ok(SocketAddr::V4(local)), Ok(SocketAddr::V4(peer))) = (stream.local_addr(), stream.peer_addr()) else {
+        return;
+    };
+    // In the format of the kernel's table.
+    let shown =
+        |address: SocketAddrV4| format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port());
+    let (local, peer) = (shown(local), shown(peer));
+    let start = Instant::now();
+    while start.elapsed() < LONGEST {
+        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        let queues = |from: &str, to: &str| {
+            let mut columns = table.lines().map(|line| line.split_whitespace().skip(1));
+            columns.find_map(|mut columns| {
+                let is_it = columns.next() == Some(from) && columns.next() == Some(to);
+                columns.nth(1).filter(|_| is_it).map(str::to_owned)
+            })
+        };
+        // Bytes in the send and the receive queue, in hexadecimal. A closed socket has no line.
+        let is_sent = queues(&local, &peer).is_none_or(|queues| queues.starts_with("00000000:"));
+        let is_read = queues(&peer, &local).is_none_or(|queues| queues.ends_with(":00000000"));
+        if is_sent && is_read {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }

@@ -1,10 +1,11 @@
-//! The load lab against servers of a known nature: whether it tells the truth, and says when it cannot.
+//! The load lab against servers with known behaviour: whether it reports the truth, and reports when it cannot.
 
 mod agents;
 mod beside;
 mod connections;
 mod costs;
 mod counts;
+mod http3;
 mod live;
 mod overdue;
 mod questions;
@@ -27,12 +28,12 @@ use std::fs;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How a bench ended, and what it said.
+/// The exit code and the output of a bench.
 #[derive(Debug)]
 struct Bench {
-    /// The exit code; 0 as well where the figures were only called invalid for what a busy machine does to a client.
+    /// The exit code, or 0 if the figures were invalid only for reasons that a busy machine causes.
     code: Option<i32>,
-    /// The exit code itself.
+    /// The actual exit code.
     exit: Option<i32>,
     stdout: String,
     stderr: String,
@@ -40,17 +41,17 @@ struct Bench {
 }
 
 impl Bench {
-    /// The last level.
+    /// The last load level.
     fn step(&self) -> &Value {
         self.json["steps"].as_array().and_then(|steps| steps.last()).unwrap_or_else(|| panic!("no level in {self:#?}"))
     }
 
-    /// Every level.
+    /// Every load level.
     fn steps(&self) -> impl Iterator<Item = &Value> {
         self.json["steps"].as_array().into_iter().flatten()
     }
 
-    /// Names of the reasons why it is invalid.
+    /// The reasons why the last level is invalid.
     fn invalid(&self) -> Vec<&str> {
         reasons_of(self.step())
     }
@@ -64,26 +65,26 @@ impl Bench {
     }
 }
 
-/// Held by a test whose tasks run before all usual ones: several of them together would wait for each other.
-fn before_others_alone() -> MutexGuard<'static, ()> {
+/// Held by a test whose processes run at high priority: several such tests at once would delay each other.
+fn lock_high_priority() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// flatout as a task that runs before all usual ones, where the user may ask for that.
-fn before_others() -> Command {
-    // Not by a real-time policy: the kernel stops who never sleeps under one for 50 ms of every second.
+/// flatout at a higher priority than all usual processes, if the user may set that.
+fn high_priority_flatout() -> Command {
+    // Not with a real-time policy: the kernel throttles such a task for 50 ms of every second if it never sleeps.
     let mut command = tool("nice");
     command.args(["-n", "-20"]).arg(flatout().get_program());
     command
 }
 
-/// Runs `flatout bench` with these arguments, its result in a file.
+/// Runs `flatout bench` with these arguments, and reads its result from a file.
 fn bench(arguments: &[&str]) -> Bench {
     bench_by(flatout(), arguments)
 }
 
-/// The same by a command that ends with flatout's own name.
+/// Like [`bench`], with a command that ends with the path of flatout.
 fn bench_by(mut command: Command, arguments: &[&str]) -> Bench {
     let folder = Folder::new();
     let file = folder.path().join("result.json");
@@ -103,8 +104,9 @@ fn bench_by(mut command: Command, arguments: &[&str]) -> Bench {
     bench
 }
 
-/// What other work on the machine may bring about.
-const BUSY: [&str; 4] = ["client-saturated", "schedule-lag", "cpu-contention", "rate-not-reached"];
+/// Reasons that other work on the machine may cause.
+const BUSY: [&str; 5] =
+    ["client-saturated", "schedule-lag", "cpu-contention", "cpu-contention-unknown", "rate-not-reached"];
 
 fn reasons_of(step: &Value) -> Vec<&str> {
     step["invalid"].as_array().unwrap().iter().map(|invalid| invalid["reason"].as_str().unwrap()).collect()

@@ -1,6 +1,7 @@
-//! Active pages, by the real binary: served, changed, failing, taking turns, kept.
+//! Active pages on the real binary: serving, changes, failures, time slices, caching.
 
 mod backlog;
+mod bombs;
 mod cached;
 mod changes;
 mod check;
@@ -17,7 +18,7 @@ mod waits;
 
 use super::harness::{Folder, Response, Server};
 
-/// A site of pages alone, with one worker; `settings` stand in the block of `pages`, `behind` behind it.
+/// A site that has only pages, with one worker. `settings` go into the `pages` block, `behind` follows it.
 pub(crate) fn site(files: &[(&str, &str)], settings: &str, behind: &str) -> (Folder, Server) {
     let files: Vec<(&str, &[u8])> = files.iter().map(|(name, content)| (*name, content.as_bytes())).collect();
     let folder = Folder::with(&files);
@@ -39,7 +40,7 @@ pub(crate) fn text(response: &Response) -> String {
     String::from_utf8(response.body.clone()).unwrap()
 }
 
-/// The content of an answer with 200.
+/// The content of a 200 response.
 pub(crate) fn page(server: &Server, path: &str) -> String {
     let response = server.get(path);
     assert_eq!(response.status, 200, "{path}: {}", text(&response));

@@ -1,5 +1,5 @@
-//! Scripts over FastCGI: PHP-FPM as Debian has it, and application servers that are scripted to the byte where a fault
-//! is the matter.
+//! Scripts over FastCGI: PHP-FPM as Debian packages it, and application servers that are scripted to the byte for
+//! faults.
 
 mod faults;
 mod fpm;
@@ -10,7 +10,7 @@ mod wiki;
 use super::harness::{Folder, Response, Server};
 use std::time::Duration;
 
-/// A server with these lines in its site, an access log in JSON, and one worker.
+/// A server with these lines in its `site` block, an access log in JSON, and one worker.
 fn serve(folder: &Folder, steps: &str) -> Server {
     serve_with(folder, 1, steps)
 }
@@ -24,7 +24,7 @@ fn serve_with(folder: &Folder, workers: u32, steps: &str) -> Server {
     Server::run(folder, &text)
 }
 
-/// The outcomes in the access log, once there are `count` lines.
+/// The outcomes in the access log, once it has `count` lines.
 fn outcomes(folder: &Folder, count: usize) -> Vec<String> {
     let mut found = Vec::new();
     super::harness::wait_until("the log has all lines", || {
@@ -45,7 +45,7 @@ fn text(response: &Response) -> String {
     String::from_utf8_lossy(&response.body).into_owned()
 }
 
-/// A request as it stands, on a connection of its own.
+/// Sends a request as written on its own connection.
 fn ask(server: &Server, request: &str) -> Response {
     Response::parse(&server.exchange(request.as_bytes()))
 }

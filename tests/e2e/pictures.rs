@@ -1,4 +1,4 @@
-//! What a person sees: the demonstration site and a listing, by day, by night and on a phone, drawn by a browser. The
+//! The demonstration site and a listing as a browser renders them: in the light and the dark theme, and on a phone. The
 //! pictures stay in `target/e2e-artefacts`.
 
 use super::browser::Browser;
@@ -15,7 +15,7 @@ fn draw(url: &str, name: &str) {
 }
 
 #[test]
-fn the_demonstration_site_is_drawn() {
+fn the_demonstration_site_renders() {
     let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/site");
     let server = Server::start(&site, &[]);
     let dom = Browser::new().dom(&server.url("/"));
@@ -28,7 +28,7 @@ fn the_demonstration_site_is_drawn() {
 }
 
 #[test]
-fn a_listing_is_drawn() {
+fn a_listing_renders() {
     let site = Folder::new();
     let files: [(&str, usize); 8] = [
         ("a readme.txt", 1_400),

@@ -1,24 +1,26 @@
-//! Other programs that a test starts, and what they need to start.
+//! Other programs that tests start, and what these need to start.
 
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A process that ends with the test.
+/// A process that is stopped when dropped.
 pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // SIGTERM, so that it takes its own children along.
+        // SIGTERM, so that it stops its own children too.
         let _ = Command::new("kill").arg(self.0.id().to_string()).status();
         let _ = self.0.wait();
     }
 }
 
-/// A port that nobody has now. It is below those that the kernel gives to outgoing connections, and each test process
-/// begins elsewhere, so that hardly anybody takes it before its user does.
+/// Returns a free port below the kernel's range for outgoing connections. Each test process starts its search at a
+/// different port, so it is unlikely that another program takes the port before it is used.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     loop {
@@ -30,6 +32,29 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
+/// A bound socket that does not listen: connections to its address are refused, and no other test can get its port.
+pub(crate) struct Refusing(OwnedFd);
+
+impl Refusing {
+    pub(crate) fn new() -> Self {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+        Self(socket)
+    }
+
+    /// Binds the port of a server that has exited, so that no other server and no client gets this port.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        rustix::net::sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        bind(&socket, &address).unwrap();
+        Self(socket)
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        getsockname(&self.0).unwrap().try_into().unwrap()
+    }
+}
+
 pub(crate) fn php_fpm() -> PathBuf {
     let programs = fs::read_dir("/usr/sbin").unwrap().flatten().map(|entry| entry.path());
     let mut found: Vec<_> =
@@ -38,7 +63,7 @@ pub(crate) fn php_fpm() -> PathBuf {
     found.pop().expect("PHP-FPM is not installed; please run: apt-get install php-fpm (or `make test`)")
 }
 
-/// Returns true if the tests run as root: PHP-FPM and nginx then want to be told whom to work as.
+/// Returns true if the tests run as root. PHP-FPM and nginx then need to be told which user to run as.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

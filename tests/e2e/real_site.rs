@@ -1,4 +1,4 @@
-//! A real site served whole: the documentation of Python, fetched by curl to the last byte and read by a browser.
+//! A real site: the documentation of Python, fetched completely by curl and read by a browser.
 
 use super::browser::Browser;
 use super::harness::{Folder, Response, Server};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Paths of everything below a folder, relative to it and in order.
+/// Paths of everything below a folder, relative to the folder and sorted.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
     pub(crate) files: Vec<String>,
@@ -45,7 +45,7 @@ impl Tree {
     }
 }
 
-/// The URL path of a file: a name may hold what a URL may not.
+/// The URL path of a file, whose name may contain characters that a URL may not.
 pub(crate) fn encode(path: &str) -> String {
     path.replace('%', "%25").replace(' ', "%20").replace('?', "%3f").replace('#', "%23")
 }
@@ -53,9 +53,9 @@ pub(crate) fn encode(path: &str) -> String {
 /// A batch of requests, each with its own fields, sent by one curl over a few connections.
 pub(crate) struct Batch {
     base: String,
-    /// What curl's configuration says of every request.
+    /// Settings in curl's configuration for every request.
     options: String,
-    /// Of each request, in curl's configuration.
+    /// Settings in curl's configuration for each request.
     configs: Vec<String>,
     folder: Folder,
     paths: Vec<String>,
@@ -66,7 +66,7 @@ impl Batch {
         Self::with(server.url("/"), "")
     }
 
-    /// Requests for what is below `base`, each with these lines of curl's configuration.
+    /// A batch of requests for paths below `base`, with these lines of curl's configuration for each.
     pub(crate) fn with(base: String, options: &str) -> Self {
         let options = options.to_owned();
         Self { base, options, configs: Vec::new(), folder: Folder::new(), paths: Vec::new() }
@@ -92,14 +92,14 @@ impl Batch {
         self.paths.push(path.to_owned());
     }
 
-    /// The responses in the order of the requests.
+    /// The responses, in the order of the requests.
     pub(crate) fn fetch(&self) -> Vec<Response> {
         self.curl("config", &self.configs);
         self.responses()
     }
 
-    /// The same, by a curl for each request.
-    pub(crate) fn fetch_apart(&self) -> Vec<Response> {
+    /// Like [`fetch`](Self::fetch), with a separate curl for each request.
+    pub(crate) fn fetch_separately(&self) -> Vec<Response> {
         let part = self.configs.len().div_ceil(4);
         std::thread::scope(|scope| {
             for (number, configs) in self.configs.chunks(part).enumerate() {
@@ -122,19 +122,19 @@ impl Batch {
     fn responses(&self) -> Vec<Response> {
         let read = |path: &String| {
             let head = Response::parse(&fs::read(self.folder.path().join("heads").join(path)).unwrap());
-            // curl makes no file for an empty body.
+            // curl creates no file for an empty body.
             Response { body: fs::read(self.bodies().join(path)).unwrap_or_default(), ..head }
         };
         self.paths.iter().map(read).collect()
     }
 }
 
-/// SHA-256 of every file, by a program that is not ours.
+/// SHA-256 of every file, computed by a third-party program.
 pub(crate) fn sha256(folder: &Path, files: &[&String]) -> String {
     run(tool("sha256sum").current_dir(folder).arg("--").args(files))
 }
 
-/// What a browser needs in order to show the file for what it is.
+/// Asserts that the media type is what a browser needs to handle the file correctly.
 fn assert_media_type(path: &str, response: &Response) {
     let media_type = match path.rsplit('.').next().unwrap() {
         "html" => "text/html; charset=utf-8",
@@ -188,7 +188,7 @@ fn serve_whole(workers: &str) {
         let (first, last) = middle(whole);
         let range = format!("bytes {first}-{last}/{}", whole.body.len());
         assert_eq!((part.status, part.field("content-range")), (206, Some(range.as_str())), "{path}");
-        assert!(part.body == whole.body[first..=last], "other bytes in the middle of {path}");
+        assert!(part.body == whole.body[first..=last], "wrong bytes in the middle of {path}");
     }
 }
 
@@ -203,7 +203,7 @@ fn two_workers_serve_every_file() {
 }
 
 #[test]
-fn folders_answer_with_their_index() {
+fn folders_serve_their_index() {
     let docs = python_docs();
     let server = Server::start(&docs, &[]);
     for folder in Tree::read(&docs).folders {
@@ -218,9 +218,9 @@ fn folders_answer_with_their_index() {
     }
 }
 
-/// By default the peers serve both, and their users pay for it.
+/// By default, other servers serve both, which has exposed their users' secrets.
 #[test]
-fn hidden_names_and_links_that_lead_out_are_not_there() {
+fn hidden_names_and_links_that_leave_the_folder_are_not_found() {
     let docs = python_docs();
     let tree = Tree::read(&docs);
     let hidden: Vec<_> = tree.files.iter().filter(|path| Tree::is_hidden(path)).collect();
@@ -239,15 +239,15 @@ fn hidden_names_and_links_that_lead_out_are_not_there() {
     }
 }
 
-/// A copy of the site in which links to other packages have become the files that they lead to, as anyone who publishes
-/// it would make it.
+/// A copy of the site in which links to other packages are replaced by the files that they lead to, as before
+/// publishing.
 pub(crate) fn published() -> Folder {
     let site = Folder::new();
     run(Command::new("cp").args(["--recursive", "--dereference"]).arg(python_docs().join(".")).arg(site.path()));
     site
 }
 
-/// The requests in an access log as (path, status), the browser's own request for an icon left out.
+/// The requests in an access log as (path, status), without the browser's own request for an icon.
 fn logged(log: &Path) -> Vec<(String, u16)> {
     let text = fs::read_to_string(log).unwrap();
     let request = |line: &str| {
@@ -274,7 +274,7 @@ fn a_browser_loads_a_page_with_its_styles_and_scripts() {
     assert!(requests.iter().all(|(_, status)| matches!(status, 200 | 304)), "{requests:?}");
 }
 
-/// Our page that asks the browser for every style, script and picture of the site, and counts what it could use.
+/// Our page makes the browser load every style, script and picture of the site, and counts how many it could use.
 #[test]
 fn a_browser_accepts_every_style_script_and_picture() {
     let site = published();

@@ -1,8 +1,8 @@
-//! REDbot, by an author of HTTP's specifications, finds nothing wrong with what we send.
+//! REDbot, by an author of the HTTP specifications, finds no problems with our responses.
 //!
-//! It asks for each resource in several ways (plainly, for a part, with conditions, with and without compression), and
-//! judges what comes. Its notes are good, information, warnings or bad; none may be a warning or bad but those that
-//! are justified here.
+//! It requests each resource in several ways (plainly, as a range, with conditions, with and without compression) and
+//! assesses the responses. Its notes are good, information, warnings or bad. Warnings and bad notes fail the test,
+//! except those that are justified here.
 
 use super::harness::{Folder, Server, wait_until};
 use super::tls::Certificate;
@@ -10,12 +10,12 @@ use super::tool::{run, test_tool, tool};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// A resource, its status, and fields that the answer must have, so that there is something to judge.
+/// A resource, its status, and fields that the response must have, so that there is something to assess.
 struct Case {
     path: &'static str,
     status: u64,
     fields: &'static [&'static str],
-    /// Warnings that stand, each with why.
+    /// Accepted warnings, each with the reason.
     exempt: &'static [(&'static str, &'static str)],
 }
 
@@ -23,7 +23,7 @@ const fn case(path: &'static str, status: u64, fields: &'static [&'static str]) 
     Case { path, status, fields, exempt: &[] }
 }
 
-/// Files by themselves say nothing of how long they stay fresh, as their publisher has not said so either.
+/// Files have no freshness lifetime of their own, because their publisher has not declared one either.
 const UNSAID_FRESHNESS: &[(&str, &str)] =
     &[("FRESHNESS_HEURISTIC", "RFC 9111 §4.2.2: a cache may guess where the origin says nothing")];
 
@@ -97,7 +97,7 @@ fn configuration(root: &str, certificate: &Certificate) -> String {
     text
 }
 
-/// Every note below `notes`, as level, name and sentence.
+/// Collects every note below `notes` as level, name and sentence.
 fn notes(notes: &Value, found: &mut Vec<(String, String, String)>) {
     for note in notes.as_array().into_iter().flatten() {
         let text = |name: &str| note[name].as_str().unwrap_or_default().to_owned();
@@ -106,7 +106,7 @@ fn notes(notes: &Value, found: &mut Vec<(String, String, String)>) {
     }
 }
 
-/// What REDbot holds against the resource at `url`.
+/// Returns REDbot's complaints about the resource at `url`.
 fn complaints(case: &Case, url: &str) -> Vec<String> {
     let text = run(test_tool("redbot", "redbot/bin").args(["-o", "har", url]));
     let har: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{url}: {error}: {text}"));
@@ -142,7 +142,7 @@ fn complaints(case: &Case, url: &str) -> Vec<String> {
 }
 
 #[test]
-fn redbot_has_no_bad_note() {
+fn redbot_reports_no_problems() {
     let certificate = Certificate::new();
     let page = "<!doctype html><title>A page</title><p>Words that can be made smaller.".repeat(40);
     let large: Vec<u8> = (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -157,9 +157,9 @@ fn redbot_has_no_bad_note() {
     ]);
     let folder = Folder::new();
     let server = Server::run(&folder, &configuration(site.path().to_str().unwrap(), &certificate));
-    // A digest is sent from the answer on that comes after it was made.
+    // A digest is sent only after it has been computed, which starts with the first response.
     for coding in ["identity", "gzip", "br", "zstd"] {
-        wait_until("the digest is made", || {
+        wait_until("the digest is computed", || {
             let field = format!("Accept-Encoding: {coding}");
             let url = server.url_of(0, "/digest/page.html");
             run(tool("curl").args(["--silent", "--head", "--header", &field, &url])).contains("Repr-Digest")

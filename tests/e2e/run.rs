@@ -1,7 +1,7 @@
-//! `flatout run` and the words around it: configurations made of flags, privileges, completions, pages, units.
+//! `flatout run` and related commands: configurations from flags, privileges, completions, manual pages, units.
 
 use super::cli::{Running, get};
-use super::harness::{Folder, Server, flatout, wait_until};
+use super::harness::{Folder, Server, flatout, uninterrupted, wait_until};
 use super::site::{Site, config, configure, files, prepare};
 use super::tool::{run, said, tool};
 use crate::e2e::skip::skip;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 #[test]
-fn flags_print_the_configuration_they_stand_for() {
+fn flags_print_their_equivalent_configuration() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let path = folder.path().to_str().unwrap();
     let print = |flags: &[&str]| {
@@ -24,7 +24,7 @@ fn flags_print_the_configuration_they_stand_for() {
     for part in ["workers 2", "listen \"127.0.0.1:0\"", path] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // What is printed is a configuration that serves the same.
+    // The printed configuration serves the same site.
     let printed = folder.path().join("printed.kdl");
     fs::write(&printed, &text).unwrap();
     let mut command = flatout();
@@ -38,11 +38,11 @@ fn flags_print_the_configuration_they_stand_for() {
 fn an_address_given_twice_is_a_usage_error() {
     let output = flatout().args(["serve", ".", "--listen", "127.0.0.1:9", "--listen", "127.0.0.1:9"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert_eq!(said(&output), "error: --listen 127.0.0.1:9 is given twice\n");
+    assert_eq!(said(&output), "error: --listen 127.0.0.1:9 occurs twice\n");
 }
 
 #[test]
-fn https_by_our_own_authority_is_trusted_by_its_root() {
+fn https_by_our_own_authority_is_trusted_through_its_root() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let data = Folder::new();
     let start = || {
@@ -72,9 +72,9 @@ fn https_by_our_own_authority_is_trusted_by_its_root() {
 }
 
 #[test]
-fn a_watched_folder_s_changes_are_seen_without_a_look() {
+fn changes_in_a_watched_folder_are_seen_without_polling() {
     let folder = Folder::with(&[("a.txt", b"first")]);
-    // Nobody looks by itself for a day.
+    // Without notifications, the next check would be a day later.
     let server = Server::start(folder.path(), &["--watch", "--file-check-interval", "1440m"]);
     assert_eq!(server.get("/a.txt").body, b"first");
     folder.write("next", b"second");
@@ -82,9 +82,20 @@ fn a_watched_folder_s_changes_are_seen_without_a_look() {
     wait_until("the change is seen", || server.get("/a.txt").body == b"second");
 }
 
-/// Root becomes nobody once the port is bound, and cannot come back.
 #[test]
-fn privileges_are_dropped_for_good() {
+fn no_new_privs_is_set_on_every_thread() {
+    let folder = Folder::with(&[("a.txt", b"first")]);
+    let server = Server::start(folder.path(), &["--workers", "2"]);
+    assert_eq!(server.get("/a.txt").body, b"first");
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let statuses: Vec<_> = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("status")).unwrap()).collect();
+    assert!(statuses.len() >= 3, "two workers and the control thread: {statuses:?}");
+    assert!(statuses.iter().all(|status| status.contains("\nNoNewPrivs:\t1\n")), "{statuses:?}");
+}
+
+/// Root drops to an unprivileged user after binding the port, and cannot come back.
+#[test]
+fn privileges_are_dropped_permanently() {
     if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
         skip("only root can change the user");
         return;
@@ -92,12 +103,12 @@ fn privileges_are_dropped_for_good() {
     let folder = prepare("", "");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let nobody = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
-    // In a folder of root: they are created before the user is changed.
+    // In a folder that belongs to root: the files are created before the user is changed.
     let own = folder.path().canonicalize().unwrap();
     let global = format!("user \"nobody\"\nworkers 2\nstate \"{own}/state\"\nlog \"{own}/log\"", own = own.display());
     let inside = format!("{}\n    listen \"127.0.0.3:0\" tls=#true\n    tls \"internal\"", files(folder.path()));
     configure(&folder, &global, &inside);
-    // Where nobody can start it again.
+    // Where the unprivileged user can start it again.
     let binary = folder.path().join("flatout");
     fs::copy(flatout().get_program(), &binary).unwrap();
     let mut command = Command::new(&binary);
@@ -126,7 +137,7 @@ fn privileges_are_dropped_for_good() {
         assert_eq!(metadata.uid().to_string(), nobody.trim(), "{name}");
     }
     assert!(!site.running.stderr().contains("runs as root"), "{}", site.running.stderr());
-    // What it became may still reload, and be replaced.
+    // The unprivileged process can still reload and be upgraded.
     for verb in ["reload", "upgrade"] {
         let output = site.order(&[verb]);
         assert!(output.status.success(), "{}", said(&output));
@@ -134,9 +145,9 @@ fn privileges_are_dropped_for_good() {
     assert_eq!(get(site.address(), "/").body, b"here");
 }
 
-/// Certbot's keys are for root alone: what was read before the privileges were dropped serves reloads as well.
+/// Only root may read certbot's keys: reloads reuse what was read before the privileges were dropped.
 #[test]
-fn a_reload_reads_no_key_again_that_only_root_can_read() {
+fn a_reload_does_not_reread_a_key_that_only_root_can_read() {
     if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
         skip("only root can change the user");
         return;
@@ -159,23 +170,23 @@ fn a_reload_reads_no_key_again_that_only_root_can_read() {
     command.arg("run").arg("-c").arg(config(&folder));
     let mut running = Running::spawn(command);
     let addresses = running.addresses().unwrap_or_else(|| panic!("{}", running.stderr()));
-    assert!(running.stderr().contains("a renewed certificate will not be seen"), "{}", running.stderr());
+    assert!(running.stderr().contains("will not notice a renewed certificate"), "{}", running.stderr());
     with("header { set \"X-New\" \"1\"; }");
     let site = Site { folder, running, addresses };
     let output = site.order(&["reload"]);
     assert!(output.status.success(), "{}", said(&output));
     assert_eq!(get(site.address(), "/").field("x-new"), Some("1"));
-    // Another key in its place cannot be read, and says what helps.
+    // A different key in its place cannot be read, and the error says what helps.
     fs::copy(&key, site.folder.path().join("other")).unwrap();
     fs::rename(site.folder.path().join("other"), &key).unwrap();
     let output = site.order(&["reload"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("give the user of the process read access"), "{}", said(&output));
+    assert!(said(&output).contains("give the process's user read access"), "{}", said(&output));
 }
 
-/// Root is warned without `user`; with it, a file that the user may not open is explained.
+/// Root gets a warning without `user`. With `user`, the error for a file that this user may not open names the user.
 #[test]
-fn root_is_warned_and_a_refused_user_is_named() {
+fn running_as_root_warns_and_a_permission_error_names_the_user() {
     if Command::new("id").arg("-u").output().unwrap().stdout != b"0\n" {
         skip("only root can change the user");
         return;
@@ -194,9 +205,9 @@ fn root_is_warned_and_a_refused_user_is_named() {
     assert!(text.contains("flatout does this as user nobody (uid ") && text.contains("Permission denied"), "{text}");
 }
 
-/// A limit on the address space holds for root as well. It leaves room for the allocations of those that started.
+/// A limit on the address space also applies to root. It leaves room for the allocations of the workers that started.
 #[test]
-fn a_worker_that_cannot_be_started_names_the_limit() {
+fn a_worker_that_cannot_start_names_the_limit() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let mut command = tool("prlimit");
     command.arg("--as=300000000").arg(flatout().get_program());
@@ -214,7 +225,7 @@ fn a_missing_state_folder_is_created_and_reported_once() {
     let folder = prepare("", "");
     let state = folder.path().join("state/deep");
     configure(&folder, &format!("state \"{}\"", state.display()), &files(folder.path()));
-    let note = format!("note: the state folder {} did not exist; it has been created\n", state.display());
+    let note = format!("note: the state folder {} did not exist, so flatout created it\n", state.display());
     let mut site = Site::run(folder);
     assert_eq!(site.running.stderr().matches(&note).count(), 1, "{}", site.running.stderr());
     assert_eq!(fs::metadata(&state).unwrap().permissions().mode() & 0o777, 0o700);
@@ -223,9 +234,9 @@ fn a_missing_state_folder_is_created_and_reported_once() {
     assert_eq!(site.running.stderr().matches("the state folder").count(), 1, "{}", site.running.stderr());
 }
 
-/// On a terminal each request has a line, and the end a sentence; elsewhere neither.
+/// On a terminal, each request is printed as a line, and a summary at the end. Elsewhere neither is printed.
 #[test]
-fn a_terminal_shows_requests_and_a_sentence_at_the_end() {
+fn a_terminal_shows_requests_and_a_final_summary() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let words = Folder::new();
     let path = words.path().join("words");
@@ -235,7 +246,7 @@ fn a_terminal_shows_requests_and_a_sentence_at_the_end() {
     let mut command = tool("script");
     command.args(["--quiet", "--flush", "--return", "--command", &line]).arg(&path);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    wait_until("it serves", || shown().contains("Ctrl-C stops"));
+    wait_until("flatout serves", || shown().contains("press Ctrl-C to stop"));
     let shown_now = shown();
     let address = shown_now.lines().find_map(|line| line.trim().strip_prefix("http://")?.strip_suffix('/'));
     let address = address.unwrap_or_else(|| panic!("{shown_now}")).parse().unwrap();
@@ -243,7 +254,7 @@ fn a_terminal_shows_requests_and_a_sentence_at_the_end() {
     assert_eq!(get(address, "/none\u{7f}").status, 400);
     assert_eq!(get(address, "/none").status, 404);
     wait_until("the requests are shown", || shown().contains("not_found"));
-    // As the terminal sends Ctrl-C.
+    // What the terminal sends for Ctrl-C.
     child.stdin.as_mut().unwrap().write_all(b"\x03").unwrap();
     assert!(child.wait().unwrap().success(), "{}", shown());
     let shown = shown();
@@ -257,7 +268,7 @@ fn a_terminal_shows_requests_and_a_sentence_at_the_end() {
 fn more_open_files_than_the_kernel_allows_is_explained() {
     let folder = Folder::with(&[("index.html", b"here")]);
     let mut command = tool("setpriv");
-    // Only root may raise the hard limit; this is somebody who may not.
+    // Only root may raise the hard limit, so this drops to an unprivileged user.
     command.args(["--bounding-set=-all", "--inh-caps=-all", "--reuid=65534", "--clear-groups"]);
     let is_root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
     let binary = folder.path().join("flatout");
@@ -275,12 +286,12 @@ fn more_open_files_than_the_kernel_allows_is_explained() {
         .unwrap();
     let text = said(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.starts_with("error: cannot have 1073741824 files open: the hard limit is "), "{text}");
+    assert!(text.starts_with("error: cannot keep 1073741824 files open: the hard limit is "), "{text}");
     assert!(text.contains("\n  try: LimitNOFILE=1073741824 in the systemd unit"), "{text}");
 }
 
 #[test]
-fn shells_take_the_completions() {
+fn shells_accept_the_completions() {
     for (shell, check) in [("bash", &["bash", "-n"][..]), ("zsh", &["zsh", "-n"]), ("fish", &["fish", "--no-execute"])]
     {
         let output = flatout().args(["completions", shell]).output().unwrap();
@@ -295,7 +306,7 @@ fn shells_take_the_completions() {
 }
 
 #[test]
-fn the_manual_pages_have_no_fault() {
+fn the_manual_pages_are_valid() {
     let folder = Folder::new();
     assert!(flatout().args(["man", "--dir"]).arg(folder.path()).status().unwrap().success());
     let pages: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -310,16 +321,16 @@ fn the_manual_pages_have_no_fault() {
 }
 
 #[test]
-fn the_units_are_sound_and_tight() {
+fn the_systemd_units_are_valid_and_hardened() {
     let packaging = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging");
     let (service, socket) = (packaging.join("flatout.service"), packaging.join("flatout.socket"));
-    // Where the program and its pages are not installed, that is all there is to complain of.
+    // A missing program and missing manual pages are the only allowed complaints.
     let output = tool("systemd-analyze").arg("verify").args([&service, &socket]).output().unwrap();
     let text = said(&output);
     let known = |line: &&str| line.contains("is not executable") || line.contains("man flatout(1)");
     let complaints: Vec<&str> = text.lines().filter(|line| line.contains("flatout.") && !known(line)).collect();
     assert!(complaints.is_empty(), "{text}");
-    // Tenths: 2.0 is what nothing but the network and its own files allows.
+    // In tenths: 2.0 is the score of a service that may only use the network and its own files.
     let output = tool("systemd-analyze")
         .args(["security", "--offline=yes", "--threshold=20", "--no-pager"])
         .arg(&service)
@@ -328,9 +339,9 @@ fn the_units_are_sound_and_tight() {
     assert!(output.status.success(), "{}", said(&output));
 }
 
-/// systemd hears of every turn.
+/// systemd is notified of every state change.
 #[test]
-fn the_service_manager_is_told() {
+fn systemd_is_notified() {
     let folder = prepare("", "");
     configure(&folder, "", &files(folder.path()));
     let socket = folder.path().join("notify");
@@ -338,7 +349,7 @@ fn the_service_manager_is_told() {
     manager.set_read_timeout(Some(super::harness::TIMEOUT)).unwrap();
     let next = || {
         let mut buffer = [0; 1024];
-        let count = manager.recv(&mut buffer).unwrap();
+        let count = uninterrupted(|| manager.recv(&mut buffer)).unwrap();
         String::from_utf8_lossy(&buffer[..count]).into_owned()
     };
     let await_line = |wanted: &str| loop {

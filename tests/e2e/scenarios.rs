@@ -1,4 +1,5 @@
-//! Scenarios: client, origin, expect. The files lie in tests/scenarios/, whose README.md explains their language.
+//! Scenarios of clients, origins and expectations. The files are in tests/scenarios/, whose README.md explains their
+//! language.
 
 mod client;
 mod condition;
@@ -23,18 +24,18 @@ use std::thread;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use subject::Kind;
 
-/// Scenarios of a folder that are played at the same time: most of them wait most of the time.
+/// Number of scenarios in a folder that run at the same time. They spend most of their time waiting.
 const AT_ONCE: usize = 6;
 
 /// Why a scenario failed.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
-    /// Counted from 1; 0 when no line is to blame.
+    /// The line number, starting at 1, or 0 if no particular line is at fault.
     line: usize,
     text: String,
     /// The row of the scenario's table.
     row: String,
-    /// What happened.
+    /// A record of the events so far.
     record: String,
 }
 
@@ -67,7 +68,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
 }
 
-/// The files of a folder, in order.
+/// The files of a folder, sorted.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -75,7 +76,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Plays the scenarios of a folder, or of these those that `FLATOUT_SCENARIO` names by a part of their path.
+/// Runs the scenarios of a folder, or those of them whose path contains `FLATOUT_SCENARIO`.
 fn play_folder(name: &str) {
     let wanted = std::env::var("FLATOUT_SCENARIO").unwrap_or_default();
     let files = files(&root().join(name));
@@ -150,9 +151,9 @@ folders! {
     regression "regression"
 }
 
-/// Every file has a number and a name like its claim, and is played by a test.
+/// Every file has a number and a name that matches its claim, and is run by a test.
 #[test]
-fn every_scenario_is_numbered_says_what_it_claims_and_is_played() {
+fn every_scenario_is_numbered_named_after_its_claim_and_run() {
     let (mut numbers, mut problems) = (BTreeSet::new(), String::new());
     let mut folders: BTreeSet<&str> = FOLDERS.iter().copied().collect();
     for folder in files(&root()) {
@@ -187,9 +188,9 @@ fn every_scenario_is_numbered_says_what_it_claims_and_is_played() {
     assert!(numbers.len() >= 250, "{} scenarios", numbers.len());
 }
 
-/// The language's own mistakes are said with their line.
+/// Errors in the scenario language are reported with their line.
 #[test]
-fn a_mistake_in_a_scenario_is_said_with_its_line() {
+fn an_error_in_a_scenario_names_its_line() {
     let cases = [
         ("client GET /\n", 1, "accelerate"),
         ("accelerate\nclient\n", 2, "client METHOD TARGET"),

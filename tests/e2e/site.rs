@@ -1,7 +1,7 @@
-//! A `flatout run` with a configuration that a test writes, and clients that notice the least failure.
+//! A `flatout run` with a configuration that a test writes, and clients that detect every failure.
 
 use super::cli::Running;
-use super::harness::{Folder, Response, flatout, read_response, wait_until};
+use super::harness::{Folder, Response, flatout, read_response, uninterrupted, wait_until};
 use bytes::Bytes;
 use std::fs;
 use std::io::{Read, Write};
@@ -12,17 +12,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of the file that is downloaded.
+/// Size of the file that is downloaded.
 pub(crate) const LARGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A site, its configuration, and the flatout that serves it.
+/// Settings for a process with a supervisor and a sandboxed worker process, whether or not this is the default.
+pub(crate) const TWO_PROCESSES: &str = "worker-process #true\nlandlock #true";
+
+/// A site, its configuration, and the flatout process that serves it.
 pub(crate) struct Site {
     pub(crate) folder: Folder,
     pub(crate) running: Running,
     pub(crate) addresses: Vec<SocketAddr>,
 }
 
-/// A folder with a site in `www`, and its configuration.
+/// Creates a folder with a site in `www` and its configuration.
 pub(crate) fn prepare(global: &str, inside: &str) -> Folder {
     let large: Vec<u8> = (0..LARGE_BYTES).map(|index| (index / 7 % 251) as u8).collect();
     let folder = Folder::with(&[("www/index.html", b"here"), ("www/large", &large)]);
@@ -30,7 +33,7 @@ pub(crate) fn prepare(global: &str, inside: &str) -> Folder {
     folder
 }
 
-/// Writes the configuration; a reader finds the old one or the new one.
+/// Replaces the configuration atomically.
 pub(crate) fn configure(folder: &Folder, global: &str, inside: &str) {
     let path = folder.path().display();
     let text = format!("admin \"{path}/admin\"\n{global}\nsite \"*\" {{\n{inside}\n}}\n");
@@ -42,20 +45,20 @@ pub(crate) fn config(folder: &Folder) -> PathBuf {
     folder.path().join("flatout.kdl")
 }
 
-/// The usual inside of the site.
+/// The usual content of the `site` block.
 pub(crate) fn files(folder: &Path) -> String {
     format!("    listen \"127.0.0.1:0\"\n    files \"{}/www\"", folder.display())
 }
 
 impl Site {
-    /// One site on a free port with these settings of the process.
+    /// Starts one site on a free port with these global settings.
     pub(crate) fn start(global: &str) -> Self {
         let folder = prepare(global, "");
         configure(&folder, global, &files(folder.path()));
         Self::run(folder)
     }
 
-    /// Runs what `folder` holds.
+    /// Runs the configuration in `folder`.
     pub(crate) fn run(folder: Folder) -> Self {
         let mut command = flatout();
         command.arg("run").arg("-c").arg(config(&folder));
@@ -68,12 +71,12 @@ impl Site {
         self.addresses[0]
     }
 
-    /// Runs an operator's verb.
+    /// Runs an operator's command.
     pub(crate) fn order(&self, verb: &[&str]) -> Output {
         flatout().args(verb).arg("--admin").arg(self.folder.path().join("admin")).output().unwrap()
     }
 
-    /// A number of the status.
+    /// A value in the JSON status.
     pub(crate) fn status(&self, name: &str) -> serde_json::Value {
         let output = self.order(&["status", "--json"]);
         assert!(output.status.success(), "{output:?}");
@@ -81,12 +84,12 @@ impl Site {
         status[name].clone()
     }
 
-    /// The process that serves now.
+    /// The ID of the process that currently serves.
     pub(crate) fn pid(&self) -> u32 {
         self.status("pid").as_u64().unwrap() as u32
     }
 
-    /// Stops anyone who serves now, also after upgrades, and waits until nobody answers.
+    /// Stops whichever process serves now, even after upgrades, and waits until nothing responds.
     pub(crate) fn stop(&mut self) {
         let path = self.folder.path().join("admin");
         while let Ok(mut stream) = std::os::unix::net::UnixStream::connect(&path) {
@@ -110,22 +113,21 @@ pub(crate) fn rss_anon_kb(pid: u32) -> u64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// What a crowd of clients did, and that nothing of it failed.
+/// The results of a crowd of clients. Any failure panics.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
     stop: AtomicBool,
-    /// Answers, each whole and right.
+    /// Number of responses, each complete and correct.
     pub(crate) answers: AtomicU64,
-    /// Connections that the server ended between two requests, after it had said so.
+    /// Number of connections that the server closed between two requests, after announcing it.
     pub(crate) farewells: AtomicU64,
 }
 
 impl Crowd {
-    /// Runs `work` while clients ask: `keep_alive` of them on kept-alive connections, `downloads` download, and
-    /// `closers` use a connection for each request; with `http2`, four connections carry five streams at a time each.
-    ///
+    /// Runs `work` while clients send requests: `keep_alive` of them use persistent connections, `downloads` download,
+    /// and `closers` use a connection per request. With `http2`, four connections carry five streams each.
     /// # Panics
-    /// When a request fails: it is refused, cut, reset, or answered wrong.
+    /// If a request fails: it is refused, truncated or reset, or gets a wrong response.
     pub(crate) fn during(address: SocketAddr, counts: [usize; 3], http2: bool, work: impl FnOnce(&Self)) -> Self {
         let crowd = Self::default();
         let [keep_alive, downloads, closers] = counts;
@@ -142,7 +144,7 @@ impl Crowd {
             for _ in 0..closers {
                 scope.spawn(|| crowd.close_each(address));
             }
-            wait_until("the crowd is there", || crowd.answers.load(Ordering::Relaxed) > 0);
+            wait_until("a client gets a response", || crowd.answers.load(Ordering::Relaxed) > 0);
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&crowd)));
             crowd.stop.store(true, Ordering::Relaxed);
             if let Err(panic) = done {
@@ -169,8 +171,8 @@ impl Crowd {
             self.count();
             if response.field("connection") == Some("close") {
                 self.farewells.fetch_add(1, Ordering::Relaxed);
-                // It ends as it said it would, and nothing else comes.
-                assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
+                // The server closes the connection as announced, and nothing else arrives.
+                assert_eq!(uninterrupted(|| stream.read(&mut [0; 1])).unwrap(), 0);
                 stream = connect(address);
             }
             thread::sleep(Duration::from_millis(2));
@@ -184,12 +186,12 @@ impl Crowd {
             let mut bytes = Vec::with_capacity(LARGE_BYTES + 1024);
             let mut buffer = vec![0; 64 * 1024];
             loop {
-                let count = stream.read(&mut buffer).unwrap();
+                let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
                 if count == 0 {
                     break;
                 }
                 bytes.extend_from_slice(&buffer[..count]);
-                // Slower than loopback, so that reloads fall into it.
+                // Slower than loopback, so that reloads happen during downloads.
                 thread::sleep(Duration::from_millis(1));
             }
             let response = Response::parse(&bytes);
@@ -220,8 +222,9 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 impl Crowd {
-    /// Asks over HTTP/2 with prior knowledge, `streams` at once on a connection, until the crowd stops. A GOAWAY without an
-    /// error is a farewell, and what it leaves unanswered is asked again elsewhere, as RFC 9113 §6.8 has it.
+    /// Sends requests over HTTP/2 with prior knowledge, `streams` at once per connection, until the crowd stops. A
+    /// GOAWAY without an error counts as a farewell, and unprocessed requests are repeated on another connection (RFC
+    /// 9113 §6.8).
     ///
     /// # Panics
     /// When a request fails.
@@ -247,7 +250,7 @@ impl Crowd {
         });
     }
 
-    /// Asks one after the other; true when the server said that the connection ends.
+    /// Sends requests one after another. Returns true if the server announced that the connection closes.
     async fn ask_streams(&self, address: SocketAddr, mut requests: h2::client::SendRequest<Bytes>) -> bool {
         let is_farewell = |error: &h2::Error| error.is_go_away() && error.reason() == Some(h2::Reason::NO_ERROR);
         while self.goes_on() {

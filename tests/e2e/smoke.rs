@@ -1,4 +1,4 @@
-//! The first minute: a folder is served, and every answer that a browser or a person may meet.
+//! The first minute with flatout: a folder is served, with every response that a browser or a person may see.
 
 use super::harness::{Folder, Server, read_response};
 use std::io::Write;
@@ -16,7 +16,7 @@ fn site() -> Folder {
 }
 
 #[test]
-fn files_folders_and_what_is_not_there() {
+fn files_folders_and_missing_paths() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     for (path, status, body) in [
@@ -80,13 +80,13 @@ fn conditions_and_ranges() {
 }
 
 #[test]
-fn methods() {
+fn methods_get_the_right_statuses() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let mut stream = server.connect();
     let mut ask = |line: &str, rest: &str| {
         write!(stream, "{line} HTTP/1.1\r\nHost: a\r\n{rest}").unwrap();
-        // HEAD declares a length that does not come.
+        // The response to HEAD declares a length without sending content.
         if line.starts_with("HEAD") {
             let mut bytes = Vec::new();
             while !bytes.ends_with(b"\r\n\r\n") {

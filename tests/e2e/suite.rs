@@ -1,4 +1,4 @@
-//! `flatout suite`: experiments as files, with the real binary, real servers and real networks.
+//! `flatout suite`: experiments described in files, with the real binary, real servers and real networks.
 
 mod clients;
 mod faults;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-/// Our own server in a suite: a page of the fixture `site`.
+/// Our own server in a suite, with one page from the fixture `site`.
 const FLATOUT: &str = r#"
     fixture "site" { text "index.html" "<!doctype html><title>A page</title><p>{fill}" bytes=317; bytes "big.bin" 100000 }
     server "flatout" {
@@ -23,15 +23,15 @@ const FLATOUT: &str = r#"
     }
 "#;
 
-/// A step of few requests.
+/// A step with few requests.
 const STEP: &str = r#"step "hits" { servers "flatout"; path "/"; bench "-c" 2 "-n" 200 }"#;
 
-/// A suite of these parts, in a folder of its own with room for the result.
+/// A suite made of these parts, in its own folder with room for the result.
 struct Given {
     folder: Folder,
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Ran {
     code: i32,
     stdout: String,
@@ -65,7 +65,7 @@ impl Given {
         Ran::of(&self.command(arguments).output().unwrap())
     }
 
-    /// Started, and not waited for.
+    /// Starts the suite without waiting for it.
     fn start(&self) -> Child {
         self.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
@@ -75,7 +75,13 @@ impl Given {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The results of measurements that are there.
+    /// The result of a bench, by its path in the bundle.
+    fn result(&self, path: &str) -> Value {
+        let text = std::fs::read_to_string(self.out().join(path)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// The paths of all results so far.
     fn results(&self) -> Vec<String> {
         let mut found = Vec::new();
         for step in std::fs::read_dir(self.out().join("steps")).into_iter().flatten().flatten() {
@@ -102,7 +108,7 @@ impl Ran {
     }
 }
 
-/// The process that runs the suite: the child of its keeper, which is what was started.
+/// The process that runs the suite: the child of the keeper, which is the process that was started.
 fn worker_of(keeper: u32) -> u32 {
     let children = format!("/proc/{keeper}/task/{keeper}/children");
     let mut found = None;
@@ -120,7 +126,7 @@ fn signal(pid: u32, name: &str) {
     assert!(sent.success());
 }
 
-/// Ends a suite's keeper and what it keeps as a power cut would: neither learns of the other's end.
+/// Kills a suite's keeper and the suite itself, as a power cut would: neither notices the end of the other.
 fn kill_both(child: &mut Child) {
     let worker = worker_of(child.id());
     signal(worker, "STOP");
@@ -133,7 +139,7 @@ fn kill_both(child: &mut Child) {
     });
 }
 
-/// Processes whose command line has this text; a folder's path finds those that were started for it and no others.
+/// Processes whose command line contains this text. A folder's path finds only those that were started for it.
 fn processes_of(text: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
@@ -146,9 +152,9 @@ fn processes_of(text: &str) -> Vec<u32> {
     found
 }
 
-/// Asserts that nothing runs any more that was started for this folder.
+/// Asserts that no process started for this folder is still running.
 fn assert_nothing_runs(given: &Given) {
-    // With the slash: another test's folder may have a name that begins as this one's.
+    // With the slash, because the name of another test's folder may start with this name.
     let left = processes_of(&format!("{}/", given.folder.path().display()));
     assert!(left.is_empty(), "still running: {left:?}");
 }

@@ -1,14 +1,17 @@
 //! Slow, silent, impatient and vanishing peers: what the server waits for, how long, and how each wait ends.
 //!
-//! Where a test sets a short timeout, the peer is one that would wait forever, so that it does not matter when the
-//! timeout passes. All other waits are bounds that only a test that hangs can reach.
+//! Where a test sets a short timeout, the peer would wait forever, so it does not matter when the timeout expires. All
+//! other timeouts are limits that only a hanging test reaches.
 
 mod clients;
 mod drain;
 mod expiry;
+mod hostile;
+mod limits;
 mod pressure;
+mod slowhttptest;
 
-use super::harness::{Folder, Response, Server, TIMEOUT, read_to_end, wait_until};
+use super::harness::{Folder, Response, Server, TIMEOUT, read_to_end, uninterrupted, wait_until};
 use flatout_handler::ending::CloseReason;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
@@ -23,8 +26,8 @@ use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
-/// The reasons to close a connection that are brought about here; `expect_closed` looks them up.
-pub(super) const CLOSES: [&str; 11] = [
+/// The close reasons that tests here cause. `expect_closed` looks them up.
+pub(super) const CLOSES: [&str; 14] = [
     "client_closed",
     "client_reset",
     "descriptor_pressure",
@@ -34,13 +37,16 @@ pub(super) const CLOSES: [&str; 11] = [
     "head_timeout",
     "body_timeout",
     "idle_timeout",
+    "connections_limit",
+    "handshakes_limit",
+    "heads_limit",
     "refused_body",
     "write_timeout",
 ];
 
 const LARGE_BYTES: usize = 10 * 1024 * 1024;
 
-/// Bytes of which each tells its place, so that none can be lost, doubled or exchanged unseen.
+/// Bytes whose pattern reveals lost, repeated and reordered ones.
 fn large() -> Vec<u8> {
     (0..LARGE_BYTES as u32 / 4).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }
@@ -49,21 +55,21 @@ fn site() -> Folder {
     Folder::with(&[("index.html", b"welcome"), ("large.bin", &large())])
 }
 
-/// A server of `folder` with an access log.
+/// Serves `folder` with an access log.
 fn start_logged(folder: &Folder, arguments: &[&str]) -> (Server, PathBuf) {
     let log = folder.path().join("access.log");
     let server = Server::start(folder.path(), &[&["--access-log", log.to_str().unwrap()], arguments].concat());
     (server, log)
 }
 
-/// SIGTERM; the server must end well. Returns its counters.
+/// Sends SIGTERM, asserts that the server exits successfully, and returns its counters.
 fn stop(server: Server) -> String {
     let (status, counters) = server.stop();
     assert_eq!(status.code(), Some(0), "{counters}");
     counters
 }
 
-/// The counter `name`; one that is not printed is 0.
+/// The counter `name`, or 0 if it was not printed.
 fn count(counters: &str, name: &str) -> u64 {
     let row = counters.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     row.map_or(0, |count| count.trim().parse().unwrap())
@@ -74,7 +80,7 @@ fn expect_closed(counters: &str, reason: CloseReason, expected: u64) {
     assert_eq!(count(counters, &format!("closed_{}", reason.name())), expected, "{} in {counters}", reason.name());
 }
 
-/// Waits until the log has a line that ends with `outcome`, how the response ended, and a duration.
+/// Waits until the log has a line with this status and `outcome`.
 fn wait_for_line(log: &PathBuf, status: u16, outcome: &str) {
     let status = format!("\" {status:03} ");
     wait_until(&format!("{status}… {outcome} in the log"), || {
@@ -84,7 +90,7 @@ fn wait_for_line(log: &PathBuf, status: u16, outcome: &str) {
     });
 }
 
-/// A connection whose kernel takes as little as it may before the test reads.
+/// A connection whose kernel buffers as little as possible before the test reads.
 fn connect_with_small_buffer(server: &Server) -> TcpStream {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     set_socket_recv_buffer_size(&socket, 2048).unwrap();
@@ -105,14 +111,14 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n")
 }
 
-/// Waits until the server has sent something and can send no more to a client that does not read.
+/// Waits until the server has sent something and cannot send more to a client that does not read.
 fn wait_until_stuck(stream: &TcpStream) {
     let mut byte = [0];
-    assert_eq!(stream.peek(&mut byte).unwrap(), 1);
+    assert_eq!(uninterrupted(|| stream.peek(&mut byte)).unwrap(), 1);
 }
 
-/// Waits for a while in which the server's threads use no processor. A server that spins uses up all of every while;
-/// one that does not may still be at work in the first.
+/// Waits for a period in which the server's threads use no CPU time. A server that spins uses CPU time in every period;
+/// one that does not spin may still be working in the first.
 pub(super) fn wait_until_idle(server: &Server) {
     wait_until("the server is idle", || {
         let before_ns = server.cpu_ns();
@@ -121,7 +127,7 @@ pub(super) fn wait_until_idle(server: &Server) {
     });
 }
 
-/// Sends `beginning` and then bytes without end, and returns what comes back before the server ends the stream.
+/// Sends `beginning` and then bytes without end. Returns what arrives before the server closes the connection.
 fn trickle(server: &Server, beginning: &[u8], piece: &[u8]) -> Response {
     let mut stream = server.connect();
     stream.set_nodelay(true).unwrap();
@@ -142,11 +148,11 @@ fn trickle(server: &Server, beginning: &[u8], piece: &[u8]) -> Response {
     Response::parse(&bytes)
 }
 
-/// Reads until the end, by whatever it comes.
-fn read_until_cut(stream: &mut TcpStream) -> Vec<u8> {
+/// Reads until the end of the stream, even if it is a reset.
+fn read_until_closed(stream: &mut TcpStream) -> Vec<u8> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
-        match stream.read(&mut buffer) {
+        match uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => return bytes,
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe) => return bytes,

@@ -1,4 +1,4 @@
-//! TLS: real clients, resumption, what is refused and how, and a scanner that is not ours.
+//! TLS: real clients, resumption, what is refused and how, and a third-party scanner.
 
 use super::harness::{Folder, Server, TICK, flatout, read_to_end};
 use super::http2::{count_of, site};
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// The closes that the tests here bring about.
+/// The close reasons that the tests here cause.
 pub(crate) const CLOSES: [&str; 2] = ["tls_handshake_timeout", "tls_failed"];
 
-/// A certificate for localhost, and the authority that has signed it, in files.
+/// A certificate for localhost, and the authority that signed it, in files.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     folder: Folder,
@@ -47,7 +47,7 @@ impl Certificate {
         Self { folder, chain, key }
     }
 
-    /// What makes a server use it.
+    /// The arguments that make a server use it.
     pub(crate) fn arguments(&self) -> Vec<&str> {
         vec!["--tls-cert", &self.chain, "--tls-key", &self.key]
     }
@@ -61,7 +61,7 @@ fn start(folder: &Folder, certificate: &Certificate, more: &[&str]) -> Server {
     Server::start(folder.path(), &[&certificate.arguments()[..], more].concat())
 }
 
-/// What `openssl s_client` says when it sends `request`.
+/// The output of `openssl s_client` when it sends `request`.
 fn s_client(server: &Server, arguments: &[&str], request: &str) -> String {
     let mut child = tool("openssl")
         .args(["s_client", "-connect", &server.address.to_string(), "-servername", "localhost", "-ign_eof"])
@@ -71,16 +71,17 @@ fn s_client(server: &Server, arguments: &[&str], request: &str) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A handshake that fails closes the pipe.
+    // A failed handshake closes the pipe.
     let _ = child.stdin.take().unwrap().write_all(request.as_bytes());
     said(&child.wait_with_output().unwrap())
 }
 
 const REQUEST: &str = "GET /1k HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
-/// RFC 9112 §3.2.2: a server takes the absolute-form of either scheme where it speaks https, and of http elsewhere.
+/// RFC 9112 §3.2.2: a server accepts the absolute form with either scheme where it serves https, and with http
+/// elsewhere.
 #[test]
-fn an_absolute_form_may_name_the_scheme_that_is_spoken() {
+fn an_absolute_form_target_may_use_the_scheme_of_the_listener() {
     let (folder, certificate) = (site(), Certificate::new());
     let fields = "Host: other\r\nConnection: close\r\n\r\n";
     let server = start(&folder, &certificate, &[]);
@@ -96,7 +97,7 @@ fn an_absolute_form_may_name_the_scheme_that_is_spoken() {
 }
 
 #[test]
-fn curl_trusts_it_and_gets_everything() {
+fn curl_verifies_the_certificate_and_gets_every_file() {
     let (folder, certificate) = (site(), Certificate::new());
     let server = start(&folder, &certificate, &[]);
     let authority = certificate.authority();
@@ -111,10 +112,10 @@ fn curl_trusts_it_and_gets_everything() {
         curl("/big", &[&version[..], &["--http1.1", "-o", got.to_str().unwrap()]].concat());
         assert!(fs::read(&got).unwrap() == fs::read(folder.path().join("big")).unwrap());
     }
-    // Without ALPN it is HTTP/1.1, and several requests go by one connection.
+    // Without ALPN it is HTTP/1.1, and one connection carries several requests.
     let both = run(tool("curl").args(["-sSk", "--no-alpn"]).arg(server.url("/1k")).arg(server.url("/50k")));
     assert_eq!(both.len(), 51_024);
-    // A reader that takes its time gets all of it, and the server holds little of it meanwhile.
+    // A slow reader gets everything, and the server buffers little for it.
     let before = server.memory_kb("RssAnon");
     let slow = curl("/big", &["--http1.1", "--limit-rate", "3M"]);
     assert_eq!(slow.len(), 5_000_000);
@@ -125,7 +126,7 @@ fn curl_trusts_it_and_gets_everything() {
 }
 
 #[test]
-fn sessions_are_resumed_by_tickets_and_closed_by_notice() {
+fn sessions_are_resumed_by_tickets_and_closed_with_close_notify() {
     let (folder, certificate) = (site(), Certificate::new());
     let server = start(&folder, &certificate, &["--workers", "2"]);
     for version in ["-tls1_3", "-tls1_2"] {
@@ -133,9 +134,9 @@ fn sessions_are_resumed_by_tickets_and_closed_by_notice() {
         let session = session.to_str().unwrap();
         let first = s_client(&server, &[version, "-sess_out", session], REQUEST);
         assert!(first.contains("HTTP/1.1 200 OK") && first.contains("New, TLSv1"), "{first}");
-        // The end of a TLS session that nobody has cut.
+        // A TLS session that was closed properly.
         assert!(first.contains("closed\n") && !first.contains("unexpected eof"), "{first}");
-        // Another worker may answer: the ticket keys are the process's own.
+        // Another worker may respond: all workers of a process share the ticket keys.
         for _ in 0..4 {
             let again = s_client(&server, &[version, "-sess_in", session], REQUEST);
             assert!(again.contains("HTTP/1.1 200 OK") && again.contains("Reused, TLSv1"), "{again}");
@@ -146,13 +147,13 @@ fn sessions_are_resumed_by_tickets_and_closed_by_notice() {
 }
 
 #[test]
-fn what_is_not_tls_is_told_so() {
+fn clients_without_tls_get_an_explanation() {
     let (folder, certificate) = (site(), Certificate::new());
     let server = start(&folder, &certificate, &["--handshake-timeout", "300ms"]);
     let plain = String::from_utf8(server.exchange(REQUEST.as_bytes())).unwrap();
-    assert!(plain.starts_with("HTTP/1.1 400 ") && plain.contains("speaks https, not http"), "{plain}");
+    assert!(plain.starts_with("HTTP/1.1 400 ") && plain.contains("accepts HTTPS, not HTTP"), "{plain}");
     assert!(plain.contains("Connection: close"));
-    // A record of another protocol, an endless one, and an alert.
+    // A record of another protocol, an endless record, and an alert.
     for bytes in [
         &b"\x16\x03\x01\xff\xff\x01"[..],
         b"\x00\x01\x02\x03\x04\x05",
@@ -161,7 +162,7 @@ fn what_is_not_tls_is_told_so() {
     ] {
         let _ = server.exchange(bytes);
     }
-    // Nothing at all, and a hello without an end, until timeout ends.
+    // Nothing at all, and a ClientHello without an end, until the timeout.
     let mut silent = server.connect();
     let mut begun = server.connect();
     begun.write_all(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03").unwrap();
@@ -173,7 +174,7 @@ fn what_is_not_tls_is_told_so() {
 }
 
 #[test]
-fn nothing_in_common_has_its_names() {
+fn handshakes_without_common_parameters_are_logged_by_name() {
     let (folder, certificate) = (site(), Certificate::new());
     let server = start(&folder, &certificate, &[]);
     let refused = |arguments: &[&str], alert: &str| {
@@ -191,7 +192,7 @@ fn nothing_in_common_has_its_names() {
 }
 
 #[test]
-fn a_file_that_changes_while_it_is_sent_never_ends_well() {
+fn a_file_changed_during_transfer_truncates_the_response() {
     let (folder, certificate) = (site(), Certificate::new());
     fs::write(folder.path().join("huge"), vec![b'h'; 30_000_000]).unwrap();
     std::thread::sleep(TICK);
@@ -206,7 +207,7 @@ fn a_file_that_changes_while_it_is_sent_never_ends_well() {
     output.read_exact(&mut vec![0; 100_000]).unwrap();
     OpenOptions::new().write(true).open(folder.path().join("huge")).unwrap().write_all_at(b"new", 5).unwrap();
     let mut rest = Vec::new();
-    // Faster now: only the end matters.
+    // Faster from here on: only the end matters.
     output.read_to_end(&mut rest).unwrap();
     assert!(!child.wait().unwrap().success() && rest.len() + 100_000 < 30_000_000);
     let (_, text) = server.stop();
@@ -214,7 +215,7 @@ fn a_file_that_changes_while_it_is_sent_never_ends_well() {
 }
 
 #[test]
-fn certificates_that_cannot_be_used_are_named() {
+fn unusable_certificates_are_named() {
     let (one, other) = (Certificate::new(), Certificate::new());
     let folder = site();
     let fails = |chain: &str, key: &str| {
@@ -237,9 +238,9 @@ fn certificates_that_cannot_be_used_are_named() {
     assert!(fails("/nowhere", &one.key).contains("cannot read /nowhere"));
 }
 
-/// Mozilla's intermediate profile, by a scanner that knows it.
+/// Mozilla's intermediate profile, as checked by sslyze.
 #[test]
-fn sslyze_finds_nothing_against_the_intermediate_profile() {
+fn sslyze_confirms_the_intermediate_profile() {
     let (folder, certificate) = (site(), Certificate::new());
     let server = start(&folder, &certificate, &[]);
     let output = test_tool("sslyze", "sslyze/bin")
@@ -254,7 +255,7 @@ fn sslyze_finds_nothing_against_the_intermediate_profile() {
 }
 
 #[test]
-fn python_reads_a_whole_answer_and_its_end() {
+fn python_reads_a_complete_response_and_close_notify() {
     let (folder, certificate) = (site(), Certificate::new());
     let server = start(&folder, &certificate, &[]);
     let script = "import ssl, socket, sys\n\
@@ -275,9 +276,9 @@ fn python_reads_a_whole_answer_and_its_end() {
 }
 
 #[test]
-fn a_preface_that_does_not_come_is_waited_for_no_longer_than_a_handshake() {
+fn a_missing_preface_times_out_like_a_handshake() {
     let (folder, certificate) = (site(), Certificate::new());
-    let server = start(&folder, &certificate, &["--handshake-timeout", "300ms"]);
+    let server = start(&folder, &certificate, &["--handshake-timeout", "2s"]);
     // -ign_eof keeps our side open.
     let said = s_client(&server, &["-alpn", "h2"], "");
     assert!(said.contains("ALPN protocol: h2"), "{said}");

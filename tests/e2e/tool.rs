@@ -1,12 +1,13 @@
-//! Programs that are not ours: clients that we serve, instruments that look at us, and a site to serve.
+//! Third-party programs: clients that we serve, tools that measure us, and a site to serve.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// What `make test` installs, by program, with the Debian package that brings it.
+/// Programs that `make test` installs, each with the Debian package that provides it.
 const PACKAGES: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
     ("aria2c", "aria2"),
+    ("callgrind_control", "valgrind"),
     ("chromium", "chromium"),
     ("curl", "curl"),
     ("dpkg", "dpkg"),
@@ -27,17 +28,19 @@ const PACKAGES: &[(&str, &str)] = &[
     ("script", "bsdutils"),
     ("setpriv", "util-linux"),
     ("sha256sum", "coreutils"),
+    ("slowhttptest", "slowhttptest"),
     ("strace", "strace"),
     ("systemd-analyze", "systemd"),
     ("umount", "mount"),
+    ("valgrind", "valgrind"),
     ("wget", "wget"),
     ("wrk", "wrk"),
 ];
 
-/// `program`, which must be installed.
+/// Returns a command for `program`, which must be installed.
 ///
 /// # Panics
-/// With the sentence that says how to install it.
+/// If it is not installed. The message says how to install it.
 pub(crate) fn tool(program: &str) -> Command {
     let found = find_program(program).unwrap_or_else(|| {
         panic!("{program} is not installed; please run: apt-get install {} (or `make test`)", package_of(program))
@@ -45,13 +48,13 @@ pub(crate) fn tool(program: &str) -> Command {
     Command::new(found)
 }
 
-/// Chromium by any of its names: Ubuntu's own package is a snap, so there it may be Google's.
+/// Chromium under any of its names. Ubuntu's own package is a snap, so there it may be Google's.
 pub(crate) fn chromium() -> Command {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
     names.into_iter().find_map(find_program).map_or_else(|| tool("chromium"), Command::new)
 }
 
-/// A program that `tools/setup.sh test` puts below target/tools, where no package of the system brings it; or one of
+/// A program that `tools/setup.sh test` installs below target/tools if no system package provides it, or a program of
 /// that name in PATH.
 pub(crate) fn test_tool(name: &str, below: &str) -> Command {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools");
@@ -60,7 +63,7 @@ pub(crate) fn test_tool(name: &str, below: &str) -> Command {
     Command::new(found.unwrap_or_else(|| panic!("{name} is not installed; please run: tools/setup.sh test")))
 }
 
-/// Go, where its own archive puts it when nothing in PATH has it.
+/// Go, from where its own archive installs it if it is not in PATH.
 pub(crate) fn go() -> Command {
     let own = Path::new("/usr/local/go/bin/go");
     find_program("go").or_else(|| own.is_file().then(|| own.to_owned())).map_or_else(|| tool("go"), Command::new)
@@ -68,7 +71,7 @@ pub(crate) fn go() -> Command {
 
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    // Debian keeps servers in sbin, which is not in everybody's PATH.
+    // Debian installs servers in sbin, which is not in every user's PATH.
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     folders.map(|folder| folder.join(name)).find(|file| file.is_file())
 }
@@ -77,7 +80,7 @@ fn package_of(program: &str) -> &'static str {
     PACKAGES.iter().find(|(known, _)| *known == program).map_or("that", |(_, package)| package)
 }
 
-/// Runs `command`, which must succeed, and returns all that it said.
+/// Runs `command`, which must succeed, and returns its output.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let text = said(&output);
@@ -90,7 +93,7 @@ pub(crate) fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// The HTML documentation of Debian's package python3-doc: a real site that none of us wrote.
+/// The HTML documentation in Debian's package python3-doc: a real site that none of us wrote.
 pub(crate) fn python_docs() -> PathBuf {
     let list = tool("dpkg").args(["--listfiles", "python3-doc"]).output().unwrap();
     let folder = String::from_utf8_lossy(&list.stdout)
@@ -99,6 +102,6 @@ pub(crate) fn python_docs() -> PathBuf {
         .filter_map(|line| Path::new(line).canonicalize().ok())
         .find(|folder| folder.join("index.html").is_file());
     folder.unwrap_or_else(|| {
-        panic!("the documentation of Python is not installed whole; please run: apt-get install python3-doc (or `make test`)")
+        panic!("the documentation of Python is not completely installed; please run: apt-get install python3-doc (or `make test`)")
     })
 }

@@ -1,4 +1,4 @@
-//! Upgrades: a new process takes the listeners over, and nobody is refused, cut or reset.
+//! Upgrades: a new process takes over the listeners, and no connection is refused, truncated or reset.
 
 use super::cli::{Running, get};
 use super::harness::{Folder, TIMEOUT, flatout, wait_until};
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 fn is_alive(pid: u32) -> bool {
-    // A process that has ended and whose parent has not looked yet is a zombie.
+    // A process that has exited but was not waited for by its parent is a zombie.
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -24,11 +24,11 @@ fn twenty_upgrades_under_two_hundred_connections_fail_nothing() {
     let inside = files(folder.path()).replace("\"127.0.0.1:0\"", "\"127.0.0.1:0\" h2c=#true");
     configure(&folder, "workers 2", &inside);
     let site = Site::run(folder);
-    // And twenty streams of HTTP/2.
+    // In addition, twenty HTTP/2 streams.
     let crowd = Crowd::during(site.address(), [120, 20, 56], true, |_| {
         for index in 0..UPGRADES {
             let before = site.pid();
-            // The number of workers changes to and fro, so sockets are fewer or more than workers.
+            // The number of workers varies, so there are fewer or more sockets than workers.
             configure(&site.folder, &format!("workers {}", 1 + index % 3), &inside);
             let output = site.order(&["upgrade"]);
             assert!(output.status.success(), "{}", said(&output));
@@ -38,26 +38,26 @@ fn twenty_upgrades_under_two_hundred_connections_fail_nothing() {
     });
     println!("{crowd:?}");
     assert!(crowd.answers.load(Ordering::Relaxed) > UPGRADES);
-    // Anyone who kept a connection was told that it ends.
+    // Clients with idle connections were told that these would close.
     assert!(crowd.farewells.load(Ordering::Relaxed) > 0);
     assert_eq!(get(site.address(), "/").body, b"here");
 }
 
 #[test]
-fn the_old_process_ends_when_its_last_connection_does() {
+fn the_old_process_exits_after_its_last_connection() {
     let mut site = Site::start("workers 1");
     let old = site.running.pid();
     assert_eq!(site.pid(), old);
     site.running.signal("USR2");
-    wait_until("another process answers", || site.pid() != old);
+    wait_until("another process responds", || site.pid() != old);
     assert_eq!(site.running.wait().code(), Some(0), "{}", site.running.stderr());
     assert_eq!(get(site.address(), "/").body, b"here");
     let said = site.running.stderr();
-    assert!(said.contains("serves; this one finishes its requests in progress"), "{said}");
+    assert!(said.contains("is serving; this process finishes its requests in progress"), "{said}");
 }
 
 #[test]
-fn when_the_new_process_does_not_come_up_nothing_has_changed() {
+fn a_failed_upgrade_changes_nothing() {
     let site = Site::start("");
     let before = site.pid();
     configure(&site.folder, "", "    nonsense");
@@ -72,21 +72,21 @@ fn when_the_new_process_does_not_come_up_nothing_has_changed() {
     );
     assert_eq!((site.pid(), get(site.address(), "/").body), (before, b"here".to_vec()));
     assert_eq!(site.status("upgrades_failed").as_u64(), Some(1));
-    // Also when it fails after it has taken the admin socket over: this log has no folder.
+    // This includes a failure after it has taken over the admin socket: the folder of this log does not exist.
     configure(&site.folder, "log \"/nowhere/at/all/log\"", &files(site.folder.path()));
     let output = site.order(&["upgrade"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(site.folder.path().join("admin").exists());
     assert_eq!((site.pid(), site.status("upgrades_failed").as_u64()), (before, Some(2)));
-    // And the next succeeds.
+    // The next upgrade succeeds.
     configure(&site.folder, "", &files(site.folder.path()));
     assert!(site.order(&["upgrade"]).status.success());
     assert_ne!(site.pid(), before);
 }
 
-/// A program that is gone, or is another one by now: both are looked for again by name.
+/// The program was removed or replaced: an upgrade looks it up again by its path.
 #[test]
-fn the_program_is_the_one_at_the_name_now() {
+fn an_upgrade_runs_the_program_now_at_the_original_path() {
     let folder = Folder::new();
     let binary = folder.path().join("flatout");
     fs::copy(flatout().get_program(), &binary).unwrap();
@@ -100,7 +100,7 @@ fn the_program_is_the_one_at_the_name_now() {
     fs::remove_file(&binary).unwrap();
     let output = site.order(&["upgrade"]);
     assert!(said(&output).contains("cannot start the new process: No such file or directory"), "{}", said(&output));
-    // As an installer does it.
+    // The way an installer does it.
     fs::copy(flatout().get_program(), folder.path().join("next")).unwrap();
     fs::rename(folder.path().join("next"), &binary).unwrap();
     let before = site.pid();
@@ -108,9 +108,9 @@ fn the_program_is_the_one_at_the_name_now() {
     assert!(site.pid() != before && is_alive(site.pid()));
 }
 
-/// systemd's way: the socket is there before the process, at descriptor 3.
+/// systemd's protocol: the socket exists before the process, at descriptor 3.
 #[test]
-fn a_socket_of_systemd_is_served() {
+fn a_socket_from_systemd_is_served() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let folder = super::site::prepare("", "");
@@ -121,14 +121,14 @@ fn a_socket_of_systemd_is_served() {
             &format!("workers {workers}"),
             &format!("    listen \"{address}\"\n    files \"{}\"", www.display()),
         );
-        // A shell plays systemd: it knows its own number, which stays the same for the program it becomes.
+        // A shell plays systemd: it knows its own process ID, which stays the same for the program that it executes.
         let mut command = std::process::Command::new("bash");
         let script = format!("exec 3<&{}; export LISTEN_PID=$$; exec \"$@\"", inherit(&listener));
         command.args(["-c", &script, "sh"]).arg(flatout().get_program()).args(["run", "-c"]).arg(config(&folder));
         command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("bash");
         Running::spawn(command)
     };
-    // The connection waits in the queue while nobody serves.
+    // The connection waits in the queue while no server runs.
     for workers in [1, 3] {
         let waiting = std::thread::spawn(move || get(address, "/").body);
         let mut running = serve(workers);
@@ -142,7 +142,7 @@ fn a_socket_of_systemd_is_served() {
     }
 }
 
-/// A copy of the socket's descriptor that a program may inherit, leaked for the test's time.
+/// A copy of the socket's descriptor that a program may inherit, leaked for the duration of the test.
 fn inherit(listener: &TcpListener) -> i32 {
     let copy = rustix::io::dup(listener).unwrap();
     let number = copy.as_raw_fd();
@@ -150,9 +150,9 @@ fn inherit(listener: &TcpListener) -> i32 {
     number
 }
 
-/// Who runs is said by its own words, and where.
+/// The error names the running process and its socket.
 #[test]
-fn two_servers_do_not_share_an_admin_socket() {
+fn two_servers_cannot_share_an_admin_socket() {
     let site = Site::start("");
     let other = super::site::prepare("", "");
     let text = fs::read_to_string(config(&site.folder)).unwrap();
@@ -162,6 +162,6 @@ fn two_servers_do_not_share_an_admin_socket() {
     let text = said(&output);
     assert!(begun.elapsed() < TIMEOUT);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains(&format!("another flatout (process {}) has the admin socket", site.pid())), "{text}");
+    assert!(text.contains(&format!("another flatout (process {}) uses the admin socket", site.pid())), "{text}");
     assert!(Path::new(&site.folder.path().join("admin")).exists());
 }

@@ -1,6 +1,6 @@
-//! A changed file is seen within a second, and no answer mixes two versions, also while files are being replaced.
+//! A changed file is seen within a second, and no response mixes two versions, even while files are being replaced.
 
-use super::harness::{Folder, Response, Server, TICK, TIMEOUT, read_response};
+use super::harness::{Folder, Response, Server, TICK, TIMEOUT, read_response, uninterrupted};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What is promised: a second after a change, the next answer is new.
+/// The published limit: a second after a change, the next response is the new version.
 const SEEN_AFTER: Duration = Duration::from_secs(1);
 
 fn get(server: &Server, path: &str) -> (u16, String) {
@@ -64,7 +64,7 @@ fn every_kind_of_change_is_seen_within_a_second() {
     thread::sleep(SEEN_AFTER);
 
     for (name, old) in names.iter().zip(&old) {
-        // Several times, so that each worker is asked.
+        // Several times, so that each worker gets a request.
         for _ in 0..8 {
             let new = server.get(&format!("/{name}"));
             assert!(new.status == 200 && new.body.starts_with(b"n"), "{name}: {} {:?}", new.status, new.body.first());
@@ -80,7 +80,7 @@ fn every_kind_of_change_is_seen_within_a_second() {
 }
 
 #[test]
-fn a_part_is_of_the_version_that_the_client_has_or_not_a_part() {
+fn if_range_with_an_old_entity_tag_gets_the_full_new_version() {
     let sizes = [("small", 1000), ("large", 300_000)];
     let folder = Folder::new();
     for (name, size) in sizes {
@@ -124,7 +124,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "large-in-place", bytes: 2_000_000, in_place: true },
 ];
 
-/// A look at a known file is good for nearly a second, so many files are needed to see many changes.
+/// A file's metadata is cached for nearly a second, so many files are needed to see many changes.
 const FILES_EACH: usize = 6;
 const VERSIONS: usize = 40;
 
@@ -133,7 +133,7 @@ impl Kind {
         format!("{}-{index}", self.name)
     }
 
-    /// Every version is one letter, repeated; the length differs too, but not with every letter.
+    /// Every version is one letter, repeated. The length usually differs too.
     fn content(self, version: usize) -> Vec<u8> {
         vec![b'a' + (version % 26) as u8; self.bytes - version % 7]
     }
@@ -148,12 +148,12 @@ impl Kind {
     }
 }
 
-/// What one reader saw of one kind.
+/// The versions of one kind of file that one reader saw.
 #[derive(Debug, Default)]
 struct Seen {
     complete: usize,
     cut: usize,
-    /// By file and entity tag, the letter and how often it came.
+    /// By file and entity tag: the letter and how often it was seen.
     versions: HashMap<(String, String), (Option<u8>, usize)>,
 }
 
@@ -178,18 +178,18 @@ impl Seen {
     }
 }
 
-fn ask(stream: &mut TcpStream, path: &str) {
-    // In one piece: the second would wait for the first's acknowledgement.
+fn send_request(stream: &mut TcpStream, path: &str) {
+    // In one write: a second one would wait for the acknowledgement of the first.
     stream.write_all(format!("GET /{path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).unwrap();
 }
 
-/// A GET on a connection that stays open. `None`: the answer was cut short.
-fn get_or_cut(stream: &mut TcpStream, path: &str) -> Option<Response> {
-    ask(stream, path);
+/// Sends a GET on a connection that stays open. Returns `None` if the response was truncated.
+fn get_or_truncated(stream: &mut TcpStream, path: &str) -> Option<Response> {
+    send_request(stream, path);
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 * 1024];
     let head_end = loop {
-        let count = stream.read(&mut buffer).unwrap();
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
         assert!(count > 0, "{path}: closed before a whole head");
         bytes.extend_from_slice(&buffer[..count]);
         if let Some(at) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -198,7 +198,7 @@ fn get_or_cut(stream: &mut TcpStream, path: &str) -> Option<Response> {
     };
     let length: usize = Response::parse(&bytes[..head_end]).field("content-length").unwrap().parse().unwrap();
     while bytes.len() < head_end + length {
-        match stream.read(&mut buffer) {
+        match uninterrupted(|| stream.read(&mut buffer)) {
             Ok(0) => return None,
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
@@ -208,16 +208,16 @@ fn get_or_cut(stream: &mut TcpStream, path: &str) -> Option<Response> {
     Some(Response::parse(&bytes))
 }
 
-/// Reads the files of `kind` in a circle until `done`.
+/// Reads the files of `kind` in turn until `done`.
 fn read_all(server: &Server, kind: Kind, done: &AtomicBool) -> Seen {
     let mut seen = Seen::default();
     let mut stream = server.connect();
     while !done.load(Ordering::Relaxed) {
         for index in 0..FILES_EACH {
             let file = kind.file(index);
-            match get_or_cut(&mut stream, &file) {
+            match get_or_truncated(&mut stream, &file) {
                 Some(response) if response.status == 200 => seen.add(&file, &response),
-                // Changed each time it was read: better no answer than a mixed one.
+                // The file changed each time it was read: no response is better than a mixed one.
                 Some(response) => assert!(kind.in_place && response.status == 503, "{file}: {}", response.status),
                 None => {
                     seen.cut += 1;
@@ -230,7 +230,7 @@ fn read_all(server: &Server, kind: Kind, done: &AtomicBool) -> Seen {
 }
 
 #[test]
-fn no_answer_mixes_two_versions_while_files_are_replaced_under_load() {
+fn no_response_mixes_versions_while_files_are_replaced_under_load() {
     let folder = Folder::new();
     let write_all = |in_place: bool, version: usize| {
         for kind in KINDS.iter().filter(|kind| kind.in_place == in_place) {
@@ -257,7 +257,7 @@ fn no_answer_mixes_two_versions_while_files_are_replaced_under_load() {
             scope.spawn(move || {
                 for version in 1..=VERSIONS {
                     write_all(in_place, version);
-                    // Before Linux 6.13, two versions in one tick could not be told apart by anybody.
+                    // Before Linux 6.13, two versions within one tick could not be distinguished.
                     thread::sleep(TICK);
                 }
             })
@@ -276,7 +276,8 @@ fn no_answer_mixes_two_versions_while_files_are_replaced_under_load() {
         let letters: HashSet<_> = seen.versions.values().map(|(letter, _)| letter).collect();
         println!("{}: {} complete, {} cut, {} letters", kind.name, seen.complete, seen.cut, letters.len());
         assert!(seen.complete > 0 && letters.len() > 1, "{}", kind.name);
-        // Only what is written over where it lies can be cut: what was renamed over is still there for its readers.
+        // Only a file that is overwritten in place can truncate a response. A file that was renamed over is still
+        // readable.
         assert!(seen.cut == 0 || kind.name == "large-in-place", "{}: {} cut", kind.name, seen.cut);
     }
     thread::sleep(SEEN_AFTER);
@@ -288,16 +289,16 @@ fn no_answer_mixes_two_versions_while_files_are_replaced_under_load() {
     }
 }
 
-/// The reader takes its time, and the file is replaced meanwhile.
+/// The reader is slow, and the file is replaced during the download.
 #[test]
-fn a_download_goes_on_when_its_file_is_renamed_over_and_ends_when_it_is_written_over() {
+fn a_download_survives_a_rename_of_its_file_but_not_an_overwrite() {
     const BYTES: usize = 64 * 1024 * 1024;
     let folder = Folder::with(&[("renamed", &vec![b'o'; BYTES]), ("rewritten", &vec![b'o'; BYTES])]);
     let server = Server::start(folder.path(), &[]);
     for (name, whole) in [("renamed", true), ("rewritten", false)] {
         let mut stream = server.connect();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        ask(&mut stream, name);
+        send_request(&mut stream, name);
         let mut first = vec![0; 100_000];
         stream.read_exact(&mut first).unwrap();
         let content = vec![b'n'; BYTES];
@@ -312,8 +313,8 @@ fn a_download_goes_on_when_its_file_is_renamed_over_and_ends_when_it_is_written_
         assert_eq!(complete, whole, "{name}");
         if whole {
             assert!(first[head_end..].iter().chain(&rest).all(|&byte| byte == b'o'), "{name} is mixed");
-            // And the connection goes on.
-            ask(&mut stream, name);
+            // The connection stays open.
+            send_request(&mut stream, name);
             assert_eq!(read_response(&mut stream).status, 200);
         }
     }

@@ -1,4 +1,4 @@
-//! `flatout workload`: files made and served, logs mined, lists and logs checked.
+//! `flatout workload`: file sets that are created and served, logs that are mined, lists and logs that are checked.
 
 use super::harness::{Folder, Server, flatout};
 use super::tool::tool;
@@ -24,7 +24,7 @@ fn stdout(output: &Output) -> String {
 }
 
 #[test]
-fn a_set_of_files_is_served_as_its_list_says() {
+fn a_file_set_is_served_as_its_list_says() {
     let folder = Folder::new();
     let files = folder.path().join("files");
     let made = workload(&["make", "webstone-standard", path_of(&files), "--json"]);
@@ -35,7 +35,7 @@ fn a_set_of_files_is_served_as_its_list_says() {
         (&"flatout-workload".into(), &"fileset".into(), &5.into())
     );
 
-    // What the list says of sizes and digests, other programs say of what is served.
+    // Other programs confirm the sizes and digests in the list for what is served.
     let list = fs::read_to_string(files.join("filelist")).unwrap();
     let server = Server::start(&files, &[]);
     let mut seen = 0;
@@ -53,17 +53,21 @@ fn a_set_of_files_is_served_as_its_list_says() {
     assert_eq!(seen, 5);
 
     let checked = workload(&["check", path_of(&files.join("filelist"))]);
-    assert!(checked.status.success() && stdout(&checked).contains("19773 bytes in the mean"), "{}", stdout(&checked));
+    assert!(
+        checked.status.success() && stdout(&checked).contains("the mean body size is 19773 bytes"),
+        "{}",
+        stdout(&checked)
+    );
     let other = workload(&["make", "web96", path_of(folder.path())]);
     assert_eq!(other.status.code(), Some(2));
-    assert!(stderr(&other).contains("not overwritten"), "{}", stderr(&other));
+    assert!(stderr(&other).contains("does not overwrite"), "{}", stderr(&other));
     let senseless = workload(&["make", "webstone-simple", path_of(&files), "--rate", "5"]);
     assert_eq!(senseless.status.code(), Some(2));
-    assert!(stderr(&senseless).contains("are for web96"), "{}", stderr(&senseless));
+    assert!(stderr(&senseless).contains("only for web96"), "{}", stderr(&senseless));
 }
 
 #[test]
-fn our_log_is_mined_in_either_form() {
+fn our_log_can_be_mined_in_both_formats() {
     for format in ["combined", "json"] {
         let folder = Folder::with(&[("a.html", b"0123456789"), ("b.html", b"01234")]);
         let log = folder.path().join("access.log");
@@ -95,7 +99,7 @@ fn our_log_is_mined_in_either_form() {
 }
 
 #[test]
-fn malformed_lines_are_named_by_their_numbers() {
+fn malformed_lines_are_reported_with_their_numbers() {
     let folder = Folder::with(&[
         ("list", b"/a 1\n/b one\n\nc 3\n/d 1 #sha256=5\n"),
         ("urls", b"/a\n/b /c\n"),
@@ -105,7 +109,7 @@ fn malformed_lines_are_named_by_their_numbers() {
     let at = |name: &str| folder.path().join(name);
     for (name, more, lines) in [
         ("list", &[][..], &["line 2: the weight", "line 4: there is no URL", "line 5: a digest"][..]),
-        ("urls", &["--as", "urls"], &["line 2: there is more"]),
+        ("urls", &["--as", "urls"], &["line 2: the line has more"]),
         ("log", &[], &["line 2: the line has an unknown format", "line 3: the time"]),
         ("empty", &[], &["contains no requests"]),
     ] {
@@ -133,11 +137,11 @@ fn malformed_lines_are_named_by_their_numbers() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_what_is_whole_stays() {
+fn a_full_disk_is_reported_and_complete_files_are_kept() {
     let folder = Folder::new();
     let files = folder.path().join("files");
     assert!(workload(&["make", "webstone-standard", path_of(&files)]).status.success());
-    // The disk is full for one of them.
+    // The disk is full for one of the files.
     let large = files.join("file5m.html");
     fs::remove_file(&large).unwrap();
     std::os::unix::fs::symlink("/dev/full", &large).unwrap();
@@ -146,8 +150,8 @@ fn a_full_disk_is_told_and_what_is_whole_stays() {
     let told = stderr(&made);
     assert!(told.contains("file5m.html: No space left") && told.contains("4 of 5 files were written"), "{told}");
     assert_eq!(fs::metadata(files.join("file500k.html")).unwrap().len(), 512_500);
-    assert!(fs::symlink_metadata(&large).is_err(), "a part of a file looks like a file");
-    // A list that cannot be written is told too.
+    assert!(fs::symlink_metadata(&large).is_err(), "an incomplete file has its final name");
+    // A list that cannot be written is reported too.
     fs::write(folder.path().join("log"), "h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1\n").unwrap();
     let mined = workload(&["mine", path_of(&folder.path().join("log")), "--output", "/dev/full"]);
     assert_eq!(mined.status.code(), Some(1));

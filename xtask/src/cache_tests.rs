@@ -44,7 +44,7 @@ const SUBJECTS: &[Subject] = &[
         arguments: &["accelerate", "http://127.0.0.1:{origin}", "--listen", "127.0.0.1:{port}", "--workers", "1"],
     },
     Subject {
-        name: "flatout with the switches",
+        name: "flatout with additional settings",
         program: "flatout",
         version: &["--version"],
         config: "workers 1
@@ -279,7 +279,7 @@ fn report(package_version: &str, all: &[Verdicts]) -> String {
     for verdicts in all {
         let _ = writeln!(text, "- {}: `{}`", verdicts.name, verdicts.version);
     }
-    text.push_str("\nFailed tests of flatout:\n\n");
+    text.push_str("\nTests that flatout fails:\n\n");
     for verdicts in all.iter().filter(|verdicts| verdicts.name.starts_with("flatout")) {
         for kind in ["required", "optimal"] {
             let failures = verdicts.failures.get(kind).map(Vec::as_slice).unwrap_or_default();
@@ -288,7 +288,7 @@ fn report(package_version: &str, all: &[Verdicts]) -> String {
             let _ = writeln!(text, "- {}, {kind}: {named}", verdicts.name);
         }
     }
-    text.push_str("\nConfigurations, with the ports of one run:\n");
+    text.push_str("\nConfigurations (the ports are those of one run):\n");
     for subject in SUBJECTS {
         let arguments = subject.arguments.join(" ");
         let shown = format!("{} {arguments}", subject.program);

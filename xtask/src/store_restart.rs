@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 const USAGE: &str = "\
 usage: cargo xtask store-restart [--objects N] [--bytes N] [--folder DIR]
 
-  --objects N     kept answers (1000000)
-  --bytes N       content of each (1024)
-  --folder DIR    the disk to measure (the system's temporary folder); a folder of our own is made in it
+  --objects N     number of stored responses (default 1000000)
+  --bytes N       size of each response in bytes (default 1024)
+  --folder DIR    folder on the disk to measure (default: the system's temporary folder)
 
-FLATOUT_BIN names the binary to measure; without it, target/release/flatout, built when it is missing or old.";
+FLATOUT_BIN is the binary to measure (default: target/release/flatout, built if it is missing or out of date).";
 
 /// Asked for in a row before the disk is given the time to write them.
 const BATCH: u64 = 8192;
@@ -105,8 +105,8 @@ fn parse(args: &[String]) -> Outcome<Option<Options>> {
     while let Some(arg) = args.next() {
         let mut value = || args.next().cannot(&format!("do without a value after {arg}"));
         match arg.as_str() {
-            "--objects" => options.objects = value()?.parse().cannot("read the number of answers")?,
-            "--bytes" => options.bytes = value()?.parse().cannot("read the length of an answer")?,
+            "--objects" => options.objects = value()?.parse().cannot("read the number of responses")?,
+            "--bytes" => options.bytes = value()?.parse().cannot("read the size of a response")?,
             "--folder" => options.folder = PathBuf::from(value()?),
             "--help" | "-h" => return Ok(None),
             other => return Err(format!("store-restart does not know `{other}`\n{USAGE}").into()),

@@ -4,16 +4,19 @@ mod dead_files;
 mod dependencies;
 mod direction;
 mod doc_comments;
+mod door;
 mod figures;
 mod licences;
 mod links;
 mod modules;
 mod names;
 mod purity;
+mod restated;
 mod safety;
 mod sizes;
+mod sleeps;
 mod source;
-mod tree;
+pub(crate) mod tree;
 mod vocabulary;
 mod words;
 
@@ -57,6 +60,8 @@ type Rule = (&'static str, &'static str, fn(&Tree) -> Vec<Finding>);
 const RULES: &[Rule] = &[
     ("direction", "crates depend downwards only", direction::check),
     ("purity", "http, cache and load see no socket, file, thread, clock or terminal", purity::check),
+    ("door", "one door to the world: the clock, a thread's pause and randomness are in crates/os", door::check),
+    ("sleeps", "no unit test sleeps", sleeps::check),
     ("dead-files", "every source, test and document is reached from somewhere", dead_files::check),
     ("safety", "`unsafe` in crates/os only, each with its reason", safety::check),
     ("figures", "documents quote kept results as they are", figures::check),
@@ -65,6 +70,7 @@ const RULES: &[Rule] = &[
     ("vocabulary", "the field's terms, and no private words", vocabulary::check),
     ("names", "a type name has few meanings", names::check),
     ("doc-comments", "a doc comment says what its item is", doc_comments::check),
+    ("restated", "a doc comment says more than its item's name", restated::check),
     ("dependencies", "each dependency's reason stands in ARCHITECTURE.md", dependencies::check),
     ("licences", "others' packages come from crates.io under a licence that deny.toml allows", licences::check),
     ("sizes", "no file outgrows its reader", sizes::check),
@@ -83,7 +89,9 @@ pub(crate) fn run() -> Outcome<()> {
         }
         broken += findings.len();
     }
-    for (kind, lines) in [("size", sizes::ratchet(&tree)), ("words", vocabulary::ratchet(&tree))] {
+    for (kind, lines) in
+        [("size", sizes::ratchet(&tree)), ("words", vocabulary::ratchet(&tree)), ("docs", restated::ratchet(&tree))]
+    {
         for line in lines {
             println!("{kind:>6}  {line}");
         }
@@ -106,7 +114,7 @@ mod tests {
         let tree = Tree::of(&[
             ("README.md", "See [how](docs/how.md#it-works).\n"),
             ("docs/how.md", "# It works\n"),
-            ("ARCHITECTURE.md", "## Other people's work\n- `bytes`: buffers\n"),
+            ("ARCHITECTURE.md", "## Dependencies\n- `bytes`: buffers\n"),
             ("Cargo.toml", "[workspace.dependencies]\nbytes = \"1\"\n"),
             ("crates/http/src/lib.rs", "//! Core.\nmod head;\n#[cfg(test)] mod tests { use std::fs; }\n"),
             ("crates/http/src/head.rs", "use core::net::IpAddr;\n"),

@@ -2,7 +2,7 @@
 //!
 //! `client - user [date] "request line" status bytes "referer" "user agent" outcome ending duration_us`
 //!
-//! A quote, a backslash and every byte that is not printable ASCII is written as `\xHH`; an unknown value as `-`.
+//! Quotes, backslashes and bytes that are not printable ASCII are written as `\xHH`, and unknown values as `-`.
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
@@ -20,7 +20,7 @@ pub(super) fn append_combined(
         None => text.push(b'-'),
     }
     text.extend_from_slice(b" - ");
-    match answer.user {
+    match answer.facts.user.as_deref() {
         Some(user) if !user.is_empty() => append_escaped_word(text, user.as_bytes()),
         _ => text.push(b'-'),
     }

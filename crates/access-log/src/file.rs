@@ -1,4 +1,5 @@
-//! A regular file: lines are appended, it is rotated when large or old, and never ends in a partial line.
+//! A log in a regular file: lines are appended, and the file is rotated when it is large or old. The file never ends
+//! with a partial line.
 
 use super::rotation::{delete_oldest, rotate_file};
 use super::sink::{IncompleteWrite, Written};
@@ -14,29 +15,29 @@ use std::time::UNIX_EPOCH;
 /// Delay between a failed rotation and the next attempt, in seconds.
 const RETRY_S: i64 = 60;
 
-/// A file to which lines are appended.
+/// A regular file to which lines are appended.
 #[derive(Debug)]
 pub(super) struct FileTarget {
     file: File,
-    /// Its path with symbolic links resolved; `None` for standard output, which is never rotated.
+    /// The file's path with symbolic links resolved; `None` for standard output, which is never rotated.
     path: Option<PathBuf>,
     rotation: Rotation,
     size_bytes: u64,
-    /// When its first line was written, as far as that can be determined.
+    /// Time at which the file's first line was written, as far as that can be determined.
     began_s: i64,
     /// No rotation is attempted before this time.
     retry_s: i64,
     rotations: u64,
     complaint: Option<String>,
-    /// The current failure has already been reported.
+    /// True if the current failure has already been reported.
     complained: bool,
-    /// A partial line could not be removed.
+    /// True if a partial line could not be removed.
     within_line: bool,
 }
 
 impl FileTarget {
     pub(super) fn new(path: &Path, file: File, metadata: &Metadata, rotation: Rotation, unix_s: i64) -> Self {
-        // A file of an earlier process has an age already.
+        // A file created by an earlier process already has an age.
         let created = metadata.created().ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
         let created_s = created.and_then(|since| i64::try_from(since.as_secs()).ok());
         let began_s = created_s.filter(|_| metadata.len() > 0).unwrap_or(unix_s);
@@ -72,12 +73,12 @@ impl FileTarget {
         self.rotation.age_max_s.is_some()
     }
 
-    /// Rotations since the last call.
+    /// Returns the number of rotations since the last call, and resets it.
     pub(super) const fn take_rotations(&mut self) -> u64 {
         std::mem::replace(&mut self.rotations, 0)
     }
 
-    /// A failure that has not been reported yet.
+    /// Takes the failure that has not been reported yet, if any.
     pub(super) const fn take_complaint(&mut self) -> Option<String> {
         self.complaint.take()
     }
@@ -105,7 +106,8 @@ impl FileTarget {
         Written { bytes: taken, stop: None }
     }
 
-    /// The lines that fit into this file before it is rotated. Rotates the file if due.
+    /// Returns the leading lines of `bytes` that fit into the file before its next rotation. Rotates the file if that
+    /// is due.
     fn choose_piece<'a>(&mut self, bytes: &'a [u8], unix_s: i64) -> &'a [u8] {
         self.handle_time(unix_s);
         let Some(bytes_max) = self.rotation.bytes_max.filter(|_| self.path.is_some()) else { return bytes };
@@ -120,13 +122,13 @@ impl FileTarget {
             return bytes;
         }
         fitting(bytes_max).unwrap_or_else(|| {
-            // A line longer than any file may be gets a file to itself.
+            // A line that exceeds the maximum file size is written to a file of its own.
             let line = bytes.iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |end| end + 1);
             &bytes[..line]
         })
     }
 
-    /// Appends all of `piece`, or whole lines of it and the error that stopped it.
+    /// Appends `piece`. If an error occurs, only whole lines are appended and the error is returned too.
     fn append(&mut self, piece: &[u8]) -> (usize, Option<Errno>) {
         let mut count = 0;
         while count < piece.len() {
@@ -141,8 +143,8 @@ impl FileTarget {
         (count, None)
     }
 
-    /// After only `count` bytes of `piece` were written: truncates the partial line, unless another process has
-    /// appended to the file meanwhile. Returns the bytes of the whole lines.
+    /// Truncates the partial line after only `count` bytes of `piece` were written, unless another process has appended
+    /// to the file since then. Returns the total length of the whole lines.
     fn take_back(&mut self, piece: &[u8], count: usize) -> usize {
         let whole = piece[..count].iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
         let size_bytes = self.size_bytes + count as u64;
@@ -154,7 +156,7 @@ impl FileTarget {
         whole
     }
 
-    /// Reads the size again: other processes may have truncated the file or appended to it.
+    /// Updates the size, because other processes may have truncated the file or appended to it.
     fn read_size(&mut self) {
         if let Ok(stat) = fstat(&self.file) {
             self.size_bytes = stat.st_size as u64;
@@ -166,7 +168,7 @@ impl FileTarget {
         let Some(age_max_s) = self.rotation.age_max_s else { return };
         let age_s = u64::try_from(unix_s.saturating_sub(self.began_s)).unwrap_or(0);
         if self.size_bytes > 0 && age_s >= age_max_s {
-            // Another process may have emptied it meanwhile.
+            // Another process may have truncated the file since the last check.
             self.read_size();
             if self.size_bytes > 0 {
                 self.rotate(unix_s);
@@ -174,7 +176,7 @@ impl FileTarget {
         }
     }
 
-    /// Rotates the file and continues in a new one. If that fails, continues in this one.
+    /// Rotates the file and continues in a new one. If that fails, continues in the current file.
     fn rotate(&mut self, unix_s: i64) -> bool {
         let Some(path) = self.path.clone().filter(|_| unix_s >= self.retry_s) else { return false };
         match self.try_rotate(&path, unix_s) {
@@ -195,7 +197,7 @@ impl FileTarget {
     fn try_rotate(&mut self, path: &Path, unix_s: i64) -> io::Result<()> {
         let ours = self.file.metadata()?;
         let named = path.symlink_metadata();
-        // If another process renamed or removed it, only a new file is needed.
+        // If another process renamed or removed the file, only a new file must be created.
         let is_ours = named.is_ok_and(|named| (named.dev(), named.ino()) == (ours.dev(), ours.ino()));
         let aside = is_ours.then(|| rotate_file(path, unix_s)).transpose()?;
         let mode = ours.permissions().mode() & 0o777;
@@ -215,7 +217,9 @@ impl FileTarget {
     fn delete_oldest(&mut self, path: &Path) {
         match delete_oldest(path, self.rotation.keep) {
             Ok(()) => self.complained = false,
-            Err(error) => self.complain(format!("cannot delete old access logs of {}: {error}", path.display())),
+            Err(error) => {
+                self.complain(format!("cannot delete old rotated files of the access log {}: {error}", path.display()));
+            }
         }
     }
 
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_to_the_file_is_seen() {
+    fn changes_by_other_processes_are_detected() {
         let folder = folder("others");
         let path = folder.join("log");
         let mut target = open(&path, Rotation { bytes_max: Some(10), ..Rotation::default() });
@@ -305,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rotation_that_cannot_be_is_told_once_and_lines_go_on() {
+    fn a_failed_rotation_is_reported_once_and_logging_continues() {
         let folder = folder("cannot");
         let path = folder.join("inner/log");
         fs::create_dir(folder.join("inner")).unwrap();

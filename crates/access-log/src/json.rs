@@ -1,4 +1,4 @@
-//! One JSON object per line (RFC 8259), with fields in the configured order, in ASCII only.
+//! JSON lines: one object per line (RFC 8259), with fields in the configured order, in ASCII only.
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
@@ -10,7 +10,7 @@ use flatout_http::access::AccessField;
 pub(super) struct JsonForm(Box<[(Box<[u8]>, AccessField)]>);
 
 impl JsonForm {
-    /// `fields` in their order without duplicates; all fields if there are none.
+    /// Creates the format with `fields` in their order, without duplicates; with all fields if `fields` is empty.
     pub(super) fn new(fields: &[AccessField]) -> Self {
         let fields = if fields.is_empty() { AccessField::ALL } else { fields };
         let mut parts: Vec<(Box<[u8]>, AccessField)> = Vec::new();
@@ -69,9 +69,9 @@ impl JsonForm {
                 }
                 AccessField::DurationUs => leave_gap(text.len(), Late::DurationUs),
                 AccessField::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
-                AccessField::Site => append_string_or_null(text, answer.site.map(str::as_bytes)),
-                AccessField::User => append_string_or_null(text, answer.user.map(str::as_bytes)),
-                AccessField::Cache => append_string_or_null(text, answer.cache.map(str::as_bytes)),
+                AccessField::Site => append_string_or_null(text, answer.facts.site.as_deref().map(str::as_bytes)),
+                AccessField::User => append_string_or_null(text, answer.facts.user.as_deref().map(str::as_bytes)),
+                AccessField::Cache => append_string_or_null(text, answer.facts.cache.map(str::as_bytes)),
             }
         }
         text.extend_from_slice(b"}\n");

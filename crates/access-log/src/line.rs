@@ -1,4 +1,4 @@
-//! A line in its log's format, with gaps for values that are known last.
+//! A line in the format of its log, with gaps for values that become known last.
 
 use super::combined::append_combined;
 use super::json::JsonForm;
@@ -7,7 +7,7 @@ use super::short::{append_milliseconds, append_short};
 use super::text::{Dates, append_decimal};
 use flatout_http::access::{LogFormat, LogSettings};
 
-/// Values known only when the response has ended.
+/// A value that is known only when the response has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     Ending,
@@ -15,7 +15,7 @@ pub(super) enum Late {
     DurationMs,
 }
 
-/// Position of a value to fill in. A position beyond the line's end means none.
+/// The position of a value to be filled in. A position beyond the end of the line means that there is no gap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gap {
     pub(super) at: usize,
@@ -26,7 +26,7 @@ impl Gap {
     pub(super) const NONE: Self = Self { at: usize::MAX, late: Late::Ending };
 }
 
-/// The gaps of a line in order, as offsets from the start of the text to which the line was appended.
+/// The gaps of a line in ascending order, as offsets from the start of the buffer to which the line was appended.
 pub(super) type Gaps = [Gap; 2];
 
 /// The format of a log's lines.
@@ -46,7 +46,7 @@ impl Form {
         }
     }
 
-    /// Appends a line with its line end and gaps for late values.
+    /// Appends a line, including its line end, with gaps for late values.
     pub(super) fn append(
         &self,
         text: &mut Vec<u8>,
@@ -62,7 +62,7 @@ impl Form {
     }
 }
 
-/// Appends `text[start..end]` with its gaps filled.
+/// Appends `text[start..end]` with the values filled into its gaps.
 pub(super) fn append_filled(
     line: &mut Vec<u8>,
     text: &[u8],

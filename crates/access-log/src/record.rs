@@ -1,21 +1,21 @@
 //! The logged data of a request and its response.
 
 use super::logs::LogSet;
-use flatout_handler::LogSource;
+use flatout_handler::response::LogFacts;
 use flatout_http::framing::Version;
 use flatout_http::request::RequestHead;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-/// Bytes logged of a refused request at most.
+/// Maximum number of bytes of a refused request that are logged.
 const RAW_BYTES_MAX: usize = 128;
 
 /// The source of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedPeer {
-    /// The client's address; `None` if the kernel does not report it.
+    /// The client's address; `None` if the kernel does not report one.
     pub client: Option<SocketAddr>,
-    /// True if it came over TLS.
+    /// True if the request was received over TLS.
     pub secure: bool,
 }
 
@@ -24,45 +24,41 @@ pub struct LoggedPeer {
 pub enum Logged<'a> {
     /// A parsed request.
     Head(&'a RequestHead<'a>),
-    /// The first bytes of a request that was refused or incomplete in time.
+    /// The first bytes of a request that was refused or was not complete in time.
     Raw(&'a [u8]),
 }
 
 /// The logged data of a response.
 #[derive(Clone, Copy, Debug)]
 pub struct LoggedResponse<'a> {
-    /// Index of its log; an index without a log, such as 255, means none.
-    pub log: u8,
     /// The status; 0 if there was no response.
     pub status: u16,
-    /// Bytes of the response's content; what a cut response lost is not known here.
+    /// Length of the response's content, in bytes. For a truncated response, this may include bytes that were not sent.
     pub body_bytes: u64,
-    /// The handler's outcome or the refusal's name.
+    /// The handler's outcome, or the name of the refusal.
     pub outcome: &'static str,
-    /// When the first bytes of the request were received, on the precise clock.
+    /// Time at which the first bytes of the request were received, on the precise clock, in nanoseconds.
     pub started_ns: u64,
-    /// The authenticated user.
-    pub user: Option<&'a str>,
-    /// The site that handled the request.
-    pub site: Option<&'a str>,
-    /// The result of a shared cache.
-    pub cache: Option<&'static str>,
+    /// All other facts. If their log index has no log, such as 255, the request is not logged.
+    pub facts: &'a LogFacts,
 }
 
 impl<'a> LoggedResponse<'a> {
-    /// The same, with the log and site of `source`.
+    /// Returns a copy with `facts`.
     #[must_use]
-    pub fn with_source(self, source: &'a LogSource) -> Self {
-        Self { log: source.log, site: source.site.as_deref(), ..self }
+    pub const fn with_facts(self, facts: &'a LogFacts) -> Self {
+        Self { facts, ..self }
     }
 
-    /// The response to a refused request, or to one without response (`status` 0).
-    pub const fn refused(log: u8, status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
-        Self { log, status, body_bytes, outcome, started_ns, user: None, site: None, cache: None }
+    /// Creates the response to a refused request, or to a request without a response (`status` 0), for the first log.
+    pub const fn refused(status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
+        const NO_FACTS: &LogFacts = &LogFacts { log: 0, user: None, site: None, cache: None };
+        Self { status, body_bytes, outcome, started_ns, facts: NO_FACTS }
     }
 }
 
-/// A request as a line sees it. Finding a field has a cost, so only the fields of the format are looked up.
+/// A request, as seen by the formatting of a line. Finding a header field takes time, so only the fields of the format
+/// are looked up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record<'a> {
     pub(super) client: Option<IpAddr>,
@@ -83,7 +79,7 @@ impl<'a> Record<'a> {
         Self { client, secure: peer.secure, unix_ms, source: RecordSource::Logged(logged) }
     }
 
-    /// Method and version, if the head was parsed.
+    /// Returns the method and the version if the head was parsed.
     pub(super) fn method(&self) -> Option<(&'a str, Version)> {
         match self.source {
             RecordSource::Logged(Logged::Head(head)) => Some((head.method.as_str(), head.version)),
@@ -92,7 +88,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// The target, or the first line if no head was parsed.
+    /// Returns the target, or the first line if no head was parsed.
     pub(super) fn target(&self) -> &'a [u8] {
         match self.source {
             RecordSource::Logged(Logged::Head(head)) => head.target_text,
@@ -126,7 +122,7 @@ impl<'a> Record<'a> {
     }
 }
 
-/// The first line, skipping empty lines before it; a lone CR does not end it.
+/// Returns the first line, without an empty line before it. A lone CR does not end a line.
 fn first_line(raw: &[u8]) -> &[u8] {
     let raw = raw.strip_prefix(b"\r\n").unwrap_or(raw);
     let raw = &raw[..raw.len().min(RAW_BYTES_MAX)];
@@ -134,10 +130,11 @@ fn first_line(raw: &[u8]) -> &[u8] {
     &raw[..line_end]
 }
 
-/// A copy of a request for the log while its body or its response is pending. Its log may not be known yet.
+/// A copy of the logged data of a request while its body or its response is pending. The log may not be known yet.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// The logs at creation, to which the response's index refers even if new ones have been adopted since.
+    /// The logs when the request was received. The response's log index refers to these, even if new logs have been
+    /// adopted since.
     pub(super) logs: LogSet,
     client: Option<IpAddr>,
     secure: bool,

@@ -1,4 +1,4 @@
-//! Rotation of a file: its new name, and deletion of surplus rotated files.
+//! File rotation: the name of a rotated file, and the deletion of surplus rotated files.
 
 use super::text::format_stamp;
 use rustix::fs::{CWD, RenameFlags, rename, renameat_with};
@@ -9,10 +9,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Names tried for one second; more than one is needed only if a file fills within that second.
+/// Maximum number of names tried for one second. More than one name is needed only if a file fills up within a second.
 const NAMES_MAX: u32 = 10_000;
 
-/// Renames `path` to `path.YYYYMMDD-HHMMSS`, with a suffix `.1`, `.2` if that exists. Never replaces a file.
+/// Renames `path` to `path.YYYYMMDD-HHMMSS`, with a suffix `.1`, `.2` and so on if that name exists. Never replaces a
+/// file.
 pub(super) fn rotate_file(path: &Path, unix_s: i64) -> io::Result<PathBuf> {
     let stamp = format_stamp(unix_s);
     for count in 0..NAMES_MAX {
@@ -25,7 +26,7 @@ pub(super) fn rotate_file(path: &Path, unix_s: i64) -> io::Result<PathBuf> {
         match renameat_with(CWD, path, CWD, &aside, RenameFlags::NOREPLACE) {
             Ok(()) => return Ok(aside),
             Err(Errno::EXIST) => {}
-            // The file system cannot rename without replacing: check, then rename.
+            // The file system cannot exclude replacement, so the name is checked before the rename.
             Err(Errno::INVAL | Errno::NOSYS) if aside.symlink_metadata().is_ok() => {}
             Err(Errno::INVAL | Errno::NOSYS) => return rename(path, &aside).map(|()| aside).map_err(io::Error::from),
             Err(errno) => return Err(errno.into()),
@@ -34,7 +35,7 @@ pub(super) fn rotate_file(path: &Path, unix_s: i64) -> io::Result<PathBuf> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "too many files were rotated within a second"))
 }
 
-/// Deletes the oldest rotated files beyond `keep`; 0 keeps all. Only regular files whose names match the pattern
+/// Deletes the oldest rotated files beyond `keep`; 0 keeps all files. Only regular files whose names match the pattern
 /// exactly are deleted.
 pub(super) fn delete_oldest(path: &Path, keep: u32) -> io::Result<()> {
     let Some(name) = path.file_name().filter(|_| keep > 0) else { return Ok(()) };
@@ -56,7 +57,7 @@ pub(super) fn delete_oldest(path: &Path, keep: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// The timestamp and counter of a name of the form `name.YYYYMMDD-HHMMSS[.n]`, which order by age.
+/// Parses the timestamp and the counter of a name of the form `name.YYYYMMDD-HHMMSS[.n]`. The results sort by age.
 fn parse_aside(name: &OsStr, candidate: &OsStr) -> Option<(Vec<u8>, u32)> {
     let rest = candidate.as_bytes().strip_prefix(name.as_bytes())?.strip_prefix(b".")?;
     let (stamp, rest) = rest.split_at_checked(15)?;

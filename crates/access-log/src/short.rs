@@ -1,11 +1,11 @@
-//! The short format, for a person at a terminal: `status method target bytes milliseconds`, and the outcome if the
-//! status is an error.
+//! The short format, for a person at a terminal: `status method target bytes milliseconds`, followed by the outcome if
+//! the status is an error.
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
 use super::text::{append_decimal, append_escaped, append_three_digits};
 
-/// Width of the method column; most methods are not longer.
+/// Width of the method column; few methods are longer.
 const METHOD_WIDTH: usize = 4;
 
 /// Appends a line.
@@ -32,7 +32,7 @@ pub(super) fn append_short(text: &mut Vec<u8>, record: &Record<'_>, answer: &Log
     [duration, Gap::NONE]
 }
 
-/// Appends a size in the largest unit that it fills.
+/// Appends a size in the largest unit that is not larger than the size.
 fn append_bytes(text: &mut Vec<u8>, bytes: u64) {
     const UNITS: [(&[u8], u64); 3] = [(b" GiB", 1 << 30), (b" MiB", 1 << 20), (b" KiB", 1 << 10)];
     if let Some((name, unit)) = UNITS.iter().find(|(_, unit)| bytes >= *unit) {
@@ -46,7 +46,7 @@ fn append_bytes(text: &mut Vec<u8>, bytes: u64) {
     }
 }
 
-/// Appends milliseconds with one decimal.
+/// Appends a duration in milliseconds, with one decimal place.
 pub(super) fn append_milliseconds(text: &mut Vec<u8>, duration_us: u64) {
     append_decimal(text, duration_us / 1_000);
     text.push(b'.');

@@ -16,20 +16,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bound of the lines pending for a slow target, in bytes.
+/// Maximum size of the lines pending for a slow target, in bytes.
 const PENDING_BYTES_MAX: usize = 1024 * 1024;
 
-/// A target has recovered once it has lost nothing for this many seconds. Otherwise a reader at its limit would cause
-/// a message every second.
+/// Number of seconds without lost lines after which a target has recovered. Without this delay, a reader at its limit
+/// would cause a message every second.
 const RECOVERY_S: i64 = 5;
 
-/// Time for a removed target to write its pending lines, in seconds.
+/// Maximum time in which a removed target may write its pending lines, in seconds.
 const RETIRED_S: i64 = 5;
 
 /// The result of a write.
 #[derive(Debug)]
 pub(super) struct Written {
-    /// Bytes written. After a failure they end with a line.
+    /// Number of bytes written. After a failure, these bytes end with a whole line.
     pub(super) bytes: usize,
     pub(super) stop: Option<IncompleteWrite>,
 }
@@ -54,24 +54,24 @@ enum Outlet {
 #[derive(Debug)]
 pub(super) struct Sink {
     target: LogDestination,
-    /// Permissions of a new file.
+    /// Mode of a new file.
     mode: u32,
     outlet: Outlet,
     channel: Arc<Channel>,
     pending: VecDeque<Chunk>,
     pending_bytes: usize,
-    /// Bytes written of the first pending chunk.
+    /// Number of bytes of the first pending chunk that were written.
     taken: usize,
-    /// The target has accepted bytes since the last check.
+    /// True if the target has accepted bytes since the last check.
     progress: bool,
     trouble: Option<Trouble>,
     /// The channel's count of lost lines at the last check.
     lines_lost_seen: u64,
-    /// When the target was removed.
+    /// Time at which the target was removed.
     retired_s: Option<i64>,
 }
 
-/// A failing or slow target.
+/// The failure or slowness of a target.
 #[derive(Debug)]
 struct Trouble {
     lines_lost_before: u64,
@@ -119,7 +119,7 @@ impl Sink {
         Arc::ptr_eq(&self.channel, channel)
     }
 
-    /// Marks the target as configured, with this rotation, or as removed.
+    /// Marks the target as configured with this rotation, or as removed if `rotation` is `None`.
     pub(super) fn keep(&mut self, rotation: Option<Rotation>, unix_s: i64) {
         self.retired_s = rotation.is_none().then(|| self.retired_s.unwrap_or(unix_s));
         if let (Outlet::File(file), Some(rotation)) = (&mut self.outlet, rotation) {
@@ -145,13 +145,13 @@ impl Sink {
         ages || self.retired_s.is_some() || self.trouble.is_some()
     }
 
-    /// Writes `chunk`, or queues it.
+    /// Writes or queues `chunk`.
     pub(super) fn handle_chunk(&mut self, chunk: Chunk, unix_s: i64, warn: &Warn) {
         if self.pending_bytes + chunk.bytes.len() > PENDING_BYTES_MAX && !self.pending.is_empty() {
             // Pending lines are older, and may be partially written.
             self.write_pending(unix_s, warn);
             if self.pending_bytes + chunk.bytes.len() > PENDING_BYTES_MAX && !self.pending.is_empty() {
-                self.lose(chunk.lines, "its reader does not keep up", unix_s, warn);
+                self.lose(chunk.lines, "its reader cannot keep up", unix_s, warn);
                 recycle(chunk);
                 return;
             }
@@ -164,6 +164,10 @@ impl Sink {
     fn write_pending(&mut self, unix_s: i64, warn: &Warn) {
         while let Some(chunk) = self.pending.front() {
             let written = self.outlet.write(&chunk.bytes[self.taken..], unix_s);
+            // Before the lines are counted, so that the count of lines never runs ahead of that of rotations.
+            if let Outlet::File(file) = &mut self.outlet {
+                self.channel.rotations.fetch_add(file.take_rotations(), Ordering::Relaxed);
+            }
             self.taken += written.bytes;
             self.progress |= written.bytes > 0;
             let lost = match written.stop {
@@ -179,13 +183,13 @@ impl Sink {
         }
     }
 
-    /// Drops the first pending chunk. Returns how many of its lines were not written.
+    /// Removes the first pending chunk. Returns how many of its lines were not written.
     fn end_chunk(&mut self) -> Option<u64> {
         let chunk = self.pending.pop_front()?;
         let left = &chunk.bytes[std::mem::take(&mut self.taken)..];
         let lines_left = left.split_inclusive(|&byte| byte == b'\n').count() as u64;
         self.pending_bytes -= chunk.bytes.len();
-        self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Relaxed);
+        self.channel.lines_written.fetch_add(chunk.lines.saturating_sub(lines_left), Ordering::Release);
         recycle(chunk);
         Some(lines_left)
     }
@@ -198,7 +202,7 @@ impl Sink {
 
     fn begin_trouble(&mut self, lines_lost_before: u64, why: &str, unix_s: i64, warn: &Warn) {
         if self.trouble.is_none() {
-            warn(&format!("the access log {} accepts no lines ({why}); they are lost and counted", self.target));
+            warn(&format!("the access log {} cannot be written ({why}); new lines are lost", self.target));
         }
         let trouble =
             self.trouble.get_or_insert(Trouble { lines_lost_before, latest_loss_s: unix_s, works_again: false });
@@ -218,7 +222,7 @@ impl Sink {
         if self.retired_s.is_some_and(|since_s| unix_s.saturating_sub(since_s) >= RETIRED_S) {
             self.give_up();
         }
-        // Workers lost some because the queue was full.
+        // Workers lose lines if the queue is full.
         let lines_lost = self.channel.lines_lost.load(Ordering::Relaxed);
         if lines_lost > self.lines_lost_seen {
             let lines_lost_before = std::mem::replace(&mut self.lines_lost_seen, lines_lost);
@@ -229,7 +233,7 @@ impl Sink {
             let quiet_s = unix_s.saturating_sub(trouble.latest_loss_s);
             if trouble.works_again && self.pending.is_empty() && !(0..RECOVERY_S).contains(&quiet_s) {
                 let lost = self.channel.lines_lost.load(Ordering::Relaxed) - trouble.lines_lost_before;
-                warn(&format!("the access log {} accepts lines again; {lost} were lost", self.target));
+                warn(&format!("the access log {} can be written again; lines lost: {lost}", self.target));
                 self.trouble = None;
             }
         }
@@ -242,10 +246,10 @@ impl Sink {
         }
     }
 
-    /// Reopens the target by name. If that fails, the old one remains in use.
+    /// Reopens the target by name. If that fails, the old file remains in use.
     pub(super) fn reopen(&mut self, unix_s: i64, warn: &Warn) {
         self.look(unix_s, warn);
-        // A partially written chunk ends in the file where it began; and standard output has no name.
+        // A partially written chunk must be completed in the file where it began. Standard output has no name.
         if self.taken > 0 || self.target == LogDestination::Stdout {
             return;
         }
@@ -290,7 +294,8 @@ impl Outlet {
     }
 
     fn open_path(path: &Path, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
-        // Opened write-only, a FIFO would block until it has a reader; opened this way it never does.
+        // If a FIFO is opened write-only, the call blocks until there is a reader. If it is opened this way, it never
+        // blocks.
         if path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo()) {
             let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
             let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;

@@ -1,24 +1,24 @@
-//! Lines whose responses have not been sent.
+//! Lines whose responses have not been sent yet.
 
 use super::line::{Gaps, append_filled};
 
-/// Lines that wait for the end of their responses.
+/// Lines that wait for their responses to end.
 #[derive(Clone, Debug, Default)]
 pub struct Staged {
     text: Vec<u8>,
     lines: Vec<StagedLine>,
-    /// Bytes of output sent since the lines were taken from the worker.
+    /// Number of bytes of output sent since the lines were taken from the worker.
     taken: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct StagedLine {
-    /// The number of its log, constant while the process runs.
+    /// The number of the log, constant while the process runs.
     log: u32,
     end: usize,
     gaps: Gaps,
     started_ns: u64,
-    /// Offset in the output at which the response ends, if it ends within the output and is already there.
+    /// Offset in the output at which the response ends, if the end has already been appended to the output.
     output_end: Option<usize>,
 }
 
@@ -49,45 +49,46 @@ impl Staged {
         &mut self.text
     }
 
-    /// Completes a line of `log` from the text since the previous line.
+    /// Completes a line of `log`, which consists of the bytes appended since the previous line.
     pub(super) fn end_line(&mut self, log: u32, gaps: Gaps, started_ns: u64) {
         self.lines.push(StagedLine { log, end: self.text.len(), gaps, started_ns, output_end: None });
     }
 
-    /// Records that the last line's response ends at the current end of the output, after `output_bytes`.
+    /// Records that the response of the last line ends at the current end of the output, at `output_bytes`.
     pub(super) fn mark(&mut self, output_bytes: usize) {
         if let Some(line) = self.lines.last_mut() {
             line.output_end.get_or_insert(output_bytes);
         }
     }
 
-    /// Records that `bytes` more of the output were sent.
+    /// Records that another `bytes` bytes of the output were sent.
     pub const fn advance(&mut self, bytes: usize) {
         self.taken += bytes;
     }
 
-    /// The lines with their endings: `sent` if the response lies within the sent output, else `ending`.
+    /// Returns the lines with their endings: `sent` if the response lies within the sent output, and otherwise
+    /// `ending`.
     pub(super) fn ended(&self, ending: &'static str, now_ns: u64) -> impl Iterator<Item = EndedLine<'_>> {
         let mut start = 0;
         self.lines.iter().map(move |line| {
             let bounds = (start, line.end);
             start = line.end;
             let ending = if line.output_end.is_some_and(|end| end <= self.taken) { "sent" } else { ending };
-            // 0: there was no log when it began, so the clock was not read.
+            // 0 means that there was no log when the request began, so the clock was not read.
             let started_ns = if line.started_ns == 0 { now_ns } else { line.started_ns };
             let duration_us = now_ns.saturating_sub(started_ns) / 1000;
             EndedLine { log: line.log, text: &self.text, bounds, gaps: line.gaps, ending, duration_us }
         })
     }
 
-    /// Splits off the lines whose responses do not lie within the first `taken` bytes of output; their offsets count
-    /// from there.
+    /// Splits off the lines whose responses do not lie within the first `taken` bytes of output. The offsets of these
+    /// lines then count from `taken`.
     pub(super) fn split_off_unsent(&mut self, taken: usize) -> Self {
         let is_sent = |line: &StagedLine| line.output_end.is_some_and(|end| end <= taken);
         // Responses are sent in the order of their lines.
         let count = self.lines.iter().take_while(|line| is_sent(line)).count();
         let text_start = count.checked_sub(1).map_or(0, |last| self.lines[last].end);
-        // Copied, not split off: the part retained for a slow reader's responses is no larger than necessary.
+        // The lines are copied, so that the part retained for a slow client's responses is no larger than necessary.
         let mut unsent = Self { text: self.text[text_start..].to_vec(), lines: self.lines[count..].to_vec(), taken: 0 };
         self.text.truncate(text_start);
         self.lines.truncate(count);
@@ -95,7 +96,7 @@ impl Staged {
             line.end -= text_start;
             line.output_end = line.output_end.map(|end| end.saturating_sub(taken));
             for gap in &mut line.gaps {
-                // A gap without position stays beyond every line.
+                // A missing gap remains beyond the end of every line.
                 gap.at = gap.at.saturating_sub(text_start);
             }
         }
@@ -107,7 +108,7 @@ impl Staged {
         self.lines.clear();
     }
 
-    /// Releases the memory of an unusually large batch of lines.
+    /// Releases excess memory after an unusually large batch of lines.
     pub(super) fn shrink(&mut self, text_bytes: usize) {
         if self.text.capacity() > text_bytes {
             self.text.shrink_to(text_bytes);

@@ -5,16 +5,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::fs::File;
 
-/// Bytes of one write. A pipe takes this much atomically (PIPE_BUF), and reports that it is writable once it has this
-/// much room: so lines are never interleaved with those of other writers, and the writer never blocks, even on a
-/// shared, blocking pipe.
+/// Maximum size of one write, in bytes. A pipe accepts this many bytes atomically (PIPE_BUF), and is reported as
+/// writable once it has room for them. So lines are never interleaved with those of other writers, and the writer never
+/// blocks, even on a shared, blocking pipe.
 const PIECE_BYTES_MAX: usize = 4096;
 
-/// A target that is written piece by piece while it accepts pieces.
+/// A target to which pieces are written while it accepts them.
 #[derive(Debug)]
 pub(super) struct StreamTarget {
     file: File,
-    /// The last line written is incomplete for good.
+    /// True if the last line written is incomplete and cannot be completed.
     torn: bool,
 }
 
@@ -33,7 +33,8 @@ impl StreamTarget {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Written { bytes: taken, stop: Some(IncompleteWrite::Blocked) },
                 Err(errno) => {
-                    // A partial write cannot be undone: that line is lost, and the next must not become its end.
+                    // A partial write cannot be undone: that line is lost, and the next line must not be appended to
+                    // it.
                     self.torn |= taken > 0 && bytes[taken - 1] != b'\n';
                     return Written { bytes: taken, stop: Some(IncompleteWrite::Failed(errno.into())) };
                 }
@@ -51,12 +52,12 @@ impl StreamTarget {
 
     fn is_writable(&self) -> bool {
         let mut polled = [PollFd::new(&self.file, PollFlags::OUT)];
-        // A descriptor that cannot be polled is tried by writing.
+        // If a descriptor cannot be polled, a write is attempted.
         !matches!(poll(&mut polled, Some(&Timespec::default())), Ok(0))
     }
 }
 
-/// Whole lines as far as they fit; of a longer line, the part that fits.
+/// Returns the whole lines that fit, or, if the first line is longer, the part of it that fits.
 fn piece_of(bytes: &[u8]) -> &[u8] {
     if bytes.len() <= PIECE_BYTES_MAX {
         return bytes;

@@ -1,5 +1,5 @@
-//! The system log through its Unix datagram socket: one datagram per line, framed as in RFC 3164 §4 and by every
-//! libc.
+//! The system log, via its Unix datagram socket: one datagram per line, in the format of RFC 3164 §4, which every libc
+//! uses.
 
 use super::sink::{IncompleteWrite, Written};
 use flatout_os::local_time::LocalTime;
@@ -50,7 +50,7 @@ impl SyslogTarget {
         Written { bytes: taken, stop: None }
     }
 
-    /// Sends the datagram; reconnects if the log daemon was restarted.
+    /// Sends the datagram, after reconnecting if the log daemon was restarted.
     fn send(&mut self) -> Result<(), Errno> {
         let mut is_reconnected = false;
         loop {
@@ -77,8 +77,7 @@ fn connect(path: &Path) -> io::Result<UnixDatagram> {
     Ok(socket)
 }
 
-/// Formats `<30>Nov  6 08:49:37 flatout[123]: `, in local time and without a host name, as is usual on the local
-/// socket.
+/// Formats `<30>Nov  6 08:49:37 flatout[123]: ` in local time, without a host name, as is usual on the local socket.
 fn format_head(unix_s: i64) -> String {
     const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let time = LocalTime::at(unix_s);

@@ -1,6 +1,6 @@
-//! Numbers, dates and escapes appended as bytes. `write!` would cost several times as much.
+//! Formatting of numbers, dates and escaped strings as bytes. `write!` would take several times as long.
 
-use flatout_http::date::format_date;
+use flatout_http::date::{format_date, format_rfc3339};
 use std::io::Write as _;
 use std::net::IpAddr;
 
@@ -21,14 +21,13 @@ pub(super) fn append_decimal(text: &mut Vec<u8>, mut number: u64) {
     text.extend_from_slice(&digits[start..]);
 }
 
-/// Appends `number`, which is below 1000, with three digits.
+/// Appends `number`, which must be less than 1000, with three digits.
 pub(super) fn append_three_digits(text: &mut Vec<u8>, number: u16) {
     debug_assert!(number < 1000);
     let digit = |number: u16| b'0' + (number % 10) as u8;
     text.extend_from_slice(&[digit(number / 100), digit(number / 10), digit(number)]);
 }
 
-/// Appends an address.
 pub(super) fn append_address(text: &mut Vec<u8>, address: IpAddr) {
     match address {
         IpAddr::V4(address) => {
@@ -39,14 +38,14 @@ pub(super) fn append_address(text: &mut Vec<u8>, address: IpAddr) {
                 append_decimal(text, octet.into());
             }
         }
-        // Writing to a Vec cannot fail.
+        // Writing to a `Vec` cannot fail.
         IpAddr::V6(address) => {
             let _ = write!(text, "{address}");
         }
     }
 }
 
-/// Bytes that need no escape, within quotes or without.
+/// Returns a table of the bytes that need no escape, within or without quotes.
 const fn plain_bytes(within_quotes: bool) -> [bool; 256] {
     let mut plain = [false; 256];
     let mut byte = 0x21;
@@ -61,12 +60,12 @@ const fn plain_bytes(within_quotes: bool) -> [bool; 256] {
 static PLAIN_QUOTED: [bool; 256] = plain_bytes(true);
 static PLAIN_WORD: [bool; 256] = plain_bytes(false);
 
-/// Appends `bytes`, escaped so that they stay within their quotes and their line.
+/// Appends `bytes`, escaped so that they cannot end the quoted string or the line.
 pub(super) fn append_escaped(text: &mut Vec<u8>, bytes: &[u8]) {
     append_escaped_by(text, bytes, &PLAIN_QUOTED);
 }
 
-/// Appends `bytes`, escaped so that they stay one word.
+/// Appends `bytes`, escaped so that they remain one word.
 pub(super) fn append_escaped_word(text: &mut Vec<u8>, bytes: &[u8]) {
     append_escaped_by(text, bytes, &PLAIN_WORD);
 }
@@ -81,8 +80,8 @@ fn append_escaped_by(text: &mut Vec<u8>, mut bytes: &[u8], plain: &[bool; 256]) 
     text.extend_from_slice(bytes);
 }
 
-/// Appends `bytes` as a JSON string (RFC 8259 §7) in ASCII only: other characters are escaped with \u, and each
-/// malformed piece of UTF-8 as \ufffd. So no reader mistakes a character for a line end or a terminal command.
+/// Appends `bytes` as a JSON string (RFC 8259 §7) in ASCII only. Other characters are written as `\u` escapes, and each
+/// malformed UTF-8 sequence as `\ufffd`. So no reader mistakes a character for a line end or a terminal command.
 pub(super) fn append_json_string(text: &mut Vec<u8>, bytes: &[u8]) {
     text.push(b'"');
     match bytes.iter().position(|&byte| !PLAIN_QUOTED[usize::from(byte)]) {
@@ -146,14 +145,10 @@ impl Dates {
         self.combined[3..6].copy_from_slice(&date[8..11]);
         self.combined[7..11].copy_from_slice(&date[12..16]);
         self.combined[12..20].copy_from_slice(&date[17..25]);
-        self.rfc3339 = *b"1994-11-06T08:49:37";
-        self.rfc3339[..4].copy_from_slice(&date[12..16]);
-        self.rfc3339[5..7].copy_from_slice(&month_digits(&date[8..11]));
-        self.rfc3339[8..10].copy_from_slice(&date[5..7]);
-        self.rfc3339[11..].copy_from_slice(&date[17..25]);
+        self.rfc3339.copy_from_slice(&format_rfc3339(unix_s).as_bytes()[..19]);
     }
 
-    /// `06/Nov/1994:08:49:37 +0000`.
+    /// Formats `06/Nov/1994:08:49:37 +0000`.
     pub(super) fn combined(&mut self, unix_ms: i64) -> &[u8] {
         self.read(unix_ms.div_euclid(1000));
         &self.combined
@@ -167,13 +162,6 @@ impl Dates {
         append_three_digits(text, unix_ms.rem_euclid(1000) as u16);
         text.push(b'Z');
     }
-}
-
-fn month_digits(name: &[u8]) -> [u8; 2] {
-    const MONTHS: [&[u8; 3]; 12] =
-        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
-    let month = MONTHS.iter().position(|month| *month == name).map_or(0, |index| index as u8 + 1);
-    [b'0' + month / 10, b'0' + month % 10]
 }
 
 /// Formats `19941106-084937`, the suffix of rotated files.

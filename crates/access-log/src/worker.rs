@@ -1,30 +1,31 @@
-//! A worker's side of the logs. Nothing here blocks, and nothing allocates in steady state.
+//! A worker's part of the logs. No function blocks except `finish`, and none allocates in the steady state.
 
 use super::logs::{LogHandle, LogSet};
 use super::queue::{Chunk, Message, send_until};
 use super::record::{Description, Logged, LoggedPeer, LoggedResponse, Record};
 use super::staged::Staged;
 use super::text::Dates;
+use flatout_os::clock;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Buffered bytes at which a buffer is sent to the writer; also sent at each sweep.
+/// Size at which a buffer is sent to the writer, in bytes. Each sweep sends all buffers, too.
 const BUFFER_BYTES_MAX: usize = 32 * 1024;
 
-/// Empty buffers retained per worker; more are freed.
+/// Maximum number of empty buffers retained per worker; others are freed.
 const SPARES_MAX: usize = 2;
 
-/// How long a stopping worker waits for room in the queue for its last lines.
+/// Maximum time that a stopping worker waits for room in the queue for its last lines.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// One worker's side of all logs.
+/// One worker's part of all logs.
 #[derive(Debug)]
 pub struct WorkerLog {
     set: LogSet,
-    /// The logs of the set, by index.
+    /// The states of the set's logs, by index.
     lanes: Vec<Lane>,
-    /// Removed logs that still have pending lines.
+    /// The states of removed logs that still have pending lines.
     retired: Vec<Lane>,
     staged: Staged,
     dates: Dates,
@@ -38,7 +39,7 @@ struct Lane {
     log: Arc<LogHandle>,
     buffer: Vec<u8>,
     buffer_lines: u64,
-    /// Lines staged and not committed.
+    /// Number of lines staged but not committed.
     staged_lines: usize,
 }
 
@@ -59,12 +60,12 @@ impl WorkerLog {
         log
     }
 
-    /// A worker without any log.
+    /// Creates a worker's part without any log.
     pub fn none() -> Self {
         Self::new(&LogSet::default())
     }
 
-    /// Switches to these logs. Pending lines still go to their former logs.
+    /// Switches to the logs of `set`. Pending lines still go to their former logs.
     pub fn adopt(&mut self, set: &LogSet) {
         let mut before = std::mem::take(&mut self.lanes);
         for log in set.0.iter() {
@@ -76,30 +77,30 @@ impl WorkerLog {
         }
         self.retired.append(&mut before);
         self.set = set.clone();
-        // Logs without pending lines are dropped immediately: the next sweep may be far away.
+        // Logs without pending lines are dropped immediately, because the next sweep may not happen soon.
         self.flush();
     }
 
-    /// Returns whether there is any log.
+    /// Returns whether there are any logs.
     pub const fn is_on(&self) -> bool {
         !self.lanes.is_empty()
     }
 
-    /// Stages the line of a request with its response; `unix_ms` is the current time.
+    /// Stages the line for a request and its response. `unix_ms` is the current time.
     pub fn stage(&mut self, peer: LoggedPeer, unix_ms: i64, logged: Logged<'_>, answer: &LoggedResponse<'_>) {
-        if let Some(lane) = self.lanes.get_mut(usize::from(answer.log)) {
+        if let Some(lane) = self.lanes.get_mut(usize::from(answer.facts.log)) {
             lane.stage(&mut self.staged, &mut self.dates, &Record::new(peer, unix_ms, logged), answer);
         }
     }
 
-    /// The data to log of a request whose response is not known yet.
+    /// Copies the data to be logged of a request whose response is not known yet.
     pub fn describe(&self, peer: LoggedPeer, unix_ms: i64, logged: Logged<'_>) -> Description {
         Description::new(&Record::new(peer, unix_ms, logged), self.set.clone())
     }
 
-    /// Stages the line of a request from its description.
+    /// Stages the line for a request from its description.
     pub fn stage_described(&mut self, description: &Description, answer: &LoggedResponse<'_>) {
-        let Some(log) = description.logs.0.get(usize::from(answer.log)) else { return };
+        let Some(log) = description.logs.0.get(usize::from(answer.facts.log)) else { return };
         let is_its_lane = |lane: &Lane| lane.log.number == log.number;
         let lane = if let Some(index) = self.lanes.iter().position(is_its_lane) {
             &mut self.lanes[index]
@@ -113,25 +114,25 @@ impl WorkerLog {
         lane.stage(&mut self.staged, &mut self.dates, &description.record(), answer);
     }
 
-    /// Returns whether lines are staged here.
+    /// Returns whether any lines are staged.
     pub fn has_staged(&self) -> bool {
         !self.staged.is_empty()
     }
 
-    /// Records that the response of the last staged line ends at the current end of the output, after `output_bytes`.
+    /// Records that the response of the last staged line ends at the current end of the output, at `output_bytes`.
     pub fn mark(&mut self, output_bytes: usize) {
         self.staged.mark(output_bytes);
     }
 
     /// Takes the staged lines, to be committed when their responses have ended. Lines whose responses lie within the
-    /// `taken` bytes sent are committed as `sent` instead.
+    /// first `taken` bytes of output are immediately committed as `sent`.
     pub fn take_staged(&mut self, taken: usize, now_ns: u64) -> Staged {
         let unsent = self.staged.split_off_unsent(taken);
         self.commit("sent", now_ns);
         unsent
     }
 
-    /// Commits the staged lines: their responses ended with `ending` at `now_ns`.
+    /// Commits the staged lines, whose responses ended with `ending` at `now_ns`.
     pub fn commit(&mut self, ending: &'static str, now_ns: u64) {
         let mut staged = std::mem::take(&mut self.staged);
         self.commit_staged(&staged, ending, now_ns);
@@ -140,8 +141,8 @@ impl WorkerLog {
         self.staged = staged;
     }
 
-    /// Commits lines that were taken: `sent` if the response has been sent completely according to
-    /// [`Staged::advance`], else `ending`.
+    /// Commits lines that were taken: as `sent` if the response has been sent completely according to
+    /// [`Staged::advance`], and otherwise with `ending`.
     pub fn commit_staged(&mut self, staged: &Staged, ending: &'static str, now_ns: u64) {
         for line in staged.ended(ending, now_ns) {
             let is_its_lane = |lane: &&mut Lane| lane.log.number == line.log;
@@ -155,7 +156,7 @@ impl WorkerLog {
         }
     }
 
-    /// Returns whether no line waits to go to the writer.
+    /// Returns whether no buffered lines wait to be sent to the writer.
     pub fn is_empty(&self) -> bool {
         self.lanes.iter().chain(&self.retired).all(|lane| lane.buffer.is_empty())
     }
@@ -168,9 +169,9 @@ impl WorkerLog {
         self.retired.retain(|lane| lane.staged_lines > 0);
     }
 
-    /// Flushes when the worker stops, waiting for room in the queue.
+    /// Sends the last lines when the worker stops, waiting for room in the queue.
     pub fn finish(&mut self) {
-        let deadline = Instant::now() + FINISH_TIMEOUT;
+        let deadline = clock::now() + FINISH_TIMEOUT;
         for mut lane in self.lanes.drain(..).chain(self.retired.drain(..)) {
             if lane.buffer.is_empty() {
                 continue;
@@ -228,7 +229,7 @@ impl Lane {
 /// Returns the emptied buffer of `chunk` to its worker, if the worker can use it.
 pub(super) fn recycle(chunk: Chunk) {
     let mut bytes = chunk.bytes;
-    // A buffer that grew for a very long line is freed.
+    // A buffer that grew because of a very long line is freed.
     if bytes.capacity() <= 2 * BUFFER_BYTES_MAX {
         bytes.clear();
         let _ = chunk.home.try_send(bytes);

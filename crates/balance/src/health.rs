@@ -1,38 +1,38 @@
-//! Active health checks: schedule and evaluation.
+//! Schedule and evaluation of active health checks.
 
 use flatout_config::model::HealthCheck;
 
-/// Result of a check's request.
+/// Result of the request of a health check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckResult {
-    /// A final response.
+    /// A final response arrived.
     Answered {
-        /// Its status.
+        /// Status code of the response.
         status: u16,
-        /// Time from the start, including connecting, to its head, in milliseconds.
+        /// Time from the start of the check, including connecting, to the response head, in milliseconds.
         elapsed_ms: u64,
     },
-    /// The deadline passed.
+    /// The timeout expired.
     TimedOut,
-    /// No connection, or no valid HTTP response.
+    /// No connection was established, or there was no valid HTTP response.
     Failed,
 }
 
-/// Outcome of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CheckOutcome {
+flatout_reason::reasons! {
+    /// Outcome of a health check: passed, or the reason for its failure.
+    pub enum CheckOutcome { name, }
     /// The origin is healthy.
-    Passed,
-    /// The status is not an expected one.
-    StatusOutside,
-    /// No response before the deadline.
-    TimedOut,
-    /// No response.
-    Failed,
+    Passed, "check_passed";
+    /// The status is not among the expected statuses.
+    StatusOutside, "check_status_outside";
+    /// There was no response within the timeout.
+    TimedOut, "check_timed_out";
+    /// There was no valid response.
+    Failed, "check_failed";
 }
 
 impl CheckOutcome {
-    /// Evaluates a result.
+    /// Evaluates the result of a health check.
     pub fn judge(check: &HealthCheck, result: CheckResult) -> Self {
         let (first, last) = check.statuses;
         match result {
@@ -48,20 +48,10 @@ impl CheckOutcome {
     pub const fn is_good(self) -> bool {
         matches!(self, Self::Passed)
     }
-
-    /// Stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Passed => "check_passed",
-            Self::StatusOutside => "check_status_outside",
-            Self::TimedOut => "check_timed_out",
-            Self::Failed => "check_failed",
-        }
-    }
 }
 
-/// Time of check `number` (from 0) of origin `index` out of `count`, in milliseconds. Checks are one interval apart,
-/// starting at `start_ms`; the origins are spread evenly over the interval.
+/// Returns when check `number` (from 0) of origin `index` out of `count` is due, in milliseconds. Checks of an origin
+/// are one interval apart, starting at `start_ms`, and the origins are distributed evenly over the interval.
 pub fn due_ms(check: &HealthCheck, start_ms: u64, index: usize, count: usize, number: u64) -> u64 {
     let interval_ms = check.interval_ms.max(1);
     let spread = u128::from(interval_ms) * index as u128 / count.max(1) as u128;

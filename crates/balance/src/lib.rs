@@ -1,12 +1,12 @@
-//! Load balancing among the origins of a proxy, without I/O: time is an argument.
+//! Load balancing among the origins of a proxy, without I/O. Time is passed as an argument.
 //!
 //! | file | content |
 //! |---|---|
-//! | [`group`] | policies, passive health, and what each request tried |
-//! | [`limit`] | the concurrency limit of an origin, and its queue |
+//! | [`group`] | balancing policies, passive health, and the origins that each request tried |
+//! | [`limit`] | concurrency limit and queue of an origin |
 //! | [`health`] | active health checks: schedule and evaluation |
 //!
-//! Absent by design: sending requests and checks (see `flatout_proxy`).
+//! Requests and health checks are sent elsewhere (see `flatout_proxy`).
 
 pub mod group;
 pub mod health;

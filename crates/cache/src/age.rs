@@ -4,8 +4,8 @@ use crate::directive::{SECONDS_MAX, Seconds, parse_seconds};
 use flatout_http::head::Fields;
 use flatout_http::token::trim;
 
-/// Parses Age, in seconds. Of a list or of several lines, the first member counts; an invalid value is ignored (RFC
-/// 9111 §5.1). `None`: Age is missing or invalid.
+/// Parses Age, in seconds. If the field has several lines or members, only the first member is used (RFC 9111 §5.1).
+/// Returns `None` if Age is missing or its first member is invalid.
 pub fn parse_age(fields: &Fields<'_>) -> Option<u32> {
     let first = fields.first("age")?.split(|&byte| byte == b',').next().map(trim)?;
     match parse_seconds(first) {

@@ -10,7 +10,8 @@
 //! | No-Vary-Search: 0; or 1 (params) or 2 (except), key-order u8, count u16, names text each
 //! ```
 //!
-//! A text is its length in bytes as u32, then the bytes. There is no checksum: the storage layer verifies the bytes.
+//! Each `text` is encoded as its length in bytes (u32), followed by the bytes. There is no checksum: the storage layer
+//! verifies the bytes.
 
 use crate::directive::SECONDS_MAX;
 use crate::freshness::LifetimeSource;
@@ -21,24 +22,24 @@ use crate::tags::{TAG_BYTES_MAX, TAGS_MAX, Tags};
 use crate::vary::VARIANT_KEY_BYTES_MAX;
 use flatout_http::etag::ETag;
 
-/// First byte of the output of [`encode`].
+/// Version of the encoding: the first byte that [`encode`] writes.
 pub const VERSION: u8 = 1;
 
-/// Maximum bytes of an encoded value, without the version byte and the length.
+/// Maximum size of an encoded value in bytes, excluding the version byte and the length.
 const BYTES_MAX: usize = 2 * (TAGS_MAX * (TAG_BYTES_MAX + 2)) + 3 * LINES_BYTES_MAX + VARIANT_KEY_BYTES_MAX + 4096;
 
-/// Decoding error.
+/// Error in decoding a stored value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The version is not [`VERSION`].
+    /// The version byte is not [`VERSION`].
     Version,
-    /// A value that [`encode`] never writes.
+    /// The encoding contains a value that [`encode`] never writes.
     Value,
-    /// A length or count above its limit.
+    /// The encoded length exceeds the limit.
     TooLarge,
 }
 
-/// Appends `stored` to `output`.
+/// Appends the encoding of `stored` to `output`.
 pub fn encode(stored: &Stored, output: &mut Vec<u8>) {
     output.push(VERSION);
     let length_at = output.len();
@@ -110,8 +111,8 @@ fn write_text(text: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(text);
 }
 
-/// Decodes a value at the beginning of `bytes`. Returns the value and its encoded length, or `Ok(None)` if `bytes` is
-/// incomplete.
+/// Decodes the value at the beginning of `bytes`. Returns the value and its encoded length in bytes, or `Ok(None)` if
+/// the encoding is incomplete.
 pub fn decode(bytes: &[u8]) -> Result<Option<(Stored, usize)>, DecodeError> {
     let Some((&version, rest)) = bytes.split_first() else { return Ok(None) };
     if version != VERSION {
@@ -187,7 +188,7 @@ impl<'a> CodecReader<'a> {
         let tags = Tags::from_bytes(self.text(BYTES_MAX)?)?;
         let groups = Tags::from_bytes(self.text(BYTES_MAX)?)?;
         let lines = self.text(LINES_BYTES_MAX)?;
-        // The lines are copied into response heads unchanged, so every one must be a valid field line.
+        // These lines are copied into response heads unchanged, so each must be a valid field line.
         with_fields(lines, |_| ())?;
         let mut stored = Stored {
             status,
@@ -231,8 +232,9 @@ impl<'a> CodecReader<'a> {
         valid.then_some(Extent::Part { first, last, total })
     }
 
-    /// `None`: invalid; `Some(None)`: no No-Vary-Search.
-    #[allow(clippy::option_option)] // one reads, the other is the value
+    /// Reads No-Vary-Search. Returns `None` if the encoding is invalid, and `Some(None)` if the response has no
+    /// No-Vary-Search.
+    #[allow(clippy::option_option)] // the outer option is for errors, the inner one is the value
     fn search(&mut self) -> Option<Option<NoVarySearch>> {
         let kind = self.byte()?;
         if kind == 0 {
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_decoded() {
+    fn encoded_metadata_is_decoded_unchanged() {
         for stored in samples() {
             let mut bytes = Vec::new();
             encode(&stored, &mut bytes);
@@ -301,9 +303,9 @@ mod tests {
         }
     }
 
-    /// Whatever one byte is changed to, what is decoded, if anything, is what its bytes say.
+    /// If one byte is changed to anything, the decoder either fails or returns exactly what the bytes encode.
     #[test]
-    fn changed_bytes_are_refused_or_mean_what_they_say() {
+    fn changed_bytes_are_rejected_or_decoded_exactly() {
         for stored in samples() {
             let mut bytes = Vec::new();
             encode(&stored, &mut bytes);

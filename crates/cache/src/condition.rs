@@ -6,29 +6,29 @@ use flatout_http::date::parse_date;
 use flatout_http::etag::{ETag, list_matches};
 use flatout_http::ranges::{ByteRange, Parts, RangesDecision, decide_ranges};
 
-/// Selected form of a stored response.
+/// Form in which to send a stored response, given the request's conditions and ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // lives on the stack for one decision
 pub enum SelectedForm {
-    /// The whole response, with its own status.
+    /// The whole response with its stored status.
     Whole,
     /// A 304 with the stored fields and no content.
     NotModified,
-    /// One part: a 206 with Content-Range.
+    /// A single part: a 206 with Content-Range.
     Part(ByteRange),
     /// Several parts: a 206 as multipart/byteranges.
     Parts(Parts),
     /// A 416 with `Content-Range: bytes */total`.
     Unsatisfiable,
-    /// The requested range is not stored: forward the request, including Range.
+    /// None: the requested range is not stored, so the request must be forwarded, including Range.
     NotHeld,
 }
 
-/// Selects the form of `stored` to send. `content_bytes` is the length of the stored content if it is complete and its
-/// length is known; the length of a stored part comes from its extent.
+/// Selects the form in which to send `stored`. `content_bytes` is the length of the stored content in bytes, if the
+/// content is complete and its length is known. The length of a stored part comes from its extent.
 ///
-/// A cache does not evaluate If-Match and If-Unmodified-Since (RFC 9111 §4.3.2):
-/// [`decide_stored`](crate::decision::decide_stored) forwards requests with them.
+/// If-Match and If-Unmodified-Since are not evaluated, as RFC 9111 §4.3.2 requires of caches:
+/// [`decide_stored`](crate::decision::decide_stored) forwards requests that contain them.
 pub fn decide_conditions(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -46,7 +46,8 @@ pub fn decide_conditions(
     }
     let mut ranges = request.fields.all("range");
     let (Some(range), None) = (ranges.next(), ranges.next()) else { return whole };
-    if !if_range_holds(request, stored, now_s) {
+    let is_offered = !stored.flags.any(Flags::NO_RANGES) || request.field("if-range").is_some();
+    if !is_offered || !if_range_holds(request, stored, now_s) {
         return whole;
     }
     match stored.extent {
@@ -58,7 +59,7 @@ pub fn decide_conditions(
     }
 }
 
-/// Appends the field lines of a 304 for `stored`, without those that describe the content (RFC 9110 §15.4.5).
+/// Appends the field lines of a 304 for `stored`, omitting fields that describe the content (RFC 9110 §15.4.5).
 pub fn write_not_modified_lines(stored: &Stored, output: &mut Vec<u8>) {
     const OF_THE_CONTENT: [&str; 7] = [
         "content-digest",
@@ -86,10 +87,10 @@ fn decide_whole(range: &[u8], length: u64) -> SelectedForm {
     }
 }
 
-/// A stored part satisfies ranges within it (RFC 9111 §3.3).
+/// Selects the form for a stored part, which can satisfy only ranges within it (RFC 9111 §3.3).
 fn decide_part(range: &[u8], first: u64, last: u64, total: Option<u64>) -> SelectedForm {
     let holds = |part: &ByteRange| part.first >= first && part.last <= last;
-    // If the total is unknown, a range that reaches to the end exceeds the stored part.
+    // If the total is unknown, a range that extends to the end of the representation is not covered by the stored part.
     match decide_ranges(range, total.unwrap_or(u64::MAX)) {
         RangesDecision::One(part) if holds(&part) => SelectedForm::Part(part),
         RangesDecision::Many(parts) if parts.as_slice().iter().all(holds) => SelectedForm::Parts(parts),
@@ -98,7 +99,8 @@ fn decide_part(range: &[u8], first: u64, last: u64, total: Option<u64>) -> Selec
     }
 }
 
-/// RFC 9111 §4.3.2: evaluates If-None-Match, or If-Modified-Since in its absence.
+/// Evaluates If-None-Match, or If-Modified-Since in its absence (RFC 9111 §4.3.2). Returns true if the response is a
+/// 304.
 fn is_not_modified(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     let mut lines = request.fields.all("if-none-match").peekable();
     if lines.peek().is_some() {
@@ -111,7 +113,8 @@ fn is_not_modified(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     request.field("if-modified-since").and_then(parse_date).is_some_and(|since_s| modified_s <= since_s)
 }
 
-/// RFC 9110 §13.1.5: true if the strong tag is equal, or if the date equals a strong Last-Modified.
+/// Evaluates If-Range (RFC 9110 §13.1.5). Returns true if it is absent, if its entity tag matches strongly, or if its
+/// date equals a strong Last-Modified.
 fn if_range_holds(request: &CacheRequest<'_>, stored: &Stored, now_s: i64) -> bool {
     let Some(value) = request.field("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {

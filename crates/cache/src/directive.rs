@@ -1,7 +1,7 @@
-//! Cache-Control of requests and responses (RFC 9111 §5.2).
+//! Parser for Cache-Control in requests and responses (RFC 9111 §5.2).
 //!
-//! Ambiguity is resolved on the safe side: of several values the least counts, and an invalid number makes a response
-//! stale (§4.2.1 permits both).
+//! Ambiguities are resolved on the safe side: if a directive has several values, the smallest applies, and an invalid
+//! number makes a response stale (§4.2.1 permits both).
 
 use flatout_http::head::Fields;
 use flatout_http::token::{is_token, parse_decimal, trim};
@@ -23,7 +23,7 @@ pub struct RequestDirectives {
     pub no_transform: bool,
     /// `max-age`.
     pub max_age_s: Option<u32>,
-    /// `max-stale`; without a value: any staleness.
+    /// `max-stale`, or [`SECONDS_MAX`] if it has no value: any staleness is acceptable.
     pub max_stale_s: Option<u32>,
     /// `min-fresh`.
     pub min_fresh_s: Option<u32>,
@@ -31,15 +31,15 @@ pub struct RequestDirectives {
     pub stale_if_error_s: Option<u32>,
 }
 
-/// Value of a directive in seconds.
+/// Value of a directive that takes a number of seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seconds {
     /// The directive is absent.
     #[default]
     Absent,
-    /// At most [`SECONDS_MAX`].
+    /// Number of seconds, at most [`SECONDS_MAX`].
     Valid(u32),
-    /// The directive has no value, or an invalid one.
+    /// The directive has no value, or its value is invalid.
     Invalid,
 }
 
@@ -52,7 +52,7 @@ impl Seconds {
         }
     }
 
-    /// Invalid, unless it is absent.
+    /// Returns `Invalid`, or `Absent` if the directive is absent.
     const fn invalidated(self) -> Self {
         match self {
             Self::Absent => Self::Absent,
@@ -60,9 +60,9 @@ impl Seconds {
         }
     }
 
-    /// Combines two values of the same directive: the lesser, or `Invalid` if either is. RFC 9111 §4.2.1 lets a cache
-    /// use the first value or consider the response stale. Up to the lesser value the two agree; afterwards the
-    /// response is stale.
+    /// Combines two values of the same directive: returns the smaller one, or `Invalid` if either is invalid. RFC 9111
+    /// §4.2.1 lets a cache use the first value or consider the response stale. Until the smaller value has elapsed,
+    /// both values agree that the response is fresh; after that, it is considered stale.
     pub(crate) fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Absent, only) | (only, Self::Absent) => only,
@@ -93,7 +93,7 @@ pub struct ResponseDirectives {
     pub no_transform: bool,
     /// `immutable` (RFC 8246).
     pub immutable: bool,
-    /// A member breaks the grammar: no heuristic lifetime applies.
+    /// True if a member violates the grammar. No heuristic lifetime applies then.
     pub malformed: bool,
     /// `max-age`.
     pub max_age: Seconds,
@@ -103,18 +103,21 @@ pub struct ResponseDirectives {
     pub stale_while_revalidate: Seconds,
     /// `stale-if-error` (RFC 5861 §4).
     pub stale_if_error: Seconds,
-    /// Lower-case field names in `no-cache` and `private`: these fields are not stored (RFC 9111 §5.2.2.4, §5.2.2.7).
+    /// Lower-case field names listed in `no-cache` and `private`. These fields are not stored (RFC 9111 §5.2.2.4,
+    /// §5.2.2.7).
     pub named: Vec<Box<[u8]>>,
 }
 
-/// Parses the Cache-Control lines of a request, or Pragma in their absence (RFC 9111 §5.4).
+/// Parses the Cache-Control lines of a request, or Pragma if there are none (RFC 9111 §5.4).
 pub fn parse_request_directives(fields: &Fields<'_>) -> RequestDirectives {
     let mut directives = RequestDirectives::default();
+    if fields.first("cache-control").is_none() {
+        directives.no_cache = pragma_says_no_cache(fields);
+        return directives;
+    }
     let (mut max_age, mut max_stale) = (Seconds::Absent, Seconds::Absent);
     let (mut min_fresh, mut stale_if_error) = (Seconds::Absent, Seconds::Absent);
-    let mut any = false;
     for line in fields.all("cache-control") {
-        any = true;
         for directive in split(line) {
             let seconds = directive.seconds();
             directives.no_cache |= directive.forbids("no-cache");
@@ -139,14 +142,11 @@ pub fn parse_request_directives(fields: &Fields<'_>) -> RequestDirectives {
     directives.max_stale_s = max_stale.valid();
     directives.min_fresh_s = min_fresh.valid();
     directives.stale_if_error_s = stale_if_error.valid();
-    if !any {
-        directives.no_cache = pragma_says_no_cache(fields);
-    }
     directives
 }
 
-/// Parses the Cache-Control lines of a response, or Pragma in their absence. Pragma has no defined meaning in
-/// responses, but senders intend the same.
+/// Parses the Cache-Control lines of a response, or Pragma if there are none. Pragma has no defined meaning in
+/// responses, but senders use it as in requests.
 pub fn parse_response_directives(fields: &Fields<'_>) -> ResponseDirectives {
     let mut directives = ResponseDirectives::default();
     let mut any = false;
@@ -164,7 +164,9 @@ pub fn parse_response_directives(fields: &Fields<'_>) -> ResponseDirectives {
 
 /// Returns whether Pragma contains `no-cache`.
 pub(crate) fn pragma_says_no_cache(fields: &Fields<'_>) -> bool {
-    fields.all("pragma").flat_map(split).any(|directive| directive.forbids("no-cache"))
+    // Fast path: almost no message has a Pragma field.
+    fields.first("pragma").is_some()
+        && fields.all("pragma").flat_map(split).any(|directive| directive.forbids("no-cache"))
 }
 
 impl ResponseDirectives {
@@ -173,7 +175,7 @@ impl ResponseDirectives {
             self.add_words(directive.whole);
         }
         let seconds = directive.seconds();
-        // A prohibition counts with any argument; a permission counts only in its defined form.
+        // A prohibition applies whatever its argument; a permission applies only in its defined form.
         let bare = directive.argument == Argument::None;
         if directive.is("no-store") {
             self.no_store = true;
@@ -204,8 +206,8 @@ impl ResponseDirectives {
         }
     }
 
-    /// Parses a member that breaks the grammar, such as `private; max-age=60`, on the safe side: a prohibition counts
-    /// wherever its name occurs, a lifetime becomes invalid, and a permission is ignored.
+    /// Parses a member that violates the grammar, such as `private; max-age=60`, on the safe side: a prohibition
+    /// applies if its name occurs anywhere in the member, a lifetime becomes invalid, and a permission is ignored.
     fn add_words(&mut self, member: &[u8]) {
         let says = |name| has_word(member, name);
         self.malformed = true;
@@ -217,7 +219,8 @@ impl ResponseDirectives {
         self.no_transform |= says("no-transform");
         if says("max-age") || says("s-maxage") {
             self.max_age = Seconds::Invalid;
-            // If s-maxage is absent it stays absent: it also permits storing responses to requests with Authorization.
+            // An absent s-maxage stays absent, because its presence also permits storing responses to requests with
+            // Authorization.
             self.s_maxage = self.s_maxage.invalidated();
         }
     }
@@ -235,7 +238,7 @@ impl ResponseDirectives {
     }
 }
 
-/// One directive, with its argument unparsed.
+/// A directive, with its argument unparsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Directive<'a> {
     name: &'a [u8],
@@ -248,11 +251,10 @@ pub(crate) struct Directive<'a> {
 enum Argument<'a> {
     /// No `=` follows the name.
     None,
-    /// A token.
     Token(&'a [u8]),
-    /// Text between quotes, escapes unprocessed: no directive known here needs them.
+    /// Text between quotes. Escapes are not processed, since no supported directive needs them.
     Quoted(&'a [u8]),
-    /// Anything else.
+    /// An argument that violates the grammar.
     Malformed,
 }
 
@@ -261,17 +263,18 @@ impl Directive<'_> {
         self.name.eq_ignore_ascii_case(name.as_bytes())
     }
 
-    /// Returns whether it breaks the grammar.
+    /// Returns whether the directive violates the grammar.
     fn is_malformed(&self) -> bool {
         self.argument == Argument::Malformed || !is_token(self.name)
     }
 
-    /// Returns whether it is the prohibition `name`, or breaks the grammar and contains this word.
+    /// Returns whether the directive is the prohibition `name`, or violates the grammar and contains this word.
     fn forbids(&self, name: &str) -> bool {
         self.is(name) || (self.is_malformed() && has_word(self.whole, name))
     }
 
-    /// Parses `delta-seconds` (RFC 9111 §1.2.2). Recipients ought to accept the quoted form too (§5.2).
+    /// Parses the argument as `delta-seconds` (RFC 9111 §1.2.2). The quoted form is accepted too, as recommended in
+    /// §5.2.
     fn seconds(&self) -> Seconds {
         match self.argument {
             Argument::Token(digits) | Argument::Quoted(digits) => parse_seconds(digits),
@@ -286,7 +289,7 @@ pub(crate) fn has_word(text: &[u8], name: &str) -> bool {
     text.split(|byte| !is_part(byte)).any(|word| word.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Parses a string of digits; larger numbers become [`SECONDS_MAX`].
+/// Parses a string of digits. Numbers above [`SECONDS_MAX`] are replaced by [`SECONDS_MAX`].
 pub(crate) fn parse_seconds(digits: &[u8]) -> Seconds {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Seconds::Invalid;
@@ -295,9 +298,9 @@ pub(crate) fn parse_seconds(digits: &[u8]) -> Seconds {
     Seconds::Valid(seconds.min(SECONDS_MAX))
 }
 
-/// Splits one line into directives: `#( token [ "=" ( token / quoted-string ) ] )`. Anything else between two commas
-/// is one directive with a malformed argument. An unclosed quote counts as an ordinary character, so that it cannot
-/// hide a `no-store`.
+/// Splits a field line into directives: `#( token [ "=" ( token / quoted-string ) ] )`. Any other text between two
+/// commas is a directive with a malformed argument. An unclosed quote is treated as an ordinary character, so that it
+/// cannot hide a `no-store`.
 pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -323,7 +326,7 @@ pub(crate) fn split(line: &[u8]) -> impl Iterator<Item = Directive<'_>> {
     })
 }
 
-/// Splits one line at commas outside quotes into trimmed, non-empty elements.
+/// Splits a field line at commas outside quotes into trimmed, non-empty elements.
 pub(crate) fn split_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = line;
     std::iter::from_fn(move || {
@@ -347,7 +350,7 @@ pub(crate) fn split_list(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Splits the text after `=` into the argument and the rest, which begins with the next comma.
+/// Splits the text after `=` into the argument and the remaining text, which is empty or begins with a comma.
 fn split_argument(bytes: &[u8]) -> (Argument<'_>, &[u8]) {
     if let [b'"', quoted @ ..] = bytes {
         let mut at = 0;

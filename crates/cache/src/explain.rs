@@ -1,4 +1,4 @@
-//! Freshness calculation as text, for `flatout explain`.
+//! Explanation of the freshness calculation, for `flatout explain`.
 
 use crate::freshness::LifetimeSource;
 use crate::lines::with_fields;
@@ -6,18 +6,18 @@ use crate::stored::{Extent, Flags, Stored};
 use flatout_http::date::format_date;
 use std::fmt;
 
-/// Explanation of a response's freshness.
+/// Explanation of a stored response's freshness, formatted by [`Display`](fmt::Display).
 #[derive(Clone, Copy, Debug)]
 pub struct Explanation<'a> {
     /// The stored response.
     pub stored: &'a Stored,
-    /// The time of evaluation.
+    /// The time at which freshness is evaluated, in seconds since 1970.
     pub now_s: i64,
 }
 
 impl fmt::Display for Explanation<'_> {
-    /// Writes a line for each step of RFC 9111 §4.2: source of the lifetime, calculation of the age, remaining
-    /// freshness, and permitted uses while stale.
+    /// Writes a line for each step of RFC 9111 §4.2: the source of the lifetime, the calculation of the age, the
+    /// remaining freshness, and the permitted uses of the response while stale.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stored = self.stored;
         writeln!(formatter, "lifetime     {} s, from {}", stored.lifetime_s, stored.lifetime_source.text())?;
@@ -26,8 +26,8 @@ impl fmt::Display for Explanation<'_> {
         let delay = stored.response_time_s.saturating_sub(stored.request_time_s).max(0);
         writeln!(
             formatter,
-            "initial age  {} s = the greater of {apparent_age} s (when it came, less Date) and {} s (Age) + {delay} s \
-             (how long the origin took)",
+            "initial age  {} s = the greater of {apparent_age} s (time of arrival minus Date) and {} s (Age) + \
+             {delay} s (the origin's response time)",
             stored.initial_age_s, stored.age_field_s
         )?;
         let resident = self.now_s.saturating_sub(stored.response_time_s).max(0);
@@ -68,7 +68,7 @@ impl Explanation<'_> {
         .unwrap_or(Ok(()))
     }
 
-    /// Writes the permitted uses beyond freshness.
+    /// Writes the permitted uses of the stale response, its validator, Vary and extent.
     fn write_limits(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stored = self.stored;
         if stored.flags.any(Flags::NO_CACHE) {
@@ -98,14 +98,14 @@ impl Explanation<'_> {
             writeln!(formatter, "vary         {}", stored.vary)?;
         }
         if let Extent::Part { first, last, total } = stored.extent {
-            let total = total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
+            let total = total.map_or_else(|| "an unknown total".to_owned(), |total| total.to_string());
             writeln!(formatter, "part         bytes {first} to {last} of {total}")?;
         }
         Ok(())
     }
 }
 
-/// Field value for a terminal, with non-printable bytes escaped.
+/// Displays a field value with non-printable bytes escaped, for a terminal.
 struct Text<'a>(&'a [u8]);
 
 impl fmt::Display for Text<'_> {
@@ -135,7 +135,7 @@ mod tests {
         let expected = "\
 lifetime     60 s, from max-age in Cache-Control
              Cache-Control: max-age=60, stale-if-error=9
-initial age  21 s = the greater of 7 s (when it came, less Date) and 20 s (Age) + 1 s (how long the origin took)
+initial age  21 s = the greater of 7 s (time of arrival minus Date) and 20 s (Age) + 1 s (the origin's response time)
 current age  31 s = 21 s + 10 s in this cache
 fresh        for another 29 s = 60 s - 31 s
 stale use    for 9 s instead of an error

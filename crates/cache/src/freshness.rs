@@ -6,69 +6,40 @@ use crate::targeted::Chosen;
 use flatout_http::date::parse_date;
 use flatout_http::head::Fields;
 
-/// Source of a freshness lifetime.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum LifetimeSource {
-    /// A targeted field's `s-maxage` or `max-age` (RFC 9213).
-    Targeted,
-    /// `s-maxage`.
-    SMaxage,
-    /// `max-age`.
-    MaxAge,
+flatout_reason::reasons! {
+    /// Source of a freshness lifetime.
+    pub enum LifetimeSource { text, }
+    /// `s-maxage` or `max-age` in a targeted field (RFC 9213), or `max-age` in Surrogate-Control.
+    Targeted, "a targeted Cache-Control field";
+    /// `s-maxage` in Cache-Control.
+    SMaxage, "s-maxage in Cache-Control";
+    /// `max-age` in Cache-Control.
+    MaxAge, "max-age in Cache-Control";
     /// Expires minus Date.
-    Expires,
+    Expires, "Expires minus Date";
     /// The configured default.
-    Default,
-    /// Heuristic from Last-Modified.
-    Heuristic,
-    /// None: stale from the start.
-    None,
-    /// Invalid `s-maxage` or `max-age`: stale from the start (RFC 9111 §4.2.1).
-    Invalid,
-    /// Expires with an invalid date: stale from the start (RFC 9111 §5.3).
-    ExpiresInvalid,
+    Default, "the configured default lifetime";
+    /// Heuristic: a tenth of the time between Last-Modified and Date.
+    Heuristic, "a tenth of the time between Last-Modified and Date";
+    /// No source: the response is stale from the start.
+    None, "nothing: there is no Cache-Control, Expires, default lifetime or Last-Modified";
+    /// Invalid `s-maxage` or `max-age`: the response is stale from the start (RFC 9111 §4.2.1).
+    Invalid, "an invalid max-age or s-maxage, which counts as stale";
+    /// Expires with an invalid date: the response is stale from the start (RFC 9111 §5.3).
+    ExpiresInvalid, "an invalid Expires, which counts as stale";
 }
 
 impl LifetimeSource {
-    /// All variants; the index is the encoded number.
-    pub const ALL: [Self; 9] = [
-        Self::Targeted,
-        Self::SMaxage,
-        Self::MaxAge,
-        Self::Expires,
-        Self::Default,
-        Self::Heuristic,
-        Self::None,
-        Self::Invalid,
-        Self::ExpiresInvalid,
-    ];
-
-    /// Returns whether the origin specified the lifetime, validly or not.
+    /// Returns whether the origin specified a lifetime, valid or invalid.
     pub const fn is_explicit(self) -> bool {
         !matches!(self, Self::Default | Self::Heuristic | Self::None)
-    }
-
-    /// Description for users.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Targeted => "a targeted Cache-Control field",
-            Self::SMaxage => "s-maxage in Cache-Control",
-            Self::MaxAge => "max-age in Cache-Control",
-            Self::Expires => "Expires less Date",
-            Self::Default => "the default lifetime of the configuration",
-            Self::Heuristic => "a tenth of the time between Last-Modified and Date",
-            Self::None => "nothing: neither Cache-Control, Expires, a default nor Last-Modified",
-            Self::Invalid => "an invalid max-age or s-maxage, which counts as stale",
-            Self::ExpiresInvalid => "an invalid Expires, which counts as stale",
-        }
     }
 }
 
 /// A freshness lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Seconds, at most [`SECONDS_MAX`].
+    /// Length in seconds, at most [`SECONDS_MAX`].
     pub seconds: u32,
     /// Source of the lifetime.
     pub source: LifetimeSource,
@@ -79,13 +50,14 @@ pub const fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
 }
 
-/// Calculates the freshness lifetime of a response with `status`, `fields` and the Date `date_s`.
+/// Calculates the freshness lifetime of a response with `status` and `fields`. `date_s` is its Date, in seconds since
+/// 1970.
 pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s: i64, rules: &Rules) -> Lifetime {
     if let Some(lifetime) = explicit_lifetime(fields, chosen, date_s) {
         return lifetime;
     }
     // RFC 9111 §4.2.2: heuristics apply only to these statuses and to responses explicitly marked as cacheable. An
-    // origin that sends `Pragma: no-cache`, which is undefined in responses, or an invalid Cache-Control does not want
+    // origin that sends an invalid Cache-Control or `Pragma: no-cache` (which is undefined in responses) does not want
     // a heuristic lifetime.
     let is_unreadable = chosen.directives.malformed;
     if (!is_heuristically_cacheable(status) && !chosen.directives.public)
@@ -108,7 +80,7 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
     }
 }
 
-/// Lifetime from the first present of s-maxage, max-age and Expires (RFC 9111 §4.2.1).
+/// Returns the lifetime from s-maxage, max-age or Expires, whichever is present first in this order (RFC 9111 §4.2.1).
 fn explicit_lifetime(fields: &Fields<'_>, chosen: &Chosen, date_s: i64) -> Option<Lifetime> {
     let directives = &chosen.directives;
     let (seconds, source) = match (directives.s_maxage, directives.max_age) {
@@ -125,8 +97,8 @@ fn explicit_lifetime(fields: &Fields<'_>, chosen: &Chosen, date_s: i64) -> Optio
     })
 }
 
-/// Expires minus Date. Of several lines the least counts; an invalid date is in the past (RFC 9111 §5.3). `None`:
-/// Expires is absent.
+/// Returns Expires minus Date, or `None` if Expires is absent. If there are several lines, the earliest date applies;
+/// an invalid date makes the result `Invalid` (RFC 9111 §5.3).
 fn expires_lifetime(fields: &Fields<'_>, date_s: i64) -> Option<Seconds> {
     let lifetime = |line| match parse_date(line) {
         Some(expires_s) => {

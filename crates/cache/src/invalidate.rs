@@ -10,24 +10,24 @@ use flatout_http::head::Fields;
 /// Stored responses to invalidate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Invalidation {
-    /// Keys to invalidate with all variants: the target, and Location, Content-Location and the request's Destination
-    /// if they have the same origin.
+    /// Keys to invalidate with all their variants: those of the target URI, and those of Location, Content-Location and
+    /// the request's Destination if they have the same origin.
     pub keys: Vec<Vec<u8>>,
-    /// The same keys without queries: responses stored under a key of [`crate::search`] belong to these.
+    /// The same keys without queries, for responses stored under a key of [`crate::search`].
     pub path_keys: Vec<Vec<u8>>,
-    /// Groups of this origin (RFC 9875 §3); see [`write_group_tag`](crate::tags::write_group_tag).
+    /// Cache groups of the origin to invalidate (RFC 9875 §3); see [`write_group_tag`](crate::tags::write_group_tag).
     pub groups: Tags,
 }
 
-/// Decides what `request` invalidates, given the response's `status` and `fields`. Safe methods and errors invalidate
-/// nothing.
+/// Decides what `request` invalidates, given the `status` and `fields` of its response. Requests with safe methods and
+/// error responses invalidate nothing.
 pub fn decide_invalidation(
     request: &CacheRequest<'_>,
     status: u16,
     fields: &Fields<'_>,
     rules: &Rules,
 ) -> Invalidation {
-    // RFC 9111 §4.4: a non-error response is one with 2xx or 3xx.
+    // RFC 9111 §4.4: a non-error response has a status of 2xx or 3xx.
     if is_safe(request.method) || !(200..400).contains(&status) {
         return Invalidation::default();
     }
@@ -64,14 +64,15 @@ pub fn is_safe(method: &str) -> bool {
     matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PROPFIND" | "REPORT" | "SEARCH" | "QUERY")
 }
 
-/// Returns whether `reference`, from Content-Location, is the request's target.
+/// Returns whether `reference`, the value of a Content-Location, is the request's target URI.
 pub(crate) fn names_target(request: &CacheRequest<'_>, reference: &[u8]) -> bool {
     resolve(request, reference).is_some_and(|(path, query)| path == request.path && query.as_deref() == request.query)
 }
 
 type Resource = (Vec<u8>, Option<Vec<u8>>);
 
-/// Resolves a reference against the request's target (RFC 3986 §5.2). `None`: it is invalid or has another origin.
+/// Resolves `reference` against the request's target URI (RFC 3986 §5.2). Returns the path and query, or `None` if the
+/// reference is invalid or has a different origin.
 fn resolve(request: &CacheRequest<'_>, reference: &[u8]) -> Option<Resource> {
     let reference = reference.split(|&byte| byte == b'#').next().unwrap_or_default();
     if !reference.iter().all(u8::is_ascii_graphic) {
@@ -101,7 +102,8 @@ fn resolve(request: &CacheRequest<'_>, reference: &[u8]) -> Option<Resource> {
         return Some((path, query.map(<[u8]>::to_vec)));
     }
     if path.is_empty() {
-        // RFC 3986 §5.2.2: the same document, with the reference's query if it has one.
+        // RFC 3986 §5.2.2: an empty path refers to the same path; a query in the reference replaces the request's
+        // query.
         let query = if rest.is_empty() { request.query } else { query };
         return Some((request.path.to_vec(), query.map(<[u8]>::to_vec)));
     }
@@ -114,7 +116,7 @@ fn resolve(request: &CacheRequest<'_>, reference: &[u8]) -> Option<Resource> {
     Some((path, query.map(<[u8]>::to_vec)))
 }
 
-/// `scheme ":"` (RFC 3986 §3.1), before any other delimiter.
+/// Splits `scheme ":"` from the rest (RFC 3986 §3.1). Returns `None` if another delimiter comes first.
 fn split_scheme(reference: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = reference.iter().position(|byte| matches!(byte, b':' | b'/' | b'?'))?;
     let (scheme, rest) = (&reference[..colon], &reference[colon + 1..]);

@@ -1,15 +1,15 @@
-//! Cache key: exactly the parts of the target that the origin receives.
+//! Cache keys, which consist of exactly the parts of the target URI that the origin receives.
 //!
-//! Path and query are in the key byte for byte. RFC 3986 §6.2 defines normal forms in which `/%7Ea` equals `/~a` and
-//! `/b/../a` equals `/a`, but an origin may distinguish them. One client could then make `/b/../a` the stored response
-//! for `/a`: cache deception by path confusion. Two keys for one resource only cost space. Normalisation covers only
-//! what origins do not receive: the case of the host and the scheme's default port, provided that the forwarded Host
-//! comes from [`write_authority`].
+//! The key contains the path and query byte for byte. RFC 3986 §6.2 defines normal forms in which `/%7Ea` equals `/~a`
+//! and `/b/../a` equals `/a`, but an origin may distinguish them. If the keys were equal, a client could make the
+//! response for `/b/../a` the stored response for `/a` (cache deception by path confusion), whereas two keys for one
+//! resource cost only space. Only details that origins do not receive are normalised: the case of the host and the
+//! scheme's default port, provided that the forwarded Host comes from [`write_authority`].
 
 use crate::request::CacheRequest;
 use crate::rules::{QueryKey, Rules};
 
-/// Appends the key of `request` to `output`: scheme, host, port unless it is the default, path and forwarded query.
+/// Appends the key of `request` to `output`: the scheme, host, port unless it is the default, path and forwarded query.
 /// Example: `http://example.com/a?b=c`.
 pub fn write_key(request: &CacheRequest<'_>, rules: &Rules, output: &mut Vec<u8>) {
     write_origin(request.secure, request.authority, output);
@@ -27,8 +27,8 @@ pub fn write_origin(secure: bool, authority: &[u8], output: &mut Vec<u8>) {
     write_authority(secure, authority, output);
 }
 
-/// Appends the host and port as in the key. The Host field sent to the origin has the same form, so that the client's
-/// spelling does not reach the origin (RFC 9110 §4.2.3).
+/// Appends the host and port to `output` as they appear in the key. The Host field sent to the origin has the same
+/// form, so that the origin never sees the client's spelling (RFC 9110 §4.2.3).
 pub fn write_authority(secure: bool, authority: &[u8], output: &mut Vec<u8>) {
     let own_port: &[u8] = if secure { b"443" } else { b"80" };
     let host = match authority.iter().rposition(|&byte| byte == b':') {
@@ -39,14 +39,15 @@ pub fn write_authority(secure: bool, authority: &[u8], output: &mut Vec<u8>) {
         }
         _ => authority,
     };
-    output.extend(host.iter().map(u8::to_ascii_lowercase));
+    let start = output.len();
+    output.extend_from_slice(host);
+    output[start..].make_ascii_lowercase();
 }
 
 /// Appends the forwarded query, without `?`, to `output`. Returns false, and appends nothing, if no query is
 /// forwarded.
 ///
-/// Names are compared as written: a percent-encoded name is a different name, and stays in the query both in the key
-/// and upstream.
+/// Parameter names are compared as written: a percent-encoded name is a different name.
 pub fn write_query(query: Option<&[u8]>, rule: &QueryKey, output: &mut Vec<u8>) -> bool {
     let Some(query) = query else { return false };
     let keep = |parameter: &&[u8]| {

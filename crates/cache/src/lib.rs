@@ -1,8 +1,9 @@
-//! HTTP caching (RFC 9111) as pure functions: what to store, for how long, and how to handle each request.
+//! HTTP caching (RFC 9111) as pure functions that decide what to store, for how long, and how to handle each request.
 //!
 //! A driver calls these in order and acts on the results:
 //!
-//! 1. [`decide_request`](decision::decide_request): look up, bypass, or invalidate afterwards.
+//! 1. [`decide_request`](decision::decide_request): look up a stored response, bypass the cache, or forward and
+//!    invalidate.
 //! 2. [`write_key`](key::write_key), then selection of the key's variant with the request's
 //!    [`write_variant_key`](vary::write_variant_key).
 //! 3. [`decide_stored`](decision::decide_stored) for a stored response, [`decide_parts`](decision::decide_parts) for
@@ -25,8 +26,8 @@
 //! | [`validate`], [`partial`], [`parts`], [`invalidate`], [`tags`] | updates to stored responses |
 //! | [`reason`], [`status`], [`explain`] | reasons for users |
 //!
-//! Absent by design: sockets, files, threads, the clock. Time is an argument, in whole seconds since 1970, and every
-//! decision is a value with a reason.
+//! By design, this crate uses no sockets, files, threads or clock. Time is an argument, in whole seconds since 1970,
+//! and every decision is a value that includes its reason.
 
 pub mod age;
 pub mod codec;

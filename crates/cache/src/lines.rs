@@ -5,22 +5,23 @@ use flatout_http::limits::Limits;
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::token::trim;
 
-/// Maximum bytes of stored field lines, the same as for a response head from an origin.
+/// Maximum size of the stored field lines in bytes, the same as the limit for a response head from an origin.
 pub const LINES_BYTES_MAX: usize = Limits::CLIENT.head_bytes_max;
 
-/// Authentication fields of one hop, and one more connection field; none is stored (RFC 9111 §3.1, RFC 9110 §7.6.1).
+/// Proxy authentication fields, and HTTP2-Settings: hop-by-hop fields that are not stored (RFC 9111 §3.1, RFC 9110
+/// §7.6.1).
 const OF_A_HOP: [&str; 4] =
     ["proxy-authenticate", "proxy-authentication-info", "proxy-authorization", "http2-settings"];
 
-/// Fields that are generated for each response, or are obsolete (Warning: RFC 9111 §5.5).
+/// Fields that are not stored because they are generated for each response or obsolete (Warning: RFC 9111 §5.5).
 const OF_AN_ANSWER: [&str; 3] = ["age", "content-length", "warning"];
 
-/// Fields that are required to interpret the stored response; neither Connection nor a directive removes them. A
-/// sender must not list them (RFC 9110 §7.6.1).
+/// Fields that are always stored because they are required to interpret the stored response, even if Connection or a
+/// directive names them. A sender must not list them in Connection (RFC 9110 §7.6.1).
 const KEPT_ALWAYS: [&str; 3] = ["cache-control", "content-encoding", "vary"];
 
-/// Calls `read` with the fields in `lines`, each `Name: value` and CR LF, as in `Stored::lines`. Returns `None` if
-/// they break the grammar.
+/// Calls `read` with the fields in `lines`, which have the format of `Stored::lines`: `Name: value` and CR LF. Returns
+/// `None` if the lines violate the grammar.
 pub fn with_fields<T>(lines: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Option<T> {
     let mut section = Vec::with_capacity(lines.len() + 2);
     section.extend_from_slice(lines);
@@ -30,21 +31,13 @@ pub fn with_fields<T>(lines: &[u8], read: impl FnOnce(&Fields<'_>) -> T) -> Opti
     Some(read(&fields))
 }
 
-/// Appends one line.
-pub(crate) fn write_line(name: &str, value: &[u8], output: &mut Vec<u8>) {
-    output.extend_from_slice(name.as_bytes());
-    output.extend_from_slice(b": ");
-    output.extend_from_slice(value);
-    output.extend_from_slice(b"\r\n");
-}
-
-/// Fields of a response that are not stored.
+/// Selects the fields of a response that are not stored.
 pub(crate) struct Dropped<'a> {
-    /// The response's fields, for the names in its Connection.
+    /// The response's fields, of which Connection names further fields to drop.
     fields: Fields<'a>,
-    /// Lower-case field names from the directives.
+    /// Lower-case field names listed in the directives.
     named: &'a [Box<[u8]>],
-    /// True to drop Content-Range.
+    /// True for a 206 or a 304, of which Content-Range and Trailer are dropped because they concern only that message.
     partial: bool,
     /// True to drop Set-Cookie.
     cookies: bool,
@@ -61,7 +54,8 @@ impl<'a> Dropped<'a> {
         if KEPT_ALWAYS.iter().any(is) {
             return false;
         }
-        is_of_a_connection(name.as_bytes())
+        // RFC 9110 §6.6.2: Trailer is not a hop-by-hop field.
+        (is_of_a_connection(name.as_bytes()) && (self.partial || !name.eq_ignore_ascii_case("trailer")))
             || OF_A_HOP.iter().any(is)
             || OF_AN_ANSWER.iter().any(is)
             || (self.partial && name.eq_ignore_ascii_case("content-range"))
@@ -81,17 +75,21 @@ mod tests {
 
     /// RFC 9111 §3.1.
     #[test]
-    fn what_is_not_kept() {
+    fn fields_that_are_not_stored() {
         let named = [Box::from(&b"x-named"[..])];
         with_fields(b"Connection: close, X-Hop, Vary\r\nConnection:x-hop2\r\n", |fields| {
             let dropped = Dropped::new(*fields, &named, false, true);
             for name in ["X-Hop", "x-hop2", "Close", "X-NAMED", "Set-Cookie", "Age", "TE", "Upgrade", "Warning"] {
                 assert!(dropped.contains(name), "{name}");
             }
-            for name in ["Date", "Content-Range", "Cache-Control", "Vary", "Set-Cookie2", "X", "Content-Type"] {
+            for name in
+                ["Date", "Content-Range", "Cache-Control", "Vary", "Set-Cookie2", "X", "Content-Type", "Trailer"]
+            {
                 assert!(!dropped.contains(name), "{name}");
             }
-            assert!(Dropped::new(*fields, &named, true, false).contains("content-range"));
+            for name in ["content-range", "trailer"] {
+                assert!(Dropped::new(*fields, &named, true, false).contains(name), "{name}");
+            }
             assert!(!Dropped::new(*fields, &[], true, false).contains("set-cookie"));
         })
         .unwrap();

@@ -1,5 +1,5 @@
-//! Storable 206 responses and their byte ranges (RFC 9111 §3.3; RFC 9110 §14.4, §15.3.7). [`parts`](crate::parts)
-//! combines parts.
+//! Byte ranges of 206 responses that can be stored (RFC 9111 §3.3; RFC 9110 §14.4, §15.3.7). [`parts`](crate::parts)
+//! combines several of them.
 
 use crate::reason::NoStore;
 use crate::request::CacheRequest;
@@ -8,8 +8,8 @@ use crate::storable::{Ending, OriginResponse};
 use crate::stored::Extent;
 use flatout_http::token::parse_decimal;
 
-/// Parses a Content-Range in bytes: `first`, `last`, and the total unless it is `*`. Returns `None` for anything else
-/// and for values that RFC 9110 §14.4 calls invalid.
+/// Parses a Content-Range whose unit is bytes. Returns `None` if the unit is different, if the range is unsatisfied
+/// (`*/total`), or if the value is invalid (RFC 9110 §14.4).
 pub fn parse_content_range(value: &[u8]) -> Option<Extent> {
     let (unit, range) = value.split_at_checked(6)?;
     if !unit.eq_ignore_ascii_case(b"bytes ") {
@@ -22,13 +22,13 @@ pub fn parse_content_range(value: &[u8]) -> Option<Extent> {
         b"*" => None,
         digits => Some(parse_decimal(digits)?),
     };
-    // The highest value is excluded, so that lengths of parts fit in 64 bits.
+    // The highest value is excluded, so that the length of a part fits in 64 bits.
     let valid = first <= last && last < u64::MAX && total.is_none_or(|total| last < total);
     valid.then_some(Extent::Part { first, last, total })
 }
 
-/// Determines the extent of a response. A 206 must have one range and content of that length; one with all bytes is
-/// whole.
+/// Determines the extent of a response. A 206 must have a single range and content of that length; if it contains all
+/// bytes, its extent is whole.
 pub(crate) fn decide_extent(
     request: &CacheRequest<'_>,
     response: &OriginResponse<'_>,
@@ -53,7 +53,7 @@ pub(crate) fn decide_extent(
             if !rules.mismatched_ranges || length == 0 || length > bytes {
                 return Err(NoStore::PartUnusable);
             }
-            // If the requested range reaches to the end, the end of this range is the end of the representation.
+            // If Content-Range extends to the end of the representation, the content received ends there too.
             if total == Some(last + 1) {
                 total = Some(first + length);
             }

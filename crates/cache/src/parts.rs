@@ -1,31 +1,33 @@
-//! Several stored parts of one representation: coverage of a request, and combination with a new part (RFC 9111 §3.3,
-//! §3.4; RFC 9110 §15.3.7.3).
+//! Stored parts of a representation: which of the requested bytes they cover, and how to combine them with a new part
+//! (RFC 9111 §3.3, §3.4; RFC 9110 §15.3.7.3).
 //!
 //! Parts with the same strong validator and complete length are treated as the whole representation with some content
-//! missing. Freshness, conditions and ranges are evaluated for that whole, with the metadata of the newest part.
+//! missing. Freshness, conditions and ranges are evaluated for the whole representation, with the metadata of the
+//! newest part.
 //!
-//! These functions handle no content; they return which parts the store must cut and join.
+//! These functions do not touch content: they return which ranges of which parts the store must copy and join.
 
-use crate::lines::{with_fields, write_line};
+use crate::lines::with_fields;
 use crate::stored::{Extent, Flags, Stored};
 use crate::validate::Conditions;
 use flatout_http::date::format_date;
 use flatout_http::etag::ETag;
-use flatout_http::lines::each_line;
+use flatout_http::lines::{each_line, write_line};
 use flatout_http::ranges::ByteRange;
 use flatout_http::token::trim;
 
-/// Maximum parts per key: enough for a download of 4 GiB in parts of 8 MiB.
+/// Maximum number of parts per variant: enough for a download of 4 GiB in parts of 8 MiB.
 pub const PARTS_MAX: usize = 512;
 
-/// Maximum size in bytes up to which adjacent or overlapping parts are joined, so that small parts do not exhaust
-/// [`PARTS_MAX`].
+/// Maximum size in bytes of a part that is created by joining adjacent or overlapping parts. Joining keeps small parts
+/// from exhausting [`PARTS_MAX`].
 pub const JOINED_BYTES_MAX: u64 = 64 * 1024;
 
-/// Maximum missing ranges requested for one response. Beyond that, the stored content between them is requested again.
+/// Maximum number of missing ranges requested for one response. If there are more, the remaining ones are merged, and
+/// the stored content between them is requested again.
 pub const MISSING_MAX: usize = 16;
 
-/// Byte range of a stored part; `None` if the whole is stored.
+/// Returns the byte range of a stored part, or `None` if the whole representation is stored.
 pub const fn part_of(stored: &Stored) -> Option<ByteRange> {
     match stored.extent {
         Extent::Whole => None,
@@ -33,21 +35,34 @@ pub const fn part_of(stored: &Stored) -> Option<ByteRange> {
     }
 }
 
-/// Returns the whole representation to which the part `stored` belongs, and its length in bytes. `None`: `stored` is
-/// not a part, or cannot be combined: it has no strong validator, no known length, or may not be reused.
+/// Returns the metadata of the whole representation to which the part `stored` belongs, and its length in bytes.
+/// Returns `None` if `stored` is not a part or cannot be combined because it has no strong validator, an unknown
+/// complete length, or may not be reused.
 pub fn whole_of(stored: &Stored) -> Option<(Stored, u64)> {
     let Extent::Part { total: Some(total), .. } = stored.extent else { return None };
     if !stored.has_strong_validator() || !stored.is_reusable() {
         return None;
     }
-    let mut whole = stored.clone();
-    (whole.status, whole.extent) = (200, Extent::Whole);
-    whole.settle();
-    Some((whole, total))
+    Some((become_whole(stored.clone()), total))
+}
+
+/// Returns the metadata of the whole representation, combined from the stored `old` and the new part `new`: the
+/// metadata of `new`, and the descriptive fields that only `old` has (RFC 9110 §15.3.7.3, RFC 9111 §3.4).
+pub fn combine(old: &Stored, new: &Stored) -> Stored {
+    let mut whole = new.clone();
+    keep_descriptions(old, &mut whole);
+    become_whole(whole)
+}
+
+fn become_whole(mut stored: Stored) -> Stored {
+    (stored.status, stored.extent) = (200, Extent::Whole);
+    stored.settle();
+    stored
 }
 
 /// Returns whether content of `old` may be served with the metadata of `new`: both have the same strong validator (RFC
-/// 9110 §15.3.7.3) and coding, and `old` may be shared with every request that may share `new`.
+/// 9110 §15.3.7.3), length, variant and content coding, and `old` may be shared with every request that may share
+/// `new`.
 pub fn are_combinable<'a>(old: &'a Stored, new: &'a Stored) -> bool {
     const SHARING: u16 = Flags::SHARED | Flags::AUTHORIZED;
     let tag = |stored: &'a Stored| stored.etag.as_deref().and_then(ETag::parse).map(|tag| (tag.weak, tag.opaque));
@@ -79,28 +94,28 @@ pub fn are_combinable<'a>(old: &'a Stored, new: &'a Stored) -> bool {
         && codings(old).eq(codings(new))
 }
 
-/// A consecutive range of the requested content.
+/// A contiguous range of the requested content, either stored or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stretch {
-    /// It is stored.
+    /// The range is stored.
     Held {
-        /// Index of its part.
+        /// Index of the part that contains the range.
         index: usize,
-        /// Its bytes.
+        /// The bytes of the range, as offsets in the representation.
         part: ByteRange,
     },
-    /// It is missing.
+    /// The range is missing.
     Missing(ByteRange),
 }
 
-/// Splits `wanted` into the ranges that `parts` hold and those that are missing.
+/// Splits `wanted` into the ranges contained in `parts` and those that are missing.
 pub fn cover(parts: &[ByteRange], wanted: ByteRange) -> Vec<Stretch> {
     let mut order: Vec<usize> = (0..parts.len()).collect();
     order.sort_unstable_by_key(|&index| parts[index].first);
     let (mut stretches, mut at) = (Vec::new(), wanted.first);
     let mut next = order.iter().peekable();
     while at <= wanted.last {
-        // Of all parts with this byte, choose the one that extends furthest.
+        // Of all parts that contain this byte, choose the one that extends furthest.
         let mut furthest: Option<usize> = None;
         while let Some(&&index) = next.peek().filter(|&&&index| parts[index].first <= at) {
             if furthest.is_none_or(|other| parts[index].last > parts[other].last) {
@@ -125,7 +140,7 @@ pub fn cover(parts: &[ByteRange], wanted: ByteRange) -> Vec<Stretch> {
     stretches
 }
 
-/// Merges all ranges from the [`MISSING_MAX`]th missing one to the last.
+/// Merges all ranges from the [`MISSING_MAX`]th missing range to the last into one missing range.
 fn join_missing(stretches: &mut Vec<Stretch>) {
     let missing = |(at, stretch): (usize, &Stretch)| match stretch {
         Stretch::Missing(part) => Some((at, *part)),
@@ -139,7 +154,8 @@ fn join_missing(stretches: &mut Vec<Stretch>) {
     }
 }
 
-/// If-Range: turns a range request into one for the whole if the representation has changed (RFC 9110 §13.1.5).
+/// Builds If-Range, with which the origin sends the whole representation if it has changed (RFC 9110 §13.1.5). Empty if
+/// `stored` has no strong validator.
 pub fn make_if_range(stored: &Stored) -> Conditions {
     let mut lines = Vec::new();
     match (&stored.etag, stored.last_modified_s) {
@@ -155,49 +171,50 @@ pub fn make_if_range(stored: &Stored) -> Conditions {
 /// A stored response of the same variant as a new response.
 #[derive(Clone, Copy, Debug)]
 pub struct Held<'a> {
-    /// Its metadata.
+    /// Metadata of the stored response.
     pub stored: &'a Stored,
-    /// True if its content is in memory as bytes, so that it can be joined.
+    /// True if the content is in memory, so that it can be joined.
     pub is_inline: bool,
 }
 
-/// Source of one range of joined content.
+/// A range of joined content, and the response that it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinedPiece {
-    /// Index among the held responses; `None`: the new response.
+    /// Index among the held responses, or `None` for the new response.
     pub from: Option<usize>,
-    /// Bytes of the representation.
+    /// The bytes of the range, as offsets in the representation.
     pub part: ByteRange,
 }
 
-/// Content to store.
+/// Source of the content to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlacedContent {
     /// The content of the new response.
     New,
-    /// The content of this held response, which includes all of the new one.
+    /// The content of the held response with this index, which includes all of the new response's content.
     Held(usize),
-    /// These pieces in sequence.
+    /// These pieces, concatenated.
     Joined(Vec<JoinedPiece>),
 }
 
-/// Placement of a new response among the stored ones.
+/// How to store a new response alongside the stored responses of its variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placing {
-    /// Metadata to store; its extent is `Whole`, with status 200, once nothing is missing.
+    /// Metadata to store. If no byte is missing, its extent is `Whole` and its status 200.
     pub stored: Stored,
-    /// Its content.
+    /// The source of the bytes to store.
     pub content: PlacedContent,
     /// Indices of the held responses to remove.
     pub superseded: Vec<usize>,
 }
 
-/// Decides how to store `new` beside `held`, the stored responses of the same variant, newest first. Only parts of one
-/// representation coexist, at most [`PARTS_MAX`].
+/// Decides how to store `new` alongside `held`, the stored responses of the same variant, newest first. Only parts of
+/// the same representation are stored together, at most [`PARTS_MAX`]. `is_inline` is true if the content of `new` is
+/// in memory.
 pub fn decide_placing(held: &[Held<'_>], new: Stored, is_inline: bool) -> Placing {
     let mut placing = Placing { stored: new, content: PlacedContent::New, superseded: Vec::new() };
     let Some(new_part) = part_of(&placing.stored) else {
-        // A response under the same name is replaced anyway.
+        // The store replaces a whole response of the same variant anyway.
         placing.superseded = (0..held.len()).filter(|&index| part_of(held[index].stored).is_some()).collect();
         return placing;
     };
@@ -233,7 +250,8 @@ const fn contains(outer: ByteRange, inner: ByteRange) -> bool {
     outer.first <= inner.first && inner.last <= outer.last
 }
 
-/// Joins the new part with adjacent ones if all are small, and removes the parts it covers.
+/// Joins the new part with an adjacent or overlapping part on either side if the result is small, and removes the parts
+/// that the result covers.
 fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: ByteRange, is_inline: bool, placing: &mut Placing) {
     let part = |index: usize| part_of(held[index].stored);
     let mut joined = new_part;
@@ -282,8 +300,8 @@ fn join(held: &[Held<'_>], others: &mut Vec<usize>, new_part: ByteRange, is_inli
     others.retain(|&index| !is_covered(index));
 }
 
-/// A 206 to a request with If-Range may omit representation metadata (RFC 9110 §15.3.7): that of the other parts is
-/// retained (RFC 9111 §3.4).
+/// Copies representation metadata that `new` lacks from `old` (RFC 9111 §3.4). A 206 to a request with If-Range may
+/// omit this metadata (RFC 9110 §15.3.7).
 fn keep_descriptions(old: &Stored, new: &mut Stored) {
     const DESCRIPTIONS: [&str; 5] =
         ["content-type", "content-language", "content-disposition", "content-location", "last-modified"];
@@ -301,8 +319,9 @@ fn keep_descriptions(old: &Stored, new: &mut Stored) {
     }
 }
 
-/// Metadata for a response cut short after `bytes` bytes of content (RFC 9111 §3.3). `None` if it is useless: there
-/// was no content, or the rest could not be requested by range.
+/// Returns the metadata to store for a response that was truncated after `bytes` bytes of content (RFC 9111 §3.3).
+/// `length` is the complete length in bytes, if known. Returns `None` if the stored content would be useless because it
+/// is empty or because the rest cannot be requested by range.
 pub fn cut_short(stored: &Stored, length: Option<u64>, bytes: u64) -> Option<Stored> {
     let (first, total) = match stored.extent {
         Extent::Whole => (0, length?),

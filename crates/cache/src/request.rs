@@ -1,24 +1,37 @@
-//! The request as a cache sees it.
+//! The parts of a request that matter to a cache.
 
 use crate::directive::{RequestDirectives, parse_request_directives};
 use flatout_http::head::Fields;
 use std::fmt;
 
-/// Input to a forwarded field's value, besides the client's lines of that name and the cache key.
+/// Input that determines the value of a forwarded field, besides the client's lines of that name and the cache key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldSource {
-    /// No other input.
+    /// The value depends on no other input.
     Client,
-    /// True if the client is a trusted proxy.
+    /// The client is (`true`) or is not (`false`) a trusted proxy.
     Trust(bool),
-    /// Request data in no key, such as the client's address.
+    /// Request data that is not part of any key, such as the client's address.
     Request,
 }
 
-/// Forwarding of request fields.
+/// Describes how request fields are forwarded to the origin.
 pub trait Forwarding: fmt::Debug {
-    /// Source of the forwarded value of the field `name`, in lower case.
+    /// Returns the source of the forwarded value of the field `name`, which is in lower case.
     fn source(&self, name: &str) -> FieldSource;
+
+    /// Returns whether the origin may receive a scheme, host or path prefix from a trusted proxy, on which its response
+    /// may depend without Vary.
+    fn has_trusted(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the origin receives the field `name`, and may respond for the target that it names instead of the
+    /// request's target.
+    fn overrides_target(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 }
 
 /// Forwards every field as received.
@@ -42,7 +55,7 @@ pub struct CacheRequest<'a> {
     pub authority: &'a [u8],
     /// The path as received, beginning with `/`.
     pub path: &'a [u8],
-    /// The part after `?`, if present.
+    /// The query, without `?`, if present.
     pub query: Option<&'a [u8]>,
     /// All field lines.
     pub fields: Fields<'a>,
@@ -53,32 +66,32 @@ pub struct CacheRequest<'a> {
 }
 
 impl<'a> CacheRequest<'a> {
-    /// Returns whether no request field can affect the use of a fresh stored response: then
-    /// [`Stored::is_fresh_for_plain_request`](crate::stored::Stored::is_fresh_for_plain_request) suffices. Makes one
-    /// pass over the fields; ignores the method.
+    /// Returns whether the request has no content and no field that can affect the use of a fresh stored response. For
+    /// such a request, [`Stored::is_fresh_for_plain_request`](crate::stored::Stored::is_fresh_for_plain_request) is
+    /// sufficient. The method is not considered.
     #[inline]
     pub fn is_plain(&self) -> bool {
         !self.has_content && self.fields.iter().all(|(name, _)| !matters(name))
     }
 
-    /// Cache-Control of the request, or Pragma in its absence (RFC 9111 §5.4).
+    /// Parses Cache-Control, or Pragma in its absence (RFC 9111 §5.4).
     pub fn directives(&self) -> RequestDirectives {
         parse_request_directives(&self.fields)
     }
 
-    /// Returns whether it is GET or HEAD, which a stored response to GET may satisfy.
+    /// Returns whether the method is GET or HEAD, to which a stored response to GET may be sent.
     pub fn is_get_or_head(&self) -> bool {
         matches!(self.method, "GET" | "HEAD")
     }
 
-    /// Value of the first line called `name`.
+    /// Returns the value of the first field line called `name`.
     pub fn field(&self, name: &'a str) -> Option<&'a [u8]> {
         self.fields.first(name)
     }
 }
 
-/// Returns whether a request field called `name` can affect the use of a fresh stored response. The length leaves few
-/// names to compare.
+/// Returns whether a request field called `name` can affect the use of a fresh stored response. Matching on the length
+/// first leaves few names to compare.
 #[inline]
 fn matters(name: &str) -> bool {
     let is = |other| name.eq_ignore_ascii_case(other);

@@ -4,11 +4,11 @@ use crate::key::{write_origin, write_query};
 use crate::request::CacheRequest;
 use crate::rules::Rules;
 use flatout_http::head::Fields;
+use flatout_http::percent;
 use flatout_http::structured::parse_dictionary;
-use flatout_http::token::hex_value;
 use sfv::{BareItem, InnerList, ListEntry};
 
-/// A valid No-Vary-Search other than the default.
+/// A valid No-Vary-Search that differs from the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoVarySearch {
     /// True if the order of parameters with different names does not matter.
@@ -20,16 +20,16 @@ pub struct NoVarySearch {
 /// Query parameters to ignore, by decoded name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// These.
+    /// The parameters with these names.
     Params(Vec<Vec<u8>>),
-    /// All but these.
+    /// All parameters except those with these names.
     Except(Vec<Vec<u8>>),
 }
 
-/// Maximum names in No-Vary-Search; a field with more counts as absent.
+/// Maximum number of names in No-Vary-Search. A field with more names is treated as absent.
 pub const NAMES_MAX: usize = 64;
 
-/// Parses No-Vary-Search. `None`: it is absent, invalid, or the default.
+/// Parses No-Vary-Search. Returns `None` if it is absent, invalid, or equal to the default.
 pub fn parse_search(fields: &Fields<'_>) -> Option<NoVarySearch> {
     let mut key_order = false;
     let (mut all, mut params, mut except) = (false, Vec::new(), None);
@@ -39,7 +39,7 @@ pub fn parse_search(fields: &Fields<'_>) -> Option<NoVarySearch> {
             ("params", ListEntry::Item(item)) => all = item.bare_item.as_boolean()?,
             ("params", ListEntry::InnerList(names)) => params = read_names(names)?,
             ("except", ListEntry::InnerList(names)) => except = Some(read_names(names)?),
-            // A value of another type makes the whole field count as the default.
+            // If a value has the wrong type, the default applies instead of the whole field.
             ("key-order" | "except", _) => return None,
             _ => {}
         }
@@ -65,15 +65,15 @@ fn read_names(names: InnerList) -> Option<Vec<Vec<u8>>> {
     names.items.into_iter().map(|item| name(item.bare_item)).collect()
 }
 
-/// Appends the key for responses with `search`: as [`write_key`](crate::key::write_key), with the query in a canonical
-/// form.
+/// Appends to `output` the key under which responses with `search` are stored: like that of
+/// [`write_key`](crate::key::write_key), but with the query in a canonical form.
 ///
 /// A driver remembers the latest `search` of each [path key](write_path_key). If there is one, it looks up this key
-/// and uses a stored response only if its `search` is equal.
+/// first, and uses a stored response only if its `search` is equal.
 pub fn write_search_key(request: &CacheRequest<'_>, search: &NoVarySearch, rules: &Rules, output: &mut Vec<u8>) {
     write_path_key(request, output);
     // A path or query contains no space, so this differs from every ordinary key.
-    output.extend_from_slice(b" ?");
+    output.extend_from_slice(SEARCH_MARK);
     let mut query = Vec::new();
     write_query(request.query, &rules.query, &mut query);
     let mut parameters: Vec<_> = query
@@ -93,56 +93,39 @@ pub fn write_search_key(request: &CacheRequest<'_>, search: &NoVarySearch, rules
         parameters.sort_by(|(one, _), (other, _)| one.cmp(other));
     }
     for (name, value) in parameters {
-        encode(&name, output);
-        output.push(b'=');
-        encode(&value, output);
-        output.push(b'&');
+        for (part, end) in [(name, b'='), (value, b'&')] {
+            // Encode consistently, so that equal names and values have equal keys.
+            output.extend_from_slice(percent::encode(&part, |byte| byte.is_ascii_alphanumeric()).as_bytes());
+            output.push(end);
+        }
     }
 }
 
-/// Appends the key without a query.
+/// Separator between the path and the canonical query in a [search key](write_search_key).
+const SEARCH_MARK: &[u8] = b" ?";
+
+/// Returns the beginning of all [search keys](write_search_key) for the path of `key`, an ordinary key or the end of one.
+pub fn search_prefix(key: &[u8]) -> Vec<u8> {
+    let path_end = key.iter().position(|&byte| matches!(byte, b'?' | b' ')).unwrap_or(key.len());
+    [&key[..path_end], SEARCH_MARK].concat()
+}
+
+/// Appends the key of `request` without the query to `output`.
 pub fn write_path_key(request: &CacheRequest<'_>, output: &mut Vec<u8>) {
     write_origin(request.secure, request.authority, output);
     output.extend_from_slice(request.path);
 }
 
-/// Decodes `application/x-www-form-urlencoded`, except that invalid UTF-8 stays as it is: fewer queries are equal
-/// then, never more.
+/// Decodes `application/x-www-form-urlencoded`, but leaves invalid UTF-8 unchanged. Fewer queries are equal as a
+/// result, never more.
 fn decode(bytes: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(bytes.len());
-    let mut rest = bytes;
-    while let [first, tail @ ..] = rest {
-        let (byte, after) = match (first, tail) {
-            (b'+', _) => (b' ', tail),
-            (b'%', [high, low, after @ ..]) => match (hex_value(*high), hex_value(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, after),
-                _ => (b'%', tail),
-            },
-            (byte, _) => (*byte, tail),
-        };
-        decoded.push(byte);
-        rest = after;
-    }
-    decoded
-}
-
-/// Percent-encodes all but letters and digits, so that each name has one form.
-fn encode(bytes: &[u8], output: &mut Vec<u8>) {
-    for &byte in bytes {
-        if byte.is_ascii_alphanumeric() {
-            output.push(byte);
-        } else {
-            output.push(b'%');
-            for nibble in [byte >> 4, byte & 15] {
-                output.push(b"0123456789abcdef"[usize::from(nibble)]);
-            }
-        }
-    }
+    let spaced: Vec<u8> = bytes.iter().map(|&byte| if byte == b'+' { b' ' } else { byte }).collect();
+    percent::decode(&spaced).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ignored, NoVarySearch, parse_search, write_search_key};
+    use super::{Ignored, NoVarySearch, parse_search, search_prefix, write_search_key};
     use crate::lines::with_fields;
     use crate::request::CacheRequest;
     use crate::rules::Rules;
@@ -224,5 +207,15 @@ mod tests {
         let all = search("params").unwrap();
         assert_eq!(key(&all, None), key(&all, Some("x=1")));
         assert_eq!(key(&all, None), "http://h/p ?");
+    }
+
+    #[test]
+    fn the_search_keys_of_a_path_begin_alike() {
+        let search = search("params=(\"a\")").unwrap();
+        for ordinary in ["http://h/p", "http://h/p?b=1", "http://h/p?b=1?c", "http://h/p ?b=1&"] {
+            assert_eq!(search_prefix(ordinary.as_bytes()), b"http://h/p ?", "{ordinary}");
+            assert!(key(&search, Some("b=1")).as_bytes().starts_with(&search_prefix(ordinary.as_bytes())));
+        }
+        assert!(!b"http://h/path ?b=1&".starts_with(&search_prefix(b"http://h/p")));
     }
 }

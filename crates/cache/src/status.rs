@@ -7,11 +7,11 @@ use flatout_http::token::{TCHAR, is};
 pub enum Fwd {
     /// The cache was bypassed.
     Bypass,
-    /// The method's semantics require it.
+    /// The semantics of the method require forwarding.
     Method,
     /// Nothing is stored for the URI.
     UriMiss,
-    /// Responses are stored for the URI, but no variant for this request.
+    /// Responses are stored for the URI, but none of them is a variant that matches this request.
     VaryMiss,
     /// No stored response matches.
     Miss,
@@ -19,33 +19,33 @@ pub enum Fwd {
     Request,
     /// A stale response is stored.
     Stale,
-    /// A part is stored, but not the requested one.
+    /// Only part of the requested content is stored.
     Partial,
 }
 
-/// Cache-Status member of this cache.
+/// Member of Cache-Status for this cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheStatus<'a> {
-    /// The cache's name: a token or any text.
+    /// The cache's name.
     pub identifier: &'a str,
-    /// Reason for forwarding; `None`: a stored response was served.
+    /// Reason for forwarding, or `None` if a stored response was served.
     pub fwd: Option<Fwd>,
-    /// Upstream status, if it differs from the response's.
+    /// Status of the upstream response, if it differs from the status sent to the client.
     pub fwd_status: Option<u16>,
     /// True if the response was stored.
     pub stored: bool,
-    /// True if the request shared another request's upstream response.
+    /// True if the request was collapsed with another request and shared its upstream response.
     pub collapsed: bool,
-    /// Seconds of freshness left.
+    /// Remaining freshness in seconds; negative if the response is stale.
     pub ttl_s: Option<i64>,
-    /// The key, if it is to be shown.
+    /// The cache key, if it should be disclosed.
     pub key: Option<&'a [u8]>,
-    /// The reason's name.
+    /// Name of the lookup result or other reason.
     pub detail: &'a str,
 }
 
 impl Fwd {
-    /// The token of RFC 9211 §2.2.
+    /// Returns the token defined in RFC 9211 §2.2.
     pub const fn token(self) -> &'static str {
         match self {
             Self::Bypass => "bypass",
@@ -61,8 +61,8 @@ impl Fwd {
 }
 
 impl CacheStatus<'_> {
-    /// Appends the member, without the field name: `flatout; hit; ttl=59; detail=hit_fresh`. It follows the members
-    /// that the origin sent, in another line or after a comma (RFC 9211 §2).
+    /// Appends the member, without the field name: `flatout; hit; ttl=59; detail=hit_fresh`. The member must follow any
+    /// members sent by the origin, in a separate line or after a comma (RFC 9211 §2).
     pub fn write(&self, output: &mut Vec<u8>) {
         write_token_or_string(self.identifier.as_bytes(), output);
         match self.fwd {
@@ -95,14 +95,14 @@ impl CacheStatus<'_> {
     }
 }
 
-/// Writes at most 15 digits (RFC 9651 §3.3.1).
+/// Appends `name` and an `sf-integer`, which has at most 15 digits (RFC 9651 §3.3.1). Larger values are clamped.
 fn write_integer(name: &[u8], value: i64, output: &mut Vec<u8>) {
     const LIMIT: i64 = 999_999_999_999_999;
     output.extend_from_slice(name);
     output.extend_from_slice(value.clamp(-LIMIT, LIMIT).to_string().as_bytes());
 }
 
-/// Writes `text` as an `sf-token` if possible (RFC 9651 §3.3.4), otherwise as a string.
+/// Appends `text` as an `sf-token` if possible (RFC 9651 §3.3.4), otherwise as an `sf-string`.
 fn write_token_or_string(text: &[u8], output: &mut Vec<u8>) {
     let token = text.first().is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b'*')
         && text.iter().all(|&byte| is(byte, TCHAR) || matches!(byte, b':' | b'/'));
@@ -113,7 +113,8 @@ fn write_token_or_string(text: &[u8], output: &mut Vec<u8>) {
     }
 }
 
-/// Writes `sf-string` (RFC 9651 §3.3.3): printable ASCII only; any other byte becomes a question mark.
+/// Appends `text` as an `sf-string` (RFC 9651 §3.3.3). Only printable ASCII is allowed; any other byte is replaced by a
+/// question mark.
 fn write_string(text: &[u8], output: &mut Vec<u8>) {
     output.push(b'"');
     for &byte in text {

@@ -5,7 +5,7 @@ use crate::cookie::{bypasses, names_visitor};
 use crate::directive::{ResponseDirectives, Seconds, parse_request_directives};
 use crate::freshness::{Lifetime, LifetimeSource, decide_lifetime, is_heuristically_cacheable};
 use crate::invalidate::names_target;
-use crate::lines::{Dropped, LINES_BYTES_MAX, write_line};
+use crate::lines::{Dropped, LINES_BYTES_MAX};
 use crate::partial::decide_extent;
 use crate::reason::NoStore;
 use crate::request::CacheRequest;
@@ -14,10 +14,13 @@ use crate::search::parse_search;
 use crate::stored::{Extent, Flags, Stored};
 use crate::tags::{parse_groups, parse_tags};
 use crate::targeted::{Chosen, choose_directives};
-use crate::vary::{VARIANT_KEY_BYTES_MAX, Vary, apply_cookie_rules, names_unkeyed, parse_vary, write_variant_key};
+use crate::vary::{
+    VARIANT_KEY_BYTES_MAX, Vary, apply_cookie_rules, apply_trust, names_unkeyed, parse_vary, write_variant_key,
+};
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
+use flatout_http::lines::write_line;
 use flatout_http::media::is_event_stream;
 
 /// Head of an origin's response.
@@ -27,66 +30,112 @@ pub struct OriginResponse<'a> {
     pub status: u16,
     /// All field lines, without trailers.
     pub fields: Fields<'a>,
-    /// When the request was sent.
+    /// Time when the request was sent, in seconds since 1970.
     pub request_time_s: i64,
-    /// When the head arrived.
+    /// Time when the response head arrived, in seconds since 1970.
     pub response_time_s: i64,
-    /// How the content is delimited.
+    /// How the content is framed.
     pub ending: Ending,
-    /// True if the cache itself chose the range, to complete stored parts.
+    /// True if the cache itself requested the range, to complete stored parts.
     pub is_stretch: bool,
 }
 
-/// Delimitation of a response's content.
+/// How the content of a response is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// By its length in bytes, which may be 0.
+    /// The content has this length in bytes, according to Content-Length.
     Length(u64),
-    /// By framing: chunks or HTTP/2's END_STREAM.
+    /// The content is framed by the chunked transfer coding or by HTTP/2 frames.
     Framed,
-    /// By the close of the connection (RFC 9112 §6.3).
+    /// The content ends when the origin closes the connection (RFC 9112 §6.3).
     Close,
 }
 
-/// Storage decision for a response.
+/// The decision to store a response or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Storing {
-    /// Store it once its content is complete, within the size limit, and as long as [`Stored::content_bytes`]
-    /// requires.
+    /// Store the response when its content has been received in full, provided that its length is within the size limit
+    /// and matches [`Stored::content_bytes`].
     Store(Box<Stored>),
-    /// Do not store it.
+    /// Do not store the response.
     No(NoStore),
-    /// Do not store it, and mark the key as uncacheable for this many seconds, so that clients do not wait for one
-    /// another one for nothing.
+    /// Do not store the response, and mark the key as hit-for-miss for this many seconds, so that requests do not wait
+    /// for one another without success.
     Remember(NoStore, u32),
 }
 
 /// Decides whether to store `response` to `request`, and with which metadata.
 ///
-/// Of other methods than GET, only POST can yield [`Storing::Store`], if its response states that it equals a response
-/// to GET (RFC 9110 §9.3.3). It is then stored under the key of GET.
+/// Besides GET, only POST can yield [`Storing::Store`], if its response states that it equals a response to GET (RFC
+/// 9110 §9.3.3). The response is then stored under the key of the GET request.
 pub fn decide_response(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rules) -> Storing {
-    let reason = match assess(request, response, rules) {
-        Ok(stored) => return Storing::Store(Box::new(stored)),
-        Err(reason) => reason,
-    };
-    // A response to another method or to an authorized user says nothing about other responses.
-    let of_all = request.method == "GET" && request.field("authorization").is_none();
-    if rules.hit_for_miss_s > 0 && of_all && is_remembered(reason, response.status) {
-        Storing::Remember(reason, rules.hit_for_miss_s)
-    } else {
-        Storing::No(reason)
+    let facts = RequestFacts::new(request, rules);
+    match assess(request, facts, response, rules) {
+        Ok(stored) => Storing::Store(Box::new(stored)),
+        Err(reason) => facts.refuse(reason, response.status, rules),
     }
 }
 
-fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rules) -> Result<Stored, NoStore> {
-    refuse_request(request, rules)?;
+/// Makes the same decision from `facts` alone. Returns `None` if the response may be storable, in which case
+/// [`decide_response`] must decide with the whole request.
+pub fn decide_by_facts(facts: RequestFacts, response: &OriginResponse<'_>, rules: &Rules) -> Option<Storing> {
+    let refused = assess_directives(facts, response, rules).err()?;
+    Some(facts.refuse(refused, response.status, rules))
+}
+
+/// Properties of a request that suffice to reject most responses that cannot be stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestFacts {
+    /// The reason not to store any response to this request.
+    refusal: Option<NoStore>,
+    is_get: bool,
+    is_authorized: bool,
+}
+
+impl RequestFacts {
+    /// Extracts the facts of `request`.
+    pub fn new(request: &CacheRequest<'_>, rules: &Rules) -> Self {
+        Self {
+            refusal: refuse_request(request, rules).err(),
+            is_get: request.method == "GET",
+            is_authorized: request.field("authorization").is_some(),
+        }
+    }
+
+    /// Returns the decision not to store a response with `status` for `reason`.
+    fn refuse(self, reason: NoStore, status: u16, rules: &Rules) -> Storing {
+        // A response to a different method or to a request with Authorization says nothing about other responses.
+        let of_all = self.is_get && !self.is_authorized;
+        if rules.hit_for_miss_s > 0 && of_all && is_remembered(reason, status) {
+            Storing::Remember(reason, rules.hit_for_miss_s)
+        } else {
+            Storing::No(reason)
+        }
+    }
+}
+
+/// Returns the directives of a response, or the reason if the directives, the status or the `facts` of the request
+/// forbid storing it.
+fn assess_directives(facts: RequestFacts, response: &OriginResponse<'_>, rules: &Rules) -> Result<Chosen, NoStore> {
+    if let Some(reason) = facts.refusal {
+        return Err(reason);
+    }
     if response.status == 304 {
         return Err(NoStore::NotModifiedUnasked);
     }
     let chosen = choose_directives(&response.fields, rules);
-    refuse_directives(request, response.status, &response.fields, &chosen, rules)?;
+    refuse_directives(facts.is_authorized, response.status, &response.fields, &chosen, rules)?;
+    Ok(chosen)
+}
+
+fn assess(
+    request: &CacheRequest<'_>,
+    facts: RequestFacts,
+    response: &OriginResponse<'_>,
+    rules: &Rules,
+) -> Result<Stored, NoStore> {
+    let chosen = assess_directives(facts, response, rules)?;
     if request.method == "POST" && !is_what_get_gives(request, response, &chosen) {
         return Err(NoStore::MethodNotCacheable);
     }
@@ -113,13 +162,13 @@ fn assess(request: &CacheRequest<'_>, response: &OriginResponse<'_>, rules: &Rul
     Ok(stored)
 }
 
-/// Refuses a response that does not explicitly allow sharing, if the request identifies its visitor: the response may
-/// be personal, and neither a default nor a heuristic lifetime makes it shareable.
+/// Refuses to store a response that does not explicitly allow sharing, if the request identifies its visitor. Such a
+/// response may be personal, and neither a default nor a heuristic lifetime makes it shareable.
 pub(crate) fn refuse_personal(request: &CacheRequest<'_>, stored: &Stored, rules: &Rules) -> Result<(), NoStore> {
     if stored.flags.any(Flags::SHARED) {
         return Ok(());
     }
-    // RFC 9111 §3.5 accepts `must-revalidate` alone for a request with Authorization; it is not a lifetime.
+    // RFC 9111 §3.5 accepts `must-revalidate` alone for a request with Authorization, but it is not a lifetime.
     if request.field("authorization").is_some() {
         return Err(NoStore::Authorization);
     }
@@ -129,7 +178,7 @@ pub(crate) fn refuse_personal(request: &CacheRequest<'_>, stored: &Stored, rules
     Ok(())
 }
 
-/// Reasons in the request alone against storing its response.
+/// Refuses to store any response to `request` if the request itself forbids it.
 fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoStore> {
     if !rules.enabled {
         return Err(NoStore::Off);
@@ -149,9 +198,9 @@ fn refuse_request(request: &CacheRequest<'_>, rules: &Rules) -> Result<(), NoSto
     Ok(())
 }
 
-/// Reasons in directives, status and fields against storing a response (RFC 9111 §3).
+/// Refuses to store a response if its directives, status or fields forbid it (RFC 9111 §3).
 pub(crate) fn refuse_directives(
-    request: &CacheRequest<'_>,
+    is_authorized: bool,
     status: u16,
     fields: &Fields<'_>,
     chosen: &Chosen,
@@ -171,11 +220,14 @@ pub(crate) fn refuse_directives(
     if directives.private {
         return Err(NoStore::Private);
     }
-    if request.field("authorization").is_some() && !allows_authorized(directives) {
+    if is_authorized && !allows_authorized(directives) {
         return Err(NoStore::Authorization);
     }
-    let sets_cookie =
-        fields.first("set-cookie").is_some() && !directives.named.iter().any(|name| **name == *b"set-cookie");
+    // `no-cache="Set-Cookie"` withholds the cookie from others, but the content may be as personal. Only an origin that
+    // also says that the response is for all gets it shared.
+    let is_for_all = directives.public || directives.s_maxage != Seconds::Absent;
+    let is_withheld = is_for_all && directives.named.iter().any(|name| **name == *b"set-cookie");
+    let sets_cookie = fields.first("set-cookie").is_some() && !is_withheld;
     if sets_cookie && rules.set_cookie == SetCookie::Refuse {
         return Err(NoStore::SetCookie);
     }
@@ -197,7 +249,7 @@ fn is_what_get_gives(request: &CacheRequest<'_>, response: &OriginResponse<'_>, 
     response.status == 200 && explicit && location.is_some_and(|location| names_target(request, location))
 }
 
-/// Refuses responses that could never be reused.
+/// Refuses to store a response that could never be reused.
 fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
     let stale_s = stored.stale_while_revalidate_s.max(stored.stale_if_error_s);
     let fresh = stored.lifetime_s > stored.initial_age_s && !stored.flags.any(Flags::NO_CACHE);
@@ -214,17 +266,17 @@ fn refuse_useless(stored: &Stored) -> Result<(), NoStore> {
 
 /// Input for the metadata of a stored response.
 pub(crate) struct StoredInput<'a> {
-    /// The origin's response, possibly a 304 or one to HEAD: source of times and Age.
+    /// The origin's response, which may be a 304 or a response to HEAD. Provides the times and Age.
     pub(crate) response: &'a OriginResponse<'a>,
     /// The status to serve.
     pub(crate) status: u16,
     /// Which bytes are stored.
     pub(crate) extent: Extent,
-    /// The lines to serve.
+    /// The field lines to serve.
     pub(crate) lines: Vec<u8>,
 }
 
-/// Creates metadata from the lines to serve; `chosen` are the response's directives.
+/// Creates metadata from the field lines to serve and `chosen`, the response's directives.
 pub(crate) fn describe(
     request: &CacheRequest<'_>,
     source: &StoredInput<'_>,
@@ -248,7 +300,7 @@ fn describe_fields(
     let OriginResponse { request_time_s, response_time_s, .. } = *source.response;
     let directives = &chosen.directives;
     let vary = match parse_vary(fields) {
-        Vary::Names(names) => apply_cookie_rules(names, &rules.cookies),
+        Vary::Names(names) => apply_trust(apply_cookie_rules(names, &rules.cookies), request),
         Vary::Star => return Err(NoStore::VaryStar),
         Vary::Invalid => return Err(NoStore::VaryInvalid),
     };
@@ -271,6 +323,9 @@ fn describe_fields(
     let etag = fields.first("etag").and_then(|value| ETag::parse(value).map(|tag| (value, tag)));
     let last_modified_s = fields.first("last-modified").and_then(parse_date);
     let (stale_while_revalidate_s, stale_if_error_s) = stale_windows(directives, lifetime, rules);
+    // `max-age=0` and invalid lifetimes do not offer the response to anybody, and `private="X-Name"` not all of it.
+    let is_offered = (lifetime.seconds > 0 || stale_while_revalidate_s > 0) && directives.named.is_empty();
+    let is_shared = directives.public || lifetime.source.is_explicit() && is_offered;
     let mut stored = Stored {
         status: source.status,
         request_time_s,
@@ -283,7 +338,7 @@ fn describe_fields(
         fresh_until_s: i64::MIN,
         stale_while_revalidate_s,
         stale_if_error_s,
-        flags: flags(fields, directives, lifetime.source, etag.map(|(_, tag)| tag), last_modified_s, date_s),
+        flags: flags(fields, directives, is_shared, etag.map(|(_, tag)| tag), last_modified_s, date_s),
         etag: etag.map(|(value, _)| value.into()),
         last_modified_s,
         vary,
@@ -294,19 +349,23 @@ fn describe_fields(
         extent: source.extent,
         lines: source.lines.as_slice().into(),
     };
+    if source.extent == Extent::Whole && !offers_ranges(fields) {
+        stored.flags.0 |= Flags::NO_RANGES;
+    }
     stored.settle();
     Ok(stored)
 }
 
-/// Maximum staleness of a response during revalidation and in place of an error, in seconds.
+/// Returns the maximum staleness of a response served during revalidation, and of a response served in place of an
+/// error, in seconds.
 ///
-/// s-maxage implies proxy-revalidate (RFC 9111 §5.2.2.10), which the configured defaults do not override. Directives
-/// in the same response do: the extensions of RFC 5861 modify s-maxage (RFC 9111 §5.2.3); otherwise `s-maxage=60,
-/// stale-while-revalidate=600` would be meaningless.
+/// s-maxage implies proxy-revalidate (RFC 9111 §5.2.2.10), which the configured defaults do not override. Directives in
+/// the same response override it, since the extensions of RFC 5861 modify s-maxage (RFC 9111 §5.2.3); otherwise
+/// `s-maxage=60, stale-while-revalidate=600` would be meaningless.
 ///
-/// The configured defaults extend a lifetime, so they require one. A response that was never fresh, such as a page
-/// with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is not a lifetime
-/// either.
+/// The configured defaults extend a lifetime, so they apply only if there is one. A response that was never fresh, such
+/// as a page with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is not
+/// a lifetime either.
 fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {
         return (0, 0);
@@ -328,7 +387,7 @@ fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Ru
 fn flags(
     fields: &Fields<'_>,
     directives: &ResponseDirectives,
-    lifetime_source: LifetimeSource,
+    is_shared: bool,
     etag: Option<ETag<'_>>,
     last_modified_s: Option<i64>,
     date_s: i64,
@@ -347,14 +406,27 @@ fn flags(
         // RFC 9110 §8.8.2.2: at least a second before the response's Date.
         (last_modified_s.is_some_and(|last_modified_s| last_modified_s < date_s), Flags::STRONG_DATE),
         (esi, Flags::ESI),
-        (directives.public || lifetime_source.is_explicit(), Flags::SHARED),
+        (is_shared, Flags::SHARED),
     ] {
         bits |= if set { bit } else { 0 };
     }
     Flags(bits)
 }
 
-/// Collects the lines of a response to store, including Date (RFC 9110 §6.6.1).
+/// Returns whether ranges of a whole response with `fields` may be served to clients that send Range without If-Range.
+///
+/// Clients decode by Content-Encoding, and cannot decode a part of an encoding. An origin that says nothing would
+/// probably respond with the whole encoding, or with a part of the plain form.
+fn offers_ranges(fields: &Fields<'_>) -> bool {
+    let names = |field, wanted: &dyn Fn(&[u8]) -> bool| {
+        fields.all(field).flat_map(|line| line.split(|&byte| byte == b',')).any(|member| wanted(member.trim_ascii()))
+    };
+    names("accept-ranges", &|unit| unit.eq_ignore_ascii_case(b"bytes"))
+        || !names("accept-ranges", &|unit| unit.eq_ignore_ascii_case(b"none"))
+            && !names("content-encoding", &|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
+}
+
+/// Collects the field lines of a response to store, including Date (RFC 9110 §6.6.1).
 pub(crate) fn collect_lines(
     fields: &Fields<'_>,
     directives: &ResponseDirectives,
@@ -376,21 +448,21 @@ pub(crate) fn collect_lines(
     lines
 }
 
-/// Returns whether the cache knows the caching requirements of this status (RFC 9111 §5.2.2.3): those of RFC 9110 and
-/// 6585.
+/// Returns whether the cache knows the caching requirements of this status (RFC 9111 §5.2.2.3). It knows the statuses
+/// of RFC 9110 and RFC 6585.
 const fn is_understood(status: u16) -> bool {
     matches!(status, 200..=206 | 300..=305 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 428 | 429 | 431 | 500..=505 | 511)
 }
 
-/// Returns whether a status concerns a single request: its form, preferences, credentials, conditions, range, size,
-/// connection or rate. If such a response were stored, one client could hide a page from all others, since some
-/// origins send the same lifetime with every response.
+/// Returns whether a status applies only to a single request because of its syntax, preferences, credentials,
+/// conditions, range, size, connection or rate. If such a response were stored, one client could hide a page from all
+/// others, because some origins send the same lifetime with every response.
 const fn is_of_request(status: u16) -> bool {
     matches!(
         status,
         100..=199
             | 400
-            | 401
+            | 401..=403
             | 406..=408
             | 411..=413
             | 415..=417

@@ -1,4 +1,4 @@
-//! Tags and groups: names for purging several responses together.
+//! Tags and cache groups, which name sets of responses that are purged together.
 
 use crate::key::write_origin;
 use crate::request::CacheRequest;
@@ -6,13 +6,13 @@ use flatout_http::head::Fields;
 use flatout_http::structured::parse_list;
 use sfv::{BareItem, Item, ListEntry};
 
-/// Maximum tags per response.
+/// Maximum number of tags per response.
 pub const TAGS_MAX: usize = 256;
-/// Maximum bytes per tag.
+/// Maximum length of a tag in bytes.
 pub const TAG_BYTES_MAX: usize = 1024;
-/// Maximum groups per response. RFC 9875 §2.1 requires at least 128.
+/// Maximum number of groups per response. RFC 9875 §2.1 requires support for at least 128.
 pub const GROUPS_MAX: usize = 128;
-/// Maximum bytes per group name. RFC 9875 §2.1 requires at least 128.
+/// Maximum length of a group name in bytes. RFC 9875 §2.1 requires support for at least 128.
 pub const GROUP_BYTES_MAX: usize = 256;
 
 /// Bounded list of unique names in order of appearance.
@@ -41,12 +41,12 @@ impl Tags {
         self.iter().any(|known| known == name)
     }
 
-    /// Encoded names, each preceded by its length as a little-endian u16.
+    /// Returns the encoded names, each preceded by its length as a little-endian u16.
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Decodes the output of [`Tags::as_bytes`]. `None`: invalid.
+    /// Decodes the output of [`Tags::as_bytes`]. Returns `None` if it is invalid.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut tags = Adding::default();
         let mut rest = bytes;
@@ -70,7 +70,7 @@ struct Adding {
 }
 
 impl Adding {
-    /// Adds `name` unless it is present. Returns false if it is too long or the list is at its limit.
+    /// Adds `name` unless it is present. Returns false if the name is too long or the list is full.
     fn add(&mut self, name: &[u8], count_max: usize, bytes_max: usize) -> bool {
         if self.places.iter().any(|&(start, length)| self.bytes[start..start + length] == *name) {
             return true;
@@ -90,8 +90,8 @@ impl Adding {
     }
 }
 
-/// Parses the tags in the fields called `names`, separated by spaces (Surrogate-Key) or commas (Cache-Tag). `None`: a
-/// limit is exceeded; such a response could not be purged by all of its tags, so it is not stored.
+/// Parses the tags in the fields called `names`, separated by spaces (Surrogate-Key) or commas (Cache-Tag). Returns
+/// `None` if a limit is exceeded: the response could not be purged by all its tags, so it is not stored.
 pub fn parse_tags(fields: &Fields<'_>, names: &[String]) -> Option<Tags> {
     let mut tags = Adding::default();
     for (line, value) in fields.iter() {
@@ -107,9 +107,9 @@ pub fn parse_tags(fields: &Fields<'_>, names: &[String]) -> Option<Tags> {
     Some(tags.finish())
 }
 
-/// Parses the strings of the structured list `name`: Cache-Groups or Cache-Group-Invalidation (RFC 9875 §2, §3). A
-/// list that breaks the grammar (RFC 9651 §4.2) or has members of another type counts as absent. Names beyond the
-/// limits are dropped.
+/// Parses the strings of the structured list `name`: Cache-Groups or Cache-Group-Invalidation (RFC 9875 §2, §3). A list
+/// that violates the grammar (RFC 9651 §4.2) or has members of a different type is treated as absent. Names that exceed
+/// the limits are dropped.
 pub fn parse_groups(fields: &Fields<'_>, name: &'static str) -> Tags {
     let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     let mut groups = Adding::default();
@@ -122,8 +122,8 @@ pub fn parse_groups(fields: &Fields<'_>, name: &'static str) -> Tags {
     groups.finish()
 }
 
-/// Appends the tag for `group` of the request's origin, since groups are scoped to an origin (RFC 9875 §2). It begins
-/// with a space, unlike any tag from a response.
+/// Appends the tag that represents `group` to `output`. The tag includes the request's origin, since groups are scoped
+/// to an origin (RFC 9875 §2). It begins with a space, unlike tags from a response.
 pub fn write_group_tag(request: &CacheRequest<'_>, group: &[u8], output: &mut Vec<u8>) {
     output.push(b' ');
     write_origin(request.secure, request.authority, output);

@@ -1,29 +1,32 @@
-//! Cache directives for specific caches, which replace Cache-Control and Expires: targeted fields (RFC 9213) and the
-//! older Surrogate-Control (Edge Architecture Specification 1.0, §2).
+//! Response fields with directives for specific caches, which replace Cache-Control and Expires: targeted fields (RFC
+//! 9213) and the older Surrogate-Control (Edge Architecture Specification 1.0, §2).
 
 use crate::directive::{
     ResponseDirectives, SECONDS_MAX, Seconds, has_word, parse_response_directives, parse_seconds, split_list,
 };
+use crate::lines::with_fields;
 use crate::rules::Rules;
 use flatout_http::head::Fields;
+use flatout_http::lines::each_line;
 use flatout_http::structured::parse_dictionary;
 use flatout_http::token::{is_token, trim};
 use sfv::{BareItem, Item, ListEntry};
 
-/// Directives of a response for this cache.
+/// Directives of a response that apply to this cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen {
-    /// The directives.
+    /// The directives (RFC 9213 §2.2).
     pub directives: ResponseDirectives,
-    /// Index of their targeted field in the target list; `None`: they come from Cache-Control.
+    /// Index of the directives' targeted field in `Rules::targeted`, or `None` if they come from Cache-Control or
+    /// Pragma.
     pub field: Option<usize>,
 }
 
-/// Selects the directives for a cache with the target list of `rules`. The first target field that is present, valid
-/// and not empty counts; Cache-Control, Pragma and Expires are then ignored (RFC 9213 §2.2).
+/// Selects the directives for a cache with the target list of `rules`. The first targeted field that is present, valid
+/// and not empty applies; Cache-Control, Pragma and Expires are then ignored (RFC 9213 §2.2).
 pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
-    for (place, name) in rules.targeted.iter().enumerate() {
-        let lines = fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
+    for (place, name) in rules.targeted.iter().enumerate().filter(|(_, name)| fields.first(name).is_some()) {
+        let lines = fields.all(name);
         let directives = if name.eq_ignore_ascii_case("surrogate-control") {
             parse_surrogate(lines, &rules.surrogate)
         } else {
@@ -36,7 +39,17 @@ pub fn choose_directives(fields: &Fields<'_>, rules: &Rules) -> Chosen {
     Chosen { directives: parse_response_directives(fields), field: None }
 }
 
-/// Parses the value of a targeted field. `None`: it is empty or not a dictionary, and must be ignored (RFC 9213 §2.1).
+/// Returns the field lines in `trailers` without fields that the directives in `lines`, the stored field lines of the
+/// same response, name in `no-cache` or `private` (RFC 9111 §5.2.2.4, §5.2.2.7). Both have the format of
+/// `Stored::lines`.
+pub fn without_named_fields(trailers: &[u8], lines: &[u8], rules: &Rules) -> Vec<u8> {
+    let Some(chosen) = with_fields(lines, |fields| choose_directives(fields, rules)) else { return Vec::new() };
+    let is_named = |name: &[u8]| chosen.directives.named.iter().any(|named| name.eq_ignore_ascii_case(named));
+    each_line(trailers).filter(|(name, _)| !is_named(name)).flat_map(|(_, line)| line).copied().collect()
+}
+
+/// Parses the value of a targeted field. Returns `None` if the value is empty or not a dictionary, so that the field
+/// must be ignored (RFC 9213 §2.1).
 fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseDirectives> {
     let members = parse_dictionary(lines)?;
     if members.is_empty() {
@@ -44,8 +57,8 @@ fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseD
     }
     let mut directives = ResponseDirectives::default();
     for (key, value) in members {
-        // A value of the wrong type must be ignored (RFC 9213 §2.1). Prohibitions count nonetheless, unless the value
-        // is false: an origin that sends `no-store="x"` wants no storage.
+        // A value of the wrong type must be ignored (RFC 9213 §2.1). Prohibitions apply nonetheless, unless the value
+        // is false: an origin that sends `no-store="x"` does not want the response stored.
         let boolean = match &value {
             ListEntry::Item(item) => item.bare_item.as_boolean(),
             ListEntry::InnerList(_) => None,
@@ -72,9 +85,9 @@ fn parse_targeted<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<ResponseD
     Some(directives)
 }
 
-/// Parses Surrogate-Control: `max-age=600`, `max-age=600+60` (then 60 s stale-while-revalidate) or `no-store`, each
-/// optionally with `;name` for one surrogate. `None`: no directive for `surrogate` controls caching;
-/// `content="ESI/1.0"` alone does not.
+/// Parses Surrogate-Control: `max-age=600`, `max-age=600+60` (fresh for 600 s, then 60 s of stale-while-revalidate) or
+/// `no-store`, each optionally followed by `;name` to target one surrogate. Returns `None` if no directive that applies
+/// to `surrogate` controls caching; `content="ESI/1.0"` alone does not.
 fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -> Option<ResponseDirectives> {
     let mut directives = ResponseDirectives::default();
     for element in lines.flat_map(split_list) {
@@ -90,7 +103,7 @@ fn parse_surrogate<'a>(lines: impl Iterator<Item = &'a [u8]>, surrogate: &str) -
             directives.no_store = true;
         } else if trim(name).eq_ignore_ascii_case(b"max-age") {
             let plus = value.iter().position(|&byte| byte == b'+');
-            // White space around `=` makes it invalid, as in Cache-Control.
+            // White space before `=` makes the directive invalid, as in Cache-Control.
             let fresh = &value[..plus.unwrap_or(value.len())];
             let valid = trim(name).len() == name.len();
             directives.max_age = directives.max_age.and(if valid { parse_seconds(fresh) } else { Seconds::Invalid });
@@ -114,13 +127,25 @@ fn seconds(value: &ListEntry) -> Seconds {
 
 #[cfg(test)]
 mod tests {
-    use super::{Chosen, choose_directives};
+    use super::{Chosen, choose_directives, without_named_fields};
     use crate::directive::{SECONDS_MAX, Seconds};
     use crate::lines::with_fields;
     use crate::rules::Rules;
 
     fn choose(lines: &str) -> Chosen {
         with_fields(lines.as_bytes(), |fields| choose_directives(fields, &Rules::default())).unwrap()
+    }
+
+    #[test]
+    fn trailer_fields_that_directives_name_are_not_shared() {
+        let shared = |control: &str| {
+            let lines = format!("Cache-Control: {control}\r\n");
+            let shared = without_named_fields(b"X-Sum: 1\r\nX-Secret: 2\r\n", lines.as_bytes(), &Rules::default());
+            String::from_utf8(shared).unwrap()
+        };
+        assert_eq!(shared("max-age=60"), "X-Sum: 1\r\nX-Secret: 2\r\n");
+        assert_eq!(shared("max-age=60, private=\"x-secret\""), "X-Sum: 1\r\n");
+        assert_eq!(shared("no-cache=\"X-Secret, x-sum\""), "");
     }
 
     /// Edge Architecture Specification 1.0, §2.2.
@@ -160,7 +185,7 @@ mod tests {
 
     /// RFC 9213 §2.1: what does not parse, or is empty, must be ignored.
     #[test]
-    fn what_is_invalid_is_as_if_it_were_not_there() {
+    fn invalid_fields_are_ignored() {
         for value in ["", "max-age=", "max-age=60,", "MaX-AgE=60", "max-age=60; X", "max-age=-", "&"] {
             let chosen = choose(&format!("CDN-Cache-Control: {value}\r\nCache-Control: max-age=7\r\n"));
             assert_eq!((chosen.field, chosen.directives.max_age), (None, Seconds::Valid(7)), "{value}");
@@ -184,7 +209,7 @@ mod tests {
         assert_eq!(chosen.max_age, Seconds::Valid(9));
     }
 
-    /// A directive that forbids counts even if a separator other than a comma follows.
+    /// A prohibition counts even if a separator other than a comma follows.
     #[test]
     fn surrogate_control_that_breaks_the_grammar() {
         let chosen = choose("Surrogate-Control: no-store max-age=0\r\nCache-Control: max-age=7\r\n");

@@ -1,6 +1,6 @@
 //! Validation of a stored response at the origin, and its effects (RFC 9111 §4.3).
 
-use crate::lines::{Dropped, with_fields, write_line};
+use crate::lines::{Dropped, with_fields};
 use crate::reason::{Lookup, NoStore};
 use crate::request::CacheRequest;
 use crate::rules::{Rules, SetCookie};
@@ -10,6 +10,7 @@ use crate::targeted::choose_directives;
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::etag::ETag;
 use flatout_http::head::Fields;
+use flatout_http::lines::write_line;
 use flatout_http::token::parse_decimal;
 
 /// Field lines to add to an upstream request, each `Name: value` and CR LF. They replace the client's If-None-Match,
@@ -17,15 +18,8 @@ use flatout_http::token::parse_decimal;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions(pub Vec<u8>);
 
-/// Client fields omitted from requests that validate a stored response or complete a part.
-pub const REPLACED_FIELDS: [&str; 4] = ["if-none-match", "if-modified-since", "if-range", "range"];
-
-/// Client fields omitted from forwarded requests whose response may be stored: a 304 would help this client only, a
-/// full response helps all. The conditions are evaluated against that response. Range stays.
-pub const DECIDED_FIELDS: [&str; 2] = ["if-none-match", "if-modified-since"];
-
-/// Builds the conditions that validate `stored` (RFC 9111 §4.3.1). `None`: it has no validator, or a 304 cannot apply
-/// to its status.
+/// Builds the conditions that validate `stored` (RFC 9111 §4.3.1). Returns `None` if the response has no validator or
+/// its status cannot be confirmed by a 304.
 pub fn make_conditions(stored: &Stored) -> Option<Conditions> {
     if !stored.has_validator() {
         return None;
@@ -40,23 +34,25 @@ pub fn make_conditions(stored: &Stored) -> Option<Conditions> {
     Some(Conditions(lines))
 }
 
-/// Effect of a 304 on the validated stored response.
+/// Effect of a 304 on the stored response that was validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Freshening {
-    /// The response is still valid, with this metadata. The content stays.
+    /// The stored response is still valid. Replace its metadata with this.
     Fresh(Box<Stored>),
-    /// The response is valid for this client but may no longer be stored: serve it with this metadata and drop it.
+    /// The stored response is valid for this client but may no longer be stored. Serve it with this metadata, and drop
+    /// it.
     FreshOnce(Box<Stored>, NoStore),
-    /// The 304 applies to another response: drop the stored one and repeat the request without conditions.
+    /// The 304 applies to a different response. Drop the stored response, and repeat the request without conditions.
     Mismatch(Lookup),
 }
 
-/// Updates `stored` from a 304 (RFC 9111 §4.3.4, §3.2). `request` is the client's; `stored` is its variant.
+/// Updates `stored` from a 304 (RFC 9111 §4.3.4, §3.2). `request` is the client's request, and `stored` is the stored
+/// response that it selects.
 ///
-/// Each upstream request carries the validators of one stored response, so its 304 cannot apply to another. A 304 with
-/// a different ETag contradicts itself; servers that compress send those (they add a suffix to the tag or weaken it).
-/// The stored tag stays, so that the next validation is about the stored content and resolves any doubt. Only a
-/// different Last-Modified, if it was the only validator sent, counts as a mismatch.
+/// Each upstream request carries the validators of one stored response, so its 304 cannot apply to a different
+/// response. A 304 with a different ETag contradicts itself, but servers that compress send such responses (they add a
+/// suffix to the tag or weaken it). The stored ETag is retained, so that the next validation checks the stored content.
+/// Only a different Last-Modified, if it was the only validator sent, is considered a mismatch.
 pub fn freshen(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -72,13 +68,15 @@ pub fn freshen(
         Ok((stored, None)) => Freshening::Fresh(Box::new(stored)),
         Ok((stored, Some(reason))) => Freshening::FreshOnce(Box::new(stored), reason),
         Err(reason) => {
-            // Its new fields forbid storing. The client still receives the stored response, which is valid.
+            // The new fields forbid storing the response. The client still receives the stored response, which is
+            // valid.
             Freshening::FreshOnce(Box::new(stored.clone()), reason)
         }
     }
 }
 
-/// The stored response with the fields of `response`, and the reason if it may no longer be stored.
+/// Returns the stored response updated with the fields of `response`, and the reason if it may no longer be stored.
+/// Returns an error if the update is impossible.
 fn update(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -89,7 +87,8 @@ fn update(
         with_fields(&stored.lines, |old| merge_lines(old, stored, response, rules)).ok_or(NoStore::FieldsTooLarge)?;
     let chosen = with_fields(&lines, |fields| choose_directives(fields, rules)).ok_or(NoStore::FieldsTooLarge)?;
     let reason = if rules.enabled {
-        refuse_directives(request, stored.status, &response.fields, &chosen, rules).err()
+        refuse_directives(request.field("authorization").is_some(), stored.status, &response.fields, &chosen, rules)
+            .err()
     } else {
         Some(NoStore::Off)
     };
@@ -99,10 +98,11 @@ fn update(
     Ok((updated, reason))
 }
 
-/// Merges stored lines with a new response: new fields replace stored ones (RFC 9111 §3.2).
+/// Merges the stored field lines with those of a new response. New fields replace stored fields of the same name (RFC
+/// 9111 §3.2).
 fn merge_lines(old: &Fields<'_>, stored: &Stored, response: &OriginResponse<'_>, rules: &Rules) -> Vec<u8> {
     let new = &response.fields;
-    // Fields that the stored directives name are not stored when a 304 carries them.
+    // Fields named by the stored directives are not stored from a 304 either.
     let mut named = choose_directives(new, rules).directives.named;
     named.extend(choose_directives(old, rules).directives.named);
     let dropped = Dropped::new(*new, &named, true, rules.set_cookie == SetCookie::Strip);
@@ -131,16 +131,16 @@ fn merge_lines(old: &Fields<'_>, stored: &Stored, response: &OriginResponse<'_>,
     lines
 }
 
-/// Fields that describe the stored content, which stays (RFC 9111 §3.2). Those of a 304 describe what the origin would
-/// send now, possibly in another coding.
+/// Fields that describe the stored content and are therefore not updated (RFC 9111 §3.2). In a 304, they describe the
+/// content that the origin would send now, possibly with a different coding.
 const OF_THE_CONTENT: [&str; 5] = ["content-encoding", "content-range", "content-md5", "content-digest", "repr-digest"];
 
 /// Effect of a response to HEAD on the stored response to GET (RFC 9111 §4.3.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeadEffect {
-    /// Replace the metadata with this.
+    /// Replace the metadata of the stored response with this.
     Update(Box<Stored>),
-    /// The representation has changed or may no longer be stored: drop it.
+    /// Drop the stored response: the representation has changed or may no longer be stored.
     Drop,
     /// No effect.
     Nothing,
@@ -148,8 +148,8 @@ pub enum HeadEffect {
 
 /// Decides the effect of `response` to a HEAD on `stored`, whose content has `content_bytes` bytes.
 ///
-/// A response without validator and length proves nothing about the content. RFC 9111 §4.3.5 would freshen it; that
-/// would be a guess.
+/// A response without a validator proves nothing about the content, even if the length is the same. RFC 9111 §4.3.5
+/// permits freshening the stored response in this case, but that would be a guess.
 pub fn decide_head(
     request: &CacheRequest<'_>,
     stored: &Stored,
@@ -159,7 +159,7 @@ pub fn decide_head(
 ) -> HeadEffect {
     match response.status {
         200 if stored.status == 200 => {}
-        // A resource that is gone for HEAD is gone for GET.
+        // A resource that is missing for HEAD is missing for GET too.
         404 | 410 if stored.status != response.status => return HeadEffect::Drop,
         _ => return HeadEffect::Nothing,
     }
@@ -167,9 +167,6 @@ pub fn decide_head(
     let etag = fields.first("etag");
     let last_modified = fields.first("last-modified");
     let length = fields.first("content-length").and_then(parse_decimal);
-    if etag.is_none() && last_modified.is_none() && length.is_none() {
-        return HeadEffect::Nothing;
-    }
     let total = match stored.extent {
         Extent::Whole => Some(content_bytes),
         Extent::Part { total, .. } => total,
@@ -183,6 +180,9 @@ pub fn decide_head(
         && length.is_none_or(|length| total == Some(length));
     if !same {
         return HeadEffect::Drop;
+    }
+    if etag.is_none() && last_modified.is_none() {
+        return HeadEffect::Nothing;
     }
     match update(request, stored, response, rules) {
         Ok((stored, None)) => HeadEffect::Update(Box::new(stored)),

@@ -1,25 +1,28 @@
-//! Variants: selection of a key's stored response for a request (RFC 9111 §4.1).
+//! Variants: selection among the responses stored under the same key (RFC 9111 §4.1).
 //!
 //! Two requests match if the fields that Vary names are equal after normalisation, which preserves their meaning:
 //!
 //!
 //! - Accept-Encoding, Accept-Language and Accept-Charset: order, case and white space do not matter; members are
-//!   compared with their weights. Members of Accept-Language with the same weight are equivalent by RFC 9110 §12.5.4,
-//!   and an origin must not depend on their order; browsers give each a different weight. No member is dropped: an
-//!   origin with a coding unknown here still gets separate variants.
+//!   compared with their weights. According to RFC 9110 §12.5.4, members of Accept-Language with the same weight are
+//!   equivalent, so an origin must not depend on their order; browsers give each a different weight. No member is
+//!   dropped, so codings unknown to flatout still result in separate variants.
 //! - Fields that are not lists, or whose grammar contains commas, are compared byte for byte.
-//! - `cookie:NAME`, an entry for a cookie that the configuration names: its value alone.
-//! - `cookies-but:NAME;NAME`, which replaces Cookie if the configuration names cookies: the values of all others.
-//! - All others: lines are joined (RFC 9110 §5.3), and white space around commas outside quotes does not matter.
+//! - `cookie:NAME`, an entry for a cookie named in the configuration: only the value of this cookie is compared.
+//! - `cookies-but:NAME;NAME`, which replaces Cookie if the configuration names cookies: all other cookies are compared.
+//! - `x-forwarded-*`, an entry that is added if there are trusted proxies: the scheme, host and other properties of the
+//!   request that they claim, except for addresses.
+//! - All other fields: lines are joined (RFC 9110 §5.3), and white space around commas outside quotes does not matter.
 //!
 //! Vary refers to the request that the origin received. If its value there differs from the client's
-//! ([`Forwarding`](crate::request::Forwarding), Connection), the key says so, or no request matches.
+//! ([`Forwarding`](crate::request::Forwarding), Connection), the variant key records the difference, or no request
+//! matches.
 
 use crate::cookie::{CookieRules, REST_PREFIX, VARY_PREFIX, rest_name, write_cookie, write_rest};
 use crate::lines::with_fields;
 use crate::request::{CacheRequest, FieldSource};
-use crate::rules::Rules;
 use crate::stored::Stored;
+use flatout_http::accept::parse_weight;
 use flatout_http::head::Fields;
 use flatout_http::token::{is_token, trim};
 
@@ -28,19 +31,19 @@ use flatout_http::token::{is_token, trim};
 pub enum Vary {
     /// `*` is present: no request matches.
     Star,
-    /// Lower-case, sorted, unique names separated by commas; empty: no variants.
+    /// Lower-case, sorted, unique names separated by commas. Empty if the response does not vary.
     Names(Box<str>),
-    /// Not a list of names, or more than [`NAMES_MAX`].
+    /// The value is not a list of names, or has more than [`NAMES_MAX`] names.
     Invalid,
 }
 
-/// Maximum names in Vary.
+/// Maximum number of names in Vary.
 pub const NAMES_MAX: usize = 16;
 
-/// Maximum bytes of a variant key; the response to a request with a longer one is not stored.
+/// Maximum length of a variant key in bytes. A response whose variant key would be longer is not stored.
 pub const VARIANT_KEY_BYTES_MAX: usize = 64 * 1024;
 
-/// Fields that are not lists: compared byte for byte.
+/// Fields that are compared byte for byte because they are not lists or contain commas within members.
 const VERBATIM: [&str; 14] = [
     "authorization",
     "cookie",
@@ -79,8 +82,8 @@ pub fn parse_vary(fields: &Fields<'_>) -> Vary {
 /// requests match if their keys are equal. Without names, nothing is appended.
 pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) {
     for name in split_names(names) {
-        // Each value is preceded by its length, so that no value can look like the end of one and the beginning of the
-        // next. The highest length marks an absent field, which differs from an empty one.
+        // Each value is preceded by its length, so that different lists of values never have the same encoding. The
+        // highest length marks an absent field, which differs from an empty field.
         let length_at = output.len();
         output.extend_from_slice(&ABSENT.to_le_bytes());
         if write_forwarded_value(name, request, output) {
@@ -90,8 +93,8 @@ pub fn write_variant_key(names: &str, request: &CacheRequest<'_>, output: &mut V
     }
 }
 
-/// Applies `rules` to `names`, as in [`Vary::Names`]: adds the cookies that are part of the variant key, and replaces
-/// Cookie with all cookies that the rules do not name.
+/// Applies `rules` to `names`, which have the format of [`Vary::Names`]: adds the cookies that are part of the variant
+/// key, and replaces Cookie with all cookies not named by the rules.
 pub fn apply_cookie_rules(names: Box<str>, rules: &CookieRules) -> Box<str> {
     let Some(rest) = rest_name(rules) else { return names };
     let keyed: Vec<_> = rules.key.iter().map(|name| format!("{VARY_PREFIX}{name}")).collect();
@@ -102,8 +105,26 @@ pub fn apply_cookie_rules(names: Box<str>, rules: &CookieRules) -> Box<str> {
     all.join(",").into()
 }
 
-/// Returns whether a response with these `names` was stored under compatible cookie rules: it includes all cookies
-/// that `rules` make part of the variant key, and ignores no others than they do.
+/// Entry of `Stored::vary` for the claims of trusted proxies. No field name contains an asterisk in Vary, so the entry is
+/// unambiguous.
+const FORWARDED_ENTRY: &str = "x-forwarded-*";
+
+/// Adds the entry for the claims of trusted proxies to `names`, which have the format of [`Vary::Names`], if there may be
+/// any.
+///
+/// Frameworks derive the URL of a request from these claims, for redirects and links, but rarely send a Vary for them.
+/// Without the entry, a response for http could be served to clients of https, and a client that invents a claim could
+/// have its response stored for others.
+pub(crate) fn apply_trust(names: Box<str>, request: &CacheRequest<'_>) -> Box<str> {
+    match &*names {
+        _ if !request.forwarding.has_trusted() => names,
+        "" => FORWARDED_ENTRY.into(),
+        _ => format!("{names},{FORWARDED_ENTRY}").into(),
+    }
+}
+
+/// Returns whether a response with these `names` was stored under compatible cookie rules: `names` includes all cookies
+/// that `rules` make part of the variant key, and excludes only cookies that `rules` exclude.
 pub fn has_cookie_rules(names: &str, rules: &CookieRules) -> bool {
     let is_keyed = |key: &String| split_names(names).any(|name| name.strip_prefix(VARY_PREFIX) == Some(key));
     let mut rests = split_names(names).filter(|name| name.starts_with(REST_PREFIX));
@@ -112,17 +133,11 @@ pub fn has_cookie_rules(names: &str, rules: &CookieRules) -> bool {
 
 const ABSENT: u32 = u32::MAX;
 
-/// A byte that no field value contains.
+/// Separator byte, which no field value contains.
 const MARK: u8 = 0;
 
 fn split_names(names: &str) -> impl Iterator<Item = &str> {
     names.split(',').filter(|name| !name.is_empty())
-}
-
-/// Returns whether one more variant may be stored besides `held` others of its key. This only bounds the number; a
-/// store that can should evict the least recently used variant instead.
-pub const fn admits_variant(held: usize, rules: &Rules) -> bool {
-    held < rules.variants_max as usize
 }
 
 /// Returns whether `request` matches the variant of `stored`.
@@ -132,8 +147,9 @@ pub fn matches_variant(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     *key == *stored.variant_key
 }
 
-/// Calls `tell` for each field in which `request` differs from the request of `stored`, with its name, its value in
-/// the request and its stored value, both normalised; `None`: the field is absent.
+/// Calls `tell` for each field in which `request` differs from the request that fetched `stored`. The arguments are the
+/// field's name, its value in `request` and its stored value. The values are normalised, and `None` if the field is
+/// absent.
 pub fn compare_variant(
     stored: &Stored,
     request: &CacheRequest<'_>,
@@ -162,8 +178,9 @@ fn split_value(key: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     }
 }
 
-/// Returns whether `stored`, another variant than the requested one, has the request's preferred language and matches
-/// it otherwise. For `Rules::language_select`, which documents its limits.
+/// Returns whether `stored` is in the request's preferred language and matches the request in all fields of Vary except
+/// Accept-Language. Implements [`Rules::language_select`](crate::rules::Rules::language_select), which documents the
+/// limits.
 pub fn matches_language(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     const NAME: &str = "accept-language";
     let mut key = Vec::new();
@@ -185,7 +202,7 @@ pub fn matches_language(request: &CacheRequest<'_>, stored: &Stored) -> bool {
     varies && language == Some(true)
 }
 
-/// Takes one value, with its length, from the beginning of a variant key.
+/// Removes the first value, including its length prefix, from a variant key and returns it.
 fn take_value<'a>(key: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, rest) = key.split_first_chunk::<4>()?;
     let length = u32::from_le_bytes(*length);
@@ -195,7 +212,7 @@ fn take_value<'a>(key: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(value)
 }
 
-/// The language with the highest weight in Accept-Language, if exactly one has it.
+/// Returns the language with the highest weight in Accept-Language, unless several have that weight.
 fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
     let mut members = Vec::new();
     for line in request.fields.all("accept-language") {
@@ -209,19 +226,25 @@ fn best_language(request: &CacheRequest<'_>) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns whether Vary with `names` includes a field whose upstream value is in no key: then no other request is
+/// Returns whether `names` includes a field whose upstream value is not part of any key, so that no other request is
 /// known to match.
 pub(crate) fn names_unkeyed(names: &str, request: &CacheRequest<'_>) -> bool {
     split_names(names).any(|name| request.forwarding.source(field_of(name)) == FieldSource::Request)
 }
 
-/// Field to which a name refers.
+/// Returns the field to which an entry of `Stored::vary` refers.
 fn field_of(name: &str) -> &str {
-    if name.starts_with(VARY_PREFIX) || name.starts_with(REST_PREFIX) { "cookie" } else { name }
+    if name.starts_with(VARY_PREFIX) || name.starts_with(REST_PREFIX) {
+        "cookie"
+    } else if name == FORWARDED_ENTRY {
+        "x-forwarded-host"
+    } else {
+        name
+    }
 }
 
-/// Appends the normalised value of `name`, and marks (which no field value contains) that distinguish the values that
-/// origins receive for it. Returns false if the field is absent.
+/// Appends the normalised value of `name`, followed by [`MARK`] bytes if the origin may receive a different value for
+/// it. Returns false if the field is absent.
 fn write_forwarded_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     let source = request.forwarding.source(field_of(name));
     if source == FieldSource::Request {
@@ -247,13 +270,16 @@ fn is_name(option: &[u8], name: &str) -> bool {
     option.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// Appends the normalised value of `name`. Returns false if the field is absent.
+/// Appends the client's normalised value of `name`. Returns false if the field is absent.
 fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
     if let Some(cookie) = name.strip_prefix(VARY_PREFIX) {
         return write_cookie(cookie, request, output);
     }
     if let Some(patterns) = name.strip_prefix(REST_PREFIX) {
         return write_rest(patterns, request, output);
+    }
+    if name == FORWARDED_ENTRY {
+        return write_claims(request, output);
     }
     let lines = || request.fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     if lines().next().is_none() {
@@ -262,7 +288,7 @@ fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> 
     if matches!(name, "accept-encoding" | "accept-language" | "accept-charset") {
         write_weighted(name, lines(), output);
     } else if VERBATIM.contains(&name) {
-        // HTTP/2 may split a cookie into several lines (RFC 9113 §8.2.3); the other fields have one line.
+        // HTTP/2 may split Cookie into several lines (RFC 9113 §8.2.3); the other fields have only one line.
         let separator: &[u8] = if name == "cookie" { b"; " } else { b"\n" };
         for (count, line) in lines().enumerate() {
             if count > 0 {
@@ -279,6 +305,44 @@ fn write_value(name: &str, request: &CacheRequest<'_>, output: &mut Vec<u8>) -> 
         }
     }
     true
+}
+
+/// Appends the claims of the proxy that sent `request`, except for addresses. Returns false if there are none, or if the
+/// origin does not receive them.
+fn write_claims(request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
+    if request.forwarding.source("x-forwarded-host") != FieldSource::Trust(true) {
+        return false;
+    }
+    let start = output.len();
+    let mut write = |name: &str, value: &[u8]| {
+        output.extend_from_slice(name.to_ascii_lowercase().as_bytes());
+        output.push(b'=');
+        output.extend_from_slice(value);
+        output.push(b'\n');
+    };
+    for (name, value) in request.fields.iter() {
+        if is_name(name.as_bytes(), "forwarded") {
+            // RFC 7239 §4. A comma or semicolon in quotes only makes the key more specific.
+            let pairs = value.split(|byte| matches!(byte, b',' | b';')).map(trim);
+            for pair in pairs.filter(|pair| ["host=", "proto="].iter().any(|claim| begins_with(pair, claim))) {
+                write(name, pair);
+            }
+        } else if is_claim(name) {
+            write(name, value);
+        }
+    }
+    output.len() > start
+}
+
+fn begins_with(text: &[u8], beginning: &str) -> bool {
+    text.get(..beginning.len()).is_some_and(|start| start.eq_ignore_ascii_case(beginning.as_bytes()))
+}
+
+/// Returns whether a trusted proxy's field called `name` describes the request, and not the path that it took.
+fn is_claim(name: &str) -> bool {
+    let is = |other: &str| name.eq_ignore_ascii_case(other);
+    let is_of_path = || is("x-forwarded-for") || is("x-forwarded-by") || is("x-forwarded-server");
+    begins_with(name.as_bytes(), "x-forwarded-") && !is_of_path() || is("front-end-https")
 }
 
 /// Appends `line` without the white space around commas outside quotes.
@@ -322,8 +386,9 @@ fn write_weighted<'a>(name: &str, lines: impl Iterator<Item = &'a [u8]>, output:
     }
 }
 
-/// Parses one member of a weighted list: thousandths by which its weight is below one, and the member in lower case. A
-/// member with another parameter stays whole. `None`: it is empty.
+/// Parses a member of a weighted list. Returns 1000 minus the weight in thousandths, and the member in lower case
+/// without its weight. If the member has any other parameter, it is returned whole with the highest weight. Returns
+/// `None` if the member is empty.
 fn weighted(member: &[u8]) -> Option<(u16, Vec<u8>)> {
     let member = trim(member);
     if member.is_empty() {
@@ -336,21 +401,6 @@ fn weighted(member: &[u8]) -> Option<(u16, Vec<u8>)> {
         Some(weight) => Some((1000 - weight, trim(&member[..semicolon]).to_ascii_lowercase())),
         None => Some((0, member.to_ascii_lowercase())),
     }
-}
-
-/// Parses `weight` without its semicolon, in thousandths (RFC 9110 §12.4.2).
-fn parse_weight(bytes: &[u8]) -> Option<u16> {
-    let ([b'q' | b'Q', b'=', whole @ (b'0' | b'1')], decimals) = bytes.split_at_checked(3)? else { return None };
-    let digits = match decimals {
-        [] => &[][..],
-        [b'.', digits @ ..] if digits.len() <= 3 && digits.iter().all(u8::is_ascii_digit) => digits,
-        _ => return None,
-    };
-    let mut weight = u16::from(whole - b'0') * 1000;
-    for (digit, place) in digits.iter().zip([100, 10, 1]) {
-        weight += u16::from(digit - b'0') * place;
-    }
-    (weight <= 1000).then_some(weight)
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ impl Answer {
         self.s_maxage.or(self.max_age).unwrap_or(0)
     }
 
-    /// Without a lifetime the origin never allowed sharing, so nothing prolongs it.
+    /// Without a lifetime, the origin never allowed sharing, so nothing extends it. Only the origin itself can extend a
+    /// lifetime of zero.
     fn has_lifetime(&self) -> bool {
         self.s_maxage.or(self.max_age).is_some()
     }
@@ -177,7 +178,7 @@ fn expected(answer: &Answer, asked: &Asked, rules: &Rules, now_s: i64) -> Expect
     let own_window = answer.while_revalidate.map(|window_s| if answer.has_lifetime() { window_s } else { 0 });
     let stale_for_revalidation = excess < answer.window(own_window, i64::from(rules.stale_while_revalidate_s));
     let stale_for_client = asked.max_stale.is_some_and(|limit| excess <= limit)
-        && answer.has_lifetime()
+        && answer.lifetime() > 0
         && !answer.forbids_stale()
         && answer.s_maxage.is_none();
     let may_serve = !must_validate.contains(&true);
@@ -277,7 +278,7 @@ proptest! {
         let Some(stored) = answer.stored(&rules) else { return Ok(()) };
         let excess = answer.age_at(now_s) - answer.lifetime();
         let window = answer.window(answer.if_error, if_error.into());
-        let window = if answer.forbids_stale() || answer.s_maxage.is_some() || !answer.has_lifetime() {
+        let window = if answer.forbids_stale() || answer.s_maxage.is_some() || answer.lifetime() == 0 {
             window
         } else {
             window.max(asked.if_error.unwrap_or(0))

@@ -241,6 +241,8 @@ proptest! {
         let stored = stored.unwrap();
         // What no-cache says is told by the lifetime there, which max-stale then exceeds.
         prop_assume!(max_stale.is_none() || !(says(&response, "s-maxage") || says(&response, "no-cache")));
+        // A response that was never fresh is not served stale, whatever the request accepts.
+        prop_assume!(max_stale.is_none() || stored.lifetime_s > 0);
         let now_s = NOW_S + after_s;
         // Ages end at 2^31 here (RFC 9111 §1.2.2).
         prop_assume!(stored.current_age_s(now_s) < flatout_cache::directive::SECONDS_MAX);

@@ -1,8 +1,8 @@
-//! Busy polling: shortly before a burst is due, and while a response is awaited.
+//! Busy polling while a response is awaited, and shortly before a burst is due.
 //!
-//! A sleeping core is woken by an interrupt, and on a virtual machine by the hypervisor as well; that takes ten to
-//! over a hundred microseconds, all of which would count as the server's time. A polling worker checks its sockets
-//! continuously instead. The CPU time of polling is not work, so it is counted separately.
+//! A sleeping core is woken by an interrupt and, on a virtual machine, also by the hypervisor. That takes ten to over a
+//! hundred microseconds, all of which would count as the server's time. A polling worker checks its sockets
+//! continuously instead. CPU time spent on polling is not work, so it is counted separately.
 
 use super::Drive;
 use super::worker::{ClientShared, thread_cpu_ns};
@@ -13,11 +13,11 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// How early a worker wakes before a burst is due, in nanoseconds: twice the wake-up time measured for a sleeping
+/// Time by which a worker wakes before a burst is due, in nanoseconds. Twice the wake-up time measured for a sleeping
 /// core of a virtual machine (120 µs at p90).
 pub(super) const EARLY_NS: u64 = 250_000;
 
-/// The busy-polling state and its total CPU time.
+/// State of busy polling, and the CPU time it has used.
 #[derive(Debug, Default)]
 pub(super) struct BusyPolling {
     sleeper: RefCell<Option<Waker>>,
@@ -27,14 +27,14 @@ pub(super) struct BusyPolling {
 }
 
 impl BusyPolling {
-    /// Ends the poller's sleep. Costs one comparison if it is not asleep.
+    /// Wakes the polling task if it is asleep; otherwise costs one comparison.
     pub(super) fn wake(&self) {
         if let Some(waker) = self.sleeper.borrow_mut().take() {
             waker.wake();
         }
     }
 
-    /// Counts each poll of `task` as work; the time between polls is not.
+    /// Runs `task` and counts each poll of it as work. The time between polls is not work.
     pub(super) async fn work<T>(&self, task: impl Future<Output = T>) -> T {
         let mut task = pin!(task);
         poll_fn(|context| {
@@ -49,16 +49,16 @@ impl BusyPolling {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// CPU time spent only on polling.
+    /// Returns the CPU time spent only on polling, in nanoseconds.
     pub(super) fn awake_ns(&self) -> u64 {
         self.awake_ns.get()
     }
 }
 
-/// Polls until dropped: sleeps while nothing is near, and otherwise makes the runtime check its sockets without
-/// waiting.
+/// Polls until dropped. Sleeps while no burst is in progress or nearly due; otherwise makes the runtime check its
+/// sockets without waiting.
 pub(super) async fn keep<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
-    // Measured in the thread's own CPU time: while another thread has the core, this one does not poll.
+    // Measure in the thread's own CPU time: while another thread uses the core, this thread does not poll.
     let mark = || (thread_cpu_ns(), work(&shared));
     let mut last = mark();
     loop {
@@ -76,7 +76,7 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
             last = mark();
         }
         tokio::task::yield_now().await;
-        // From one mark to the next, so that every turn without work is included completely.
+        // Measure from one mark to the next, so that every turn without work is included completely.
         let now = mark();
         if now.1 == last.1 {
             let awake_ns = now.0.saturating_sub(last.0);
@@ -92,7 +92,7 @@ pub(super) async fn keep<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
     }
 }
 
-/// A value that changes with any work.
+/// Returns a value that changes whenever the worker does any work.
 fn work<D: Drive>(shared: &ClientShared<D>) -> (u64, u64, u64, u32) {
     (shared.busy_polling.steps.get(), shared.room.borrow().uses, shared.under_way.get(), shared.connections.get())
 }

@@ -1,4 +1,4 @@
-//! The HTTP/1 loop of a slot: connect, exchange bursts, close, repeat.
+//! The HTTP/1 loop of a slot: it connects, exchanges bursts and closes, again and again.
 
 use super::content::check;
 use super::link::Link;
@@ -16,7 +16,7 @@ use std::task::Poll;
 struct Burst {
     begin: Begin,
     begun_ns: u64,
-    /// When it was sent; 0 before that.
+    /// Time at which the burst was sent, in nanoseconds; 0 until then.
     sent_ns: u64,
     sent_bytes: usize,
     made: Option<Made>,
@@ -24,16 +24,16 @@ struct Burst {
     first: u32,
 }
 
-/// Buffers that a slot reuses for each burst, so that none allocates.
+/// Buffers that a slot reuses for each burst, so that no burst allocates.
 #[derive(Default)]
 struct Pipeline {
-    /// Table indexes of the requests of a multi-request burst.
+    /// Table indexes of the requests, in a burst of several requests.
     requests: Vec<u32>,
-    /// The bytes of all its requests.
+    /// The bytes of all requests of the burst.
     bytes: Vec<u8>,
 }
 
-/// The result of a burst with complete responses.
+/// The result of a burst whose responses are all complete.
 struct Answered {
     ended_ns: u64,
     /// True if the connection can be reused.
@@ -42,12 +42,12 @@ struct Answered {
     server_closed: bool,
 }
 
-/// The event that wakes an idle slot.
+/// The reason an idle slot was woken.
 enum Woken {
     Begin(Begin),
-    /// The connection is unusable; a burst may have arrived at the same time.
+    /// The connection has become unusable. A burst may have arrived at the same time.
     Lost(Option<Begin>),
-    /// The connection is to be closed.
+    /// The connection must be closed.
     Closed,
 }
 
@@ -63,7 +63,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
             Some(begin) => begin,
             None => slot.wait().await,
         };
-        // A pending close concerned the previous connection.
+        // A pending request to close concerned the previous connection.
         slot.take_close();
         let mut burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
         shared.drive.borrow_mut().handle_connecting(burst.begun_ns);
@@ -97,18 +97,18 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
     }
 }
 
-/// How a connection was left.
+/// The result of using a connection.
 struct Left {
     /// The slot's next burst, if known.
     next: Option<Begin>,
-    /// True if the slot must still request its next burst.
+    /// True if the slot must still ask for its next burst.
     asks: bool,
     ended_ns: u64,
-    /// True if the server closed it although it was reusable.
+    /// True if the server closed the connection although it was reusable.
     by_server: bool,
 }
 
-/// Sends and reads until the connection is left.
+/// Sends bursts and reads their responses until the connection can no longer be used.
 async fn run_connection<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
@@ -134,7 +134,7 @@ async fn run_connection<D: Drive + 'static>(
                     return Left { next, asks: false, ended_ns, by_server };
                 }
                 match next {
-                    // The end of one burst is the start of the next: one clock reading for both.
+                    // The end of a burst is also the start of the next, so that one clock reading suffices for both.
                     Some(begin) => (begin, answered.ended_ns),
                     None => match wait_begin_or_loss(shared, slot, link).await {
                         Woken::Begin(begin) => (begin, precise_ns()),
@@ -158,7 +158,7 @@ async fn run_connection<D: Drive + 'static>(
     }
 }
 
-/// Sends one burst and reads its responses; the error has the index of the failed request.
+/// Sends one burst and reads its responses. The error contains the index of the failed request.
 async fn exchange<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
@@ -213,11 +213,11 @@ async fn exchange<D: Drive + 'static>(
         shared.drive.borrow_mut().handle_ended(&ended);
         let may_go_on = answer.persistent && !server_closed;
         if !more_due {
-            // Closing on request is not a failure of the server.
+            // If the request announced the close, the close is no failure of the server.
             return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: !may_go_on && !burst.begin.closes });
         }
         if !answer.persistent {
-            // The other requests get no response: the server announced that it would close.
+            // The server announced that it would close, so the other requests get no response.
             return Err((nth + 1, RequestFailure::ClosedEarly));
         }
     }
@@ -230,7 +230,7 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
         shared.count_from_now();
     }
     let requests = &shared.settings.requests;
-    // A drive that chooses an index out of range is defective; it must not cause a panic here.
+    // A drive that chooses an index out of range has a bug, which must not cause a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
     let first = choose(0);
     if begin.burst > 1 {
@@ -270,7 +270,7 @@ fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: 
     }
 }
 
-/// The record of one request of a burst, without its response.
+/// Creates the record of one request of a burst, without its response.
 fn ended_of<D: Drive>(
     shared: &ClientShared<D>,
     burst: &Burst,
@@ -301,8 +301,8 @@ fn ended_of<D: Drive>(
     }
 }
 
-/// Reports the `nth` request of a burst and all later ones as failed; for the `nth`, with the partial response in the
-/// reader.
+/// Reports the `nth` request of a burst and all later requests as failed. The record of the `nth` request includes the
+/// part of its response that has arrived.
 fn fail_from<D: Drive>(
     shared: &ClientShared<D>,
     burst: &Burst,
@@ -315,7 +315,7 @@ fn fail_from<D: Drive>(
     let mut drive = shared.drive.borrow_mut();
     for later in nth..burst.begin.burst.max(1) {
         let mut ended = ended_of(shared, burst, pipeline, later, Err(failure), ended_ns);
-        // Responses are read only after everything was sent.
+        // Responses are read only after the whole burst has been sent.
         if later == nth && ended.is_sent && reader.is_due() {
             let received = reader.received();
             ended.head_bytes = received.total_bytes.saturating_sub(received.body_bytes);

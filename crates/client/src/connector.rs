@@ -1,4 +1,4 @@
-//! Creates sockets, chooses source addresses and starts connections.
+//! Creation of sockets, choice of source addresses, and start of connections.
 
 use super::Sources;
 use rustix::io::Errno;
@@ -7,45 +7,45 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Source addresses tried before a connection fails, if the client chooses them. One address has about 28,000 ports
-/// per target, and on loopback a used one is free again after a second (`net.ipv4.tcp_tw_reuse`), so a few addresses
-/// cover any observed rate; 16 leaves a margin.
+/// Maximum number of source addresses to try before a connection fails, if the client chooses the addresses. One
+/// address has about 28,000 ports per target, and on loopback a used port is free again after a second
+/// (`net.ipv4.tcp_tw_reuse`), so a few addresses cover any observed rate; 16 leaves a margin.
 const SOURCES_TRIED_MAX: u32 = 16;
 
-/// Connections per source address before the next one is used, if the client chooses them. Linux first searches half
-/// of the ports (those of one parity), and once these 14,000 or so are taken, each connect walks through all of them:
-/// with 18,000 connections from one address a client stalled for seconds.
+/// Number of connections per source address before the next address is used, if the client chooses the addresses. Linux
+/// first searches half of the ports, those of one parity. When these 14,000 or so are in use, each connect walks
+/// through all of them: with 18,000 connections from one address, a client stalled for seconds.
 const CONNECTIONS_A_SOURCE: u32 = 10_000;
 
-/// Upper bound of source addresses: the host parts of 127.0.0.0/16 except the first and the last.
+/// Maximum number of source addresses: the host parts of 127.0.0.0/16 except the first and the last.
 const SOURCES_MAX: u32 = 65_534;
 
-/// Opens one worker's connections to one address.
+/// Opens the connections of one worker to one address.
 #[derive(Debug)]
 pub(super) struct Connector {
     address: SocketAddr,
     sources: Sources,
     /// Host part of the source address 127.0.x.y; 0 lets the kernel choose.
     source: Cell<u32>,
-    /// Connections started from that address.
+    /// Number of connections started from `source`.
     begun: Cell<u32>,
     request_bytes_max: usize,
 }
 
-/// The smallest maximum segment size of a path (RFC 9293 §3.7.1); a request that fits is sent as one segment.
+/// The smallest maximum segment size of a path in bytes (RFC 9293 §3.7.1). A request that fits is sent as one segment.
 const SEGMENT_BYTES_MIN: usize = 536;
 
-/// The state of a connection when connect returns.
+/// The state of a connection after connect has returned.
 #[derive(Debug)]
 pub(super) enum Begun {
-    /// The kernel reports it as established.
+    /// The kernel reports the connection as established.
     Connected(OwnedFd),
-    /// Possibly established: over loopback it nearly always is, but the kernel does not report it.
+    /// The connection may be established. Over loopback it nearly always is, but the kernel does not report it.
     UnderWay(OwnedFd),
 }
 
 impl Connector {
-    /// `request_bytes_max` is the largest size of one send.
+    /// Creates a connector. `request_bytes_max` is the largest number of bytes in one send.
     pub(super) fn new(address: SocketAddr, sources: Sources, request_bytes_max: usize) -> Self {
         let source = match sources {
             Sources::Automatic => 0,
@@ -71,7 +71,7 @@ impl Connector {
                 Err(Errno::ADDRNOTAVAIL)
             }
             Sources::Loopback { count, .. } => {
-                // Round robin, so that no address runs out of ports before the others; an address without ports
+                // Rotate in turn, so that no address runs out of ports before the others. An address without free ports
                 // returns an error.
                 let begun = self.begin_from(self.source.get());
                 self.rotate(count.clamp(1, SOURCES_MAX));
@@ -85,12 +85,12 @@ impl Connector {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
         if self.request_bytes_max > SEGMENT_BYTES_MIN {
-            // The tail of a long request must not wait for an acknowledgement of its beginning. A short one is one
-            // segment on an otherwise idle connection, which is sent at once anyway.
+            // The end of a long request must not wait for an acknowledgement of its beginning. A short request is a
+            // single segment on an otherwise idle connection, which is sent at once anyway.
             sockopt::set_tcp_nodelay(&socket, true)?;
         }
         if source != 0 {
-            // The port is then chosen by connect, which knows the destination, not by bind, which has to assume any.
+            // With this option, the port is chosen not by bind, which does not know the destination, but by connect.
             flatout_os::socket::set_ip_bind_address_no_port(socket.as_fd())?;
             bind(&socket, &SocketAddr::from((address_of(source), 0)))?;
         }
@@ -101,12 +101,13 @@ impl Connector {
         }
     }
 
-    /// Only IPv4 loopback has further addresses that surely belong to this machine.
+    /// Returns whether there are further source addresses: only IPv4 loopback has others that surely belong to this
+    /// machine.
     fn can_rotate(&self) -> bool {
         matches!(self.address.ip(), IpAddr::V4(address) if address.is_loopback())
     }
 
-    /// Switches to the next of `count` addresses; from the kernel's choice, 127.0.0.1, to the second.
+    /// Switches to the next of `count` addresses. If the kernel chose the address (127.0.0.1), switches to the second.
     fn rotate(&self, count: u32) {
         self.begun.set(0);
         self.source.set(match self.source.get() {
@@ -117,8 +118,8 @@ impl Connector {
     }
 }
 
-/// 127.0.x.y for a host part of 1 and up.
-fn address_of(host: u32) -> Ipv4Addr {
+/// Returns 127.0.x.y for a host part from 1 up.
+pub(super) fn address_of(host: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 0, 0)) + host)
 }
 
@@ -129,7 +130,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn sources_go_round_the_loopback_addresses() {
+    fn sources_rotate_through_loopback_addresses() {
         let connector = Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Automatic, 1);
         assert!(connector.can_rotate());
         let mut seen = Vec::new();
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn given_sources_take_turns_from_where_each_worker_begins() {
+    fn given_sources_rotate_from_each_workers_start() {
         let connector =
             |first, count| Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Loopback { first, count }, 1);
         let turns = |connector: &Connector, count| {

@@ -5,7 +5,7 @@ use super::table::{DIGEST_BYTES, PreparedRequest};
 use aws_lc_rs::digest::{Context, SHA256};
 use std::cell::Cell;
 
-/// The digest of a partially received body.
+/// The digest of a body that is being received.
 pub(super) struct Digesting(Context);
 
 impl std::fmt::Debug for Digesting {
@@ -33,14 +33,14 @@ impl Digesting {
     }
 }
 
-/// SHA-256 of bytes.
+/// Returns the SHA-256 of bytes.
 pub fn sha256(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
     let mut digesting = Digesting::begin();
     digesting.take(bytes);
     digesting.finish()
 }
 
-/// Selects the responses whose digests are computed: every nth, beginning with the first.
+/// Selects the responses whose digests are computed: every nth response, beginning with the first.
 #[derive(Debug)]
 pub(super) struct Sampling {
     every: u32,
@@ -52,7 +52,7 @@ impl Sampling {
         Self { every, until: Cell::new(0) }
     }
 
-    /// A digest for the next response, if it is selected.
+    /// Returns a digest to compute for the next response, if that response is selected.
     pub(super) fn next(&self) -> Option<Digesting> {
         if self.every == 0 {
             return None;
@@ -63,7 +63,7 @@ impl Sampling {
     }
 }
 
-/// Verifies a complete response. Only a 200 has the body that was expected of its request.
+/// Verifies a complete response. Only a response with status 200 must have the expected body.
 pub(super) fn check(
     request: &PreparedRequest,
     status: u16,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_in_so_many_is_looked_at() {
+    fn every_nth_response_is_verified() {
         let sampled = |every| {
             let sampling = Sampling::new(every);
             (0..6).map(|_| sampling.next().is_some()).collect::<Vec<_>>()
@@ -105,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn lengths_and_digests_must_be_right_where_they_are_known() {
+    fn known_lengths_and_digests_are_verified() {
         let mut request = PreparedRequest::plain(Vec::new());
         assert_eq!(check(&request, 200, 3, None), Ok(200));
         request.body_bytes = Some(3);
         assert_eq!(check(&request, 200, 4, None), Err(RequestFailure::WrongLength));
         assert_eq!(check(&request, 404, 4, None), Ok(404));
-        // The first answer looked at says what the others must be.
+        // The digest of the first checked response becomes the expected digest.
         assert_eq!(check(&request, 200, 3, Some(digest(b"abc"))), Ok(200));
         assert_eq!(check(&request, 200, 3, Some(digest(b"abc"))), Ok(200));
         assert_eq!(check(&request, 200, 3, Some(digest(b"abd"))), Err(RequestFailure::WrongDigest));

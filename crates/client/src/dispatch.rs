@@ -1,18 +1,18 @@
-//! Dispatch of due bursts to slots.
+//! Handing over due bursts to slots.
 
 use super::Drive;
 use super::failure::RequestFailure;
 use super::worker::ClientShared;
-use super::{connection, http2};
+use super::{connection, streams};
 use flatout_load::schedule::{Begin, Move};
+use flatout_net::deadlines::NEVER;
 use flatout_os::clock::precise_ns;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 impl<D: Drive + 'static> ClientShared<D> {
-    /// Starts every burst that is due at `now_ns`. A burst for the `asking` slot is returned to it instead of handed
-    /// over.
+    /// Starts every burst that is due at `now_ns`. A burst for the slot `asking` is returned instead of handed over.
     pub(super) fn dispatch(self: &Rc<Self>, now_ns: u64, asking: Option<u32>) -> Option<Begin> {
         let mut own = None;
         while !self.done.get() {
@@ -40,14 +40,14 @@ impl<D: Drive + 'static> ClientShared<D> {
                 Move::Idle => break,
                 Move::Done => {
                     self.done.set(true);
-                    self.wake_main();
+                    self.main.wake();
                 }
             }
         }
         own
     }
 
-    /// The next action of a slot after a complete burst.
+    /// Returns the next burst of a slot after all responses of a burst have arrived.
     pub(super) fn after_answers(self: &Rc<Self>, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
         let at_once = self.drive.borrow_mut().handle_answered(slot, now_ns, is_open);
         self.ended();
@@ -59,14 +59,14 @@ impl<D: Drive + 'static> ClientShared<D> {
             return self.dispatch(now_ns, Some(slot));
         }
         if self.pacer.is_due(now_ns) {
-            // Bursts of other slots must not wait until this slot is idle.
+            // Start the bursts of other slots now: they must not wait until this slot is idle.
             let other = self.dispatch(now_ns, None);
             debug_assert!(other.is_none());
         }
         Some(begin)
     }
 
-    /// The next action of a slot after a failed burst; `connected` is true if it had a connection.
+    /// Returns the next burst of a slot after a failed burst. `connected` is true if the slot had a connection.
     pub(super) fn after_failure(self: &Rc<Self>, slot: u32, now_ns: u64, connected: bool) -> Option<Begin> {
         self.drive.borrow_mut().handle_failed(slot, now_ns, connected);
         self.ended();
@@ -75,23 +75,23 @@ impl<D: Drive + 'static> ClientShared<D> {
 
     fn give(self: &Rc<Self>, begin: Begin) {
         let Some(slot) = self.slots.get(begin.slot as usize) else {
-            self.break_off(io::Error::other("the schedule names a slot that there is not"));
+            self.break_off(io::Error::other("the schedule names a slot that does not exist"));
             return;
         };
         if !slot.give(begin) {
             return;
         }
         let (shared, slot) = (Rc::clone(self), Rc::clone(slot));
-        if self.settings.http2_streams.is_some() {
-            tokio::task::spawn_local(http2::run_slot(shared, slot));
+        if self.settings.streams.is_some() {
+            tokio::task::spawn_local(streams::run_slot(shared, slot));
         } else {
             tokio::task::spawn_local(connection::run_slot(shared, slot));
         }
     }
 
-    /// Continues until no more bursts will start and all that were started have ended.
+    /// Continues until no more bursts will start, and all bursts that were started have ended.
     pub(super) fn poll_run(self: &Rc<Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.register_main(context);
+        self.main.register(context);
         loop {
             if let Some(error) = self.broken.take() {
                 return Poll::Ready(Err(error));
@@ -121,7 +121,7 @@ impl<D: Drive + 'static> ClientShared<D> {
         let own = self.dispatch(precise_ns(), None);
         debug_assert!(own.is_none());
         if self.is_abandoned() {
-            self.slots.iter().for_each(|slot| slot.cut(RequestFailure::Abandoned));
+            self.cut_due(NEVER - 1, RequestFailure::Abandoned);
         }
     }
 }

@@ -1,41 +1,122 @@
-//! Reasons for a request without complete response.
+//! Reasons that a request has no complete response.
 
 use flatout_http::http2::frame::ErrorCode;
+use flatout_http::http3;
 use flatout_http::refusal::Refusal;
 use flatout_net::http2::StreamError;
 use flatout_net::tls::ClientTlsFailure;
+use quinn_proto::ConnectionError;
 use rustix::io::Errno;
 
-/// Why a request failed.
+/// The reason a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
     /// A system call failed: creating a socket, connecting, sending or receiving.
     System(Errno),
     /// The connection or the complete response took longer than the timeout.
     TimedOut,
-    /// The connection closed before a complete response head.
+    /// The connection closed before the response head was complete.
     ClosedEarly,
     /// The connection closed before the end of a body of declared length.
     ShortBody,
     /// The response violates HTTP.
     Malformed(Refusal),
-    /// More bytes arrived than the response declared, without a request for them.
+    /// The server sent more bytes than its response declared, although no other request was in progress.
     Surplus,
-    /// The body is complete, but its length is wrong.
+    /// The body is complete, but does not have the expected length.
     WrongLength,
-    /// The body has the right length, but its digest is wrong.
+    /// The body has the expected length, but not the expected digest.
     WrongDigest,
     /// The TLS handshake or session failed.
     Tls(ClientTlsFailure),
-    /// The server does not speak HTTP/2.
+    /// The server does not support HTTP/2.
     NoHttp2,
+    /// The server does not support HTTP/3.
+    NoHttp3,
     /// HTTP/2: the server refused or reset the stream, with this error code (RFC 9113 §7).
     StreamReset(u32),
     /// HTTP/2: the server closed the connection, or one side violated the protocol, with this error code (RFC 9113
     /// §7).
     Http2(u32),
+    /// HTTP/3: the server refused or reset the stream, or its response violates a rule (RFC 9114 §8.1).
+    Http3Reset(http3::error::ErrorCode),
+    /// HTTP/3: the server closed the connection (RFC 9114 §8.1).
+    Http3(http3::error::ErrorCode),
+    /// HTTP/3: the server violated a rule for the connection.
+    Http3Violation(http3::error::ConnectionError),
+    /// The QUIC connection could not be established, or was lost.
+    Quic(QuicFailure),
     /// The run was aborted before the response was complete.
     Abandoned,
+}
+
+flatout_reason::reasons! {
+    /// The reason a QUIC connection could not be established, or was lost.
+    pub enum QuicFailure { name, text, }
+    Silent,    "quic-silent",    "no packet arrived from the server: it may not speak HTTP/3, or UDP may be blocked";
+    Version,   "quic-version",   "the server supports no QUIC version that this client supports";
+    Refused,   "quic-refused",   "the server refused the connection";
+    Idle,      "quic-idle",      "the server sent nothing for the duration of the idle timeout";
+    Reset,     "quic-reset",     "the server does not know the connection (stateless reset)";
+    Transport, "quic-transport", "one side violated QUIC, or had an internal error";
+}
+
+/// Lowest of QUIC's error codes for TLS alerts (RFC 9001 §4.8).
+const CRYPTO_ERROR: u64 = 0x100;
+
+/// Numbers of TLS alerts (RFC 8446 §6).
+const BAD_CERTIFICATE: u64 = 42;
+const CERTIFICATE_EXPIRED: u64 = 45;
+const CERTIFICATE_UNKNOWN: u64 = 46;
+const UNKNOWN_CA: u64 = 48;
+const DECRYPT_ERROR: u64 = 51;
+const NO_APPLICATION_PROTOCOL: u64 = 120;
+
+/// The code with which a server refuses a connection (RFC 9000 §20.1).
+const CONNECTION_REFUSED: u64 = 2;
+
+impl RequestFailure {
+    /// Returns the failure for the reason a QUIC connection ended.
+    pub(super) fn of_quic(error: &ConnectionError) -> Self {
+        match error {
+            ConnectionError::VersionMismatch => Self::Quic(QuicFailure::Version),
+            ConnectionError::TransportError(error) => of_local_code(error.code.into(), &error.reason),
+            ConnectionError::ConnectionClosed(close) => of_peer_code(close.error_code.into()),
+            ConnectionError::ApplicationClosed(close) => {
+                Self::Http3(http3::error::ErrorCode::from_number(close.error_code.into_inner()))
+            }
+            ConnectionError::Reset => Self::Quic(QuicFailure::Reset),
+            ConnectionError::TimedOut => Self::Quic(QuicFailure::Idle),
+            ConnectionError::LocallyClosed => Self::ClosedEarly,
+            ConnectionError::CidsExhausted => Self::Quic(QuicFailure::Transport),
+        }
+    }
+}
+
+/// Returns the failure for an error code that the client has detected.
+fn of_local_code(code: u64, reason: &str) -> RequestFailure {
+    match code.checked_sub(CRYPTO_ERROR) {
+        Some(CERTIFICATE_EXPIRED) => RequestFailure::Tls(ClientTlsFailure::Expired),
+        // rustls uses the same alert for a wrong name and for a damaged certificate.
+        Some(BAD_CERTIFICATE) if reason.contains("name") => RequestFailure::Tls(ClientTlsFailure::Name),
+        // For an authority with the same name but another key, the signature does not verify.
+        Some(BAD_CERTIFICATE | CERTIFICATE_UNKNOWN | UNKNOWN_CA | DECRYPT_ERROR) => {
+            RequestFailure::Tls(ClientTlsFailure::Untrusted)
+        }
+        Some(NO_APPLICATION_PROTOCOL) => RequestFailure::NoHttp3,
+        Some(0..=0xff) => RequestFailure::Tls(ClientTlsFailure::Handshake),
+        _ => RequestFailure::Quic(QuicFailure::Transport),
+    }
+}
+
+/// Returns the failure for an error code that the server sent.
+fn of_peer_code(code: u64) -> RequestFailure {
+    match code.checked_sub(CRYPTO_ERROR) {
+        Some(NO_APPLICATION_PROTOCOL) => RequestFailure::NoHttp3,
+        Some(0..=0xff) => RequestFailure::Tls(ClientTlsFailure::Handshake),
+        _ if code == CONNECTION_REFUSED => RequestFailure::Quic(QuicFailure::Refused),
+        _ => RequestFailure::Quic(QuicFailure::Transport),
+    }
 }
 
 impl From<Errno> for RequestFailure {
@@ -46,7 +127,7 @@ impl From<Errno> for RequestFailure {
 
 impl From<std::io::Error> for RequestFailure {
     fn from(error: std::io::Error) -> Self {
-        // Registering a socket with the runtime fails with an errno, and so does a socket below TLS.
+        // Registering a socket with the runtime fails with an errno. So does a socket that TLS uses.
         match Errno::from_io_error(&error) {
             Some(errno) => Self::System(errno),
             None => ClientTlsFailure::of(&error).map_or(Self::System(Errno::IO), Self::Tls),
@@ -63,9 +144,9 @@ impl From<Refusal> for RequestFailure {
 impl From<StreamError> for RequestFailure {
     fn from(error: StreamError) -> Self {
         match error {
-            StreamError::Refused => Self::Http2(ErrorCode::NoError as u32),
-            StreamError::Reset(code) => Self::StreamReset(code as u32),
-            StreamError::Connection(code) => Self::Http2(code as u32),
+            StreamError::Refused => Self::Http2(ErrorCode::NoError.number()),
+            StreamError::Reset(code) => Self::StreamReset(code.number()),
+            StreamError::Connection(code) => Self::Http2(code.number()),
             StreamError::Closed => Self::ClosedEarly,
             StreamError::System(errno) => Self::System(errno),
             StreamError::Tls(failure) => Self::Tls(failure),

@@ -1,5 +1,5 @@
-//! Signal handling for threads that are not workers: Ctrl-C, and signals that terminate a process that has cleanup to
-//! do.
+//! Signal handling for threads that are not workers: Ctrl-C, and signals that terminate a process that must clean up
+//! first.
 
 use flatout_os::runtime::build_runtime;
 use std::future::poll_fn;
@@ -7,8 +7,8 @@ use std::io;
 use std::task::Poll;
 use std::thread;
 
-/// Calls `handle` for each SIGINT, with their count so far, on a separate thread that lives as long as the process.
-/// SIGINT then no longer terminates the process.
+/// Calls `handle` for each SIGINT, with the number of SIGINTs so far, on a separate thread that runs as long as the
+/// process. SIGINT then no longer terminates the process.
 pub fn watch_interrupts(mut handle: impl FnMut(u32) + Send + 'static) -> io::Result<()> {
     let (watching, begun) = std::sync::mpsc::channel();
     thread::Builder::new().name("interrupts".to_owned()).spawn(move || {
@@ -29,11 +29,11 @@ pub fn watch_interrupts(mut handle: impl FnMut(u32) + Send + 'static) -> io::Res
             }
         });
     })?;
-    begun.recv().map_err(|_| io::Error::other("the thread that watches for Ctrl-C has ended"))?
+    begun.recv().map_err(|_| io::Error::other("the thread that watches for Ctrl-C has exited"))?
 }
 
-/// Calls `handle` when SIGTERM, SIGHUP or SIGQUIT arrives, and then exits with 128 plus the signal's number, as a
-/// shell reports such an exit.
+/// Calls `handle` when SIGTERM, SIGHUP or SIGQUIT arrives, and then exits with 128 plus the signal's number, as shells
+/// report it.
 pub fn watch_endings(handle: impl FnOnce() + Send + 'static) -> io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (watching, begun) = std::sync::mpsc::channel();
@@ -62,5 +62,5 @@ pub fn watch_endings(handle: impl FnOnce() + Send + 'static) -> io::Result<()> {
             std::process::exit(128 + number);
         });
     })?;
-    begun.recv().map_err(|_| io::Error::other("the thread that watches for signals has ended"))?
+    begun.recv().map_err(|_| io::Error::other("the thread that watches for signals has exited"))?
 }

@@ -1,4 +1,4 @@
-//! An HTTP/1 connection of the client: one direct send per burst, one receive per arrival.
+//! An HTTP/1 connection of the client: one direct send per burst, and one receive whenever bytes arrive.
 
 use super::connector::Begun;
 use super::reader::{FinalResponse, ResponseReader};
@@ -26,9 +26,9 @@ pub(super) struct ReceivedOnce {
     pub(super) server_closed: bool,
 }
 
-/// A connected socket from which a stream can be created.
+/// A connected socket, from which a connection can be created.
 pub(super) struct ConnectedSocket {
-    /// The socket is shared with its slot's deadline.
+    /// The transport over the socket, which is shared with the slot's deadline.
     pub(super) transport: Transport<Rc<OwnedFd>>,
     pub(super) made: Made,
 }
@@ -36,14 +36,14 @@ pub(super) struct ConnectedSocket {
 /// A connection for HTTP/1 bursts.
 pub(super) struct Link<D: Drive> {
     kind: LinkTransport,
-    /// Bytes of the next burst that have been sent already.
+    /// Number of bytes of the next burst that have already been sent.
     sent_bytes: usize,
     pub(super) open: OpenGuard<D>,
 }
 
 enum LinkTransport {
-    /// A socket, registered with the runtime at its first wait. Always present, except while it is being
-    /// re-registered.
+    /// A plain socket, which is registered with the runtime at its first wait. Always `Some`, except while the socket
+    /// is registered again.
     Plain(Option<Registered<Rc<OwnedFd>>>),
     Tls(Box<TlsStream<Socket<Rc<OwnedFd>>>>),
 }
@@ -71,8 +71,8 @@ impl<D: Drive + 'static> Link<D> {
             return Ok(NewConnection { link, made: standing.made, sent_ns: precise_ns() });
         }
         let (socket, stands) = begin(shared, slot, begun_ns)?;
-        // Over loopback the handshake is complete when connect returns, whatever it returned: sending finds out, and
-        // saves the wait for a writable socket.
+        // Over loopback, the handshake is complete when connect returns, whatever its result. Sending shows whether the
+        // connection is established, and saves waiting for a writable socket.
         let mut sent_ns = precise_ns();
         let sent = match send(&socket, bytes, SendFlags::NOSIGNAL) {
             Err(Errno::AGAIN) if !stands => None,
@@ -95,7 +95,7 @@ impl<D: Drive + 'static> Link<D> {
         Ok(NewConnection { link, made, sent_ns })
     }
 
-    /// Sends a whole burst directly; waits only if the socket is full. Updates `sent_bytes`.
+    /// Sends a whole burst directly. Waits only if the socket buffer is full. Updates `sent_bytes`.
     pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
         *sent_bytes = std::mem::take(&mut self.sent_bytes);
         let socket = match &mut self.kind {
@@ -114,8 +114,8 @@ impl<D: Drive + 'static> Link<D> {
         Ok(())
     }
 
-    /// Sends the rest of a burst after a partial send. Rare, as requests are small, so the socket is registered for
-    /// writing only here.
+    /// Sends the remainder of a burst after a partial send. This is rare because requests are small, so only here is
+    /// the socket registered for writing.
     async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
         let LinkTransport::Plain(place) = &mut self.kind else { return Err(RequestFailure::ClosedEarly) };
         // The socket must be deregistered before it can be registered again.
@@ -133,7 +133,7 @@ impl<D: Drive + 'static> Link<D> {
         Ok(())
     }
 
-    /// Waits for bytes, receives once and reads them as the response to `request`.
+    /// Waits for bytes, receives once and parses the bytes as the response to `request`.
     pub(super) async fn receive(
         &mut self,
         shared: &ClientShared<D>,
@@ -163,10 +163,10 @@ impl<D: Drive + 'static> Link<D> {
             if received == 0 {
                 return Ok(ReceivedOnce { answer: Some(reader.handle_end()?), server_closed: true });
             }
-            // Read before the guard clears readiness; the runtime retains a read-closed state.
+            // Read this before the guard clears readiness. The runtime keeps a read-closed state.
             let server_closed = ready.ready().is_read_closed();
             if received < buffer.len() {
-                // The socket is empty: this saves the next wait an empty receive.
+                // The socket is empty. Clearing readiness saves an empty receive before the next wait.
                 ready.clear_ready();
             }
             let answer = reader.handle_bytes(memo, &buffer[..received])?;
@@ -174,13 +174,13 @@ impl<D: Drive + 'static> Link<D> {
         }
     }
 
-    /// Ready if an idle connection has become unusable: it closed, or data arrived on it.
+    /// Ready if an idle connection has become unusable, because it was closed or because data arrived on it.
     pub(super) fn poll_lost(&mut self, context: &mut Context<'_>, shared: &ClientShared<D>) -> Poll<()> {
         let socket = match &mut self.kind {
             LinkTransport::Plain(Some(socket)) => socket,
             LinkTransport::Plain(None) => return Poll::Ready(()),
             LinkTransport::Tls(stream) => {
-                // This may be a session ticket, which is processed here.
+                // The data may be a session ticket, which is processed here.
                 let mut room = shared.room.borrow_mut();
                 let mut buffer = ReadBuf::new(room.parts(0).0);
                 return Pin::new(stream).poll_read(context, &mut buffer).map(|_| ());
@@ -220,8 +220,8 @@ fn poll_receive_by_tls<D: Drive>(
     let mut buffer = ReadBuf::new(buffer);
     let read = ready!(Pin::new(stream).poll_read(context, &mut buffer));
     Poll::Ready(match read {
-        // Many servers close without close_notify. A body delimited by the close is then untrustworthy; one of
-        // declared length is not affected.
+        // Many servers close without close_notify. A body that is delimited by the close is then not reliable; a body
+        // with a declared length is not affected.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Err(match reader.handle_end() {
             Ok(_) => RequestFailure::ShortBody,
             Err(failure) => failure,
@@ -236,7 +236,7 @@ fn poll_receive_by_tls<D: Drive>(
     })
 }
 
-/// Starts a connection and assigns the slot's deadline to it; returns whether it is certainly established.
+/// Starts a connection and applies the slot's deadline to it. Returns whether the connection is certainly established.
 fn begin<D: Drive>(
     shared: &ClientShared<D>,
     slot: &ClientSlot,
@@ -259,7 +259,7 @@ pub(super) async fn stand<D: Drive>(
     is_reconnect: bool,
 ) -> Result<ConnectedSocket, RequestFailure> {
     let (socket, _) = begin(shared, slot, begun_ns)?;
-    // Data that TLS and HTTP/2 send in pieces must not wait for acknowledgements.
+    // TLS and HTTP/2 send data in pieces, which must not wait for acknowledgements.
     sockopt::set_tcp_nodelay(&socket, true)?;
     let socket = Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?;
     wait_connected(&socket).await.map_err(|failure| failure_of(slot, failure))?;
@@ -279,7 +279,8 @@ pub(super) async fn stand<D: Drive>(
     Ok(ConnectedSocket { transport: Transport::Tls(Box::new(stream)), made })
 }
 
-/// A server that disconnects during a handshake causes an end of file without errno.
+/// Returns the failure for an error during a handshake. If the server disconnects, the error is an end of file without
+/// errno.
 fn handshake_failure(error: std::io::Error) -> RequestFailure {
     if error.kind() == std::io::ErrorKind::UnexpectedEof { RequestFailure::ClosedEarly } else { error.into() }
 }

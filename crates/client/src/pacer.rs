@@ -1,4 +1,5 @@
-//! The timer for due bursts: a timerfd with the kernel's precision, or early by the wake-up time of a sleeping core.
+//! The timer for due bursts: a timerfd with the kernel's precision, which can fire early by the wake-up time of a
+//! sleeping core.
 
 use flatout_os::clock::precise_ns;
 use flatout_os::registered::Registered;
@@ -9,10 +10,10 @@ use std::cell::Cell;
 use std::io;
 use std::task::{Context, Poll, ready};
 
-/// Not set.
+/// Stands for a time that is not set.
 const NEVER: u64 = u64::MAX;
 
-/// An alarm for one moment of the monotonic clock. tokio's own timers have a granularity of a millisecond.
+/// A timer for one time on the monotonic clock. tokio's own timers have a granularity of a millisecond.
 #[derive(Debug)]
 pub(super) struct Pacer {
     fd: Registered,
@@ -21,23 +22,23 @@ pub(super) struct Pacer {
 }
 
 impl Pacer {
-    /// An alarm that fires `early_ns` before the time it is set to. Must be called within a worker's runtime.
+    /// Creates a timer that fires `early_ns` before the time it is set to. Must be called within a worker's runtime.
     pub(super) fn new(early_ns: u64) -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         Ok(Self { fd: Registered::new(fd)?, due_ns: Cell::new(NEVER), early_ns })
     }
 
-    /// Returns whether the set time has come.
+    /// Returns whether the set time has been reached.
     pub(super) fn is_due(&self, now_ns: u64) -> bool {
         self.due_ns.get() <= now_ns
     }
 
-    /// Returns whether the set time has come or is too close for a sleep.
+    /// Returns whether the set time has been reached, or is too close to sleep until then.
     pub(super) fn is_near(&self, now_ns: u64) -> bool {
         self.due_ns.get() <= now_ns.saturating_add(self.early_ns)
     }
 
-    /// Returns whether the set time has come, and clears it if so.
+    /// Returns whether the set time has been reached, and clears it if so.
     pub(super) fn take_due(&self, now_ns: u64) -> bool {
         let is_due = self.is_due(now_ns);
         if is_due {
@@ -46,7 +47,7 @@ impl Pacer {
         is_due
     }
 
-    /// Sets the time, replacing the previous one. Setting the same time again costs nothing.
+    /// Sets the time, which replaces the previous one. Setting the same time again costs nothing.
     pub(super) fn set(&self, due_ns: u64) -> io::Result<()> {
         if self.due_ns.replace(due_ns) == due_ns {
             return Ok(());
@@ -54,7 +55,7 @@ impl Pacer {
         let ring_ns = due_ns.saturating_sub(self.early_ns);
         let value = Timespec {
             tv_sec: i64::try_from(ring_ns / 1_000_000_000).unwrap_or(i64::MAX),
-            // A time of zero would disarm the timer.
+            // A value of zero would disarm the timer.
             tv_nsec: i64::try_from(ring_ns % 1_000_000_000).unwrap_or(0).max(i64::from(ring_ns == 0)),
         };
         let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
@@ -62,12 +63,12 @@ impl Pacer {
         Ok(())
     }
 
-    /// Ready when it fires: once for each setting.
+    /// Ready when the timer fires, once for each time that is set.
     pub(super) fn poll_ring(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            // The expiry is an edge, and the next setting clears it: nothing has to be read.
+            // The expiry is an edge, and setting the timer again clears it, so nothing has to be read.
             ready!(self.fd.poll_read_ready(context))?.clear_ready();
-            // Otherwise it was set again after it fired.
+            // If the time is not near, the timer was set again after it fired.
             if self.is_near(precise_ns()) {
                 return Poll::Ready(Ok(()));
             }
@@ -83,12 +84,12 @@ mod tests {
     use std::future::poll_fn;
 
     #[test]
-    fn it_rings_once_and_not_early() {
+    fn a_pacer_fires_once_and_not_early() {
         build_runtime().unwrap().block_on(async {
             let pacer = Pacer::new(0).unwrap();
             for wait_ns in [0, 1_000_000, 3_000_000] {
                 let due_ns = precise_ns() + wait_ns;
-                // What was set before does not ring.
+                // The time that was set before has no effect.
                 pacer.set(due_ns + 60_000_000_000).unwrap();
                 pacer.set(due_ns).unwrap();
                 assert!(!pacer.is_due(due_ns - 1) && pacer.is_due(due_ns));
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_rings_early_by_what_it_is_told() {
+    fn the_timer_fires_early_by_the_configured_time() {
         build_runtime().unwrap().block_on(async {
             const EARLY_NS: u64 = 50_000_000;
             let pacer = Pacer::new(EARLY_NS).unwrap();

@@ -1,4 +1,4 @@
-//! Reads successive responses from the bytes of a connection, without access to the socket.
+//! Parsing of successive responses from the bytes of a connection, without access to the socket.
 
 use super::content::Digesting;
 use super::failure::RequestFailure;
@@ -17,7 +17,7 @@ pub(super) struct FinalResponse {
     pub(super) persistent: bool,
 }
 
-/// Bytes received for one request.
+/// Numbers of bytes received for one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) total_bytes: u64,
@@ -25,7 +25,7 @@ pub(super) struct Received {
     pub(super) interim_responses: u64,
 }
 
-/// The relevant parts of a final response's head.
+/// The relevant parts of the head of a final response.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     status: u16,
@@ -33,17 +33,17 @@ struct Head {
     persistent: bool,
 }
 
-/// The last final head and its parsed form. A server under load sends the same bytes thousands of times, until its
-/// date changes, so each distinct head is parsed once.
+/// The last final head and its parsed form. A server under load sends the same bytes thousands of times, until its Date
+/// field changes, so each distinct head is parsed only once.
 #[derive(Debug, Default)]
 pub(super) struct HeadMemo {
-    /// A complete head including its empty line; empty before the first.
+    /// A complete head, including the empty line at its end. Empty before the first head.
     bytes: Vec<u8>,
     head: Option<Head>,
 }
 
 impl HeadMemo {
-    /// The head at the start of `bytes` and its length, if it is the memorised one.
+    /// Returns the head at the start of `bytes` and its length, if it is the stored head.
     fn recall(&self, bytes: &[u8]) -> Option<(Head, usize)> {
         self.head.filter(|_| bytes.starts_with(&self.bytes)).map(|head| (head, self.bytes.len()))
     }
@@ -55,33 +55,33 @@ impl HeadMemo {
     }
 }
 
-/// The remainder of a final response whose head was read.
+/// The body of a final response whose head has been parsed.
 #[derive(Debug)]
 struct Body {
     decoder: BodyDecoder,
     answer: FinalResponse,
 }
 
-/// The client's reader of one connection.
+/// The parser of the responses on one connection.
 #[derive(Debug)]
 pub(super) struct ResponseReader {
     connection: Connection,
-    /// True if the response that is due is to a HEAD request.
+    /// True if the next response belongs to a HEAD request.
     is_head: bool,
-    /// True if it is the last one requested on the connection.
+    /// True if the next response is the last one requested on the connection.
     is_last: bool,
-    /// True if another response is due after it: requests were pipelined.
+    /// True if another response follows the next one, because requests were pipelined.
     more_due: bool,
     body: Option<Body>,
-    /// Received but unread bytes: a partial head, or the next response. Empty, and never allocated, if servers send
-    /// heads in one piece.
+    /// Bytes received but not parsed: a partial head, or the beginning of the next response. Empty, and never
+    /// allocated, if servers send heads in one piece.
     stash: Vec<u8>,
     received: Received,
     digesting: Option<Digesting>,
 }
 
 impl ResponseReader {
-    /// The reader of a new connection.
+    /// Creates the parser of a new connection.
     pub(super) fn new() -> Self {
         Self {
             connection: Connection::new(),
@@ -95,7 +95,7 @@ impl ResponseReader {
         }
     }
 
-    /// Expects the response to a sent request next, and further ones after it if `more_due`.
+    /// Expects the response to a request that was sent. If `more_due`, further responses follow.
     pub(super) fn begin(&mut self, is_head: bool, is_last: bool, more_due: bool, digesting: Option<Digesting>) {
         debug_assert!(self.connection.state() == ConnectionState::Idle && self.body.is_none());
         (self.is_head, self.is_last, self.more_due, self.digesting) = (is_head, is_last, more_due, digesting);
@@ -108,22 +108,22 @@ impl ResponseReader {
         matches!(self.connection.state(), ConnectionState::ResponseDue | ConnectionState::ResponseBody)
     }
 
-    /// Bytes received of the current or last response.
+    /// Returns the number of bytes received of the current or last response.
     pub(super) fn received(&self) -> Received {
         self.received
     }
 
-    /// The digest of the body, if it is being computed.
+    /// Returns the digest of the body, if it is being computed.
     pub(super) fn take_digest(&mut self) -> Option<Digesting> {
         self.digesting.take()
     }
 
-    /// Reads bytes that arrived together with the previous response.
+    /// Parses bytes that arrived together with the previous response.
     pub(super) fn read_stash(&mut self, memo: &mut HeadMemo) -> Result<Option<FinalResponse>, RequestFailure> {
         if self.stash.is_empty() { Ok(None) } else { self.handle_stashed(memo, &[]) }
     }
 
-    /// Takes the bytes of one receive; returns the response when they complete it.
+    /// Parses the bytes of one receive. Returns the response if it is now complete.
     pub(super) fn handle_bytes(
         &mut self,
         memo: &mut HeadMemo,
@@ -151,14 +151,15 @@ impl ResponseReader {
         Ok(answer)
     }
 
-    /// Stashes the bytes after a response for the next one.
+    /// Keeps the bytes after a response for the next response.
     fn leave_stash(&mut self, answer: Option<FinalResponse>) {
         if answer.is_some() {
             self.received.total_bytes -= self.stash.len() as u64;
         }
     }
 
-    /// The server closed its side: the end of a body delimited by the close, or a failure.
+    /// Handles the end of the server's data. It completes a body that is delimited by the close; otherwise it is a
+    /// failure.
     pub(super) fn handle_end(&mut self) -> Result<FinalResponse, RequestFailure> {
         let body = self.body.take();
         match body {
@@ -171,7 +172,7 @@ impl ResponseReader {
         }
     }
 
-    /// Reads as far as possible: interim responses, the final head, its body.
+    /// Parses as much as possible: interim responses, the final head and its body.
     fn read(&mut self, memo: &mut HeadMemo, bytes: &[u8]) -> Result<(usize, Option<FinalResponse>), RequestFailure> {
         let mut used = 0;
         if self.body.is_none() {
@@ -200,7 +201,7 @@ impl ResponseReader {
         Ok((used, None))
     }
 
-    /// Reads up to the end of the final head, if present, skipping interim ones.
+    /// Parses up to the end of the final head, if that has arrived. Skips interim responses.
     fn read_head(
         &mut self,
         memo: &mut HeadMemo,
@@ -235,7 +236,7 @@ impl ResponseReader {
         length: usize,
     ) -> Result<(usize, Option<FinalResponse>), RequestFailure> {
         if used < length && !self.more_due {
-            // No other response is due, so the body is longer than declared.
+            // No other response is due, so the bytes after the body are surplus.
             return Err(RequestFailure::Surplus);
         }
         self.connection.advance(if answer.persistent {
@@ -254,13 +255,13 @@ mod tests {
     use crate::{PreparedRequest, RequestFailure};
     use flatout_http::refusal::Refusal;
 
-    /// Feeds an answer in pieces of every size and checks that all give the same.
+    /// Feeds a response in pieces of every size and checks that all give the same result.
     fn feed(bytes: &[u8], closes: bool) -> Result<(Option<FinalResponse>, Received), RequestFailure> {
         let whole = feed_pieces(bytes, bytes.len().max(1), closes);
         for size in 1..bytes.len() {
             let pieces = feed_pieces(bytes, size, closes);
             match (whole, pieces) {
-                // When an answer is followed by more, where the pieces end decides whether that is seen in time.
+                // If more bytes follow a response, they are detected only if they arrive in the same piece.
                 (Err(RequestFailure::Surplus), Ok(_)) => {}
                 _ => assert_eq!(pieces, whole, "pieces of {size}"),
             }
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_of_every_framing_are_read_to_their_end() {
+    fn bodies_with_every_framing_are_read_completely() {
         let length: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
         let chunked: &[u8] = b"HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         for (bytes, status) in [(length, 200), (chunked, 404)] {
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn interim_responses_are_counted_and_passed_over() {
+    fn interim_responses_are_counted_and_skipped() {
         let (answer, received) = feed(
             b"HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 N\r\n\r\n",
             false,
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_completes_only_a_body_that_ends_so() {
+    fn a_close_completes_only_a_body_framed_by_it() {
         for (bytes, expected) in [
             (&b"HTTP/1.1 200 OK\r\n\r\nall of it"[..], Ok(FinalResponse { status: 200, persistent: false })),
             (b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell", Err(RequestFailure::ShortBody)),
@@ -331,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_response_is_refused_by_name() {
+    fn invalid_responses_are_refused_for_a_named_reason() {
         assert_eq!(feed(b"SSH-2.0-OpenSSH\r\n", false), Err(RequestFailure::Malformed(Refusal::StatusLine)));
         let two_lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
         assert_eq!(feed(two_lengths, false), Err(RequestFailure::Malformed(Refusal::LengthDuplicate)));
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_reads_many_answers_in_turn_alike_or_not() {
+    fn a_reader_parses_a_sequence_of_responses() {
         let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
         for (head, status) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n", 200),
@@ -364,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn pipelined_answers_are_read_wherever_the_pieces_end() {
+    fn pipelined_responses_parse_at_any_split() {
         let all = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nabHTTP/1.1 404 N\r\nTransfer-Encoding: chunked\r\n\r\n\
             1\r\nx\r\n0\r\n\r\nHTTP/1.1 204 N\r\n\r\n";
         let lengths = [40, 57, 18_u64];
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_that_of_the_content_alone() {
+    fn a_digest_covers_only_the_content() {
         let request = PreparedRequest::plain(Vec::new());
         for answer in [
             &b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"[..],

@@ -1,56 +1,57 @@
-//! A slot holds one connection, or one stream of a shared one.
+//! A slot, which holds one connection or one stream of a shared connection.
 
-use super::deadline::Deadline;
+use super::deadline::{Deadline, SlotDeadlines};
 use super::failure::RequestFailure;
 use flatout_load::schedule::Begin;
-use std::cell::{Cell, RefCell};
+use flatout_net::waker::WakerCell;
+use std::cell::Cell;
 use std::future::poll_fn;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
-/// One slot. Its task starts with its first burst.
+/// One slot of a worker. Its task starts with its first burst.
 #[derive(Debug)]
 pub(super) struct ClientSlot {
     pub(super) index: u32,
     pub(super) deadline: Deadline,
     begins: Cell<Option<Begin>>,
     has_task: Cell<bool>,
-    /// True if its connection is to be closed.
+    /// True if the slot's connection must be closed.
     closes: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    waker: WakerCell,
 }
 
 impl ClientSlot {
-    pub(super) const fn new(index: u32) -> Self {
+    pub(super) fn new(index: u32, deadlines: &SlotDeadlines) -> Self {
         Self {
             index,
-            deadline: Deadline::new(),
+            deadline: Deadline::new(deadlines, index),
             begins: Cell::new(None),
             has_task: Cell::new(false),
             closes: Cell::new(false),
-            waker: RefCell::new(None),
+            waker: WakerCell::default(),
         }
     }
 
-    /// Hands over a burst; returns whether a task must be started for it.
+    /// Hands over a burst. Returns whether a task must be started for the slot.
     pub(super) fn give(&self, begin: Begin) -> bool {
         let before = self.begins.replace(Some(begin));
         debug_assert!(before.is_none(), "a slot is given one burst at a time");
-        self.wake();
+        self.waker.wake();
         !self.has_task.replace(true)
     }
 
-    /// Takes the burst that was handed over.
+    /// Takes the burst that was handed over, if any.
     pub(super) fn take(&self) -> Option<Begin> {
         self.begins.take()
     }
 
-    /// Requests closing its connection, unless a burst starts on it first.
+    /// Requests that the slot's connection be closed, unless a burst starts on it first.
     pub(super) fn close(&self) {
         self.closes.set(true);
-        self.wake();
+        self.waker.wake();
     }
 
-    /// Takes the request to close its connection; returns true once.
+    /// Returns whether the slot's connection must be closed, and clears the request.
     pub(super) fn take_close(&self) -> bool {
         self.closes.take()
     }
@@ -64,7 +65,7 @@ impl ClientSlot {
         }
     }
 
-    /// Waits for a burst or a request to close; `None` for the latter.
+    /// Waits for a burst, or for a request to close the connection; `None` for the latter.
     pub(super) async fn wait_or_close(&self) -> Option<Begin> {
         poll_fn(|context| {
             let begin = self.take();
@@ -78,32 +79,15 @@ impl ClientSlot {
         .await
     }
 
-    /// Registers the waker for a burst, a close or a cut.
+    /// Registers the waker for a burst, a request to close, or an abort.
     pub(super) fn register(&self, context: &Context<'_>) {
-        let mut waker = self.waker.borrow_mut();
-        match &mut *waker {
-            Some(waker) => waker.clone_from(context.waker()),
-            None => *waker = Some(context.waker().clone()),
-        }
+        self.waker.register(context);
     }
 
-    pub(super) fn wake(&self) {
-        if let Some(waker) = &*self.waker.borrow() {
-            waker.wake_by_ref();
-        }
-    }
-
-    /// Cuts the exchange in progress if it is late.
-    pub(super) fn cut_if_late(&self, now_ns: u64) {
-        if self.deadline.is_late(now_ns) {
-            self.cut(RequestFailure::TimedOut);
-        }
-    }
-
-    /// Cuts the exchange in progress.
+    /// Aborts the exchange in progress.
     pub(super) fn cut(&self, why: RequestFailure) {
         if self.deadline.cut_now(why) {
-            self.wake();
+            self.waker.wake();
         }
     }
 }

@@ -2,43 +2,51 @@
 
 use std::sync::{Arc, OnceLock};
 
-/// Bytes of a body's SHA-256 digest.
+/// Length of a SHA-256 digest, in bytes.
 pub const DIGEST_BYTES: usize = 32;
 
-/// One request in each form in which it may be sent.
+/// One request, in each form in which it may be sent.
 #[derive(Clone, Debug)]
 pub struct PreparedRequest {
-    /// HTTP/1 head and content, for a persistent connection.
+    /// HTTP/1 head and content of a request after which the connection persists.
     pub kept: Arc<[u8]>,
-    /// The same as the last request of its connection; may be the same bytes.
+    /// HTTP/1 head and content of a request that is the last on its connection. May be the same bytes as `kept`.
     pub last: Arc<[u8]>,
     /// True for a HEAD request, whose response has no body.
     pub is_head: bool,
-    /// Head and content for HTTP/2, if used.
-    pub http2: Option<Http2Request>,
-    /// Expected length of the body of a 200, if known.
+    /// Head and content for HTTP/2 or HTTP/3, if such a version is used.
+    pub streamed: Option<StreamRequest>,
+    /// Expected length of the body of a response with status 200, in bytes, if known.
     pub body_bytes: Option<u64>,
-    /// SHA-256 of that body: configured, or that of the first digested response.
+    /// SHA-256 of that body: either configured, or that of the first response whose digest is computed.
     pub digest: OnceLock<[u8; DIGEST_BYTES]>,
 }
 
-/// A request in HTTP/2 form.
+/// A request in the form of HTTP/2 or HTTP/3.
 #[derive(Clone, Debug)]
-pub struct Http2Request {
-    /// Method, scheme, authority, path and fields, as a field block that every connection understands.
+pub struct StreamRequest {
+    /// Method, scheme, authority, path and fields as a field block in the compression of the version, which is valid on
+    /// every connection.
     pub block: Arc<[u8]>,
-    /// Content; empty for none.
+    /// Content of the request; empty if it has none.
     pub content: Arc<[u8]>,
 }
 
 impl PreparedRequest {
-    /// An HTTP/1 request that is the same at every position of its connection, without expectations of the body.
+    /// Creates an HTTP/1 request that is the same at every position of its connection, without an expected body.
     pub fn plain(bytes: impl Into<Arc<[u8]>>) -> Self {
         let kept = bytes.into();
-        Self { last: Arc::clone(&kept), kept, is_head: false, http2: None, body_bytes: None, digest: OnceLock::new() }
+        Self {
+            last: Arc::clone(&kept),
+            kept,
+            is_head: false,
+            streamed: None,
+            body_bytes: None,
+            digest: OnceLock::new(),
+        }
     }
 
-    /// The bytes for HTTP/1.
+    /// Returns the bytes for HTTP/1.
     pub(super) fn bytes(&self, is_last: bool) -> &[u8] {
         if is_last { &self.last } else { &self.kept }
     }

@@ -1,4 +1,4 @@
-//! The client against servers of a few lines, each with one fault.
+//! Tests of the client against small servers, each of which has one fault.
 
 use super::{
     ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, Sources, WorkerCpu, WorkerReport,
@@ -9,7 +9,7 @@ use flatout_load::record::ConnectionEnd;
 use flatout_load::schedule::{Begin, Move};
 use flatout_os::clock::precise_ns;
 use rustix::io::Errno;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
@@ -18,22 +18,23 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A closed loop: each slot begins its next burst when the last one has ended, until so many were begun.
+/// A closed loop. Each slot starts its next burst when the previous burst has ended, until a given number have started.
 struct Script {
     bursts_left: u32,
     burst: u32,
-    /// Bursts of each connection; 0: no bound.
+    /// Number of bursts per connection; 0 for no limit.
     calls: u32,
-    /// How many times a slot may fail to connect before it is given up.
+    /// Number of failures to connect after which a slot is given up.
     pauses_left: u32,
-    /// The slots that are free to begin, and since when.
+    /// Slots that may start a burst, and the time since when they may.
     free: Vec<(u32, u64)>,
     slots: Vec<u32>,
     under_way: u32,
     begun: u32,
-    /// Requests at the beginning that do not count.
+    /// Number of requests at the beginning that are not counted.
     uncounted: u32,
-    /// True if each connection is closed after its response, and the ones to close.
+    /// True if each connection is closed after its response; `leaving` lists the slots whose connections are to be
+    /// closed.
     leaves: bool,
     leaving: Vec<u32>,
     ended: Vec<RequestRecord>,
@@ -167,7 +168,7 @@ impl Drive for Script {
     }
 }
 
-/// Serves connections one after another, each by `serve`, which is told how many came before.
+/// Serves connections one after another. For each connection, `serve` receives the number of earlier connections.
 fn server(serve: impl Fn(usize, TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -179,7 +180,7 @@ fn server(serve: impl Fn(usize, TcpStream) + Send + 'static) -> SocketAddr {
     address
 }
 
-/// Reads one request head; false at the end of the connection.
+/// Reads one request head. Returns false at the end of the connection.
 fn read_request(stream: &mut TcpStream) -> bool {
     let mut request = Vec::new();
     let mut byte = [0];
@@ -192,7 +193,7 @@ fn read_request(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// A server that answers every first request of a connection with `answer` and closes it.
+/// Starts a server that responds to the first request of every connection with `answer` and then closes the connection.
 fn answer_once(answer: &'static [u8]) -> SocketAddr {
     server(move |_, mut stream| {
         if read_request(&mut stream) {
@@ -205,7 +206,7 @@ fn settings(address: SocketAddr) -> ClientSettings {
     ClientSettings {
         address,
         tls: None,
-        http2_streams: None,
+        streams: None,
         requests: [PreparedRequest::plain(REQUEST.to_vec())].into(),
         slots: 1,
         sources: Sources::Automatic,
@@ -223,7 +224,7 @@ fn run(settings: ClientSettings, requests: u32) -> WorkerReport<Script> {
 
 fn run_script(settings: ClientSettings, script: Script) -> WorkerReport<Script> {
     let report = run_worker(settings, script).unwrap();
-    // Whatever was begun ended once.
+    // Every request that was started ended exactly once.
     assert_eq!(report.drive.begun as usize, report.drive.ended.len());
     for ended in &report.drive.ended {
         let times = [ended.begin.intended_ns, ended.begun_ns, ended.sent_ns, ended.first_byte_ns, ended.ended_ns];
@@ -245,7 +246,7 @@ fn sent(report: &WorkerReport<Script>) -> usize {
 }
 
 #[test]
-fn a_kept_connection_carries_every_request() {
+fn one_persistent_connection_carries_every_request() {
     let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
     let report = run(settings(address), 50);
     assert_eq!((answered(&report), failures(&report).len(), sent(&report)), (50, 0, 50));
@@ -260,7 +261,7 @@ fn a_kept_connection_carries_every_request() {
 }
 
 #[test]
-fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
+fn cpu_time_is_reported_from_the_first_counted_burst() {
     let serve = || server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
     let run = |uncounted: u32, stays_awake: bool| {
         let mut script = Script::new(1, 400);
@@ -272,7 +273,7 @@ fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
         assert_eq!(none.counted, WorkerCpu::default(), "nothing counts");
         assert!(none.cpu.work_ns > 0 && (none.cpu.awake_ns > 0) == stays_awake);
         let last = run(399, stays_awake);
-        // One in 400; half is room enough for what the beginning and the end cost.
+        // Only one of 400 requests is counted. Half of the time is ample room for the cost of start and end.
         assert!(
             last.counted.work_ns > 0 && last.counted.work_ns < last.cpu.work_ns / 2,
             "{:?} {:?}",
@@ -291,10 +292,13 @@ fn what_it_costs_is_told_from_the_first_burst_on_that_counts() {
 }
 
 #[test]
-fn waiting_awake_is_no_work() {
+fn busy_polling_is_not_work() {
     let address = server(|_, mut stream| {
         while read_request(&mut stream) {
-            thread::sleep(Duration::from_millis(40));
+            // The client sends nothing more while it waits for the response.
+            stream.set_read_timeout(Some(Duration::from_millis(40))).unwrap();
+            assert_eq!(stream.peek(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            stream.set_read_timeout(None).unwrap();
             if stream.write_all(OK).is_err() {
                 break;
             }
@@ -302,14 +306,15 @@ fn waiting_awake_is_no_work() {
     });
     let report = run(ClientSettings { stays_awake: true, ..settings(address) }, 10);
     assert_eq!(answered(&report), 10);
-    // Ten requests are a millisecond of work; everything else of what was used was spent on staying awake.
+    // Ten requests take a millisecond of work. The other CPU time was spent on polling.
     let WorkerCpu { work_ns, awake_ns } = report.cpu;
     assert!(awake_ns > 20_000_000 && 10 * work_ns < awake_ns, "{work_ns} ns of work beside {awake_ns} awake");
 }
 
 #[test]
-fn a_connection_that_nobody_wants_is_closed() {
-    // It serves the next connection when the one before has ended, and none ends by itself.
+fn an_unneeded_connection_is_closed() {
+    // The server accepts the next connection only when the previous one has closed, and does not close any connection
+    // itself.
     let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
     let mut script = Script::new(3, 6);
     script.leaves = true;
@@ -324,7 +329,7 @@ fn a_connection_that_nobody_wants_is_closed() {
 }
 
 #[test]
-fn so_many_bursts_a_connection_as_asked() {
+fn a_connection_carries_the_requested_number_of_bursts() {
     let address = server(|_, mut stream| while read_request(&mut stream) && stream.write_all(OK).is_ok() {});
     for calls in [1, 4] {
         let mut script = Script::new(1, 20);
@@ -344,7 +349,7 @@ fn so_many_bursts_a_connection_as_asked() {
 }
 
 #[test]
-fn bursts_are_pipelined_and_every_answer_is_told_apart() {
+fn pipelined_responses_are_matched_to_their_requests() {
     // All requests of a burst are read before the first is answered.
     let address = server(|_, mut stream| {
         while (0..3).all(|_| read_request(&mut stream)) {
@@ -368,7 +373,7 @@ fn bursts_are_pipelined_and_every_answer_is_told_apart() {
 }
 
 #[test]
-fn a_burst_that_is_cut_fails_for_every_request_left() {
+fn a_truncated_burst_fails_each_remaining_request() {
     let address = server(|_, mut stream| {
         read_request(&mut stream);
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
@@ -384,7 +389,7 @@ fn a_burst_that_is_cut_fails_for_every_request_left() {
 }
 
 #[test]
-fn bodies_of_a_wrong_length_or_with_other_bytes_are_failures() {
+fn unexpected_body_lengths_and_contents_are_failures() {
     let address = server(|_, mut stream| {
         for body in [&b"ok"[..], b"ok", b"ko", b"okay", b"ok"] {
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -403,7 +408,7 @@ fn bodies_of_a_wrong_length_or_with_other_bytes_are_failures() {
         results,
         [Ok(200), Ok(200), Err(RequestFailure::WrongDigest), Err(RequestFailure::WrongLength), Ok(200)]
     );
-    // The connection is none the worse for it.
+    // The connection is still usable.
     assert_eq!(report.drive.made.len(), 1);
     assert!(report.drive.ended.iter().all(|ended| ended.is_digested));
 }
@@ -431,7 +436,7 @@ fn bodies_may_be_chunked_or_end_with_the_connection() {
 }
 
 #[test]
-fn every_fault_of_an_answer_has_its_name() {
+fn each_response_failure_has_a_name() {
     for (answer, failure) in [
         (&b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nok"[..], RequestFailure::ShortBody),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nok", RequestFailure::ShortBody),
@@ -461,7 +466,7 @@ fn a_reused_connection_that_dies_is_an_error_and_not_a_retry() {
 }
 
 #[test]
-fn a_server_that_never_answers_times_out() {
+fn a_silent_server_times_out() {
     let address = server(|_, mut stream| while read_request(&mut stream) {});
     let begun_ns = precise_ns();
     let report = run(ClientSettings { request_timeout_ns: 80_000_000, ..settings(address) }, 2);
@@ -471,20 +476,20 @@ fn a_server_that_never_answers_times_out() {
 }
 
 #[test]
-fn a_timeout_is_more_exact_than_the_looks_at_deadlines() {
-    // Looks are 41 ms apart, so that each of these, begun at a look, is due 36 ms before another one.
+fn a_timeout_is_more_precise_than_the_scan_interval() {
+    // Scans are 41 ms apart. The requests start at a scan, so each timeout is due 36 ms before the next scan.
     const TIMEOUT_NS: u64 = 415_000_000;
     let address = server(|_, mut stream| while read_request(&mut stream) {});
     let report = run(ClientSettings { request_timeout_ns: TIMEOUT_NS, ..settings(address) }, 5);
     assert_eq!(failures(&report), vec![RequestFailure::TimedOut; 5]);
     let late_ns = |ended: &RequestRecord| (ended.ended_ns - ended.sent_ns).checked_sub(TIMEOUT_NS).unwrap();
-    // A busy machine makes some of them late, and the look would make all so.
+    // On a busy machine, some timeouts are late. If only the scans enforced them, all would be late.
     let least_ns = report.drive.ended.iter().map(late_ns).min().unwrap();
     assert!(least_ns < TIMEOUT_NS / 10 / 2, "{least_ns}");
 }
 
 #[test]
-fn where_nothing_listens_a_connection_is_given_up() {
+fn connecting_to_a_closed_port_fails() {
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let mut script = Script::new(1, 100);
     script.pauses_left = 2;
@@ -495,9 +500,15 @@ fn where_nothing_listens_a_connection_is_given_up() {
 }
 
 #[test]
-fn a_request_larger_than_the_socket_takes_is_sent_whole() {
+fn a_request_larger_than_the_socket_buffer_is_sent_completely() {
     let address = server(|_, mut stream| {
-        thread::sleep(Duration::from_millis(50));
+        // Read nothing until the client has filled the socket buffers.
+        let mut before = u64::MAX;
+        let unread = || rustix::io::ioctl_fionread(&stream).unwrap();
+        while before != unread() || before == 0 {
+            before = unread();
+            (0..1_000).for_each(|_| thread::yield_now());
+        }
         let (mut request, mut piece) = (Vec::new(), vec![0; 64 * 1024]);
         while !request.ends_with(b"\r\n\r\n") {
             let read = stream.read(&mut piece).unwrap();
@@ -515,7 +526,7 @@ fn a_request_larger_than_the_socket_takes_is_sent_whole() {
 }
 
 #[test]
-fn large_bodies_are_read_to_their_last_byte() {
+fn large_bodies_are_read_completely() {
     const BODY_BYTES: usize = 20 * 1024 * 1024;
     let address = server(|_, mut stream| {
         while read_request(&mut stream) {
@@ -526,7 +537,7 @@ fn large_bodies_are_read_to_their_last_byte() {
     let report = run(settings(address), 3);
     assert_eq!((answered(&report), failures(&report)), (3, Vec::new()));
     assert!(report.drive.ended.iter().all(|ended| ended.body_bytes == BODY_BYTES as u64));
-    // The first byte was there before the last one.
+    // The first byte arrived before the last byte.
     assert!(report.drive.ended.iter().all(|ended| ended.first_byte_ns < ended.ended_ns));
 }
 
@@ -541,8 +552,8 @@ fn many_connections_share_one_worker() {
 }
 
 #[test]
-fn a_source_address_that_is_not_there_is_counted_by_its_own_name() {
-    // 127.0.0.0/8 is no source for a target elsewhere; TEST-NET-1 (RFC 5737) is not assigned.
+fn a_missing_source_address_is_counted_under_its_own_name() {
+    // An address in 127.0.0.0/8 cannot be the source of a connection to an IPv6 address.
     let mut settings = settings("[::1]:9".parse().unwrap());
     settings.sources = Sources::Loopback { first: 0, count: 1 };
     let report = run(settings, 1);

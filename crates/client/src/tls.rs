@@ -1,4 +1,4 @@
-//! TLS towards the server under test: verification, resumption, and handshake failures.
+//! TLS connections to the server under test: verification, resumption and handshake failures.
 
 use flatout_net::tls::ClientTlsError;
 use flatout_net::tls::client::client_config;
@@ -9,22 +9,22 @@ use rustls_pki_types::ServerName;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// TLS settings towards the server.
+/// Settings of TLS connections to the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientTlsSettings {
-    /// The name in its certificate: the host of the URL, a name or an address.
+    /// The host of the URL, which the server's certificate must contain: a name or an address.
     pub server_name: String,
-    /// True if certificate verification is skipped.
+    /// True if the certificate is not verified.
     pub insecure: bool,
-    /// File of CA certificates in PEM; `None` for the system's.
+    /// File with trusted CA certificates in PEM; `None` for those of the system.
     pub authorities: Option<PathBuf>,
-    /// True if sessions are resumed.
+    /// True if TLS sessions are resumed.
     pub resumes: bool,
-    /// True if ALPN offers HTTP/2 only.
+    /// True if ALPN offers only HTTP/2. QUIC offers HTTP/3 in any case.
     pub http2: bool,
 }
 
-/// TLS for connections to one server.
+/// The TLS configuration for connections to one server.
 #[derive(Clone, Debug)]
 pub struct ClientTls {
     config: Arc<ClientConfig>,
@@ -33,7 +33,7 @@ pub struct ClientTls {
 }
 
 impl ClientTls {
-    /// Loads the CA certificates. This takes a while, so call it before the run.
+    /// Loads the CA certificates. This takes a while, so call it before the run starts.
     pub fn load(settings: &ClientTlsSettings) -> Result<Self, ClientTlsError> {
         let name = ServerName::try_from(settings.server_name.clone())
             .map_err(|_| ClientTlsError::ServerName(settings.server_name.clone()))?;
@@ -43,7 +43,7 @@ impl ClientTls {
         Ok(Self { config: Arc::new(config), name, resumes: settings.resumes })
     }
 
-    /// The configuration of one worker, with a session cache of its own.
+    /// Returns the configuration of one worker, which has its own session cache.
     pub(super) fn for_worker(&self) -> (Arc<ClientConfig>, ServerName<'static>) {
         let mut config = ClientConfig::clone(&self.config);
         if self.resumes {
@@ -53,7 +53,8 @@ impl ClientTls {
     }
 }
 
-/// Servers whose sessions are cached; there is one, for which rustls stores several tickets.
+/// Maximum number of servers whose sessions are cached. There is only one server, for which rustls stores several
+/// tickets.
 const SESSIONS_MAX: usize = 8;
 
 #[cfg(test)]
@@ -61,7 +62,7 @@ mod tests {
     use super::{ClientTls, ClientTlsSettings};
 
     #[test]
-    fn names_and_addresses_are_names() {
+    fn tls_accepts_names_and_addresses() {
         for (name, is_one) in [("localhost", true), ("127.0.0.1", true), ("::1", true), ("a b", false)] {
             let settings =
                 ClientTlsSettings { server_name: name.to_owned(), insecure: true, ..ClientTlsSettings::default() };

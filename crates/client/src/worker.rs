@@ -1,15 +1,18 @@
-//! One client thread: its runtime, its slots, and its deadlines.
+//! One client thread, with its runtime, its slots and their deadlines.
 
 use super::busy_poll::{self, BusyPolling};
 use super::connector::Connector;
 use super::content::Sampling;
+use super::deadline::SlotDeadlines;
 use super::failure::RequestFailure;
-use super::http2::SharedConnection;
+use super::http3::{QuicSockets, yield_to_tasks};
 use super::pacer::Pacer;
 use super::reader::HeadMemo;
 use super::slot::ClientSlot;
-use super::{ClientSettings, Drive};
+use super::streams::SharedConnection;
+use super::{ClientSettings, Drive, StreamVersion};
 use flatout_load::record::ConnectionEnd;
+use flatout_net::waker::WakerCell;
 use flatout_os::clock::precise_ns;
 use flatout_os::runtime::build_runtime;
 use flatout_os::timer::Timer;
@@ -22,30 +25,30 @@ use std::io;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
-/// Receive buffer shared by all connections of a worker. A compromise between system calls and cache: large bodies
-/// need few receives, and the buffer fits in a common second-level cache.
+/// Length of the receive buffer that all connections of a worker share, in bytes. A compromise between system calls and
+/// cache: large bodies need few receives, and the buffer fits in a common second-level cache.
 const RECEIVE_BYTES: usize = 128 * 1024;
 
-/// Upper bound of the interval between two scans of the deadlines, in milliseconds. A deadline between two scans has
-/// its own alarm.
+/// Longest interval between two scans of the deadlines, in milliseconds. A deadline between two scans has its own
+/// timer.
 const WATCH_INTERVAL_MS_MAX: u64 = 50;
 
-/// Upper bound of memorised heads, one for each request of a short table. A guess: 256 heads of 300 bytes stay in a
+/// Maximum number of stored heads; a short table has one for each request. A guess: 256 heads of 300 bytes stay in a
 /// cache.
 const MEMOS_MAX: usize = 256;
 
-/// Buffers that a connection needs only while it reads, never across a wait.
+/// Buffers that a connection needs only while it reads, and never across a wait.
 pub(super) struct Room {
     pub(super) buffer: Box<[u8]>,
     memos: Box<[HeadMemo]>,
-    /// Number of uses.
+    /// Number of times that the buffers were used.
     pub(super) uses: u64,
 }
 
 impl Room {
-    /// The buffer, and the memo for responses to a request.
+    /// Returns the buffer, and the stored head of responses to a request.
     pub(super) fn parts(&mut self, request: u32) -> (&mut [u8], &mut HeadMemo) {
         self.uses += 1;
         let index = request as usize % self.memos.len();
@@ -53,7 +56,7 @@ impl Room {
     }
 }
 
-/// State shared by the slots of one worker.
+/// State that all slots of a worker share.
 pub(super) struct ClientShared<D> {
     pub(super) settings: ClientSettings,
     pub(super) connector: Connector,
@@ -62,22 +65,25 @@ pub(super) struct ClientShared<D> {
     pub(super) room: RefCell<Room>,
     pub(super) sampling: Sampling,
     pub(super) slots: Vec<Rc<ClientSlot>>,
-    /// Shared connections, over HTTP/2.
+    deadlines: SlotDeadlines,
+    /// Connections that groups of slots share, over HTTP/2 and HTTP/3.
     pub(super) groups: Vec<Rc<SharedConnection>>,
+    /// The sockets for HTTP/3.
+    pub(super) quic: Option<QuicSockets>,
     pub(super) pacer: Pacer,
     pub(super) busy_polling: BusyPolling,
-    /// Open connections.
+    /// Number of open connections.
     pub(super) connections: Cell<u32>,
-    /// True if no more bursts are to start.
+    /// True if no more bursts will start.
     pub(super) done: Cell<bool>,
-    /// Bursts that were started and have not ended.
+    /// Number of bursts that were started and have not ended.
     pub(super) under_way: Cell<u64>,
-    /// The error that aborted the run.
+    /// The error that aborted the run, if any.
     pub(super) broken: Cell<Option<io::Error>>,
     pub(super) interrupts: Cell<u32>,
-    /// CPU time before the first counted burst.
+    /// CPU time used before the first counted burst.
     uncounted: Cell<Option<WorkerCpu>>,
-    main: RefCell<Option<Waker>>,
+    pub(super) main: WakerCell,
 }
 
 impl<D: Drive> ClientShared<D> {
@@ -97,44 +103,38 @@ impl<D: Drive> ClientShared<D> {
         let left = self.under_way.get().saturating_sub(1);
         self.under_way.set(left);
         if left == 0 && self.done.get() {
-            self.wake_main();
+            self.main.wake();
         }
     }
 
-    /// Records the start of a counted burst.
+    /// Notes that a burst is counted. From the first such burst on, CPU time is counted.
     pub(super) fn count_from_now(&self) {
         if self.uncounted.get().is_none() {
             self.uncounted.set(Some(self.cpu()));
         }
     }
 
-    /// CPU time of the thread since its start.
+    /// Returns the CPU time of the thread since its start.
     fn cpu(&self) -> WorkerCpu {
         let awake_ns = self.busy_polling.awake_ns();
         WorkerCpu { work_ns: thread_cpu_ns().saturating_sub(awake_ns), awake_ns }
     }
 
+    /// Aborts the exchanges whose deadlines are at or before `now_ns`. Returns the earliest of the other deadlines.
+    pub(super) fn cut_due(&self, now_ns: u64, why: RequestFailure) -> Option<u64> {
+        self.deadlines.borrow_mut().handle_time(now_ns, |slot| {
+            self.slots[*slot as usize].cut(why);
+            true
+        })
+    }
+
     pub(super) fn break_off(&self, error: io::Error) {
         self.broken.set(Some(error));
-        self.wake_main();
-    }
-
-    pub(super) fn register_main(&self, context: &Context<'_>) {
-        let mut main = self.main.borrow_mut();
-        match &mut *main {
-            Some(waker) => waker.clone_from(context.waker()),
-            None => *main = Some(context.waker().clone()),
-        }
-    }
-
-    pub(super) fn wake_main(&self) {
-        if let Some(waker) = &*self.main.borrow() {
-            waker.wake_by_ref();
-        }
+        self.main.wake();
     }
 }
 
-/// Aborts the run if a task panics: bursts it had started would never end.
+/// Aborts the run if a task panics, because the bursts that the task had started would never end.
 pub(super) struct Alarm<D: Drive>(pub(super) Rc<ClientShared<D>>);
 
 impl<D: Drive> Drop for Alarm<D> {
@@ -145,17 +145,17 @@ impl<D: Drive> Drop for Alarm<D> {
     }
 }
 
-/// CPU time of a worker's thread, in nanoseconds.
+/// CPU time of a worker thread, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCpu {
-    /// Spent on work.
+    /// CPU time spent on work.
     pub work_ns: u64,
-    /// Spent on polling only, see [`ClientSettings::stays_awake`].
+    /// CPU time spent only on polling; see [`ClientSettings::stays_awake`].
     pub awake_ns: u64,
 }
 
 impl WorkerCpu {
-    /// The difference to `before`.
+    /// Returns the difference from `before`.
     fn since(self, before: Self) -> Self {
         Self {
             work_ns: self.work_ns.saturating_sub(before.work_ns),
@@ -164,24 +164,24 @@ impl WorkerCpu {
     }
 }
 
-/// The result of a worker, besides the drive's records.
+/// The result of a worker.
 #[derive(Debug)]
 pub struct WorkerReport<D> {
-    /// The drive with its records.
+    /// The drive, which contains the records.
     pub drive: D,
-    /// CPU time of the thread during the run.
+    /// CPU time of the thread during the whole run.
     pub cpu: WorkerCpu,
-    /// The part of it from the first counted burst on.
+    /// CPU time of the thread from the first counted burst on.
     pub counted: WorkerCpu,
-    /// From before the first connection to after the last one, in nanoseconds.
+    /// Time from before the first connection until after the last one, in nanoseconds.
     pub elapsed_ns: u64,
-    /// When the last response ended, on the monotonic clock.
+    /// Time at which the last response ended, in nanoseconds on the monotonic clock.
     pub ended_ns: u64,
     /// True if the run was interrupted.
     pub interrupted: bool,
 }
 
-/// Runs a worker on the calling thread until its drive has nothing more to start and every response has ended.
+/// Runs a worker on the calling thread until its drive has nothing more to start and every request has ended.
 pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io::Result<WorkerReport<D>> {
     if settings.requests.is_empty() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
@@ -209,7 +209,12 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
     let cpu = cpu_after.since(cpu_before);
     let counted = shared.uncounted.get().map(|before| cpu_after.since(before)).unwrap_or_default();
     let elapsed_ns = ended_ns - started_ns;
-    // Remaining tasks are dropped with the runtime, and with them their references to the shared state.
+    // The kernel closes TCP connections when the process exits. QUIC connections must be closed explicitly.
+    runtime.block_on(async {
+        shared.groups.iter().for_each(|group| group.close());
+        yield_to_tasks().await;
+    });
+    // The remaining tasks are dropped with the runtime. With them, their references to the shared state are dropped.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
@@ -218,12 +223,18 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
 
 fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> ClientShared<D> {
     let slots = settings.slots.max(1);
+    let deadlines = SlotDeadlines::default();
     let memos = settings.requests.len().min(MEMOS_MAX);
     let request_bytes_max = settings.requests.iter().map(|request| request.kept.len().max(request.last.len())).max();
-    let streams = settings.http2_streams.map(|streams| streams.max(1));
+    let streams = settings.streams.map(|streams| streams.per_connection.max(1));
+    let tls = settings.tls.as_ref().map(super::ClientTls::for_worker);
+    let is_http3 = settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
+    let quic = tls.as_ref().filter(|_| is_http3);
+    let quic = quic.and_then(|tls| QuicSockets::new(settings.address, settings.sources, tls));
     ClientShared {
         connector: Connector::new(settings.address, settings.sources, request_bytes_max.unwrap_or(0)),
-        tls: settings.tls.as_ref().map(super::ClientTls::for_worker),
+        tls,
+        quic,
         drive: RefCell::new(drive),
         room: RefCell::new(Room {
             buffer: vec![0; RECEIVE_BYTES].into_boxed_slice(),
@@ -231,7 +242,8 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
             uses: 0,
         }),
         sampling: Sampling::new(settings.digest_every),
-        slots: (0..slots).map(|index| Rc::new(ClientSlot::new(index))).collect(),
+        slots: (0..slots).map(|index| Rc::new(ClientSlot::new(index, &deadlines))).collect(),
+        deadlines,
         groups: streams.map_or(Vec::new(), |streams| (0..slots.div_ceil(streams)).map(|_| Rc::default()).collect()),
         pacer,
         busy_polling: BusyPolling::default(),
@@ -241,30 +253,21 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
         broken: Cell::new(None),
         interrupts: Cell::new(0),
         uncounted: Cell::new(None),
-        main: RefCell::new(None),
+        main: WakerCell::default(),
         settings,
     }
 }
 
-/// Cuts late slots, and returns the earliest deadline of the others.
-fn cut_late(slots: &[Rc<ClientSlot>], now_ns: u64) -> Option<u64> {
-    let left = slots.iter().filter_map(|slot| {
-        slot.cut_if_late(now_ns);
-        slot.deadline.due_ns()
-    });
-    left.min()
-}
-
-/// Scans the deadlines, and reports to the drive how late the loop is.
+/// Scans the deadlines repeatedly. Reports to the drive how late the event loop is.
 async fn watch<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
-    // A deadline set between two scans is due after the second: no timeout is shorter than ten intervals, or the
-    // interval is the shortest possible.
+    // Scans must be frequent enough that a deadline set between two scans is due after the second: no timeout is
+    // shorter than ten intervals, unless the interval is the shortest possible.
     let interval_ms = (shared.settings.request_timeout_ns / 10_000_000).clamp(1, WATCH_INTERVAL_MS_MAX);
     let interval_ns = interval_ms * 1_000_000;
     let timer = Timer::new().and_then(|timer| timer.set_interval(interval_ms).map(|()| timer));
     let (timer, alarm) = match timer.and_then(|timer| Ok((timer, Pacer::new(0)?))) {
         Ok(both) => both,
-        // No descriptor is left. Without the scan no request would ever time out.
+        // No descriptor is left. Without the scans, no request would ever time out.
         Err(error) => return shared.break_off(error),
     };
     let mut due_ns = precise_ns() + interval_ns;
@@ -280,7 +283,8 @@ async fn watch<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
         };
         let now_ns = precise_ns();
         alarm.take_due(now_ns);
-        if let Some(next_ns) = cut_late(&shared.slots, now_ns).filter(|next_ns| *next_ns < now_ns + interval_ns)
+        let next_ns = shared.cut_due(now_ns, RequestFailure::TimedOut);
+        if let Some(next_ns) = next_ns.filter(|next_ns| *next_ns < now_ns + interval_ns)
             && let Err(error) = alarm.set(next_ns)
         {
             return shared.break_off(error);
@@ -291,37 +295,37 @@ async fn watch<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
         let late_ns = now_ns.saturating_sub(due_ns);
         due_ns += interval_ns * (1 + late_ns / interval_ns);
         shared.drive.borrow_mut().handle_tick(now_ns, late_ns, shared.connections.get());
-        // Events that the drive received meanwhile may have changed what is due.
+        // Events that the drive has handled in the meantime may have changed what is due.
         let own = shared.dispatch(now_ns, None);
         debug_assert!(own.is_none());
     }
 }
 
 async fn interrupts<D: Drive + 'static>(shared: Rc<ClientShared<D>>) {
-    // An error means that signals cannot be watched; the run then ends as planned, or by an unhandled signal.
+    // An error means that signals cannot be watched. The run then ends as planned, or an unhandled signal ends it.
     while tokio::signal::ctrl_c().await.is_ok() {
         shared.handle_interrupt();
     }
 }
 
-/// On-CPU time of the calling thread, in nanoseconds.
+/// Returns the CPU time of the calling thread, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// Represents an open connection; dropping it reports its end, including at the end of the run.
+/// Represents an open connection. Dropping it reports the end of the connection, also at the end of the run.
 pub(super) struct OpenGuard<D: Drive> {
     shared: Rc<ClientShared<D>>,
     begun_ns: u64,
-    /// Complete responses on it.
+    /// Number of complete responses on the connection.
     pub(super) replies: Rc<Cell<u64>>,
-    /// True if the server closed it although it was reusable.
+    /// True if the server closed the connection although it was reusable.
     pub(super) by_server: Cell<bool>,
 }
 
 impl<D: Drive> OpenGuard<D> {
-    /// For a connection that was started at `begun_ns`.
+    /// Creates the guard of a connection that was started at `begun_ns`.
     pub(super) fn new(shared: &Rc<ClientShared<D>>, begun_ns: u64) -> Self {
         shared.connections.set(shared.connections.get() + 1);
         Self { shared: Rc::clone(shared), begun_ns, replies: Rc::default(), by_server: Cell::new(false) }
@@ -331,7 +335,7 @@ impl<D: Drive> OpenGuard<D> {
 impl<D: Drive> Drop for OpenGuard<D> {
     fn drop(&mut self) {
         self.shared.connections.set(self.shared.connections.get().saturating_sub(1));
-        // A drive that panics during a call is not notified.
+        // If a call of the drive panicked, the drive is still borrowed, and is not notified.
         if let Ok(mut drive) = self.shared.drive.try_borrow_mut() {
             drive.handle_connection_end(&ConnectionEnd {
                 begun_ns: self.begun_ns,
@@ -343,8 +347,8 @@ impl<D: Drive> Drop for OpenGuard<D> {
     }
 }
 
-/// The effective reason for a failed burst.
+/// Returns the effective reason that a burst failed.
 pub(super) fn failure_of(slot: &ClientSlot, failure: RequestFailure) -> RequestFailure {
-    // After a cut, the socket's own error is arbitrary; the reason for the cut takes precedence.
+    // After an abort, the socket's own error is arbitrary, so the reason for the abort takes precedence.
     slot.deadline.cut().unwrap_or(failure)
 }

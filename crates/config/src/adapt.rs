@@ -1,8 +1,8 @@
-//! The equivalent in JSON: converts a document to JSON and back, and loses only comments and spacing.
+//! The JSON form of a configuration: converts KDL to JSON and back. Only comments and formatting are lost.
 //!
-//! A document is an array of settings; each is an object with `name` and, when it has them, `args` (an array), `props`
-//! (an object) and `children` (an array of settings). A value is a string, a number, true, false or null, or, from the
-//! environment or a file, an object: `{"env": "NAME"}`, `{"file": "path"}`.
+//! A document is an array of settings. Each setting is an object with `name` and, where present, `args` (an array),
+//! `props` (an object) and `children` (an array of settings). A value is a string, a number, true, false or null. A
+//! value from the environment or a file is an object: `{"env": "NAME"}` or `{"file": "path"}`.
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostics, Report, Texts};
@@ -10,18 +10,18 @@ use crate::encode::SettingWriter;
 use crate::syntax::{Annotation, Node, Scalar, Value, parse_document};
 use serde_json::{Map, Value as Json, json};
 
-/// Why a JSON text is no twin.
+/// The reason why a JSON document is not a valid configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonError {
-    /// Line, from 1.
+    /// Line, counted from 1.
     pub line: usize,
-    /// Column in bytes, from 1.
+    /// Column in bytes, counted from 1.
     pub column: usize,
-    /// The problem.
+    /// Description of the problem.
     pub message: String,
 }
 
-/// A KDL text to its twin. Includes stay what they are: settings named `include`.
+/// Converts KDL to JSON. Includes are not expanded; they remain settings named `include`.
 pub fn kdl_to_json(name: &str, text: &str) -> Result<Json, Diagnostics> {
     let mut report = Report::new();
     let mut texts = Texts::default();
@@ -62,7 +62,7 @@ fn encode_value(value: &Value, report: &mut Report) -> Json {
         }
     };
     let Some(plain) = plain else {
-        report.add(Code::NumberBounds, value.span, "JSON has no such number");
+        report.add(Code::NumberBounds, value.span, "JSON cannot represent this number");
         return Json::Null;
     };
     match value.annotation {
@@ -71,7 +71,7 @@ fn encode_value(value: &Value, report: &mut Report) -> Json {
     }
 }
 
-/// A twin to KDL.
+/// Converts JSON to KDL.
 pub fn json_to_kdl(text: &str) -> Result<String, JsonError> {
     let json: Json = serde_json::from_str(text).map_err(|error| {
         let message = error.to_string();
@@ -88,13 +88,13 @@ pub fn json_to_kdl(text: &str) -> Result<String, JsonError> {
 }
 
 fn fault(path: &str, message: &str) -> JsonError {
-    let place = if path.is_empty() { "at the top" } else { path };
+    let place = if path.is_empty() { "top level" } else { path };
     JsonError { line: 1, column: 1, message: format!("{place}: {message}") }
 }
 
 fn decode_list(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<(), JsonError> {
     let Json::Array(list) = json else {
-        return Err(fault(path, "an array of settings is needed"));
+        return Err(fault(path, "expected an array of settings"));
     };
     for (index, setting) in list.iter().enumerate() {
         decode(setting, &format!("{path}/{index}"), writer)?;
@@ -104,14 +104,14 @@ fn decode_list(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<()
 
 fn decode(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<(), JsonError> {
     let Json::Object(object) = json else {
-        return Err(fault(path, "a setting is an object"));
+        return Err(fault(path, "a setting must be an object"));
     };
     const KEYS: [&str; 4] = ["name", "args", "props", "children"];
     if let Some(key) = object.keys().find(|key| !KEYS.contains(&key.as_str())) {
         return Err(fault(path, &format!("unknown key \"{key}\"; allowed here: {}", KEYS.join(", "))));
     }
     let Some(Json::String(name)) = object.get("name") else {
-        return Err(fault(path, "a setting needs a \"name\", which is a string"));
+        return Err(fault(path, "a setting needs a \"name\", which must be a string"));
     };
     writer.begin(name);
     match object.get("args") {
@@ -121,7 +121,7 @@ fn decode(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<(), Jso
                 writer.raw(&decode_value(value, &format!("{path}/args/{index}"))?);
             }
         }
-        Some(_) => return Err(fault(path, "\"args\" is an array")),
+        Some(_) => return Err(fault(path, "\"args\" must be an array")),
     }
     match object.get("props") {
         None => {}
@@ -130,7 +130,7 @@ fn decode(json: &Json, path: &str, writer: &mut SettingWriter) -> Result<(), Jso
                 writer.raw_property(name, &decode_value(value, &format!("{path}/props/{name}"))?);
             }
         }
-        Some(_) => return Err(fault(path, "\"props\" is an object")),
+        Some(_) => return Err(fault(path, "\"props\" must be an object")),
     }
     if let Some(children) = object.get("children") {
         writer.open();
@@ -149,7 +149,7 @@ fn decode_value(json: &Json, path: &str) -> Result<String, JsonError> {
         Json::Bool(false) => "#false".into(),
         Json::Number(number) => number.to_string(),
         Json::String(text) => crate::encode::quote(text),
-        Json::Array(_) => return Err(fault(path, "a value is not an array")),
+        Json::Array(_) => return Err(fault(path, "a value cannot be an array")),
         Json::Object(object) => {
             let mut entries = object.iter();
             let (Some((name, value)), None) = (entries.next(), entries.next()) else {

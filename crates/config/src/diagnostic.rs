@@ -1,7 +1,8 @@
 //! Diagnostics: the mistake, its place and the remedy, as values, as text for people and as JSON for programs.
 //!
-//! While a configuration is read, mistakes are gathered as drafts that point into texts by offset. At the end they are
-//! sorted by place, bounded in number, and given their lines, so that a [`Diagnostic`] stands by itself.
+//! While a configuration is read, mistakes are collected as drafts that refer to the source texts by offset. At the
+//! end, they are sorted by place, limited in number, and given their source lines, so that a [`Diagnostic`] is
+//! independent of the texts.
 
 mod json;
 mod render;
@@ -16,69 +17,70 @@ use crate::source::Sources;
 use crate::syntax::FILE_BYTES_MAX;
 use std::path::Path;
 
-/// Diagnostics shown at most; the rest is counted. A person mends a few and asks again.
+/// The maximum number of diagnostics shown; further diagnostics are only counted. Users fix a few and validate again.
 pub const SHOWN_MAX: usize = 50;
 
-/// Drafts held at most while reading: a hostile file must not grow memory without bound.
+/// The maximum number of drafts, which bounds the memory that a hostile file can cause to be used.
 const DRAFTS_MAX: usize = 1_000;
 
-/// Characters of a message: enough for every list of what is allowed.
+/// The maximum length of a message in characters; enough for every list of allowed settings.
 const MESSAGE_CHARACTERS_MAX: usize = 300;
 
-/// One mistake.
+/// A mistake, with its place and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Its kind.
+    /// The kind of the mistake.
     pub code: Code,
-    /// The mistake, in one line.
+    /// Description of the mistake, in one line.
     pub message: String,
-    /// Where.
+    /// Where the mistake is.
     pub place: Place,
-    /// The lines meant, when there is a text.
+    /// The source lines that the diagnostic points at; `None` if there is no source text.
     pub excerpt: Option<Excerpt>,
-    /// The text after the caret; may be empty.
+    /// The text after the carets; may be empty.
     pub label: String,
-    /// Other places that belong to it.
+    /// Other places that explain the mistake, such as the first of two equal settings.
     pub related: Vec<Related>,
-    /// The remedy, or the permitted values.
+    /// Notes that state the remedy or the permitted values.
     pub notes: Vec<String>,
 }
 
-/// Another place that belongs to a mistake.
+/// Another place that explains a mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Related {
-    /// Where.
+    /// Where the related item is.
     pub place: Place,
-    /// Its lines.
+    /// The source lines at this place.
     pub excerpt: Option<Excerpt>,
-    /// Its relation to the mistake.
+    /// How this place is related to the mistake.
     pub label: String,
 }
 
-/// A line with what is meant in it.
+/// A source line, with the part that the diagnostic points at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line before, when it holds something.
+    /// The previous line, unless it is blank.
     pub before: Option<String>,
-    /// The line itself, cut to what fits on a screen.
+    /// The line itself, shortened to fit on a screen.
     pub line: String,
-    /// Characters before the caret.
+    /// The number of characters before the first caret.
     pub caret_start: usize,
-    /// Carets.
+    /// The number of carets.
     pub caret_width: usize,
 }
 
-/// All mistakes of a configuration, in the order of their places. Never empty when it is an error.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// All diagnostics of a configuration, sorted by place. Never empty when returned as an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.render(Style::Plain))]
 pub struct Diagnostics {
-    /// The first of them.
+    /// The first [`SHOWN_MAX`] diagnostics.
     pub list: Vec<Diagnostic>,
-    /// How many more there are.
+    /// The number of further diagnostics.
     pub more: usize,
 }
 
 impl Diagnostics {
-    /// A single one that concerns no line.
+    /// Creates a list with a single diagnostic that shows no source line.
     pub fn of(code: Code, place: Place, message: impl Into<String>) -> Self {
         let diagnostic = Diagnostic {
             code,
@@ -92,8 +94,9 @@ impl Diagnostics {
         Self { list: vec![diagnostic], more: 0 }
     }
 
-    /// A single one, found after reading, at a place that a [`crate::model`] value remembers: the line is read again.
-    /// A place without a line, as settings from flags have, and a file that is gone, are shown without it.
+    /// Creates a list with a single diagnostic for a mistake that is found after reading, at a place that a
+    /// [`crate::model`] value recorded. The file is read again to obtain the source line. If the place has no line, as
+    /// for settings from flags, or if the file no longer exists, no line is shown.
     pub fn at(code: Code, place: &Place, message: impl Into<String>, sources: &dyn Sources) -> Self {
         let mut found = Self::of(code, place.clone(), message);
         let content = sources.read(Path::new(&place.file), FILE_BYTES_MAX).ok().filter(|_| place.line > 0);
@@ -103,21 +106,13 @@ impl Diagnostics {
         found
     }
 
-    /// How many there are.
+    /// The number of diagnostics, including those that are only counted.
     pub fn count(&self) -> usize {
         self.list.len() + self.more
     }
 }
 
-impl std::fmt::Display for Diagnostics {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.render(Style::Plain))
-    }
-}
-
-impl std::error::Error for Diagnostics {}
-
-/// A mistake while it is gathered.
+/// A diagnostic under construction.
 #[derive(Debug)]
 pub struct Draft {
     code: Code,
@@ -129,30 +124,38 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Sets what stands behind the caret.
+    /// Sets the text after the carets.
     pub fn label(&mut self, label: impl Into<String>) -> &mut Self {
         self.label = label.into();
         self
     }
 
-    /// Adds what to do, or what is allowed.
+    /// Sets the label to a suggestion of the name that was probably meant, if `near` contains one.
+    pub fn meant(&mut self, near: Option<&str>) -> &mut Self {
+        if let Some(near) = near {
+            self.label = format!("did you mean `{near}`?");
+        }
+        self
+    }
+
+    /// Adds a note that says what to do or what is allowed.
     pub fn note(&mut self, note: impl Into<String>) -> &mut Self {
         self.notes.push(note.into());
         self
     }
 
-    /// Adds another place that belongs to it.
+    /// Adds another place that explains the mistake.
     pub fn related(&mut self, span: Span, label: impl Into<String>) -> &mut Self {
         self.related.push((span, label.into()));
         self
     }
 }
 
-/// Mistakes while they are gathered: of a configuration, or of another text whose mistakes are told in the same style.
+/// Collects the diagnostics of a configuration, or of another kind of file that is reported in the same style.
 #[derive(Debug)]
 pub struct Report {
     drafts: Vec<Draft>,
-    /// Takes what comes when there is no more room.
+    /// Stands in for all drafts beyond the limit, and is discarded.
     overflow: Draft,
     dropped: usize,
 }
@@ -164,7 +167,7 @@ impl Default for Report {
 }
 
 impl Report {
-    /// None yet.
+    /// An empty report.
     pub fn new() -> Self {
         let overflow = Draft {
             code: Code::Syntax,
@@ -177,27 +180,28 @@ impl Report {
         Self { drafts: Vec::new(), overflow, dropped: 0 }
     }
 
-    /// Returns true if there is none.
+    /// Returns true if the report has no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.drafts.is_empty()
     }
 
-    /// Returns true if there is no more room: what comes is only counted, so its words need no care.
+    /// Returns true if the limit is reached. Further diagnostics are only counted, so their content does not matter.
     pub(crate) fn is_full(&self) -> bool {
         self.drafts.len() == DRAFTS_MAX
     }
 
-    /// How many there are by now.
+    /// The number of diagnostics so far.
     pub fn count(&self) -> usize {
         self.drafts.len() + self.dropped
     }
 
-    /// Returns true if a kind for which `is_meant` holds is among those after the first `count`.
+    /// Returns true if any diagnostic after the first `count` has a code for which `is_meant` returns true.
     pub(crate) fn has_since(&self, count: usize, is_meant: fn(Code) -> bool) -> bool {
         self.drafts.iter().skip(count).any(|draft| is_meant(draft.code))
     }
 
-    /// Of those after the first `count`, which are of syntax, keeps what stands for itself and not on a line with one of these.
+    /// Treats the first `count` diagnostics as syntax errors. Of the later ones, keeps only those that are certain
+    /// ([`Code::stands_for_itself`]) and not on the same line as a syntax error.
     pub(crate) fn keep_certain_since(&mut self, count: usize, texts: &Texts) {
         let line_of = |span: Span| (span.file, texts.line(span));
         let broken: Vec<_> = self.drafts.iter().take(count).map(|draft| line_of(draft.span)).collect();
@@ -208,19 +212,19 @@ impl Report {
         });
     }
 
-    /// Returns true if one of this kind begins here already.
+    /// Returns true if there is already a diagnostic with this code at this place.
     pub fn has_at(&self, code: Code, span: Span) -> bool {
         self.drafts
             .iter()
             .any(|draft| draft.code == code && (draft.span.file, draft.span.start) == (span.file, span.start))
     }
 
-    /// Returns true if there is one of this kind in the same text.
+    /// Returns true if there is already a diagnostic with this code in the same source text.
     pub fn has_in(&self, code: Code, span: Span) -> bool {
         self.drafts.iter().any(|draft| draft.code == code && draft.span.file == span.file)
     }
 
-    /// Adds one; label, notes and other places can be put to what is returned.
+    /// Adds a diagnostic. The caller can add a label, notes and related places to the returned draft.
     pub fn add(&mut self, code: Code, span: Span, message: impl Into<String>) -> &mut Draft {
         let draft =
             Draft { code, span, message: message.into(), label: String::new(), related: Vec::new(), notes: Vec::new() };
@@ -234,7 +238,7 @@ impl Report {
         &mut self.drafts[last]
     }
 
-    /// Gives the drafts their lines.
+    /// Turns the drafts into diagnostics with their source lines.
     pub fn finish(mut self, texts: &Texts) -> Diagnostics {
         self.drafts.sort_by_key(|draft| (draft.span.file, draft.span.start));
         let more = self.drafts.len().saturating_sub(SHOWN_MAX) + self.dropped;
@@ -256,7 +260,7 @@ fn settle(draft: Draft, texts: &Texts) -> Diagnostic {
     }
 }
 
-/// A text of a message, which may quote what was read: printable, and no longer than a few lines.
+/// Makes a message printable and limits its length, because the message may quote arbitrary input.
 fn shorten(text: &str) -> String {
     let mut shown: String = printable(text).chars().take(MESSAGE_CHARACTERS_MAX).collect();
     if shown.len() < text.len() && text.chars().count() > MESSAGE_CHARACTERS_MAX {
@@ -265,12 +269,12 @@ fn shorten(text: &str) -> String {
     shown
 }
 
-/// A text without what could steer a terminal or mislead its reader.
+/// Replaces characters that could control a terminal or mislead a reader with U+FFFD.
 pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_mark(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Marks that change the direction of writing, and other characters that only pretend to be nothing.
+/// Returns true for characters that change the writing direction, and for other invisible characters.
 pub(crate) fn is_mark(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

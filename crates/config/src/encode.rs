@@ -1,4 +1,4 @@
-//! A configuration printed as KDL: what is printed reads as the same configuration, places apart.
+//! Prints a configuration as KDL. Reading the output yields the same configuration, except for places.
 
 mod site;
 mod writer;
@@ -10,7 +10,8 @@ use crate::model::{Certificate, Config, Place, Step, StepKind};
 use crate::read;
 use std::path::Path;
 
-/// Prints a configuration. Includes, the environment and secrets are resolved: their values stand in it.
+/// Prints a configuration as KDL. Includes, environment variables and secrets are resolved, so the output contains
+/// their values.
 pub fn to_kdl(config: &Config) -> String {
     let mut writer = SettingWriter::default();
     read::process::write(&mut writer, config);
@@ -24,7 +25,7 @@ pub fn to_kdl(config: &Config) -> String {
     writer.finish()
 }
 
-/// Prints one step; of a route, its conditions only.
+/// Prints a step as KDL; of a route, prints only the conditions.
 pub fn step_to_kdl(step: &Step) -> String {
     let mut writer = SettingWriter::default();
     match &step.kind {
@@ -37,10 +38,27 @@ pub fn step_to_kdl(step: &Step) -> String {
     writer.finish()
 }
 
-/// The same without places and without the names of the files that were read: what two texts may have in common.
+/// Replaces secrets in the output of [`step_to_kdl`]. A secret of fewer than 8 bytes is replaced only where it is a
+/// whole value, because part of another string may equal it by chance.
+pub fn hide_secrets(text: &str, secrets: &[String]) -> String {
+    const BYTES_MIN: usize = 8;
+    let mut text = text.to_owned();
+    for secret in secrets.iter().filter(|secret| !secret.is_empty()) {
+        let quoted = quote(secret);
+        text = text.replace(&quoted, "\"(secret)\"");
+        if secret.len() >= BYTES_MIN {
+            text = text.replace(quoted.trim_matches('"'), "(secret)");
+        }
+    }
+    text
+}
+
+/// Returns a copy of the configuration without places, file names and secrets, so that two configurations can be
+/// compared.
 pub fn without_places(config: &Config) -> Config {
     let mut config = config.clone();
     config.files.clear();
+    config.secrets.clear();
     for listener in &mut config.listeners {
         listener.place = Place::default();
     }
@@ -57,7 +75,7 @@ pub fn without_places(config: &Config) -> Config {
     config
 }
 
-/// As deep as blocks are nested, which the grammar bounds.
+/// Recursion is as deep as blocks are nested, which the grammar limits.
 fn clear_places(block: &mut [Step]) {
     for step in block {
         step.place = Place::default();
@@ -67,12 +85,28 @@ fn clear_places(block: &mut [Step]) {
     }
 }
 
-/// The name under which sites choose a log.
+/// The name by which sites select the log with this index.
 fn log_name(index: usize) -> String {
     format!("log-{index}")
 }
 
-/// A path as a text. What is not UTF-8 cannot be written in KDL; nothing that was read from KDL is.
+/// Converts a path to a string. A path that is not UTF-8 cannot be written in KDL, but paths read from KDL are always
+/// UTF-8.
 pub(crate) fn path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{hide_secrets, quote};
+
+    #[test]
+    fn secrets_are_hidden_whole_and_within_a_text() {
+        let secrets = ["a \"quoted\" key".to_owned(), "short".to_owned(), String::new()];
+        let text =
+            format!("set {} {} \"shorter\" \"\" {}", quote(&secrets[0]), quote("short"), quote("X: a \"quoted\" key"));
+        let hidden = "set \"(secret)\" \"(secret)\" \"shorter\" \"\" \"X: (secret)\"";
+        assert_eq!(hide_secrets(&text, &secrets), hidden);
+        assert_eq!(hide_secrets(&text, &[]), text);
+    }
 }

@@ -1,13 +1,13 @@
-//! A file written neatly: four spaces a level, one space between values, at most one empty line in a row.
+//! The formatter: four spaces per level, one space between values, and at most one blank line in a row.
 //!
-//! It works on tokens, and keeps each as it was written: comments, quotes and numbers stay what they are.
+//! Works on tokens and keeps the text of each token, so comments, quotes and numbers do not change.
 
 use crate::diagnostic::{Diagnostics, Report, Texts};
 use crate::syntax::{Token, TokenKind, parse_document, scan};
 
 const INDENT: &str = "    ";
 
-/// Formats a text. One that cannot be read is not touched: the diagnostics say why.
+/// Formats a configuration file. If it has syntax errors, returns them as diagnostics instead.
 pub fn format(name: &str, text: &str) -> Result<String, Diagnostics> {
     let mut report = Report::new();
     let mut texts = Texts::default();
@@ -27,7 +27,7 @@ pub fn format(name: &str, text: &str) -> Result<String, Diagnostics> {
     Ok(formatter.out)
 }
 
-/// For each brace, whether its block has lines of its own; for all else, false.
+/// For each token, returns whether it is a brace of a block that spans several lines.
 fn blocks_over_lines(tokens: &[Token]) -> Vec<bool> {
     let mut broken = vec![false; tokens.len()];
     let mut open: Vec<(usize, bool)> = Vec::new();
@@ -60,14 +60,14 @@ struct Formatter<'a> {
     out: String,
     line: String,
     depth: usize,
-    /// True if the line goes on from the last by `\`.
+    /// True if the current line continues the previous one, which ended with `\`.
     continues: bool,
-    /// True if an empty line is wanted before the next.
+    /// True if a blank line precedes the next token.
     blank: bool,
-    /// True if the last line opened a block, so that no empty line follows.
+    /// True if the previous line opened a block, in which case no blank line follows.
     opened: bool,
     last: Option<TokenKind>,
-    /// Where the last token ended in the source: `/-` keeps the space behind it, or its absence.
+    /// The offset at which the last token ends in the source; determines whether a space follows `/-`.
     last_end: usize,
 }
 
@@ -77,7 +77,7 @@ impl Formatter<'_> {
         match token.kind {
             TokenKind::Newline => {
                 if self.line.is_empty() {
-                    // Behind a continued line the empty one ends the setting, so it stays.
+                    // A blank line after a continued line ends the setting, so it stays.
                     self.blank = !self.out.is_empty() && !self.opened;
                     self.continues = false;
                 } else {
@@ -110,7 +110,7 @@ impl Formatter<'_> {
                 if self.line.is_empty() {
                     (self.blank, self.continues) = (false, false);
                 }
-                // `{}` stays what it is.
+                // `{}` stays on one line.
                 if self.last == Some(TokenKind::Open) && !self.line.is_empty() {
                     self.line.push('}');
                     self.last = Some(TokenKind::Close);
@@ -161,7 +161,8 @@ impl Formatter<'_> {
         self.end_line_of(self.depth);
     }
 
-    /// Writes the line with its indentation. A line that closes what it opened stands where it opened.
+    /// Writes the line with its indentation. A line with a closing brace is indented like the line with the opening
+    /// brace.
     fn end_line_of(&mut self, depth: usize) {
         if self.line.is_empty() {
             return;
@@ -214,7 +215,7 @@ mod tests {
         }
     }
 
-    /// Everything but white space and needless semicolons.
+    /// All tokens except white space and redundant semicolons.
     fn tokens(text: &str) -> Vec<String> {
         let tokens = scan(0, text, &mut Report::new()).into_iter();
         let tokens = tokens.filter(|token| !matches!(token.kind, TokenKind::Newline | TokenKind::Semicolon));

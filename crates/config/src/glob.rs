@@ -1,15 +1,15 @@
-//! Patterns for names: `*` stands for any run of characters, `?` for one.
+//! Wildcard patterns for file names: `*` matches any number of characters, `?` matches exactly one.
 
-/// Returns true if it is a pattern at all.
+/// Returns true if `text` contains a wildcard.
 pub(crate) fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?'])
 }
 
-/// Returns true if the pattern stands for the whole name. Takes at most pattern × name steps.
+/// Returns true if the pattern matches the whole name. Takes at most pattern length × name length steps.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut in_name) = (0, 0);
-    // Behind the last star, and how much of the name it has taken by now.
+    // The position after the last star in the pattern, and the position in the name up to which that star matches.
     let mut retry: Option<(usize, usize)> = None;
     while in_name < name.len() {
         match pattern.get(at) {

@@ -1,4 +1,4 @@
-//! Files to one tree: reading, and putting included files in the place of their `include`.
+//! Reads files into one tree, replacing each `include` with the settings of the included files.
 
 use crate::adapt;
 use crate::code::Code;
@@ -9,20 +9,20 @@ use crate::syntax::{DEPTH_MAX, FILE_BYTES_MAX, Node, Scalar, Value, parse_docume
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Levels of includes.
+/// The maximum depth of nested includes.
 const LEVELS_MAX: usize = 16;
 
-/// Files read, all in all.
+/// The maximum number of files read.
 const FILES_MAX: usize = 1_000;
 
-/// Bytes read, all in all.
+/// The maximum total size of all files, in bytes.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// A file that was read, and its text.
+/// The result of reading a file with its includes.
 pub(crate) struct Loaded {
     pub(crate) nodes: Vec<Node>,
     pub(crate) texts: Texts,
-    /// By number of the text: the file's path.
+    /// The path of each text, by index.
     pub(crate) paths: Vec<PathBuf>,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct Loader<'a> {
     report: &'a mut Report,
     texts: Texts,
     paths: Vec<PathBuf>,
-    /// The files that include the present one, for cycles.
+    /// The chain of files from the first one to the current one, each including the next, to detect cycles.
     chain: Vec<PathBuf>,
-    /// Blocks around the present settings, through all includes.
+    /// The number of blocks that enclose the current settings, across all includes.
     depth: usize,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Loader<'a> {
         let nodes = match self.read(path) {
             Ok(text) => self.parse(path, text),
             Err((code, message)) => {
-                // Without a text there is no line; the name of the file stands for its place.
+                // Without content there is no line, so the place is just the file name.
                 let file = self.texts.add(path.display().to_string(), String::new());
                 self.paths.push(path.to_owned());
                 self.report.add(code, Span::new(file, 0, 0), message);
@@ -92,7 +92,7 @@ impl<'a> Loader<'a> {
         let count = self.report.count();
         let nodes = parse_document(file, self.texts.text(file), self.report);
         if self.report.has_since(count, Code::hides_the_rest) {
-            // Nobody can tell which block the rest belongs to.
+            // It is unknown which block the following settings belong to.
             return Vec::new();
         }
         self.chain.push(self.sources.identify(path));
@@ -101,7 +101,7 @@ impl<'a> Loader<'a> {
         nodes
     }
 
-    /// Puts what is included in its place, in blocks too.
+    /// Replaces each `include` with the included settings, also inside blocks.
     fn expand(&mut self, nodes: Vec<Node>) -> Vec<Node> {
         let mut expanded = Vec::with_capacity(nodes.len());
         for mut node in nodes {
@@ -110,7 +110,7 @@ impl<'a> Loader<'a> {
                 continue;
             }
             if let Some(children) = node.children.take() {
-                // Readers of the tree recurse, so its depth is bounded as a whole, not file by file.
+                // Code that reads the tree is recursive, so the depth is limited for the whole tree, not per file.
                 if self.depth == DEPTH_MAX {
                     let message = format!("blocks are nested deeper than {DEPTH_MAX} levels");
                     self.report.add(Code::TooDeep, node.span, message).label("through includes");
@@ -147,19 +147,19 @@ impl<'a> Loader<'a> {
         included
     }
 
-    /// The files that a path or pattern names, sorted.
+    /// Returns the files that a path or pattern refers to, sorted.
     fn matches(&mut self, value: &Value) -> Vec<PathBuf> {
         let Scalar::Text(pattern) = &value.scalar else {
-            let message = format!("`include` takes a path, and this is {}", value.scalar.kind());
+            let message = format!("`include` takes a path, but this is {}", value.scalar.kind());
             self.report.add(Code::TypeWrong, value.span, message);
             return Vec::new();
         };
         if value.annotation.is_some() {
-            self.report.add(Code::AnnotationUnknown, value.span, "`include` takes a path as it is written");
+            self.report.add(Code::AnnotationUnknown, value.span, "`include` takes a literal path");
             return Vec::new();
         }
         if pattern.is_empty() || pattern.contains('\0') {
-            self.report.add(Code::TextBad, value.span, "this cannot be a path");
+            self.report.add(Code::TextBad, value.span, "this is not a valid path");
             return Vec::new();
         }
         let folder = self.paths.get(value.span.file as usize).and_then(|path| path.parent()).unwrap_or(Path::new(""));
@@ -168,7 +168,11 @@ impl<'a> Loader<'a> {
         if parent.to_str().is_some_and(glob::is_pattern)
             && glob::is_pattern(pattern.rsplit_once('/').map_or("", |(folder, _)| folder))
         {
-            self.report.add(Code::IncludePattern, value.span, "a star is allowed only in the last part of a path");
+            self.report.add(
+                Code::IncludePattern,
+                value.span,
+                "`*` and `?` are allowed only in the last component of a path",
+            );
             return Vec::new();
         }
         let Some(last) = last.filter(|last| glob::is_pattern(last)) else {
@@ -199,7 +203,7 @@ impl<'a> Loader<'a> {
         } else if self.texts.len() >= FILES_MAX {
             Some(format!("more than {FILES_MAX} files are included"))
         } else if self.texts.bytes() > BYTES_MAX {
-            Some("the included files are larger than 32 MiB together".to_owned())
+            Some("the included files are together larger than 32 MiB".to_owned())
         } else {
             None
         };
@@ -211,8 +215,8 @@ impl<'a> Loader<'a> {
             Ok(text) => self.parse(path, text),
             Err((Code::FileUnreadable, message)) if message.ends_with(NOT_FOUND) => {
                 self.report
-                    .add(Code::IncludeNothing, span, format!("there is no file {}", path.display()))
-                    .note("a path is relative to the file that contains it; a pattern such as `sites/*.kdl` may match nothing");
+                    .add(Code::IncludeNothing, span, format!("the file {} does not exist", path.display()))
+                    .note("a path is relative to the file that contains it; only a pattern such as `sites/*.kdl` may match no file");
                 Vec::new()
             }
             Err((code, message)) => {
@@ -225,13 +229,13 @@ impl<'a> Loader<'a> {
 
 const NOT_FOUND: &str = "no such file";
 
-/// Why a file could not be read, in our own words, which do not change with the system.
+/// Describes why a file could not be read, in words that do not depend on the operating system.
 pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND.into(),
         io::ErrorKind::PermissionDenied => "no permission".into(),
         io::ErrorKind::IsADirectory => "it is a folder".into(),
-        io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
+        io::ErrorKind::NotADirectory => "a component of the path is not a folder".into(),
         _ => error.to_string(),
     }
 }

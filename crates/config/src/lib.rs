@@ -1,9 +1,9 @@
-//! The configuration: KDL 2 to typed settings, with all mistakes at once and what to do about each.
+//! The configuration: reads KDL 2 into typed settings, and reports all mistakes at once with their remedies.
 //!
-//! [`load`] reads a file with all that it includes; the rest is for people: [`mod@format`] writes a file neatly, [`adapt`]
-//! has its exact JSON twin, [`encode`] prints a [`Config`] back.
+//! [`load`] reads a file with its includes, [`mod@format`] formats a file, [`adapt`] converts a file to JSON and back,
+//! and [`encode`] prints a [`Config`] as KDL.
 //!
-//! Absent by design: sockets, handlers, the clock. Files and the environment come from [`Sources`] only.
+//! Absent by design: sockets, handlers, the clock. Files and the environment are accessed only through [`Sources`].
 
 pub mod adapt;
 pub mod code;
@@ -22,8 +22,9 @@ pub use diagnostic::{Diagnostic, Diagnostics, Style};
 pub use encode::to_kdl;
 pub use model::Config;
 pub use read::{
-    FILE_CHECK_INTERVAL_MS_DEFAULT, MEMORY_OBJECTS, OriginFault, disks_fault, nearest, parse_addresses, parse_disk,
-    parse_field_text, parse_memory, parse_origin, parse_php_address, show_origin,
+    FILE_CHECK_INTERVAL_MS_DEFAULT, MEMORY_OBJECTS, OriginFault, SeenSettings, Shape, disks_fault, nearest,
+    parse_addresses, parse_disk, parse_field_text, parse_memory, parse_origin, parse_php_address, property,
+    report_unknown, show_origin,
 };
 pub use source::{Disk, MemorySource, Sources};
 
@@ -32,12 +33,13 @@ use include::Loader;
 use read::Reader;
 use std::path::Path;
 
-/// Reads a configuration, KDL or (by its name, `.json`) JSON, with all that it includes.
+/// Reads a configuration with its includes. A file whose name ends in `.json` is read as JSON, any other as KDL.
 pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
     let mut report = Report::new();
     let loaded = Loader::new(sources, &mut report).load(path);
     let unread = report.count();
-    let mut reader = Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources };
+    let mut reader =
+        Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources, secrets: Vec::new() };
     let config = reader.read(&loaded.nodes);
     if unread > 0 {
         report.keep_certain_since(unread, &loaded.texts);
@@ -45,21 +47,24 @@ pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
     if report.is_empty() { Ok(config) } else { Err(report.finish(&loaded.texts)) }
 }
 
-/// The admin socket that the configuration at `path` names, as far as that can be read: an operator must find the process when
-/// the configuration has got a mistake since.
+/// Returns the admin socket that the configuration at `path` specifies, as far as the file can be read. An operator
+/// must be able to reach the process even if the file has become invalid since the process started.
 pub fn load_admin(path: &Path, sources: &dyn Sources) -> model::Admin {
     let mut report = Report::new();
     let loaded = Loader::new(sources, &mut report).load(path);
-    Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources }.read(&loaded.nodes).admin
+    Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources, secrets: Vec::new() }
+        .read(&loaded.nodes)
+        .admin
 }
 
-/// Reads a text as if it were the file `flatout.kdl` in the current folder, with nothing beside it and no environment.
+/// Reads a configuration from a string, as if it were the file `flatout.kdl` in the current folder. It cannot access
+/// other files or the environment.
 pub fn load_text(text: &str) -> Result<Config, Diagnostics> {
     let path = Path::new("flatout.kdl");
     load(path, &MemorySource::new().file(path, text))
 }
 
-/// The configuration for a folder given only by its path.
+/// The default settings of `files`, for a folder of which only the path is given.
 pub fn files_defaults() -> model::Files {
     read::files_defaults()
 }

@@ -1,8 +1,9 @@
-//! Typed settings, checked as far as text alone can tell: every name resolved, every number in its bounds.
+//! Typed settings, checked as far as possible from their text alone: every name is resolved, every number is in range.
 //!
-//! Written order is execution order: a [`Block`] is a list of steps, and a request goes through them one by one. Steps
-//! that are not handlers apply to what follows them; the first handler that answers ends the walk. A [`Route`] is a
-//! block behind a condition: what it adds stays added for the steps behind it, as inheritance adds.
+//! Steps run in written order: a [`Block`] is a list of steps, and a request passes through them one by one. Steps that
+//! are not handlers apply to the steps after them. The first handler that responds is the last step to run. A [`Route`]
+//! is a block with a condition. If none of its handlers responds, the effects of the steps in it remain in force for
+//! the steps after the route.
 
 mod handler;
 mod pages;
@@ -14,11 +15,14 @@ mod step;
 mod trust;
 
 pub use flatout_http::lines::FieldOp;
-pub use handler::{Coding, Files, Handler, Listing, Redirect, Respond, TryTarget};
+pub use handler::{Compression, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
-pub use process::{Admin, CacheBudget, Config, Listener, Log, PageOutputBudget, Protocol, Sockets};
+pub use process::{
+    Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, Http3, Listener, Log, PageOutputBudget, Protocol,
+    RequestHeadLimits, Sockets,
+};
 pub use proxy::{
     Balance, CacheSettings, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
     PassiveHealth, Proxy, StatusField, StoreBudget,
@@ -29,41 +33,41 @@ pub use step::{
 };
 pub use trust::is_trusted;
 
-/// Where something stands in the configuration, for `explain` and for errors found later.
+/// The place of a setting in a file, for `explain` and for errors that are found later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The file as it was named; empty for settings made from flags.
+    /// The file's name as the user wrote it; empty for settings from flags.
     pub file: String,
-    /// Line, from 1; 0 for settings made from flags.
+    /// Line, counted from 1; 0 for settings from flags.
     pub line: u32,
-    /// Column, from 1.
+    /// Column in characters, counted from 1.
     pub column: u32,
 }
 
-/// One site: a block under one or more host names.
+/// A site: a block of steps for one or more host names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
-    /// Where it begins.
+    /// The place where the site begins.
     pub place: Place,
-    /// Host names in lower case, without port: `example.com`, `*.example.com` (any number of labels in place of the
-    /// star), or `*` for whatever no other site answers for. Never empty.
+    /// Host names in lower case, without a port: `example.com`, `*.example.com` (the star stands for one or more
+    /// labels), or `*` for every host that no other site has. Never empty.
     pub hosts: Vec<String>,
-    /// Indices into [`Config::listeners`]: where this site is served.
+    /// The listeners that serve this site, as indices into [`Config::listeners`].
     pub listeners: Vec<usize>,
-    /// Its certificate, when any of its listeners speaks TLS.
+    /// The site's certificate, if any of its listeners uses TLS.
     pub certificate: Option<Certificate>,
-    /// How long what is known of a file is believed without a look, in milliseconds.
+    /// How long cached file metadata is used before the file is checked again, in milliseconds.
     pub file_check_interval_ms: u64,
-    /// True if the kernel tells of changes (inotify), so that nobody needs to look.
+    /// True if file changes are detected with inotify instead of polling.
     pub watch: bool,
-    /// Index into [`Config::logs`], or `None` when the site is not logged.
+    /// The site's log, as an index into [`Config::logs`]; `None` if requests are not logged.
     pub log: Option<usize>,
     /// The steps that a request passes through.
     pub block: Block,
 }
 
 impl Site {
-    /// Its steps, those of routes included, in written order.
+    /// All steps, including those in routes, in written order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         let mut open = vec![self.block.iter()];
         std::iter::from_fn(move || {
@@ -84,15 +88,15 @@ impl Site {
 /// Where a site's certificate comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Certificate {
-    /// PEM files; read again when they change.
+    /// PEM files, which are reloaded when they change.
     Files {
-        /// The chain, leaf first.
+        /// The file with the certificate chain, leaf first.
         chain: std::path::PathBuf,
-        /// The private key.
+        /// The file with the private key.
         key: std::path::PathBuf,
-        /// Where it was asked for.
+        /// The place of the setting.
         place: Place,
     },
-    /// Made by our own local certificate authority.
+    /// A certificate issued by flatout's local certificate authority.
     Internal,
 }

@@ -1,6 +1,6 @@
-//! The tree to the model: every setting by name, every value in its bounds.
+//! Reads the syntax tree into the model: finds every setting by name and checks every value's bounds.
 //!
-//! A mistake never ends the reading: what cannot be read is left out, said, and the rest is read on.
+//! A mistake does not stop the reader: it reports and skips whatever it cannot read, and continues.
 
 pub(crate) mod cache;
 mod check;
@@ -29,7 +29,7 @@ pub(crate) use files::defaults as files_defaults;
 pub use origin::{OriginFault, parse_origin, show_origin};
 pub use parse::addresses as parse_addresses;
 pub use php::parse_php_address;
-pub use shape::nearest;
+pub use shape::{SeenSettings, Shape, nearest, property, report_unknown};
 pub use site::FILE_CHECK_INTERVAL_MS_DEFAULT;
 pub use store::{MEMORY_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;
@@ -41,19 +41,22 @@ use crate::source::Sources;
 use crate::syntax::Node;
 use std::path::{Path, PathBuf};
 
-/// The reader's inputs besides the tree.
+/// The inputs of the reader other than the tree, and its report.
 pub(crate) struct Reader<'a> {
     pub(crate) report: &'a mut Report,
     pub(crate) texts: &'a Texts,
     pub(crate) paths: &'a [PathBuf],
     pub(crate) sources: &'a dyn Sources,
+    /// The contents of the files that `(file)` values have referred to so far.
+    pub(crate) secrets: Vec<String>,
 }
 
 impl Reader<'_> {
-    /// The whole configuration. It is to be used only when the report stays empty.
+    /// Reads the whole configuration. The result is valid only if the report is still empty afterwards.
     pub(crate) fn read(&mut self, nodes: &[Node]) -> Config {
         let mut config = process::read(self, nodes);
         config.files = self.paths.to_vec();
+        config.secrets = std::mem::take(&mut self.secrets);
         config
     }
 
@@ -61,7 +64,7 @@ impl Reader<'_> {
         self.texts.place(span)
     }
 
-    /// A path is relative to the file that it stands in.
+    /// Resolves a path relative to the file that mentions it.
     fn resolve(&self, span: Span, path: &str) -> PathBuf {
         let file = self.paths.get(span.file as usize);
         file.and_then(|file| file.parent()).unwrap_or(Path::new("")).join(path)

@@ -1,4 +1,4 @@
-//! Where texts and variables come from: the disk and the environment, or, for tests, neither.
+//! Sources of files and variables: the disk and the environment, or memory in tests.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,22 +6,22 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Access to the files of a configuration.
+/// Access to the files and environment variables of a configuration.
 pub trait Sources {
-    /// A file's content; one byte more than `bytes_max` when it is longer than that.
+    /// Reads a file. If it is longer than `bytes_max`, returns only its first `bytes_max` + 1 bytes.
     fn read(&self, path: &Path, bytes_max: usize) -> io::Result<Vec<u8>>;
 
-    /// The names in a folder, in any order.
+    /// Lists the names in a folder, in any order.
     fn list(&self, folder: &Path) -> io::Result<Vec<OsString>>;
 
-    /// A name by which the same file is known again, however it is reached.
+    /// Returns an identifier of the file that is the same for every path to it.
     fn identify(&self, path: &Path) -> PathBuf;
 
-    /// A variable of the environment; `None` when it is not set or is not text.
+    /// Returns the value of an environment variable, or `None` if the variable is not set or not UTF-8.
     fn variable(&self, name: &str) -> Option<String>;
 }
 
-/// The disk and the environment of this process; `-` is its standard input.
+/// The disk and the environment of this process. The path `-` means standard input.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Disk;
 
@@ -50,7 +50,7 @@ impl Sources for Disk {
     }
 
     fn variable(&self, name: &str) -> Option<String> {
-        // A name with `=` or NUL cannot be set; the standard library would refuse it.
+        // No variable can have such a name, and `std::env::var` might panic.
         if name.is_empty() || name.contains(['=', '\0']) {
             return None;
         }
@@ -66,7 +66,7 @@ pub struct MemorySource {
 }
 
 impl MemorySource {
-    /// Nothing yet.
+    /// Creates a source without files or variables.
     pub fn new() -> Self {
         Self::default()
     }

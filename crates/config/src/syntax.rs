@@ -1,9 +1,9 @@
-//! Text to a tree of settings.
+//! Parses KDL into a tree of settings.
 //!
-//! The tree is built from our own tokens, in one pass, with a bounded depth and without recursion, and every mistake
-//! has a message of its own. What a text or a number means in the end is left to the `kdl` crate, one value at a time:
-//! its document parser recurses, and its time doubles with each level of `/-{` (kdl 6.7.1: 16 levels, 96 bytes, take
-//! seconds), which a file of somebody else's must not be able to use. The tests hold our trees against its documents.
+//! The tree is built from flatout's tokens in one pass, with limited depth and without recursion, and every common
+//! mistake has a message. Strings and numbers are decoded by the `kdl` crate. That crate's document parser is not used
+//! because it recurses, and because its time doubles with each level of `/-{` (kdl 6.7.1: 16 levels, 96 bytes, take
+//! seconds), which an untrusted file could exploit. The tests compare the trees with that parser's documents.
 
 mod grammar;
 mod node;
@@ -16,11 +16,12 @@ pub use grammar::parse_document;
 pub use node::{Annotation, Node, Property, Scalar, Value};
 pub(crate) use token::{Token, TokenKind, scan};
 
-/// Levels of blocks. The language itself needs five; the rest is for routes within routes.
+/// Maximum depth of nested blocks. The settings need five levels; the rest is for nested routes.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// Bytes of one text. The KDL of a JSON twin is longer than the twin, and still bounded.
+/// Maximum size of one document, in bytes. It is larger than that of a file, because the KDL form of a JSON file is
+/// longer than the file.
 const TEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bytes of one file.
+/// Maximum size of one file, in bytes.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;

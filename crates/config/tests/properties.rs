@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The right configurations of the end-to-end tests.
+/// The valid configurations of the end-to-end tests.
 fn good() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/e2e/config/good");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -29,7 +29,7 @@ fn a_printed_configuration_reads_as_the_same() {
         let printed = to_kdl(&config);
         let again = load_text(&printed).unwrap_or_else(|found| panic!("{}:\n{printed}\n{found}", path.display()));
         assert_same(&config, &again);
-        // It is neat, and its twin says the same too.
+        // The printed text is formatted, and its JSON form means the same.
         assert_eq!(format::format("printed.kdl", &printed).unwrap(), printed);
         let json = adapt::kdl_to_json("printed.kdl", &printed).unwrap().to_string();
         let sources = MemorySource::new().file("twin.json", json.clone());
@@ -39,7 +39,7 @@ fn a_printed_configuration_reads_as_the_same() {
     }
 }
 
-/// A configuration without defaults to lean on must read, for the printed one leans on them.
+/// A configuration without any settings must be readable, because the printed one relies on defaults.
 #[test]
 fn the_settings_of_flags_can_be_printed() {
     use flatout_config::model::{Files, Handler, Listener, Place, Protocol, Site, Step, StepKind};
@@ -51,6 +51,7 @@ fn the_settings_of_flags_can_be_printed() {
             protocol: Protocol::Plain,
             http2_cleartext: false,
             redirect_https_port: None,
+            http3: None,
         }],
         sites: vec![Site {
             hosts: vec!["*".into()],
@@ -111,7 +112,8 @@ fn hostile_texts_are_refused_quickly() {
     assert!(adapt::json_to_kdl(&nested).is_err());
 }
 
-/// Files of many levels of blocks that include one another within: the tree is bounded as a whole.
+/// Files with deeply nested blocks that include one another inside those blocks: the depth of the whole tree is
+/// limited.
 #[test]
 fn blocks_through_includes_are_bounded() {
     let mut sources = MemorySource::new().file("flatout.kdl", "site { include \"0.kdl\"; files \".\" }\n");
@@ -137,7 +139,7 @@ fn includes_are_bounded() {
     assert!(found.list.iter().all(|diagnostic| diagnostic.code == Code::IncludeTooMany), "{found}");
 }
 
-/// A text that may be in quotes: anything printable, and what needs escapes.
+/// A text that may need quotes: anything printable, and characters that need escapes.
 fn texts() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(vec!["a", "Z", "9", "-", " ", "\"", "\\", "{", "ü", "…", "#", "/"]),

@@ -1,27 +1,25 @@
-//! The process's accelerator: opening its store, and the operators' view of it.
+//! Access to the accelerator of the process: opens the store, and provides the admin interface's view of it.
 
 use crate::cache::CacheReply;
 use crate::events::{EventSender, WorkerEvent};
 use crate::failure::{Failure, say};
-use crate::memory::decide_budget;
+use crate::memory::{decide_budget, memory_limit};
 use crate::purge::{PurgeReply, PurgeRequest, PurgeScope, PurgedProxy};
 use crate::shares::Shares;
 use crate::store::{MetricKind, MetricRow, StatusRow, StoreView};
 use arc_swap::ArcSwap;
-use flatout_balance::group::Change;
 use flatout_config::model::Config;
 use flatout_engine::explain::Question;
 use flatout_engine::spec::Spec;
-use flatout_os::cgroup::MemoryLimit;
-use flatout_proxy::Accelerator;
+use flatout_proxy::{Accelerator, url_purges};
 use flatout_store::{Purge, StoreSettings, StoreStats, VolumeState};
 use flatout_units::show;
 use flatout_upstream::origin::counts::sum_origin_rows;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Sets the memory budget, and opens the store if the configuration stores responses and none is open yet. Must be
-/// called on an unconfined thread.
+/// Sets the memory budget. Opens the store if the configuration stores responses and no store is open yet. Must be
+/// called on a thread that is not confined.
 ///
 /// # Errors
 /// If the memory budget exceeds the kernel's limit.
@@ -35,8 +33,8 @@ pub(crate) fn open_store(
     if accelerator.store().is_some() {
         return Ok(());
     }
-    let (memory_bytes_max, note) = decide_budget(config.store.memory_bytes_max, MemoryLimit::read())?;
-    // Forwarded content counts even if nothing is stored.
+    let (memory_bytes_max, note) = decide_budget(config.store.memory_bytes_max, memory_limit())?;
+    // Forwarded content counts towards the budget even if no responses are stored.
     accelerator.budget().set_bytes_max(memory_bytes_max);
     if !spec.keeps_answers() {
         return Ok(());
@@ -60,27 +58,28 @@ pub(crate) fn open_store(
     Ok(())
 }
 
-/// Lets the control thread report when an origin is ejected or returns, so that workers do not wait for standard
+/// Has the control thread report when an origin is ejected or returns, so that workers need not wait for standard
 /// error.
 pub(crate) fn tell_changes(accelerator: &Accelerator, event_sender: &EventSender) {
     let event_sender = event_sender.clone();
-    accelerator.on_change(Box::new(move |origin, change| {
-        let what = match change {
-            Change::ChecksPassed | Change::TrialPassed => "is in again",
-            Change::ChecksFailed | Change::Paused | Change::TrialFailed => "is left out",
-        };
-        event_sender.send(WorkerEvent::Said(format!("origin {origin} {what}: [{}] {}", change.name(), change.text())));
+    accelerator.on_change(Box::new(move |origin, is_only, change| {
+        let effect = change.effect(is_only);
+        event_sender.send(WorkerEvent::Said(format!(
+            "origin {origin} {effect}: [{}] {}",
+            change.name(),
+            change.text()
+        )));
     }));
 }
 
-/// The operators' view of the store.
+/// The admin interface's view of the store.
 pub(crate) struct View {
     accelerator: Arc<Accelerator>,
     spec: Arc<ArcSwap<Spec>>,
 }
 
 impl View {
-    /// The view of `accelerator` under the configuration in force.
+    /// Creates a view of `accelerator` with the current configuration.
     pub(crate) fn new(accelerator: &Arc<Accelerator>, spec: &Arc<ArcSwap<Spec>>) -> Self {
         Self { accelerator: Arc::clone(accelerator), spec: Arc::clone(spec) }
     }
@@ -96,20 +95,24 @@ impl StoreView for View {
             return Err("no cache is configured, so there is nothing to purge".to_owned());
         };
         let purges = match &request.scope {
-            // A visitor's URL may have parameters that the site's cache keys omit.
+            // A client's URL may have parameters that the site's cache keys omit.
             PurgeScope::Url(url) => {
                 let targets = self.spec.load_full().key_targets(&url.target);
-                targets.iter().map(|target| Purge::Url(locator(&url.authority(), target))).collect()
+                url_purges(targets.iter().map(|target| locator(&url.authority(), target)))
             }
             PurgeScope::Prefix(url) => vec![Purge::Prefix(locator(&url.authority(), &url.target))],
             PurgeScope::Host(host) => vec![Purge::Host(host.clone().into_bytes())],
             PurgeScope::Tag(tag) => vec![Purge::Tag(tag.clone().into_bytes())],
             PurgeScope::All => vec![Purge::All],
         };
+        let steps = self.accelerator.steps();
         let mut proxies = BTreeMap::new();
         for purge in purges {
             for (realm, count) in store.purge(&purge, request.soft, request.dry_run).realms {
-                *proxies.entry(String::from_utf8_lossy(&realm).into_owned()).or_default() += count;
+                let step = steps.iter().find(|step| step.has_realm(&realm));
+                let name =
+                    step.map_or_else(|| String::from_utf8_lossy(&realm).into_owned(), |step| step.name().to_owned());
+                *proxies.entry(name).or_default() += count;
             }
         }
         let purged = |(proxy, objects)| PurgedProxy { proxy, objects };
@@ -140,7 +143,7 @@ impl StoreView for View {
             };
             let output = format!("{} in memory, {} in files", show(backlog.memory()), show(backlog.disk()));
             rows.push(row("pages: output", output));
-            rows.push(row("pages: contents", show(&spec.pages().contents())));
+            rows.push(row("pages: content", show(&spec.pages().contents())));
         }
         for volume in stats.iter().flat_map(|stats| &stats.volumes) {
             let used = format!("{} of {}", show::bytes(volume.bytes as f64), show::bytes(volume.bytes_max as f64));
@@ -163,7 +166,7 @@ impl StoreView for View {
         }
         for step in self.accelerator.steps() {
             for origin in step.standings() {
-                rows.push(row("origin", format!("{} of the proxy {}: {}", origin.address, step.realm(), origin.text)));
+                rows.push(row("origin", format!("{} of the proxy {}: {}", origin.address, step.name(), origin.text)));
             }
         }
         rows
@@ -176,7 +179,7 @@ impl StoreView for View {
             for (event, value) in store.volume_events() {
                 rows.push(MetricRow {
                     name: "store_volume_events",
-                    help: "Damage and changes of state of the volumes, by kind.",
+                    help: "Volume events, such as corrupt entries and state changes, by event.",
                     kind: MetricKind::Counter,
                     labels: vec![("event", event.name().to_owned())],
                     value,
@@ -191,7 +194,7 @@ impl StoreView for View {
                 [("output_memory", &**backlog.memory()), ("output_files", &**backlog.disk()), ("contents", &*contents)];
             rows.extend(budgets.map(|(kind, budget)| MetricRow {
                 name: "pages_held_bytes",
-                help: "Bytes held by active pages: output that waits for clients, and content of requests and responses.",
+                help: "Memory and files that active pages use for unsent output and content, in bytes, by kind.",
                 kind: MetricKind::Gauge,
                 labels: vec![("kind", kind.to_owned())],
                 value: budget.held_bytes(),
@@ -199,12 +202,10 @@ impl StoreView for View {
         }
         for (name, value) in self.origin_rows() {
             let (name, help, label) = match name.strip_prefix("failed_") {
-                Some(failure) => (
-                    "origin_failures",
-                    "Exchanges with origins that failed, by reason.",
-                    ("reason", failure.to_owned()),
-                ),
-                None => ("origin_events", "What happened between this process and its origins.", ("event", name)),
+                Some(failure) => {
+                    ("origin_failures", "Failed exchanges with origins, by reason.", ("reason", failure.to_owned()))
+                }
+                None => ("origin_events", "Events and bytes on connections to origins.", ("event", name)),
             };
             rows.push(MetricRow { name, help, kind: MetricKind::Counter, labels: vec![label], value });
         }
@@ -220,9 +221,9 @@ impl StoreView for View {
         for step in self.accelerator.steps() {
             rows.extend(step.standings().into_iter().map(|origin| MetricRow {
                 name: "origin_available",
-                help: "Whether the origin gets requests: 0 while it is unhealthy or paused.",
+                help: "1 if the origin receives requests, 0 while it is unhealthy or paused.",
                 kind: MetricKind::Gauge,
-                labels: vec![("proxy", step.realm().to_owned()), ("origin", origin.address)],
+                labels: vec![("proxy", step.name().to_owned()), ("origin", origin.address)],
                 value: u64::from(origin.is_available),
             }));
         }
@@ -239,7 +240,7 @@ impl View {
     }
 }
 
-/// The memory used by content, by share.
+/// Formats the memory used by content, with the share of each use.
 fn show_memory(stats: &StoreStats) -> String {
     let in_all: u64 = stats.held.iter().map(|(_, bytes)| bytes).sum();
     let held: Vec<_> =
@@ -254,11 +255,11 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
         ("store_memory_bytes", "Bytes of stored responses in memory.", gauge, stats.memory_bytes),
         ("store_memory_bytes_limit", "Maximum bytes of stored responses in memory.", gauge, stats.memory_bytes_max),
         ("store_memory_objects", "Stored responses in memory.", gauge, stats.memory_objects),
-        ("store_inserted", "Responses that were stored.", counter, stats.inserted),
+        ("store_inserted", "Responses stored.", counter, stats.inserted),
         ("store_evicted", "Responses evicted from memory.", counter, stats.evicted),
         (
             "store_memory_hits",
-            "Lookups that found a response in memory, not counting those in the workers' own caches.",
+            "Lookups that found a response in memory, not including hits in the per-worker caches.",
             counter,
             stats.memory_hits,
         ),
@@ -268,9 +269,9 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
         ("store_purges", "Purges since the store was created.", counter, stats.generation),
     ];
     rows.extend(all.map(|(name, help, kind, value)| MetricRow { name, help, kind, labels: Vec::new(), value }));
-    rows.extend(stats.held.map(|(share, value)| MetricRow {
+    rows.extend(stats.held.iter().map(|&(share, value)| MetricRow {
         name: "memory_held_bytes",
-        help: "Bytes of the memory budget in use, by holder.",
+        help: "Memory in use from the memory budget, in bytes, by use.",
         kind: gauge,
         labels: vec![("share", share.name().to_owned())],
         value,
@@ -280,13 +281,13 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
         let of_volume: [(&'static str, &'static str, MetricKind, u64); 7] = [
             (
                 "store_volume_good",
-                "Whether the volume is in use.",
+                "1 if the volume is in use, otherwise 0.",
                 gauge,
                 u64::from(matches!(volume.state, VolumeState::Good | VolumeState::Full)),
             ),
             (
                 "store_volume_full",
-                "Whether the volume stores nothing new because its file system is full.",
+                "1 if the volume stores no new responses because its file system is full, otherwise 0.",
                 gauge,
                 u64::from(volume.state == VolumeState::Full),
             ),
@@ -299,7 +300,7 @@ fn add_store_rows(stats: &StoreStats, rows: &mut Vec<MetricRow>) {
                 counter,
                 volume.dropped,
             ),
-            ("store_volume_errors", "Reads and writes of the volume that failed.", counter, volume.errors),
+            ("store_volume_errors", "Failed reads and writes on the volume.", counter, volume.errors),
         ];
         rows.extend(of_volume.map(|(name, help, kind, value)| MetricRow {
             name,

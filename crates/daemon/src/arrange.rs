@@ -1,19 +1,19 @@
-//! Numbers of listeners that stay the same across configurations.
+//! Listener numbers that remain stable across configurations.
 //!
-//! A connection refers to its listener by a number, an index into the configuration's listeners. It outlives reloads,
-//! so a listener keeps its number as long as the process lives, and numbers are never reused. A removed listener
-//! keeps its place in the list, without sites or sockets.
+//! A connection refers to its listener by a number, an index into the configuration's listeners. Connections outlive
+//! reloads, so a listener keeps its number as long as the process runs, and numbers are never reused. A removed
+//! listener stays in the list, without sites and sockets.
 
 use flatout_config::model::{Config, Listener};
 
-/// Returns whether two configurations describe the same listener: the protocol of a connection's first byte cannot
-/// change later.
+/// Returns whether two configurations describe the same listener. The protocol of a listener cannot change, because it
+/// determines how the first byte of a connection is interpreted.
 pub(crate) fn same(one: &Listener, other: &Listener) -> bool {
     one.address == other.address && one.protocol == other.protocol && one.http2_cleartext == other.http2_cleartext
 }
 
-/// Orders the listeners of `config` as in `known`, the previous listeners, with new ones at the end. Returns which
-/// are in use.
+/// Sorts the listeners of `config` into the order of `known`, the previous listeners, and appends new listeners.
+/// Returns for each listener whether it is in use.
 pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
     let mut listeners = known.to_vec();
     let mut live = vec![false; known.len()];
@@ -34,7 +34,7 @@ pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
         .collect();
     for site in &mut config.sites {
         for listener in &mut site.listeners {
-            // Resolved when the configuration was created; an index out of bounds would be a defect there.
+            // Indices were resolved when the configuration was created, so an index out of range would be a bug there.
             *listener = places.get(*listener).copied().unwrap_or(usize::MAX);
         }
         site.listeners.retain(|&listener| listener != usize::MAX);
@@ -50,7 +50,14 @@ mod tests {
 
     fn listener(port: u16, protocol: Protocol) -> Listener {
         let address = format!("127.0.0.1:{port}").parse().unwrap();
-        Listener { place: Place::default(), address, protocol, http2_cleartext: false, redirect_https_port: None }
+        Listener {
+            place: Place::default(),
+            address,
+            protocol,
+            http2_cleartext: false,
+            redirect_https_port: None,
+            http3: None,
+        }
     }
 
     fn config(listeners: &[Listener]) -> Config {
@@ -64,12 +71,12 @@ mod tests {
         let (a, b, c) = (listener(1, Protocol::Plain), listener(2, Protocol::Plain), listener(1, Protocol::Tls));
         let mut first = config(&[a.clone(), b.clone()]);
         assert_eq!(arrange(&mut first, &[]), [true, true]);
-        // The first goes, another protocol comes at its address, and the order is another.
+        // The first listener is removed, another protocol replaces it at its address, and the order changes.
         let mut second = config(&[c.clone(), b.clone()]);
         assert_eq!(arrange(&mut second, &first.listeners), [false, true, true]);
         assert_eq!(second.listeners, [a.clone(), b.clone(), c.clone()]);
         assert_eq!(second.sites.iter().map(|site| site.listeners[0]).collect::<Vec<_>>(), [2, 1]);
-        // It comes back.
+        // The first listener returns.
         let mut third = config(&[b.clone(), a.clone()]);
         assert_eq!(arrange(&mut third, &second.listeners), [true, true, false]);
         assert_eq!(third.sites.iter().map(|site| site.listeners[0]).collect::<Vec<_>>(), [1, 0]);

@@ -1,6 +1,6 @@
-//! The local certificate authority, for names without a public one: `localhost`, and internal names of machines. Its
-//! root is stored in a folder and survives restarts, so that it is trusted once; the certificates it issues stay in
-//! memory.
+//! The local certificate authority, which signs certificates for names that no public authority certifies: `localhost`,
+//! and internal machine names. The root certificate is stored in a folder and survives restarts, so it must be trusted
+//! only once. Issued certificates exist only in memory.
 
 use crate::failure::Failure;
 use flatout_net::tls::SiteCertificate;
@@ -16,29 +16,29 @@ use std::time::Duration;
 
 const DAY_S: u64 = 86_400;
 
-/// Lifetime of the root, in days.
+/// Lifetime of the root certificate, in days.
 const ROOT_DAYS: u64 = 3652;
 
-/// Lifetime of a certificate, in days. Browsers accept at most 398.
+/// Lifetime of an issued certificate, in days. Browsers accept at most 398.
 pub(crate) const LEAF_DAYS: u64 = 90;
 
-/// Remaining lifetime at which a certificate is renewed, in days.
+/// Remaining lifetime at which an issued certificate is renewed, in days.
 pub(crate) const RENEW_DAYS: u64 = 30;
 
-/// How far a certificate's start is in the past, in seconds, to tolerate clock differences.
+/// How far the start of a certificate's validity is in the past, in seconds. This tolerates clock differences.
 const SKEW_S: u64 = 3600;
 
-/// The issuer. It must never change, as it is compared with the stored root's.
+/// The name of the issuer. It must never change, because it must match the name in the stored root certificate.
 const NAME: &str = "flatout local authority";
 
-/// The authority.
+/// The local certificate authority, whose key signs certificates for names of this machine.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     root_pem: String,
     root_path: PathBuf,
 }
 
-/// The authority's folder: in `state`, or in the user's data folder.
+/// Returns the authority's folder: a subfolder of `state`, or else of the user's data folder.
 pub(crate) fn folder(state: Option<&Path>) -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = || {
@@ -49,10 +49,10 @@ pub(crate) fn folder(state: Option<&Path>) -> Option<PathBuf> {
 }
 
 impl Authority {
-    /// Opens the authority in `folder`, or creates it there.
+    /// Opens the authority in `folder`, or creates a new one there.
     ///
     /// # Errors
-    /// If its files cannot be read or written, or do not belong to it.
+    /// If the files of the authority cannot be read, used or written.
     pub(crate) fn open(folder: &Path, unix_s: u64) -> Result<Self, Failure> {
         let (root_path, key_path) = (folder.join("root.pem"), folder.join("root.key"));
         let failed = |what: &str, path: &Path, error: &dyn std::fmt::Display| {
@@ -61,7 +61,7 @@ impl Authority {
         let stored = match (fs::read_to_string(&root_path), fs::read_to_string(&key_path)) {
             (Ok(root), Ok(key)) => Some((root, key)),
             (Err(root), Err(key)) if root.kind() == io::ErrorKind::NotFound && key.kind() == root.kind() => None,
-            // Half of the files is not an authority, and replacing it would invalidate the trust of its clients.
+            // One of the two files is missing. A new authority is not created, because clients would not trust it.
             (Err(error), _) => return Err(failed("read", &root_path, &error)),
             (_, Err(error)) => return Err(failed("read", &key_path, &error)),
         };
@@ -79,13 +79,13 @@ impl Authority {
         Ok(Self { issuer: Issuer::new(root_params(unix_s), key), root_pem, root_path })
     }
 
-    /// Issues a certificate for `names`, which may be addresses, to be used for `hosts`.
+    /// Issues a certificate for `names`, which may be IP addresses. It is used for `hosts`.
     ///
     /// # Errors
-    /// If a name is invalid in a certificate.
+    /// If a name is not valid in a certificate.
     pub(crate) fn certify(&self, hosts: &[String], names: &[String], unix_s: u64) -> Result<SiteCertificate, Failure> {
         let shown = names.join(", ");
-        let failed = |error: rcgen::Error| Failure::usage(format!("cannot make a certificate for {shown}: {error}"));
+        let failed = |error: rcgen::Error| Failure::usage(format!("cannot create a certificate for {shown}: {error}"));
         let mut params = CertificateParams::new(names.to_vec()).map_err(failed)?;
         params.distinguished_name.push(DnType::CommonName, names.first().map_or(NAME, String::as_str));
         let from_s = unix_s.saturating_sub(SKEW_S);
@@ -103,7 +103,7 @@ impl Authority {
         })
     }
 
-    /// Path of the root certificate, which clients must trust.
+    /// The path of the root certificate, which clients must trust.
     pub(crate) fn root_path(&self) -> &Path {
         &self.root_path
     }
@@ -114,7 +114,7 @@ fn root_params(unix_s: u64) -> CertificateParams {
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, NAME);
     set_validity(&mut params, unix_s.saturating_sub(SKEW_S), unix_s + ROOT_DAYS * DAY_S);
-    // It issues site certificates, but no intermediate authorities.
+    // The root may issue site certificates, but not certificates of intermediate authorities.
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params
@@ -126,7 +126,7 @@ fn set_validity(params: &mut CertificateParams, from_s: u64, until_s: u64) {
     params.not_after = epoch + Duration::from_secs(until_s);
 }
 
-/// Writes a file atomically, readable by its owner only.
+/// Writes a file atomically, with permissions for its owner only.
 fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     let aside = path.with_extension("new");
     let _ = fs::remove_file(&aside);

@@ -1,9 +1,10 @@
-//! The operator's query about one request, as encoded on the admin socket.
+//! An operator's query about one request, as encoded on the admin socket.
 //!
 //! A query is `GET /cache?url=…`, followed by `&method=…`, `&header=…` (once per field) and `&from=…` (the client's
 //! address); values are percent-encoded. The response is [`CacheReply`] as JSON.
 //!
-//! Absent by design: the stored responses and the request's handling, see [`StoreView`](crate::store::StoreView).
+//! The stored responses and the handling of requests are not in this module; see
+//! [`StoreView`](crate::store::StoreView).
 
 use crate::purge::{decode, encode};
 use flatout_engine::explain::{Explanation, Question};
@@ -12,18 +13,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Name and number of the schema of [`CacheReply`].
+/// Name and version of the schema of [`CacheReply`].
 pub const CACHE_SCHEMA: &str = "flatout-cache/1";
 
-/// Upper bound of fields in a query.
+/// Maximum number of header fields in a query.
 const FIELDS_MAX: usize = 100;
 
-/// The running process's handling of a request.
+/// Describes how the running process would handle a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CacheReply {
     /// [`CACHE_SCHEMA`].
     pub schema: String,
-    /// The stored responses; `None` if no origin would be used, or no cache is in force.
+    /// The stored responses; `None` if the request would not be forwarded to an origin, or no cache applies to it.
     pub cache: Option<CacheExplanation>,
     /// The whole explanation, as printed by `flatout explain --json`.
     pub explanation: Value,
@@ -32,7 +33,7 @@ pub struct CacheReply {
 }
 
 impl CacheReply {
-    /// The reply with the explanation.
+    /// Creates a reply from an explanation.
     pub(crate) fn new(told: &Explanation) -> Self {
         Self {
             schema: CACHE_SCHEMA.to_owned(),
@@ -43,7 +44,7 @@ impl CacheReply {
     }
 }
 
-/// The request target of `question` on the admin socket.
+/// Returns the request target for `question` on the admin socket.
 pub fn cache_target(question: &Question) -> String {
     let fields = question.fields.iter().map(|(name, value)| format!("&header={}", encode(&format!("{name}: {value}"))));
     format!(
@@ -68,10 +69,10 @@ pub(crate) fn parse_question(query: &str) -> Result<Question, String> {
             "from" => client = value.parse().map_err(|_| format!("`{value}` is not an address"))?,
             "header" if fields.len() < FIELDS_MAX => fields.push(value),
             "header" => return Err(format!("there are more than {FIELDS_MAX} fields")),
-            _ => return Err(format!("unknown: `{name}`; there are url, method, header and from")),
+            _ => return Err(format!("unknown parameter `{name}`; use url, method, header or from")),
         }
     }
-    Question::parse(&method, &url.ok_or("say which URL: url=http%3A//host/path")?, &fields, client)
+    Question::parse(&method, &url.ok_or("the URL is missing: add url=http%3A//host/path")?, &fields, client)
 }
 
 #[cfg(test)]
@@ -91,14 +92,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_says_why() {
+    fn invalid_queries_are_refused_with_a_reason() {
         for (query, said) in [
-            ("", "which URL"),
+            ("", "URL is missing"),
             ("url=a", "not a URL"),
             ("url=http%3A//a/&from=x", "not an address"),
             ("url=http%3A//a/&header=x", "not a field"),
             ("url=%f", "percent-encoded"),
-            ("path=/", "unknown: `path`"),
+            ("path=/", "unknown parameter `path`"),
         ] {
             let error = parse_question(query).unwrap_err();
             assert!(error.contains(said), "{query}: {error}");

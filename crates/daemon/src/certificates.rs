@@ -1,8 +1,8 @@
-//! The sites' certificates: read with the configuration, checked for changes every few seconds, and used from then
-//! on.
+//! The certificates of the sites. They are read together with the configuration, checked for changes every few seconds,
+//! and replaced when they change.
 //!
-//! Checking a file's times costs a call or two every ten seconds, and needs neither a thread nor a watch, which a
-//! renamed folder could invalidate.
+//! Checking a file's times takes only one or two system calls every ten seconds. It needs neither a thread nor an
+//! inotify watch, which would become invalid if a folder were renamed.
 
 use crate::authority::{self, Authority, LEAF_DAYS, RENEW_DAYS};
 use crate::failure::{Failure, say};
@@ -10,6 +10,7 @@ use crate::status::{CertificateStatus, unix_s};
 use flatout_config::model::{Certificate, Config, Place, Protocol, Site};
 use flatout_net::tls::certificate::read_validity;
 use flatout_net::tls::{SiteCertificate, TlsServer};
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -20,53 +21,108 @@ use std::time::Duration;
 /// Interval between checks of the files.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Identifies a version of a file: device, inode, size, and change time.
+/// Identifies a version of a file: device, inode, size, and change time. `None` if the file could not be accessed.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
-/// Usable certificates: parsed, and verified against their keys.
+/// Usable certificates, which have been parsed and match their keys.
 pub(crate) struct Loaded {
     sites: Vec<SiteCertificate>,
     stamps: Vec<(PathBuf, Stamp)>,
-    /// The content and version of each file.
+    /// The path, version and content of each file.
     texts: Vec<(PathBuf, Stamp, Vec<u8>)>,
     pub(crate) shown: Vec<CertificateStatus>,
-    /// When a locally issued certificate is renewed.
+    /// Time at which a locally issued certificate must be renewed.
     renew_at_s: u64,
 }
 
 impl Loaded {
-    /// Its source files.
+    /// Returns the certificates in the form that is sent to a worker process.
+    pub(crate) fn parcel(&self) -> CertificateParcel {
+        let sites = self.sites.iter().map(|site| ParcelSite {
+            names: site.names.clone(),
+            chain_pem: site.chain_pem.clone(),
+            key_pem: site.key_pem.clone(),
+            label: site.label.clone(),
+        });
+        CertificateParcel { sites: sites.collect(), shown: self.shown.clone() }
+    }
+
+    /// Creates the certificates that a worker process received. Returns `None` if no site needs a certificate. The
+    /// supervisor has already verified the certificates, and checks their files for changes.
+    pub(crate) fn received(parcel: CertificateParcel) -> Option<Self> {
+        if parcel.sites.is_empty() {
+            return None;
+        }
+        let sites = parcel.sites.into_iter().map(|site| SiteCertificate {
+            names: site.names,
+            chain_pem: site.chain_pem,
+            key_pem: site.key_pem,
+            label: site.label,
+        });
+        Some(Self {
+            sites: sites.collect(),
+            stamps: Vec::new(),
+            texts: Vec::new(),
+            shown: parcel.shown,
+            renew_at_s: u64::MAX,
+        })
+    }
+
+    /// The paths of the source files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.stamps.iter().map(|(path, _)| path.as_path())
     }
+}
+
+/// The certificates of a configuration; `None` if no site needs a certificate.
+pub(crate) struct CertificateSet(pub(crate) Option<Loaded>);
+
+/// Certificates and their keys, in the form that is sent to a worker process.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct CertificateParcel {
+    sites: Vec<ParcelSite>,
+    shown: Vec<CertificateStatus>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ParcelSite {
+    names: Vec<String>,
+    chain_pem: Vec<u8>,
+    key_pem: Vec<u8>,
+    label: String,
 }
 
 /// The certificates in use.
 pub(crate) struct Certificates {
     server: Arc<TlsServer>,
     authority: Option<Authority>,
-    /// The current certificates; `None` without https.
+    /// The current certificates; `None` if no site uses https.
     loaded: Option<Loaded>,
 }
 
 impl Certificates {
-    /// Without certificates so far.
+    /// Creates an empty set of certificates.
     ///
     /// # Errors
-    /// If the system has no random bytes.
+    /// If the system cannot provide random bytes.
     pub(crate) fn new() -> Result<Self, Failure> {
         Ok(Self { server: new_server()?, authority: None, loaded: None })
     }
 
-    /// The TLS configuration for the workers.
+    /// Returns the certificates in use, in the form that is sent to a worker process.
+    pub(crate) fn parcel(&self) -> CertificateParcel {
+        self.loaded.as_ref().map(Loaded::parcel).unwrap_or_default()
+    }
+
+    /// Returns the TLS configuration for the workers.
     pub(crate) fn server(&self) -> Arc<TlsServer> {
         Arc::clone(&self.server)
     }
 
-    /// Reads and validates the certificates of `config`; `None` if it needs none.
+    /// Reads and validates the certificates of `config`. Returns `None` if no site needs a certificate.
     ///
     /// # Errors
-    /// The first unusable certificate.
+    /// Returns an error for the first unusable certificate.
     pub(crate) fn load(&mut self, config: &Config) -> Result<Option<Loaded>, Failure> {
         let mut loaded = Loaded {
             sites: Vec::new(),
@@ -84,7 +140,8 @@ impl Certificates {
         if loaded.sites.is_empty() {
             return Ok(None);
         }
-        // Validated on a separate server, so that nothing changes if the rest of the configuration is refused.
+        // The certificates are validated with a separate TLS server, so that nothing changes if the rest of the
+        // configuration is rejected.
         for warning in new_server()?.replace(&loaded.sites, now_s()).map_err(Failure::usage)? {
             say(&format!("warning: {warning}"));
         }
@@ -109,7 +166,7 @@ impl Certificates {
             }
             None => {
                 let host = site.hosts.first().map_or("*", String::as_str);
-                return Err(Failure::usage(format!("the site {host} has an https listener and no certificate")));
+                return Err(Failure::usage(format!("the site {host} has an https listener but no certificate")));
             }
         };
         loaded.shown.push(CertificateStatus {
@@ -122,10 +179,10 @@ impl Certificates {
         Ok(())
     }
 
-    /// Reads a file. One that only root could read needs no second read if its version was read before privileges
-    /// were dropped.
+    /// Reads a file. If only root can read the file, the content that was read before privileges were dropped is used,
+    /// provided that the version is unchanged.
     fn read(&self, path: &Path, place: &Place, loaded: &mut Loaded) -> Result<Vec<u8>, Failure> {
-        // The version first: a change while the file is read is noticed at the next check.
+        // The version is read first, so that a change while the file is being read is noticed at the next check.
         let stamp = stamp(path);
         loaded.stamps.push((path.to_owned(), stamp));
         let text = fs::read(path).or_else(|error| {
@@ -138,7 +195,8 @@ impl Certificates {
         Ok(text)
     }
 
-    /// The local authority, which stays open: after dropping privileges it may be unreadable.
+    /// Returns the local authority. It stays open, because its files may be unreadable after privileges have been
+    /// dropped.
     fn authority(&mut self, config: &Config) -> Result<&Authority, Failure> {
         if self.authority.is_none() {
             let folder = authority::folder(config.state.as_deref()).ok_or_else(|| {
@@ -152,29 +210,29 @@ impl Certificates {
         self.authority.as_ref().ok_or_else(|| Failure::runtime("the local certificate authority is missing"))
     }
 
-    /// Puts loaded certificates to use, and reports where the local authority's root is.
+    /// Puts the loaded certificates into use, and returns the status of each certificate.
     pub(crate) fn show(&mut self, loaded: Option<Loaded>) -> Vec<CertificateStatus> {
         if let Some(loaded) = &loaded {
-            // They were validated.
+            // The certificates were validated when they were loaded, so this cannot fail.
             let _ = self.server.replace(&loaded.sites, now_s());
         }
         self.loaded = loaded;
         self.loaded.as_ref().map(|loaded| loaded.shown.clone()).unwrap_or_default()
     }
 
-    /// The root certificate to trust, if the local authority is in use.
+    /// The path of the root certificate that clients must trust, if the local authority is in use.
     pub(crate) fn root_path(&self) -> Option<&Path> {
         self.authority.as_ref().map(Authority::root_path)
     }
 
-    /// Returns whether there is anything to check periodically.
-    pub(crate) const fn any(&self) -> bool {
-        self.loaded.is_some()
+    /// Returns whether anything must be checked periodically.
+    pub(crate) fn any(&self) -> bool {
+        self.loaded.as_ref().is_some_and(|loaded| !loaded.stamps.is_empty() || loaded.renew_at_s != u64::MAX)
     }
 
-    /// Checks whether a file has changed, or a locally issued certificate is due for renewal, and updates the
-    /// certificates. An unusable one is reported once, and the previous one stays in use. Returns the certificates if
-    /// they have changed.
+    /// Updates the certificates if a file has changed or a locally issued certificate is due for renewal. If new
+    /// certificates are unusable, this is reported once, and the previous certificates remain in use. Returns the
+    /// certificates if they have changed.
     pub(crate) fn look(&mut self, config: &Config) -> Option<Vec<CertificateStatus>> {
         let loaded = self.loaded.as_mut()?;
         let mut changed = unix_s() >= loaded.renew_at_s;
@@ -188,11 +246,11 @@ impl Certificates {
         }
         match self.load(config) {
             Ok(loaded) => {
-                say("certificates changed: new connections use the new ones");
+                say("the certificates have changed: new connections use the new ones");
                 Some(self.show(loaded))
             }
             Err(failure) => {
-                say(&format!("warning: the new certificates are invalid, so the old ones stay in use: {failure}"));
+                say(&format!("warning: the new certificates are invalid; the old ones remain in use: {failure}"));
                 None
             }
         }
@@ -200,7 +258,7 @@ impl Certificates {
 }
 
 fn new_server() -> Result<Arc<TlsServer>, Failure> {
-    TlsServer::new().map_err(|error| Failure::runtime(format!("cannot speak TLS: {error}")))
+    TlsServer::new().map_err(|error| Failure::runtime(format!("cannot set up TLS: {error}")))
 }
 
 fn now_s() -> i64 {
@@ -215,15 +273,14 @@ fn stamp(path: &Path) -> Stamp {
 fn cannot_read(path: &Path, place: &Place, error: &io::Error) -> Failure {
     let at = if place.line == 0 { String::new() } else { format!("{}:{}:{}: ", place.file, place.line, place.column) };
     let advice = match error.kind() {
-        ErrorKind::PermissionDenied => {
-            "\n  try: give the user of the process read access, for example through its group"
-        }
+        ErrorKind::PermissionDenied => "\n  try: give the process's user read access, for example through its group",
         _ => "",
     };
     Failure::usage(format!("{at}cannot read {}: {error}{advice}", path.display()))
 }
 
-/// The names in a locally issued certificate: the site's, this machine's, and the addresses it listens on.
+/// Returns the names in a locally issued certificate: the names of the site, the names of this machine, and the
+/// addresses on which the site is served.
 fn internal_names(config: &Config, site: &Site) -> Vec<String> {
     let mut names: Vec<String> = site.hosts.iter().filter(|host| *host != "*").cloned().collect();
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
@@ -265,6 +322,7 @@ mod tests {
             protocol: Protocol::Tls,
             http2_cleartext: false,
             redirect_https_port: None,
+            http3: None,
         };
         let certificate = Certificate::Files { chain: chain.clone(), key: key.clone(), place: Place::default() };
         let site = Site {
@@ -280,7 +338,7 @@ mod tests {
         assert!(certificates.look(&config).is_none(), "nothing has changed");
         write("both");
         assert!(certificates.look(&config).is_some());
-        // Half a pair stays unseen, and the other half makes it whole.
+        // A changed chain without its key is ignored until the key has changed too.
         write("chain");
         assert!(certificates.look(&config).is_none());
         assert!(certificates.look(&config).is_none());

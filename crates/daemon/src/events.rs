@@ -1,6 +1,8 @@
-//! Events from other threads to the control thread, and the descriptor that wakes it.
+//! Events that other threads send to the control thread, and the descriptor that wakes the control thread.
 
 use crate::admin::AdminCommand;
+use crate::failure::Failure;
+use crate::reload::CompiledReload;
 use flatout_server::WorkerReport;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -13,13 +15,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 pub(crate) enum WorkerEvent {
     /// A worker accepts connections.
     Started {
-        /// True if Landlock confines it.
+        /// True if Landlock confines the worker.
         confined: bool,
     },
-    /// A worker's thread has ended.
+    /// The thread of the worker with this index has ended.
     Ended(usize, WorkerEnd),
-    /// An order from the admin socket.
+    /// A command from the admin socket.
     Order(AdminCommand),
+    /// The configuration that the supervisor has sent, with the number of its reload, is compiled, or cannot be.
+    Compiled(u64, Result<Box<CompiledReload>, Failure>),
     /// A line for standard error.
     Said(String),
 }
@@ -27,11 +31,11 @@ pub(crate) enum WorkerEvent {
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) enum WorkerEnd {
-    /// As instructed.
+    /// The worker stopped as instructed.
     Well(WorkerReport),
     /// A system call failed.
     Failed(io::Error),
-    /// By a panic.
+    /// The worker panicked with this message.
     Panicked(String),
 }
 
@@ -43,16 +47,16 @@ pub(crate) struct EventSender {
 }
 
 impl EventSender {
-    /// Sends `event`, and wakes the control thread. A missing receiver is ignored.
+    /// Sends `event`, and wakes the control thread. If the receiver has been dropped, nothing happens.
     pub(crate) fn send(&self, event: WorkerEvent) {
         if self.events.send(event).is_ok() {
-            // Fails only if the counter is at its limit; the thread is awake then.
+            // The write fails only if the counter is at its maximum; the control thread has then been woken already.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The control thread's receiver.
+/// The control thread's receiver of events.
 #[derive(Debug)]
 pub(crate) struct EventReceiver {
     events: Receiver<WorkerEvent>,
@@ -60,23 +64,24 @@ pub(crate) struct EventReceiver {
 }
 
 impl EventReceiver {
-    /// Readable if there is an event.
+    /// A descriptor that is readable when there is an event.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
-    /// The next event, if any.
+    /// Takes the next event, if any.
     pub(crate) fn next(&self) -> Option<WorkerEvent> {
         self.events.try_recv().ok()
     }
 
-    /// Resets the descriptor until the next event. Must be called before [`EventReceiver::next`], or a wake-up could be lost.
+    /// Makes the descriptor unreadable until the next event. Must be called before [`EventReceiver::next`]; otherwise,
+    /// a wake-up could be lost.
     pub(crate) fn quiet(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0; 8]);
     }
 }
 
-/// An event channel: sender and receiver.
+/// Creates an event channel.
 pub(crate) fn event_channel() -> io::Result<(EventSender, EventReceiver)> {
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, events) = channel();

@@ -1,5 +1,5 @@
-//! Checks of a configuration against this machine: the user, folders, certificates, free ports, origins that are the
-//! server itself. For `flatout validate`, which starts nothing and writes nothing.
+//! Checks of a configuration against this machine: users, folders, certificates, free ports, and proxy loops. They are
+//! for `flatout validate`, so they start no threads or processes and write no files.
 
 mod loops;
 
@@ -14,7 +14,7 @@ use flatout_os::socket::{check_free, find_port_owner};
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-/// All problems of running `config` on this machine, as printable texts.
+/// Returns all problems that running `config` on this machine would have, as messages for display.
 pub fn check_here(config: &Config) -> Vec<String> {
     let mut faults = Vec::new();
     let spec = match Spec::compile(config, &Sources::default()) {
@@ -34,8 +34,8 @@ pub fn check_here(config: &Config) -> Vec<String> {
     faults
 }
 
-/// Checks sites one by one, so that one bad certificate does not hide another. Those of the local authority are
-/// created when the server starts.
+/// Checks the certificates of each site separately, so that one invalid certificate does not hide another. Certificates
+/// of the local authority are not checked, because they are issued when the server starts.
 fn check_certificates(config: &Config, faults: &mut Vec<String>) {
     for site in &config.sites {
         if !matches!(site.certificate, Some(Certificate::Files { .. })) {
@@ -48,8 +48,8 @@ fn check_certificates(config: &Config, faults: &mut Vec<String>) {
     }
 }
 
-/// Checks a port. One held by flatout itself counts as free, as a reload or an upgrade takes it over. A port that
-/// only root may bind is not checked.
+/// Checks whether a port is free. A port held by flatout itself is considered free, because a reload or an upgrade
+/// takes it over. A port that only root may bind is not checked.
 fn check_port(listener: &Listener) -> Option<String> {
     let address = listener.address;
     let error = check_free(&address).err()?;
@@ -58,10 +58,10 @@ fn check_port(listener: &Listener) -> Option<String> {
         ErrorKind::AddrInUse => match find_port_owner(address.port()) {
             Some((_, name)) if name == "flatout" => return None,
             Some((pid, name)) => format!("port {} is already in use by {name} (pid {pid})", address.port()),
-            // Processes of other users may be invisible; it may be the running server.
+            // Processes of other users may be invisible, so the owner may be the running server.
             None => return None,
         },
-        ErrorKind::AddrNotAvailable => format!("this machine has no address {}", address.ip()),
+        ErrorKind::AddrNotAvailable => format!("this machine does not have the address {}", address.ip()),
         _ => format!("cannot listen on {address}: {error}"),
     };
     Some(format!(
@@ -80,7 +80,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn what_this_machine_lacks_is_said_all_at_once() {
+    fn all_problems_of_this_machine_are_reported_at_once() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = taken.local_addr().unwrap().port();
         let text = format!(
@@ -102,7 +102,7 @@ site \"b.example\" {{
         for part in [
             "/no/such/folder",
             &format!("port {port} is already in use by"),
-            "no address 192.0.2.1",
+            "does not have the address 192.0.2.1",
             "/no/such.crt",
             "itself",
             "there is no user named no-such-user",

@@ -1,10 +1,12 @@
-//! Inherited sockets: from the previous process, or from systemd.
+//! Sockets inherited from the previous process or from systemd.
 //!
-//! An upgrade passes them in `FLATOUT_LISTENERS`, `ADDRESS=FD,FD;ADDRESS=FD`, with the addresses as configured (port
-//! 0 included), and a pipe in `FLATOUT_READY`, on which this process reports readiness. systemd passes their number
-//! in `LISTEN_FDS`, from descriptor 3 on (sd_listen_fds(3)); they are identified by their addresses.
+//! In an upgrade, the previous process passes its sockets in `FLATOUT_LISTENERS` as `ADDRESS=FD,FD;ADDRESS=FD`. The
+//! addresses are the configured ones, including port 0. It also passes a pipe in `FLATOUT_READY`, on which this process
+//! reports that it is ready. systemd passes the number of its sockets in `LISTEN_FDS`; their descriptors start at 3
+//! (sd_listen_fds(3)). These sockets are identified by their bound addresses.
 
 use crate::failure::say;
+use crate::quic::InheritedQuic;
 use flatout_os::process::take_inherited;
 use rustix::io::ioctl_fionbio;
 use rustix::net::getsockname;
@@ -14,47 +16,61 @@ use std::net::SocketAddr;
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
-/// Environment variable of the listeners handed over by an upgrade.
+/// Environment variable for the listeners handed over in an upgrade.
 pub(crate) const LISTENERS: &str = "FLATOUT_LISTENERS";
-/// Environment variable of the pipe for the readiness message.
+/// Environment variable for the UDP sockets handed over in an upgrade.
+pub(crate) const DATAGRAMS: &str = "FLATOUT_DATAGRAMS";
+/// Environment variable for the QUIC keys, and for the sockets to earlier processes.
+pub(crate) const QUIC: &str = "FLATOUT_QUIC";
+/// Environment variable for the pipe on which readiness is reported.
 pub(crate) const READY: &str = "FLATOUT_READY";
-/// Environment variable of the admin socket, `FD:PATH`.
+/// Environment variable for the admin socket: `FD:PATH`.
 pub(crate) const ADMIN: &str = "FLATOUT_ADMIN";
-/// The readiness message.
+/// Environment variable for the socket that connects a worker process to its supervisor.
+pub(crate) const WORKER: &str = "FLATOUT_WORKER";
+/// The message that reports readiness.
 pub(crate) const READY_WORD: &[u8] = b"ready\n";
 
-/// systemd's first descriptor.
+/// The first descriptor passed by systemd.
 const LISTEN_FDS_START: RawFd = 3;
-/// Upper bound of descriptors; more would be a mistake in a unit file.
+/// Maximum number of descriptors from systemd. A larger number would be a mistake in a unit file.
 const LISTEN_FDS_MAX: i32 = 1024;
 
 /// The inherited descriptors.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
-    /// From the previous process, by configured address.
+    /// Listening sockets from the previous process, by configured address.
     handed: Vec<(SocketAddr, Vec<OwnedFd>)>,
-    /// From systemd, by bound address.
+    /// UDP sockets from the previous process, by configured address.
+    datagrams: Vec<(SocketAddr, Vec<OwnedFd>)>,
+    /// Listening sockets from systemd, by bound address.
     activated: Vec<(SocketAddr, OwnedFd)>,
-    /// The pipe on which readiness is awaited.
+    /// The pipe on which the previous process waits for readiness.
     pub(crate) ready: Option<OwnedFd>,
+    /// The QUIC state of the previous process.
+    pub(crate) quic: Option<InheritedQuic>,
     /// The admin socket of the previous process, and its path.
     pub(crate) admin: Option<(OwnedFd, PathBuf)>,
 }
 
 impl Inherited {
-    /// Takes the descriptors named by the environment. Must be called once, at startup.
+    /// Takes the descriptors named in the environment. Must be called only once, at startup.
     pub(crate) fn take() -> Self {
         let variable = |name: &str| std::env::var(name).ok();
-        let handed = variable(LISTENERS).map(|text| parse_listeners(&text)).unwrap_or_default();
         let take_all = |(address, numbers): (SocketAddr, Vec<RawFd>)| {
             (address, numbers.into_iter().filter_map(|number| take_inherited(number).ok()).collect())
         };
-        let handed = handed.into_iter().map(take_all).collect();
+        let take_listed = |name: &str| -> Vec<(SocketAddr, Vec<OwnedFd>)> {
+            let listed = variable(name).map(|text| parse_listeners(&text)).unwrap_or_default();
+            listed.into_iter().map(take_all).collect()
+        };
+        let (handed, datagrams) = (take_listed(LISTENERS), take_listed(DATAGRAMS));
         let ready = variable(READY).and_then(|text| take_inherited(text.parse().ok()?).ok());
         let admin = variable(ADMIN).and_then(|text| {
             let (number, path) = text.split_once(':')?;
             Some((take_inherited(number.parse().ok()?).ok()?, PathBuf::from(path)))
         });
+        let quic = variable(QUIC).and_then(|text| InheritedQuic::take(&text));
         let is_ours = variable("LISTEN_PID").is_some_and(|pid| pid.parse() == Ok(std::process::id()));
         let count = variable("LISTEN_FDS").filter(|_| is_ours).and_then(|count| count.parse().ok()).unwrap_or(0);
         let names = variable("LISTEN_FDNAMES").unwrap_or_default();
@@ -62,10 +78,24 @@ impl Inherited {
         let activated = (0..count.clamp(0, LISTEN_FDS_MAX))
             .filter_map(|index| adopt_activated(LISTEN_FDS_START + index, names.next().unwrap_or_default()))
             .collect();
-        Self { handed, activated, ready, admin }
+        Self { handed, datagrams, activated, ready, quic, admin }
     }
 
-    /// The sockets for `asked`, possibly none.
+    /// Creates the sockets that a worker process received, by configured address.
+    pub(crate) fn received(
+        handed: Vec<(SocketAddr, Vec<OwnedFd>)>,
+        datagrams: Vec<(SocketAddr, Vec<OwnedFd>)>,
+    ) -> Self {
+        Self { handed, datagrams, ..Self::default() }
+    }
+
+    /// Takes the UDP sockets for the configured address `asked`. May be empty.
+    pub(crate) fn take_datagrams(&mut self, asked: SocketAddr) -> Vec<OwnedFd> {
+        let taken = self.datagrams.extract_if(.., |(address, _)| *address == asked);
+        taken.flat_map(|(_, sockets)| sockets).collect()
+    }
+
+    /// Takes the listening sockets for the configured address `asked`. May be empty.
     pub(crate) fn take_listeners(&mut self, asked: SocketAddr) -> Vec<OwnedFd> {
         let mut sockets = Vec::new();
         for (_, handed) in self.handed.extract_if(.., |(address, _)| *address == asked) {
@@ -75,16 +105,17 @@ impl Inherited {
         sockets
     }
 
-    /// Reports unused systemd sockets, and closes all.
+    /// Reports unused sockets of systemd, and closes all unused sockets.
     pub(crate) fn finish(&mut self) {
         for (address, _) in self.activated.drain(..) {
-            say(&format!("warning: systemd listens on {address}, but no site of the configuration does"));
+            say(&format!("warning: systemd listens on {address}, but no site in the configuration does"));
         }
         self.handed.clear();
+        self.datagrams.clear();
     }
 }
 
-/// Parses `ADDRESS=FD,FD;…`. Invalid parts are ignored: they can only come from a newer version.
+/// Parses `ADDRESS=FD,FD;…`. Invalid parts are ignored, because only a different version could have written them.
 fn parse_listeners(text: &str) -> Vec<(SocketAddr, Vec<RawFd>)> {
     let parse = |part: &str| {
         let (address, numbers) = part.split_once('=')?;
@@ -94,7 +125,7 @@ fn parse_listeners(text: &str) -> Vec<(SocketAddr, Vec<RawFd>)> {
     text.split(';').filter_map(parse).collect()
 }
 
-/// The text for [`LISTENERS`].
+/// Formats the value of [`LISTENERS`].
 pub(crate) fn format_listeners(listeners: &[(SocketAddr, Vec<RawFd>)]) -> String {
     let format = |(address, numbers): &(SocketAddr, Vec<RawFd>)| {
         let numbers: Vec<String> = numbers.iter().map(RawFd::to_string).collect();
@@ -107,13 +138,14 @@ fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
     match take_inherited(number).and_then(prepare) {
         Ok(adopted) => Some(adopted),
         Err(error) => {
-            say(&format!("warning: descriptor {number} ({name}) of systemd is not a listening TCP socket: {error}"));
+            say(&format!("warning: descriptor {number} ({name}) from systemd is not a listening TCP socket: {error}"));
             None
         }
     }
 }
 
-/// Prepares a socket of systemd like the server's own, except for options, which every listener receives later.
+/// Prepares a socket from systemd like the server's own sockets, except for socket options, which are set on every
+/// listener later.
 fn prepare(socket: OwnedFd) -> io::Result<(SocketAddr, OwnedFd)> {
     if !socket_acceptconn(&socket)? {
         return Err(io::Error::other("it is not listening"));

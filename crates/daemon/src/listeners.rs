@@ -1,13 +1,15 @@
-//! Served addresses with their sockets: one per worker if the kernel permits sharing a port.
+//! Served addresses with their sockets: one socket per worker, if the kernel permits sharing a port.
 //!
-//! The control thread keeps a copy of each worker's socket: for handing over in an upgrade, and for changing an
-//! address's protocol without a gap. A socket lives until its last copy is closed, so the control thread's copy is
-//! closed before the worker removes its listener: otherwise the kernel would keep queueing connections that
-//! are never accepted.
+//! The control thread keeps a copy of each worker's socket, for handing it over in an upgrade and for changing the
+//! protocol of an address without a gap. A socket lives until its last copy is closed. So the control thread's copy is
+//! closed before the worker removes its listener; otherwise, the kernel would keep queueing connections that are never
+//! accepted.
 
 use crate::failure::Failure;
 use crate::inherit::Inherited;
-use flatout_config::model;
+use crate::quic::QuicContext;
+use flatout_config::model::{self, Http3};
+use flatout_os::datagram::receive_buffer;
 use flatout_os::socket::{ListenOptions, bind_listener, check_free, find_port_owner, suggest_port};
 use flatout_server::{Listener, Protocol};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -18,22 +20,25 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// One address.
+/// A served address.
 #[derive(Debug)]
 pub(crate) struct Address {
-    /// The listener's number, see `arrange`.
+    /// The listener's stable number; see `arrange`.
     pub(crate) id: u32,
-    /// As configured; the port may be 0.
+    /// The configured address. Its port may be 0.
     pub(crate) asked: SocketAddr,
-    /// As bound.
+    /// The bound address.
     pub(crate) bound: SocketAddr,
-    /// Its protocol.
+    /// The protocol spoken on the sockets.
     pub(crate) protocol: Protocol,
-    /// One per worker; fewer if another process opened them; more if the previous process had more workers.
+    /// The listening sockets: one per worker. There are fewer if another process bound them, and more if the previous
+    /// process had more workers.
     sockets: Vec<OwnedFd>,
+    /// The UDP sockets for HTTP/3: one per worker, or none.
+    datagrams: Vec<OwnedFd>,
 }
 
-/// The worker's protocol for a configured listener.
+/// Returns the workers' protocol for a configured listener.
 pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
     match listener.protocol {
         model::Protocol::Plain => Protocol::Plain { http2: listener.http2_cleartext },
@@ -41,30 +46,33 @@ pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
     }
 }
 
-/// The listen options of a configuration.
+/// Returns the socket options of a configuration.
 pub(crate) fn listen_options(config: &model::Config) -> ListenOptions {
     let asked = &config.sockets;
     ListenOptions {
         reuseport: asked.reuseport,
         defer_accept: asked.defer_accept,
         nodelay: asked.nodelay,
+        not_sent_bytes_max: u32::try_from(asked.not_sent_bytes_max).unwrap_or(u32::MAX),
         backlog: i32::try_from(asked.backlog).unwrap_or(i32::MAX),
         busy_poll_us: asked.busy_poll_us,
     }
 }
 
 impl Address {
-    /// Takes over inherited sockets for `listener`, and binds missing ones.
+    /// Takes over the inherited sockets for the listener with the number `id`, and binds missing sockets.
     ///
     /// # Errors
-    /// The process that holds the port, or another obstacle.
+    /// Returns an error that names the process that holds the port, or another obstacle.
     pub(crate) fn bind(
         id: usize,
-        listener: &model::Listener,
+        config: &model::Config,
         workers: usize,
-        options: &ListenOptions,
+        quic: &QuicContext,
         inherited: &mut Inherited,
     ) -> Result<Self, Failure> {
+        let Some(listener) = config.listeners.get(id) else { return Err(Failure::runtime("no such listener")) };
+        let options = &listen_options(config);
         let asked = listener.address;
         let sockets = inherited.take_listeners(asked);
         let explain = |error: io::Error| explain_bind(listener, &error);
@@ -73,30 +81,130 @@ impl Address {
         } else {
             complete(sockets, workers, options).map_err(explain)?
         };
-        Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets })
+        let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
+        Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets, datagrams })
     }
 
-    /// The same sockets for another protocol, under another number.
-    pub(crate) fn with_protocol(&self, id: usize, listener: &model::Listener) -> Result<Self, Failure> {
+    /// Returns copies of the sockets for another protocol, under another listener number.
+    pub(crate) fn with_protocol(
+        &self,
+        id: usize,
+        config: &model::Config,
+        workers: usize,
+        quic: &QuicContext,
+        inherited: &mut Inherited,
+    ) -> Result<Self, Failure> {
+        let Some(listener) = config.listeners.get(id) else { return Err(Failure::runtime("no such listener")) };
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(copy).collect();
         let sockets = copies.map_err(|error| explain_bind(listener, &error))?;
-        Ok(Self { id: id as u32, asked: self.asked, bound: self.bound, protocol: protocol_of(listener), sockets })
+        let (asked, bound, protocol) = (self.asked, self.bound, protocol_of(listener));
+        let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
+        Ok(Self { id: id as u32, asked, bound, protocol, sockets, datagrams })
     }
 
-    /// Copies of the sockets that worker number `worker` of `workers` accepts from. Every socket is assigned.
+    /// Returns copies of the sockets from which the worker with the index `worker` accepts connections. Every socket is
+    /// assigned to some worker.
     pub(crate) fn listeners_of(&self, worker: usize, workers: usize) -> io::Result<Vec<Listener>> {
         let (id, protocol) = (self.id, self.protocol);
         let of_worker = shares(self.sockets.len(), worker, workers);
-        of_worker.map(|index| Ok(Listener { fd: copy(&self.sockets[index])?, id, protocol })).collect()
+        let mut listeners: Vec<Listener> = of_worker
+            .map(|index| Ok(Listener { fd: copy(&self.sockets[index])?, id, protocol }))
+            .collect::<io::Result<_>>()?;
+        listeners.extend(self.quic_listeners_of(&self.datagrams, worker, workers)?);
+        Ok(listeners)
     }
 
-    /// The sockets, for an upgrade.
+    /// The smallest receive buffer of the UDP sockets, in bytes; `None` without HTTP/3.
+    pub(crate) fn receive_bytes(&self) -> Option<u64> {
+        self.datagrams.iter().filter_map(|socket| receive_buffer(socket.as_fd()).ok()).min().map(|bytes| bytes as u64)
+    }
+
+    /// Returns whether HTTP/3 is served at this address.
+    pub(crate) fn serves_http3(&self) -> bool {
+        !self.datagrams.is_empty()
+    }
+
+    /// Returns copies of `datagrams`, UDP sockets of this address, for the worker with the index `worker`.
+    pub(crate) fn quic_listeners_of(
+        &self,
+        datagrams: &[OwnedFd],
+        worker: usize,
+        workers: usize,
+    ) -> io::Result<Vec<Listener>> {
+        let own = shares(datagrams.len(), worker, workers);
+        own.map(|index| Ok(Listener { fd: copy(&datagrams[index])?, id: self.id, protocol: Protocol::Quic })).collect()
+    }
+
+    /// Replaces the UDP sockets. If `datagrams` is empty, HTTP/3 is no longer served.
+    pub(crate) fn set_datagrams(&mut self, datagrams: Vec<OwnedFd>) {
+        self.datagrams = datagrams;
+    }
+
+    /// The UDP sockets, for an upgrade.
+    pub(crate) fn datagrams(&self) -> &[OwnedFd] {
+        &self.datagrams
+    }
+
+    /// The listening sockets, for an upgrade.
     pub(crate) fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
     }
 }
 
-/// The sockets of one worker, by index: its own, and surplus ones; with too few, a shared one.
+/// Binds the listeners of `config` that are in use but not among `addresses`.
+///
+/// # Errors
+/// Returns an error that names the process that holds the port, or another obstacle.
+pub(crate) fn bind_added(
+    addresses: &[Address],
+    (config, live): (&model::Config, &[bool]),
+    workers: usize,
+    quic: &QuicContext,
+    inherited: &mut Inherited,
+) -> Result<Vec<Address>, Failure> {
+    let has = |id: usize| addresses.iter().any(|address| address.id as usize == id);
+    let mut added = Vec::new();
+    for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id] && !has(*id)) {
+        let old = addresses.iter().find(|address| address.asked == listener.address);
+        // If only the protocol of an address changes, the same sockets are used, so that there is no gap.
+        let address = if let Some(old) = old {
+            old.with_protocol(id, config, workers, quic, inherited)?
+        } else {
+            Address::bind(id, config, workers, quic, inherited)?
+        };
+        added.push(address);
+    }
+    Ok(added)
+}
+
+/// Returns the UDP sockets for those of `addresses` at which HTTP/3 will be added, by listener number. The list of
+/// sockets is empty for an address at which HTTP/3 will be removed.
+///
+/// # Errors
+/// If HTTP/3 is configured and the port is not available.
+pub(crate) fn change_http3(
+    addresses: &[Address],
+    (config, live): (&model::Config, &[bool]),
+    workers: usize,
+    quic: &QuicContext,
+    inherited: &mut Inherited,
+) -> Result<Vec<(u32, Vec<OwnedFd>)>, Failure> {
+    let mut changed = Vec::new();
+    for address in addresses.iter().filter(|address| live.get(address.id as usize) == Some(&true)) {
+        let wanted = config.http3(address.id as usize);
+        if (wanted != Http3::Off) == address.serves_http3() {
+            continue;
+        }
+        let sockets = quic.bind(wanted, address.bound, workers, inherited.take_datagrams(address.asked))?;
+        if wanted == Http3::Off || !sockets.is_empty() {
+            changed.push((address.id, sockets));
+        }
+    }
+    Ok(changed)
+}
+
+/// Returns the indices of the sockets for one worker: its own socket, and surplus sockets. If there are fewer sockets
+/// than workers, returns a shared socket.
 fn shares(sockets: usize, worker: usize, workers: usize) -> impl Iterator<Item = usize> {
     let first = if sockets == 0 { 0 } else { worker % sockets };
     let step = if sockets >= workers { workers } else { sockets };
@@ -113,7 +221,7 @@ fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::R
     }
     let mut bound = asked;
     let mut sockets = Vec::with_capacity(workers);
-    // Without SO_REUSEPORT there can only be one, and workers share it.
+    // Without SO_REUSEPORT, there can only be one socket, which the workers share.
     for _ in 0..if options.reuseport { workers } else { 1 } {
         let (socket, with_port) = bind_listener(&bound, options)?;
         bound = with_port;
@@ -122,8 +230,8 @@ fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::R
     Ok((bound, sockets))
 }
 
-/// Binds further sockets as far as the kernel permits: another user may have bound the existing ones, or without
-/// SO_REUSEPORT. Then workers share.
+/// Binds the missing sockets, as far as the kernel permits: the existing sockets may belong to another user, or may
+/// lack SO_REUSEPORT. In that case, workers share sockets.
 fn complete(
     mut sockets: Vec<OwnedFd>,
     workers: usize,
@@ -143,10 +251,10 @@ fn complete(
     Ok((bound, sockets))
 }
 
-/// Explains a failed bind: which process holds the port, and which port is free.
+/// Explains why a bind failed: names the process that holds the port, and suggests a free port.
 fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
     let address = &listener.address;
-    // In the syntax in which this address was configured.
+    // Suggests an address in the syntax in which this listener was configured.
     let propose = |free: SocketAddr| {
         if listener.place.line == 0 { format!("--listen {free}") } else { format!("listen \"{free}\"") }
     };
@@ -161,11 +269,11 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
             Failure::runtime(text)
         }
         io::ErrorKind::PermissionDenied => Failure::runtime(format!(
-            "may not listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: {}",
+            "cannot listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: {}",
             propose(SocketAddr::new(address.ip(), 8080))
         )),
         io::ErrorKind::AddrNotAvailable => {
-            Failure::usage(format!("cannot listen on {address}: this machine has no such address"))
+            Failure::usage(format!("cannot listen on {address}: this machine does not have this address"))
         }
         _ => Failure::runtime(format!("cannot listen on {address}: {error}")),
     }
@@ -183,7 +291,7 @@ mod tests {
         assert_eq!(count(&ListenOptions::DEFAULT), 3);
         let one = ListenOptions { reuseport: false, ..ListenOptions::DEFAULT };
         assert_eq!(count(&one), 1);
-        // What was inherited is neither thrown away nor added to.
+        // Inherited sockets are neither closed nor added to.
         let inherited = bind_all(asked, 2, &ListenOptions::DEFAULT).unwrap().1;
         assert_eq!(complete(inherited, 3, &one).unwrap().1.len(), 2);
     }

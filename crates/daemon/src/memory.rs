@@ -1,15 +1,22 @@
-//! The memory budget for content: the configured one, within the kernel's limit.
+//! The memory budget for content: the configured budget, within the kernel's limit.
 
 use crate::failure::Failure;
 use flatout_config::model::StoreBudget;
 use flatout_os::cgroup::MemoryLimit;
 use flatout_units::quantity::exact_size;
+use std::sync::OnceLock;
 
-/// Divisor of a cgroup's limit for the default budget.
+/// The default budget is the limit divided by this number.
 const PART: u64 = 4;
 
-/// The default budget: a quarter of a cgroup's limit. Without such a limit, the usual one, or a quarter of a smaller
-/// machine.
+/// Returns the kernel's memory limit for this process, as of the first call, because a confined process cannot read it.
+pub(crate) fn memory_limit() -> Option<MemoryLimit> {
+    static LIMIT: OnceLock<Option<MemoryLimit>> = OnceLock::new();
+    *LIMIT.get_or_init(MemoryLimit::read)
+}
+
+/// Returns the default budget in bytes: a quarter of the cgroup's limit, if there is one. Otherwise, the built-in
+/// default, but at most a quarter of the machine's memory.
 pub(crate) fn default_bytes(limit: Option<MemoryLimit>) -> u64 {
     match limit {
         Some(MemoryLimit::Cgroup(bytes)) => bytes / PART,
@@ -18,10 +25,10 @@ pub(crate) fn default_bytes(limit: Option<MemoryLimit>) -> u64 {
     }
 }
 
-/// The budget for `asked`, and a message if it depends on a cgroup.
+/// Returns the budget for the configured size `asked`, and a message if the budget depends on a cgroup.
 ///
 /// # Errors
-/// If it exceeds `limit`: the kernel would kill the process before it is reached.
+/// If `asked` exceeds `limit`, because the kernel would kill the process before the budget is used up.
 pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> Result<(u64, Option<String>), Failure> {
     let Some(asked) = asked else {
         let bytes = default_bytes(limit);
@@ -39,7 +46,7 @@ pub(crate) fn decide_budget(asked: Option<u64>, limit: Option<MemoryLimit>) -> R
         None => Ok((asked, None)),
         Some(limit) => {
             let whose = match limit {
-                MemoryLimit::Cgroup(_) => "its cgroup allows this process",
+                MemoryLimit::Cgroup(_) => "the limit of its cgroup is",
                 MemoryLimit::Machine(_) => "this machine has",
             };
             let (asked, allowed) = (exact_size(asked), exact_size(limit.bytes()));

@@ -1,5 +1,5 @@
-//! Creates missing logs, the state folder and the folders of volumes before root privileges are dropped, and makes
-//! the configured user their owner. Existing ones are unchanged.
+//! Creates missing log files, the state folder and volume folders before root privileges are dropped, and makes the
+//! configured user their owner. Existing files and folders are not changed.
 
 use crate::failure::Failure;
 use flatout_config::model::Config;
@@ -11,10 +11,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Creates the missing logs and folders of `config`, owned by `identity`.
+/// Creates the missing log files and folders of `config`, owned by `identity`.
 ///
 /// # Errors
-/// If a file or folder in a folder that only root can write cannot be created.
+/// If a file or folder cannot be created in a folder in which only root may write.
 pub(crate) fn prepare_files(config: &Config, identity: Identity) -> Result<(), Failure> {
     let failed = |path: &Path, error: io::Error| {
         Failure::runtime(format!(
@@ -44,16 +44,18 @@ fn is_missing(path: &Path) -> bool {
     path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Returns whether the folder of `path` belongs to root, and no other user can redirect the path by a symbolic link
-/// or another folder. Anything else is created later, with the configured user's permissions.
+/// Returns whether root owns the folder of `path` and all folders above it, and no other user can redirect the path
+/// with a symbolic link or another folder. Files in other folders are created later, with the permissions of the
+/// configured user.
 ///
-/// Other users may write in the last `shared_max` folders: `O_EXCL` protects a new file, but not a new folder.
+/// Other users may write in the last `shared_max` folders of the path. `O_EXCL` protects new files in such folders, but
+/// there is no such protection for new folders.
 fn is_protected(path: &Path, shared_max: usize) -> bool {
     let Some(folder) = std::path::absolute(path).ok().and_then(|path| path.parent().map(Path::to_owned)) else {
         return false;
     };
     let is_root = |folder: &Path| folder.symlink_metadata().is_ok_and(|metadata| metadata.uid() == 0);
-    // In a sticky folder only the owner of an entry can replace it.
+    // In a folder with the sticky bit, only the owner of an entry can replace it.
     let is_fixed = |folder: &Path| {
         folder.symlink_metadata().is_ok_and(|metadata| metadata.mode() & 0o022 == 0 || metadata.mode() & 0o1000 != 0)
     };
@@ -65,7 +67,7 @@ fn is_protected(path: &Path, shared_max: usize) -> bool {
 fn create_file(path: &Path, mode: u32, identity: Identity) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match open(path, flags, Mode::from_raw_mode(mode)) {
-        // Another process created it first: the file belongs to it.
+        // Another process has created the file in the meantime, so it belongs to that process.
         Err(Errno::EXIST) => return Ok(()),
         opened => opened?,
     };

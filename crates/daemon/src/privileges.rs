@@ -1,13 +1,13 @@
-//! Dropping root privileges, after everything that needs them is open.
+//! Dropping of root privileges, after everything that needs them has been opened.
 
 use crate::failure::Failure;
 use crate::source::ConfigSource;
 use flatout_config::model::Config;
 use flatout_os::process::{Identity, become_user, find_group, find_user};
-use rustix::process::{getegid, geteuid};
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+use rustix::process::{DumpableBehavior, getegid, geteuid};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// The configured identity; `None` if it is the current one.
+/// Returns the configured user and group, or `None` if the process already has them.
 ///
 /// # Errors
 /// If the user or group does not exist, or the process may not switch to it.
@@ -20,13 +20,13 @@ pub(crate) fn decide_identity(config: &Config) -> Result<Option<Identity>, Failu
     if now.uid != 0 {
         let name = config.user.as_deref().or(config.group.as_deref()).unwrap_or_default();
         return Err(Failure::usage(format!(
-            "cannot become {name}: only root may change its user\n  try: start as root, or leave `user` and `group` out"
+            "cannot switch to {name}: only root can switch to another user\n  try: start as root, or remove `user` and `group`"
         )));
     }
     Ok(Some(wanted))
 }
 
-/// `now` with the configured user and group in its place.
+/// Returns `now`, with the configured user and group in place of the current ones.
 ///
 /// # Errors
 /// If the user or group does not exist.
@@ -46,14 +46,14 @@ pub(crate) fn find_identity(config: &Config, now: Identity) -> Result<Identity, 
     Ok(wanted)
 }
 
-/// The warning for a process that is started as root and stays root.
+/// Returns the warning for a process that is started as root and remains root.
 pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: &ConfigSource) -> Option<String> {
     let stays_root = geteuid().is_root() && identity.is_none_or(|identity| identity.uid == 0);
     stays_root.then(|| {
         let danger =
             "warning: flatout runs as root: an attacker who takes over this process controls the whole machine";
         let remedy = match source {
-            // One line is enough for a command typed by hand; a service needs the remedy as well.
+            // One line is enough for a command typed by hand. For a service, the remedy is shown too.
             ConfigSource::Flags(_) => return danger.to_owned(),
             ConfigSource::File(_) if config.user.is_some() => "choose a `user` other than root",
             ConfigSource::File(_) => "set `user` in the configuration",
@@ -62,13 +62,28 @@ pub(crate) fn root_warning(config: &Config, identity: Option<Identity>, source: 
     })
 }
 
+/// The remedy for a worker process of root, which has lost the right to open what belongs to others.
+const ROOT_WITHOUT_CAPABILITIES: &str = "flatout does this as root without capabilities, so as any other user: `user` \
+                                         chooses the owner of these files; `worker-process #false` keeps root's rights";
+
 impl Failure {
-    /// Adds the user that the process has switched to, if any.
+    /// Adds the remedy to the message if a worker process of root may not open a file; otherwise, the user to which the
+    /// process has switched, if any.
+    pub(crate) fn for_worker_process(mut self, config: &Config, identity: Option<Identity>) -> Self {
+        let is_denied = self.text.to_lowercase().contains("permission denied");
+        if identity.is_none() && is_denied && geteuid().is_root() {
+            self.text = format!("{}\n  {ROOT_WITHOUT_CAPABILITIES}", self.text.trim_end());
+            return self;
+        }
+        self.with_user(config, identity)
+    }
+
+    /// Adds the user to which the process has switched, if any, to the message.
     pub(crate) fn with_user(mut self, config: &Config, identity: Option<Identity>) -> Self {
         if let Some(Identity { uid, gid }) = identity {
             let name = config.user.as_deref().map(|name| format!(" {name}")).unwrap_or_default();
             self.text = format!(
-                "{}\n  flatout does this as user{name} (uid {uid}, gid {gid}), who needs permission for the file and its folder",
+                "{}\n  flatout does this as user{name} (uid {uid}, gid {gid}); give this user access to the file and its folder",
                 self.text.trim_end()
             );
         }
@@ -76,22 +91,70 @@ impl Failure {
     }
 }
 
-/// Switches to `identity` permanently, drops all capabilities and sets no_new_privs, so that no program started from
-/// here gains any.
+/// Proof that this process has its final user and group, and cannot gain privileges.
+pub(crate) struct NoPrivileges(());
+
+/// Excludes memory from core dumps, because it contains keys, passwords and content. If possible, the process remains
+/// dumpable, so that its user's tools can still inspect it.
+fn exclude_memory_from_dumps() -> std::io::Result<()> {
+    // With this filter, a core dump includes no memory mappings (core(5)).
+    std::fs::write("/proc/self/coredump_filter", "0").or_else(|_| {
+        // There is no `/proc`, or the kernel does not support core dumps of ELF programs.
+        Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+    })
+}
+
+/// Protects the process from the start: sets no_new_privs, and excludes memory from core dumps.
+///
+/// Must be called before the first thread is started, because only later threads inherit no_new_privs. Some threads are
+/// started while the configuration is compiled.
+///
+/// # Errors
+/// If the kernel refuses.
+pub(crate) fn harden() -> Result<(), Failure> {
+    forbid_new_privileges()?;
+    exclude_memory_from_dumps()
+        .map_err(|error| Failure::runtime(format!("cannot exclude memory from core dumps: {error}")))
+}
+
+fn forbid_new_privileges() -> Result<(), Failure> {
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|error| Failure::runtime(format!("cannot set no_new_privs: {error}")))
+}
+
+/// Permanently drops all capabilities of this thread and of the threads that it starts. Root keeps its user ID, but
+/// then has no more permissions than any other file owner.
+///
+/// # Errors
+/// If the kernel refuses although the thread has capabilities.
+pub(crate) fn drop_capabilities() -> Result<(), Failure> {
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    // A sandbox may forbid the call, which is not needed if the thread has no capabilities.
+    let has_none = || capabilities(None).is_ok_and(|sets| sets.permitted.is_empty());
+    match set_capabilities(None, sets) {
+        Err(error) if !has_none() => Err(Failure::runtime(format!(
+            "cannot drop all capabilities: {error}\n  try: a sandbox that permits capset(2)"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Sets no_new_privs, so that no program started by this process gains privileges. If there is an identity, first
+/// switches to it permanently; if that user is not root, also drops all capabilities.
 ///
 /// # Errors
 /// If the kernel refuses. The process must then exit.
-pub(crate) fn drop_privileges(identity: Identity) -> Result<(), Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::runtime(format!("cannot become user {} and group {}: {error}", identity.uid, identity.gid))
-    };
-    become_user(identity).map_err(failed)?;
-    // Threads inherit it: this runs before the first worker starts.
-    rustix::thread::set_no_new_privs(true).map_err(|error| failed(error.into()))?;
-    if identity.uid != 0 {
-        let none = CapabilitySet::empty();
-        let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-        set_capabilities(None, sets).map_err(|error| failed(error.into()))?;
+pub(crate) fn drop_privileges(identity: Option<Identity>) -> Result<NoPrivileges, Failure> {
+    if let Some(identity) = identity {
+        let failed = |error: std::io::Error| {
+            Failure::runtime(format!("cannot switch to user {} and group {}: {error}", identity.uid, identity.gid))
+        };
+        become_user(identity).map_err(failed)?;
+        if identity.uid != 0 {
+            drop_capabilities()?;
+        }
     }
-    Ok(())
+    forbid_new_privileges()?;
+    Ok(NoPrivileges(()))
 }

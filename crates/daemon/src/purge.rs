@@ -1,45 +1,46 @@
-//! The purge request of an operator, as encoded on the admin socket.
+//! An operator's purge request, as encoded on the admin socket.
 //!
 //! A purge is `POST /purge?url=…`, `?tag=…`, `?prefix=…`, `?host=…` or `?all`, optionally followed by `&soft` and
 //! `&dry-run`; values are percent-encoded. The response is [`PurgeReply`] as JSON.
 //!
-//! Absent by design: the purge itself, which the store performs through [`StoreView`](crate::store::StoreView).
+//! The purge itself is not in this module: the store performs it through [`StoreView`](crate::store::StoreView).
 
+use flatout_http::percent;
 use flatout_http::url::Url;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
 
-/// Name and number of the schema of [`PurgeReply`].
+/// Name and version of the schema of [`PurgeReply`].
 pub const PURGE_SCHEMA: &str = "flatout-purge/1";
 
-/// Upper bound of a tag or a host, in bytes.
+/// Maximum length of a tag or a host, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Upper bound of a URL, in bytes, as for a request target.
+/// Maximum length of a URL, in bytes; the same as for a request target.
 const URL_BYTES_MAX: usize = 8 * 1024;
 
-/// A purge request.
+/// Describes which stored responses to purge, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeRequest {
     /// The objects to purge.
     pub scope: PurgeScope,
-    /// True to mark objects as stale instead of removing them, so that stale-while-revalidate and stale-if-error may
-    /// still serve them.
+    /// True to mark objects as stale instead of removing them, so that they can still be served according to
+    /// stale-while-revalidate and stale-if-error.
     pub soft: bool,
-    /// True to only count them.
+    /// True to only count the objects.
     pub dry_run: bool,
 }
 
 /// The objects to purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeScope {
-    /// This URL with all its variants, under either scheme.
+    /// All variants of this URL, with either scheme.
     Url(Url),
     /// All objects with this tag, compared byte for byte.
     Tag(String),
-    /// All objects of this host whose path and query have this prefix, under either scheme.
+    /// All objects of this host whose path and query have this prefix, with either scheme.
     Prefix(Url),
-    /// All objects of this host and port, in lower case; without a port, the scheme's default, under either scheme.
+    /// All objects of this host and port, in lower case, with either scheme. Without a port, the port is the scheme's
+    /// default.
     Host(String),
     /// All objects.
     All,
@@ -50,28 +51,29 @@ pub enum PurgeScope {
 pub struct PurgeReply {
     /// [`PURGE_SCHEMA`].
     pub schema: String,
-    /// Number of objects purged, or of those that would be.
+    /// Number of objects purged, or, in a dry run, that would be purged.
     pub objects: u64,
-    /// The same per proxy.
+    /// Number of objects per proxy.
     #[serde(default)]
     pub proxies: Vec<PurgedProxy>,
-    /// True if they were only marked as stale.
+    /// True if the objects were only marked as stale.
     pub soft: bool,
-    /// True if they were only counted.
+    /// True if the objects were only counted.
     pub dry_run: bool,
 }
 
-/// The result for one proxy's responses.
+/// The number of purged responses of one proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PurgedProxy {
-    /// The proxy, as named in `flatout status`: the first name of its site, and a number if the site has several.
+    /// The proxy's name, as in `flatout status`: the first name of its site, with a number if the site has several
+    /// proxies.
     pub proxy: String,
     /// Number of objects.
     pub objects: u64,
 }
 
 impl PurgeReply {
-    /// The reply to `request` with the counts of `proxies`.
+    /// Creates the reply to `request` with the counts of `proxies`.
     pub fn new(request: &PurgeRequest, proxies: Vec<PurgedProxy>) -> Self {
         let objects = proxies.iter().map(|purged| purged.objects).sum();
         Self { schema: PURGE_SCHEMA.to_owned(), objects, proxies, soft: request.soft, dry_run: request.dry_run }
@@ -86,7 +88,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     Url::parse_lenient(text).map_err(|error| error.to_string())
 }
 
-/// Parses a host with an optional port, to lower case.
+/// Parses a host with an optional port, and converts it to lower case.
 fn parse_host(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("the URL has no host: write http://host/path".to_owned());
@@ -94,28 +96,28 @@ fn parse_host(text: &str) -> Result<String, String> {
     if text.len() > NAME_BYTES_MAX || flatout_http::host::check_host(text.as_bytes()).is_err() {
         return Err(format!("`{text}` is not a host: write example.com, or example.com:8080"));
     }
-    // An empty port is not a port (RFC 9110 §4.2.3).
+    // An empty port is equivalent to no port (RFC 9110 §4.2.3).
     Ok(text.strip_suffix(':').unwrap_or(text).to_ascii_lowercase())
 }
 
 impl PurgeScope {
-    /// The scope of an absolute http or https URL.
+    /// Parses the scope of an absolute http or https URL.
     ///
     /// # Errors
-    /// The problem, and the correct syntax.
+    /// Returns a message with the problem and the correct syntax.
     pub fn url(text: &str) -> Result<Self, String> {
         parse_url(text).map(Self::Url)
     }
 
-    /// The scope of all URLs that begin with `text`.
+    /// Parses the scope of all URLs that begin with `text`.
     ///
     /// # Errors
-    /// The problem, and the correct syntax.
+    /// Returns a message with the problem and the correct syntax.
     pub fn prefix(text: &str) -> Result<Self, String> {
         parse_url(text).map(Self::Prefix)
     }
 
-    /// The scope of a host.
+    /// Parses the scope of a host.
     ///
     /// # Errors
     /// If the host is invalid.
@@ -123,21 +125,22 @@ impl PurgeScope {
         parse_host(text).map(Self::Host)
     }
 
-    /// The scope of a tag. Surrogate-Key and Cache-Tag separate tags by spaces and commas, so a tag contains neither.
+    /// Parses the scope of a tag. A tag contains neither spaces nor commas, because these separate tags in
+    /// Surrogate-Key and Cache-Tag.
     ///
     /// # Errors
     /// If no object could have this tag.
     pub fn tag(text: &str) -> Result<Self, String> {
         let parts = |character: char| character.is_whitespace() || character.is_control() || character == ',';
         if text.is_empty() || text.len() > NAME_BYTES_MAX || text.contains(parts) {
-            return Err(format!("`{text}` is not a tag: 1 to {NAME_BYTES_MAX} bytes without spaces and commas"));
+            return Err(format!("`{text}` is not a tag: use 1 to {NAME_BYTES_MAX} bytes without spaces or commas"));
         }
         Ok(Self::Tag(text.to_owned()))
     }
 }
 
 impl PurgeRequest {
-    /// The request's target on the admin socket.
+    /// Returns the request target on the admin socket.
     pub fn to_target(&self) -> String {
         let scope = match &self.scope {
             PurgeScope::Url(url) => format!("url={}", encode(&url.to_string())),
@@ -154,7 +157,7 @@ impl PurgeRequest {
     /// Parses the query of `POST /purge`.
     ///
     /// # Errors
-    /// The problem.
+    /// Returns a message with the problem.
     pub fn parse_query(query: &str) -> Result<Self, String> {
         let mut scope = None;
         let (mut soft, mut dry_run) = (false, false);
@@ -172,46 +175,30 @@ impl PurgeRequest {
                     continue;
                 }
                 "all" | "soft" | "dry-run" => return Err(format!("`{name}` takes no value")),
-                _ => return Err(format!("unknown: `{name}`; there are url, tag, prefix, host, all, soft and dry-run")),
+                _ => {
+                    return Err(format!(
+                        "unknown parameter `{name}`; use url, tag, prefix, host, all, soft or dry-run"
+                    ));
+                }
             };
             if scope.replace(found).is_some() {
-                return Err("give only one of url, tag, prefix, host and all".to_owned());
+                return Err("use only one of url, tag, prefix, host or all".to_owned());
             }
         }
-        let scope = scope.ok_or("say what to purge: one of url, tag, prefix, host and all")?;
+        let scope = scope.ok_or("nothing to purge: use one of url, tag, prefix, host or all")?;
         Ok(Self { scope, soft, dry_run })
     }
 }
 
-/// Percent-encodes all but unreserved characters (RFC 3986 §2.3).
+/// Percent-encodes all characters except unreserved characters, colons and slashes.
 pub(crate) fn encode(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            // Writing to a String cannot fail.
-            let _ = write!(encoded, "%{byte:02X}");
-        }
-    }
-    encoded
+    percent::encode(text.as_bytes(), |byte| percent::is_unreserved(byte) || matches!(byte, b':' | b'/'))
 }
 
+/// Decodes the output of [`encode`]. Returns `None` if the encoding is invalid or the result is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, behind)) = rest.split_first() {
-        rest = behind;
-        if first != b'%' {
-            bytes.push(first);
-            continue;
-        }
-        let digit = |byte: &u8| char::from(*byte).to_digit(16);
-        let (high, low) = (digit(rest.first()?)?, digit(rest.get(1)?)?);
-        bytes.push((high * 16 + low) as u8);
-        rest = &rest[2..];
-    }
-    String::from_utf8(bytes).ok()
+    let is_valid = text.match_indices('%').all(|(at, _)| percent::decode_first(&text.as_bytes()[at..]).is_some());
+    String::from_utf8(percent::decode(text.as_bytes()).collect()).ok().filter(|_| is_valid)
 }
 
 #[cfg(test)]
@@ -232,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_side_writes_the_other_reads() {
+    fn requests_round_trip() {
         let scopes = [
             PurgeScope::url("http://a.example:8080/b?c=d&e=%20").unwrap(),
             PurgeScope::prefix("https://[::1]/a/").unwrap(),
@@ -252,10 +239,10 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said() {
+    fn invalid_purges_are_refused() {
         for (query, said) in [
-            ("", "say what to purge"),
-            ("soft", "say what to purge"),
+            ("", "nothing to purge"),
+            ("soft", "nothing to purge"),
             ("all&tag=x", "only one of"),
             ("tag=x&tag=y", "only one of"),
             ("tag=", "is not a tag"),
@@ -269,7 +256,7 @@ mod tests {
             ("host=", "no host"),
             ("all=1", "takes no value"),
             ("all&soft=1", "takes no value"),
-            ("everything", "unknown: `everything`"),
+            ("everything", "unknown parameter `everything`"),
         ] {
             let error = PurgeRequest::parse_query(query).unwrap_err();
             assert!(error.contains(said), "{query}: {error}");

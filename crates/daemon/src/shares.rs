@@ -1,26 +1,28 @@
-//! Distribution of the process's descriptors among workers.
+//! Distribution of the process's descriptors among the workers.
 
 use crate::failure::Failure;
 use flatout_serve::cache::CacheLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// One worker's share.
+/// One worker's share of the descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Upper bound of its open connections.
+    /// Maximum number of open connections.
     pub(crate) connections_max: usize,
-    /// Upper bound of its open files.
+    /// Maximum number of open files.
     pub(crate) files_max: usize,
 }
 
-/// Each worker uses a quarter of its descriptors for open files, at most the cache's own bound. `listeners` is the
-/// number of addresses: each worker has a socket for each, and the control thread holds a copy.
+/// Computes each worker's share of `limit` descriptors. A quarter of a share is for open files, but not more than the
+/// default limit of the file cache. `listeners` is the number of addresses: each worker has a socket for each address,
+/// and the control thread has a copy of it.
 pub(crate) fn share_descriptors(limit: u64, worker_count: usize, listeners: usize) -> Shares {
-    // Standard streams, logs, signals, and the admin socket with its connections.
+    // For the standard streams, logs, signals, and the admin socket with its connections.
     const PROCESS: usize = 16;
-    // Each worker's first listener twice, folder, runtime, timer, and temporary files.
+    // For the socket of each worker's first listener and its copy, a folder, the runtime, the timer, and temporary
+    // files.
     const WORKER: usize = 12;
-    // Below that, serving is impossible; the kernel will report errors.
+    // With fewer descriptors, serving is impossible; the kernel will then report errors.
     const CONNECTIONS_MIN: usize = 8;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let worker = WORKER + 2 * listeners.saturating_sub(1);
@@ -29,7 +31,7 @@ pub(crate) fn share_descriptors(limit: u64, worker_count: usize, listeners: usiz
     Shares { connections_max: share.saturating_sub(files_max).max(CONNECTIONS_MIN), files_max }
 }
 
-/// Raises the limit of open files to `wanted`, by default as far as the kernel permits, and returns the new limit.
+/// Raises the limit of open files to `wanted`, or by default as far as the kernel permits. Returns the new limit.
 ///
 /// # Errors
 /// If `wanted` exceeds what the kernel permits.
@@ -37,15 +39,16 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> Result<u64, Failure> {
     let limit = getrlimit(Resource::Nofile);
     let hard = limit.maximum.unwrap_or(u64::MAX);
     let wanted = wanted.unwrap_or(hard);
-    // Root may raise the hard limit as well, up to fs.nr_open.
+    // Root may also raise the hard limit, up to fs.nr_open.
     let maximum = if wanted > hard { Some(wanted) } else { limit.maximum };
     let asked = Rlimit { current: Some(wanted).filter(|&wanted| wanted != u64::MAX), maximum };
-    // An implicit value is not worth failing for.
+    // If no value is configured, a failure is ignored.
     if setrlimit(Resource::Nofile, asked).is_err() && wanted > hard {
         let nr_open = flatout_os::procfs::sysctl("fs.nr_open").unwrap_or_default();
         return Err(Failure::runtime(format!(
-            "cannot have {wanted} files open: the hard limit is {hard}, and only root may raise it, up to {nr_open} (fs.nr_open)\n  \
-                 try: LimitNOFILE={wanted} in the systemd unit, or ulimit -Hn {wanted} as root before the start"
+            "cannot keep {wanted} files open: the hard limit is {hard}, and only root can raise it, up to {nr_open} \
+                 (fs.nr_open)\n  try: LimitNOFILE={wanted} in the systemd unit, or ulimit -Hn {wanted} as root before \
+                 starting flatout"
         )));
     }
     Ok(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))

@@ -1,4 +1,4 @@
-//! Compilation of the configuration's sites.
+//! Compilation of the configured sites.
 
 use crate::failure::Failure;
 use crate::metrics::encode_metrics;
@@ -9,16 +9,16 @@ use flatout_engine::{MetricsText, SpecError};
 use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
-/// The source of the `metrics` step: the counters of all workers, once they exist.
+/// Returns the source of the content for the `metrics` step: the counters of all workers, once the workers exist.
 pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<StatusState>>>) -> MetricsText {
     let shared = Arc::clone(shared);
     Arc::new(move |format| shared.get().map(|shared| encode_metrics(shared, format)).unwrap_or_default())
 }
 
-/// Compiles `config`; unchanged parts of `previous` retain their learnt state.
+/// Compiles `config`. Unchanged parts keep the state that they learned in `previous`.
 ///
 /// # Errors
-/// All problems, such as missing folders: exit code 2.
+/// Returns all problems, such as missing folders, with exit code 2.
 pub(crate) fn compile(
     config: &Config,
     previous: Option<&Spec>,
@@ -35,17 +35,18 @@ pub(crate) fn compile(
     Spec::compile(config, &sources).map(Arc::new).map_err(|errors| explain(&errors))
 }
 
-/// Opens the resources of active pages: databases, migrated to their current schema, and secrets. Returns one line
-/// per database with the migrations that were applied.
+/// Opens the resources of active pages: secrets, and databases, which are migrated to their current schema. Returns one
+/// line for each database to which migrations were applied.
 ///
 /// # Errors
-/// All problems: exit code 2.
+/// Returns all problems, with exit code 2.
 pub(crate) fn open_pages(spec: &Spec, config: &Config, workers: usize) -> Result<Vec<String>, Failure> {
     spec.pages().backlog.set_bounds(config.page_output);
     spec.open_pages(workers).map_err(|errors| explain(&errors))
 }
 
-fn explain(errors: &[SpecError]) -> Failure {
+/// Creates the failure for `errors`.
+pub(crate) fn explain(errors: &[SpecError]) -> Failure {
     let lines: Vec<String> = errors.iter().map(|error| format!("error: {error}")).collect();
     Failure::diagnostics(lines.join("\n"))
 }

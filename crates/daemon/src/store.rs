@@ -1,70 +1,71 @@
-//! Operators' access to the store of origin responses: purges, and rows for `flatout status` and the metrics.
+//! Operators' access to the store of origin responses: purges, and rows for `flatout status` and for the metrics.
 //!
-//! The creator of the store provides a [`StoreView`] of it for the shared state.
+//! The code that creates the store provides a [`StoreView`] of it.
 //!
-//! Absent by design: the store itself.
+//! The store itself is not in this crate.
 
 use crate::cache::CacheReply;
 use crate::purge::{PurgeReply, PurgeRequest};
 use flatout_engine::explain::Question;
 use serde::{Deserialize, Serialize};
 
-/// A store's interface for threads other than its workers.
+/// The interface of a store for threads that are not workers.
 pub trait StoreView: Send + Sync {
-    /// Purges on the calling thread; it may take seconds, so never call it on a worker.
+    /// Purges on the calling thread. This may take seconds, so it must not be called on a worker.
     ///
     /// # Errors
-    /// A sentence for display.
+    /// Returns a sentence for display.
     fn purge(&self, request: &PurgeRequest) -> Result<PurgeReply, String>;
 
-    /// Explains the process's handling of a request and the stored responses. Nothing is fetched or changed; disks
-    /// are read.
+    /// Explains how this process would handle a request, and which responses to it are stored. Nothing is fetched or
+    /// changed, but disks are read.
     ///
     /// # Errors
-    /// A sentence for display.
+    /// Returns a sentence for display.
     fn explain(&self, question: &Question) -> Result<CacheReply, String>;
 
-    /// Rows for `flatout status`, in display order.
+    /// Returns rows for `flatout status`, in display order.
     fn status_rows(&self) -> Vec<StatusRow>;
 
-    /// Rows for the metrics. Rows of one name are consecutive, and have the same help, kind and label names.
+    /// Returns rows for the metrics. Rows with the same name are consecutive, and have the same help, kind and label
+    /// names.
     fn metric_rows(&self) -> Vec<MetricRow>;
 }
 
-/// A line of `flatout status`.
+/// A row of `flatout status`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusRow {
-    /// One or two words: `memory`, `hits`.
+    /// A name of one or two words, such as `memory` or `hits`.
     pub name: String,
-    /// Display text: `12 MiB of 256 MiB`.
+    /// The value for display, such as `12 MiB of 256 MiB`.
     pub value: String,
 }
 
-/// A value of the metrics.
+/// A value of a metric.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricRow {
-    /// The name without the prefix `flatout_` and the suffix `_total`.
+    /// The metric's name, without the prefix `flatout_` and the suffix `_total`.
     pub name: &'static str,
-    /// A sentence.
+    /// A sentence that describes the metric.
     pub help: &'static str,
     /// The kind of metric.
     pub kind: MetricKind,
-    /// Names and values of its labels.
+    /// The names and values of the labels.
     pub labels: Vec<(&'static str, String)>,
-    /// The number.
+    /// The value of the metric.
     pub value: u64,
 }
 
-/// The kind of a metric.
+/// The kind of a metric, as defined by Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only increases.
+    /// A value that only increases.
     Counter,
-    /// It increases and decreases.
+    /// A value that increases and decreases.
     Gauge,
 }
 
-/// The empty store, for tests that need none.
+/// An empty store, for tests that need none.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct NoStore;

@@ -1,4 +1,4 @@
-//! Explains why the kernel cannot start another thread, and how to raise the limit.
+//! Explanations of why the kernel cannot start another thread, with advice on raising the limit.
 
 use flatout_os::cgroup::{Setting, own_files};
 use flatout_os::procfs::read_process_status;
@@ -8,11 +8,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The cgroup setting that bounds processes and threads.
+/// The cgroup setting that limits the number of processes and threads.
 const PIDS: Setting<'_> =
     Setting { controller: "pids", second: "pids.max", first: "pids.max", first_folders: &["pids"] };
 
-/// Address space of a thread, mostly its stack, in bytes.
+/// Address space that a thread needs, mostly for its stack, in bytes.
 const THREAD_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Limits on the number of threads.
@@ -20,11 +20,11 @@ const THREAD_BYTES: u64 = 4 * 1024 * 1024;
 struct ThreadLimits {
     /// The user ID.
     user: u32,
-    /// The task limit of the full cgroup: the process's own or a parent.
+    /// The task limit of the cgroup that has reached it: the cgroup of this process, or a parent.
     cgroup: Option<u64>,
-    /// The limit of address space (RLIMIT_AS) and its use, in bytes.
+    /// The limit of the address space (RLIMIT_AS) and its current size, in bytes.
     address_space: Option<(u64, u64)>,
-    /// The limit of this user's processes and threads (RLIMIT_NPROC).
+    /// The limit on this user's processes and threads (RLIMIT_NPROC).
     processes: Option<u64>,
 }
 
@@ -39,13 +39,13 @@ impl ThreadLimits {
         }
     }
 
-    /// The limit that was reached, and the suggested remedy.
+    /// Returns a description of the limit that was reached, and the suggested remedy.
     fn explain(&self) -> (String, &'static str) {
         if let Some(max) = self.cgroup {
             let limit = format!("the cgroup's task limit of {max} is reached (pids.max)");
             return (
                 limit,
-                "fewer `workers`, or a higher limit: TasksMax= in a systemd unit, --pids-limit of a container",
+                "fewer `workers`, or a higher limit: TasksMax= in a systemd unit, --pids-limit for a container",
             );
         }
         if let Some((max, used)) = self.address_space
@@ -56,22 +56,27 @@ impl ThreadLimits {
             return (limit, "fewer `workers`, or a higher limit: ulimit -v unlimited, LimitAS= in a systemd unit");
         }
         if let Some(max) = self.processes {
-            let limit = format!("user {} may have {max} processes and threads in all (ulimit -u)", self.user);
+            let limit = format!("user {} may have at most {max} processes and threads (ulimit -u)", self.user);
             return (limit, "fewer `workers`, or a higher limit: ulimit -u, LimitNPROC= in a systemd unit");
         }
-        let limit = "the kernel has no room for another: memory, kernel.threads-max or vm.max_map_count".to_owned();
-        (limit, "fewer `workers`, or a higher limit: sysctl kernel.threads-max vm.max_map_count shows two of them")
+        let limit =
+            "the kernel cannot create another thread: memory, kernel.threads-max or vm.max_map_count is exhausted"
+                .to_owned();
+        (
+            limit,
+            "fewer `workers`, or a higher limit: sysctl kernel.threads-max vm.max_map_count shows two of the limits",
+        )
     }
 }
 
-/// The limit in `file`, if as many processes and threads exist.
+/// Returns the limit in `file` if it has been reached.
 fn reached(file: &Path) -> Option<u64> {
     let number = |file: &Path| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok();
     let max = number(file)?;
     number(&file.with_file_name("pids.current")).filter(|current| *current >= max).map(|_| max)
 }
 
-/// The message for `what`, a thread that could not be started.
+/// Returns the message for a thread that could not be started. `what` names the thread.
 pub(crate) fn explain_failure(what: &str, error: &io::Error) -> String {
     let (limit, remedy) = ThreadLimits::read().explain();
     format!("cannot start {what}: {error}\n  {limit}\n  try: {remedy}")
@@ -95,7 +100,7 @@ mod tests {
         let limits = ThreadLimits { cgroup: None, ..limits };
         assert!(said(&limits).starts_with("the address space is limited to 1GiB (ulimit -v)"), "{}", said(&limits));
         let limits = ThreadLimits { address_space: Some((1 << 30, 4096)), ..limits };
-        assert_eq!(said(&limits), "user 33 may have 64 processes and threads in all (ulimit -u)");
+        assert_eq!(said(&limits), "user 33 may have at most 64 processes and threads (ulimit -u)");
         assert!(said(&ThreadLimits::default()).contains("kernel.threads-max"));
     }
 

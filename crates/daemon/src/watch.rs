@@ -1,5 +1,5 @@
-//! inotify watches: changes below a watched folder increment a counter, so that cached file metadata there is
-//! validated again. One thread for all folders, none without any.
+//! inotify watches. A change below a watched folder increments a counter, so that cached metadata of files in the
+//! folder is revalidated. There is one thread for all folders, and none if no folder is watched.
 
 use crate::failure::Failure;
 use flatout_engine::spec::Spec;
@@ -8,21 +8,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Counters with their folders, by canonical path. A folder that was replaced by another of the same name has two
-/// entries until the configuration that knew the first is dropped.
+/// Counters with the canonical paths of their folders. If a folder was replaced by another with the same name, there
+/// are two entries until the configuration with the first folder is dropped.
 type Epochs = Vec<(PathBuf, Arc<AtomicU64>)>;
 
-/// The watcher.
+/// Watches the served folders with inotify.
 pub(crate) struct FolderWatcher {
     watcher: INotifyWatcher,
     epochs: Arc<Mutex<Epochs>>,
 }
 
 impl FolderWatcher {
-    /// Watches the folders of `spec`; `None` if there are none.
+    /// Watches the folders of `spec`. Returns `None` if there are none.
     ///
     /// # Errors
-    /// If no inotify watch is left.
+    /// If no inotify watch is available.
     pub(crate) fn start(spec: &Spec) -> Result<Option<Self>, Failure> {
         let mut watch = None;
         extend(&mut watch, spec)?;
@@ -45,11 +45,11 @@ impl FolderWatcher {
     }
 }
 
-/// Adds watches for `spec` before it is in force: cached metadata below a watched folder is valid until its counter
-/// increases, so a folder that cannot be watched must prevent the configuration.
+/// Adds watches for `spec` before it is put into use. Cached metadata below a watched folder is valid until the
+/// folder's counter increases, so a configuration with a folder that cannot be watched must be rejected.
 ///
 /// # Errors
-/// If no inotify watch is left.
+/// If no inotify watch is available.
 pub(crate) fn extend(watch: &mut Option<FolderWatcher>, spec: &Spec) -> Result<(), Failure> {
     for (folder, epoch) in wanted(spec) {
         let watch = match watch {
@@ -60,14 +60,14 @@ pub(crate) fn extend(watch: &mut Option<FolderWatcher>, spec: &Spec) -> Result<(
         if is_known {
             continue;
         }
-        // The counter first: otherwise a change between the two would be missed.
+        // The counter is added before the watch; otherwise, a change between the two calls would be missed.
         watch.epochs().push((folder.clone(), epoch));
         watch.watcher.watch(&folder, RecursiveMode::Recursive).map_err(|error| explain(&folder, &error))?;
     }
     Ok(())
 }
 
-/// Drops watches that `spec`, the configuration in force, does not need.
+/// Removes watches that `spec`, the configuration in use, does not need.
 pub(crate) fn retain(watch: Option<&mut FolderWatcher>, spec: &Spec) {
     let Some(watch) = watch else { return };
     let wanted = wanted(spec);
@@ -77,7 +77,7 @@ pub(crate) fn retain(watch: Option<&mut FolderWatcher>, spec: &Spec) {
         .collect();
     for (folder, _) in gone {
         if !wanted.iter().any(|(kept, _)| *kept == folder) {
-            // A deleted folder is not watched in any case.
+            // The watch of a deleted folder no longer exists, so errors are ignored.
             let _ = watch.watcher.unwatch(&folder);
         }
     }
@@ -89,11 +89,11 @@ fn wanted(spec: &Spec) -> Epochs {
     spec.watched().map(|(path, epoch)| (real(path), Arc::clone(epoch))).collect()
 }
 
-/// Increments the counters of the folders of `event`; of all, if events may have been lost.
+/// Increments the counters of the folders to which `event` applies, or of all folders if events may have been lost.
 fn raise(epochs: &Epochs, event: &notify::Result<Event>) {
     let paths = match event {
         Ok(event) if event.need_rescan() => None,
-        // Reading a file changes nothing.
+        // Read accesses change nothing.
         Ok(event) if matches!(event.kind, EventKind::Access(_)) => return,
         Ok(event) => Some(&event.paths),
         Err(_) => None,
@@ -109,8 +109,8 @@ fn explain(folder: &Path, error: &notify::Error) -> Failure {
     let shown = folder.display();
     if let notify::ErrorKind::MaxFilesWatch = error.kind {
         return Failure::runtime(format!(
-            "cannot watch {shown} and all folders below it: the kernel allows too few watches\n  \
-             try: sysctl fs.inotify.max_user_watches=1048576, or leave `watch` out"
+            "cannot watch {shown} and all its subfolders: the kernel allows too few watches\n  try: sysctl \
+             fs.inotify.max_user_watches=1048576, or remove `watch`"
         ));
     }
     Failure::runtime(format!("cannot watch {shown} for changes: {error}"))
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_of_new_files_in_new_folders() {
+    fn new_files_in_new_folders_are_reported() {
         let folder = std::env::temp_dir().join(format!("flatout-watch-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let epoch = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! The worker threads: starting, commands, and the handling of their ends.
+//! The worker threads: starting them, sending them commands, and handling their exits.
 
 use crate::events::{EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::Failure;
@@ -13,27 +13,28 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 
-/// How long a reload waits for workers at most: one that is busy for longer must not stop the control thread.
+/// Maximum time for which a reload waits for workers. A worker that is busy for longer must not block the control
+/// thread.
 const COMMANDS_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// One worker, as the control thread sees it.
+/// One worker, as seen by the control thread.
 pub(crate) struct Worker<H> {
     pub(crate) commands: UnboundedSender<Command<H>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// All of them.
+/// All workers.
 pub(crate) struct Workers<H> {
     pub(crate) all: Vec<Worker<H>>,
     pub(crate) phase: watch::Sender<Phase>,
 }
 
-/// The name of a worker's thread.
+/// Returns the name of a worker's thread.
 pub(crate) fn worker_name(index: usize) -> String {
     format!("worker-{index}")
 }
 
-/// Starts worker number `index`, which runs `body`. Its end is sent to `event_sender` in any case.
+/// Starts the worker with the index `index`, which runs `body`. Its end is sent to `event_sender`, even after a panic.
 pub(crate) fn start_worker<H>(
     index: usize,
     commands: UnboundedSender<Command<H>>,
@@ -41,7 +42,7 @@ pub(crate) fn start_worker<H>(
     body: impl FnOnce() -> io::Result<WorkerReport> + Send + 'static,
 ) -> Result<Worker<H>, Failure> {
     let run = move || {
-        // After a panic only the worker's counters are used, which are plain numbers.
+        // After a panic, only the worker's counters are used, which are plain numbers.
         let ended = match catch_unwind(AssertUnwindSafe(body)) {
             Ok(Ok(report)) => WorkerEnd::Well(report),
             Ok(Err(error)) => WorkerEnd::Failed(error),
@@ -60,14 +61,14 @@ fn panic_text(payload: &(dyn Any + Send)) -> String {
 }
 
 impl<H> Workers<H> {
-    /// Sends each worker a command. A worker that has ended drops it.
+    /// Sends a command to each worker. A worker that has exited drops the command.
     pub(crate) fn tell(&self, mut command: impl FnMut(usize) -> Command<H>) {
         for (index, worker) in self.all.iter().enumerate() {
             let _ = worker.commands.send(command(index));
         }
     }
 
-    /// Waits until all workers have executed the commands sent so far.
+    /// Waits until all workers have executed the commands sent so far, within a time limit.
     pub(crate) fn wait_until_executed(&self) {
         let (sender, executed) = mpsc::channel::<()>();
         self.tell(|_| {
@@ -75,14 +76,14 @@ impl<H> Workers<H> {
             Command::Handler(Box::new(move |_| drop(sender)))
         });
         drop(sender);
-        // Disconnected when the last worker has dropped its sender.
+        // The channel is disconnected when the last worker has dropped its sender.
         let _ = executed.recv_timeout(COMMANDS_WAIT_MAX);
     }
 
     /// Joins a thread that has reported its end.
     pub(crate) fn join(&mut self, index: usize) {
         if let Some(thread) = self.all.get_mut(index).and_then(|worker| worker.thread.take()) {
-            // Its result was sent as an event.
+            // The result was sent as an event.
             let _ = thread.join();
         }
     }
@@ -92,12 +93,12 @@ impl<H> Workers<H> {
         self.all.iter().any(|worker| worker.thread.is_some())
     }
 
-    /// Sets the phase that all follow.
+    /// Sets the phase of all workers.
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.phase.send_replace(phase);
     }
 
-    /// The phase.
+    /// The phase most recently set for the workers.
     pub(crate) fn phase(&self) -> Phase {
         *self.phase.borrow()
     }

@@ -1,7 +1,8 @@
-//! SQLite connection for pages: configuration, restrictions and time limits.
+//! SQLite connections for pages: configuration, restrictions and time limits.
 
 use crate::pending::PendingWatch;
 use crate::reason::{DataError, DataReason};
+use flatout_os::clock;
 use rusqlite::config::DbConfig;
 use rusqlite::ffi::{self, ErrorCode};
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -12,55 +13,57 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
-/// SQLite VM instructions between two checks of the clock: some tens of microseconds.
+/// Number of SQLite VM instructions between two checks of the clock; they take some tens of microseconds.
 const PROGRESS_INSTRUCTIONS: i32 = 2_000;
 
-/// Prepared statements cached per connection. A site has tens; parameters separate values from their texts.
+/// Number of prepared statements cached per connection. A site has tens of statements, because parameters keep values
+/// out of their text.
 const STATEMENTS_MAX: usize = 256;
 
-/// Page cache of the writer, in KiB.
+/// Size of the writer's page cache, in KiB.
 const WRITER_CACHE_KIB: u32 = 8 * 1024;
 
 /// Size to which the write-ahead log is truncated when it restarts, in bytes.
 const LOG_BYTES_MAX: i64 = 64 << 20;
 
-/// Maximum bytes of SQLite's heap in the whole process. Sorting uses memory, as a confined server may have no folder
-/// for temporary files; a query that needs more fails, and the server continues.
+/// Maximum size of SQLite's heap in the whole process, in bytes. Sorting uses memory, because a confined server may
+/// have no folder for temporary files. A query that needs more fails, and the server continues.
 const HEAP_BYTES_MAX: i64 = 1 << 30;
 
-/// Maximum bytes of a text, blob or row; also of a function's result in one instruction, which is not interruptible.
+/// Maximum size of a string, blob or row, in bytes. This also limits what a function can produce in a single
+/// instruction, which cannot be interrupted.
 const VALUE_BYTES_MAX: i32 = 64 << 20;
 
-/// Maximum bytes of a statement's text.
+/// Maximum length of a statement's text, in bytes.
 const SQL_BYTES_MAX: i32 = 256 << 10;
 
-/// Maximum bytes of a LIKE or GLOB pattern: matching is exponential in the wildcards, and one instruction.
+/// Maximum length of a LIKE or GLOB pattern, in bytes. Matching takes exponential time in the number of wildcards, and
+/// cannot be interrupted.
 const PATTERN_BYTES_MAX: i32 = 64;
 
-/// Purpose of a connection.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Read-only.
+    /// A connection that only reads.
     Reader {
-        /// Page cache in KiB: reading an uncached page costs a system call and a copy.
+        /// Size of the page cache, in KiB. Reading a page that is not cached costs a system call and a copy.
         cache_kib: u32,
     },
-    /// The single writer.
+    /// The only connection that writes.
     Writer,
 }
 
-/// Origin of the statements on a connection.
+/// The origin of the statements that a connection runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Trust {
-    /// A page: may read, write and change the schema.
+    /// A page, whose statements may read, write and change the schema.
     Page,
-    /// A migration: may use settings, but not end its transaction.
+    /// A migration, whose statements may also use PRAGMA, but must not end its transaction.
     Migration,
-    /// This crate.
+    /// This crate, whose statements are not restricted.
     Ours,
 }
 
@@ -70,26 +73,28 @@ pub(crate) struct Session {
     pub(crate) bounds: Arc<Bounds>,
 }
 
-/// Limits for a connection's callbacks, which run within SQLite calls on the same thread.
-#[derive(Debug)]
-pub(crate) struct Bounds {
-    start: Instant,
-    /// Deadline of the running statement, in nanoseconds after `start`.
-    run_until: AtomicU64,
-    /// Deadline for waiting for a lock, in nanoseconds after `start`.
-    wait_until: AtomicU64,
-    /// Origin of the statements: [`Trust`].
-    trust: AtomicU8,
-    /// True if a statement attempted something forbidden.
-    forbidden: AtomicBool,
-    /// Tracks whether the running statement's result is still awaited; if not, it is stopped.
-    asker: Mutex<Option<PendingWatch>>,
-    /// Pages in the write-ahead log after the last commit.
-    pub(crate) log_pages: AtomicU32,
+flatout_reason::defaults! {
+    /// The limits that a connection's callbacks apply. They run inside SQLite calls on the same thread.
+    #[derive(Debug)]
+    pub(crate) struct Bounds {
+        start: Instant = clock::now(),
+        /// Deadline of the running statement, in nanoseconds after `start`.
+        run_until: AtomicU64 = AtomicU64::new(u64::MAX),
+        /// Deadline of waiting for a lock, in nanoseconds after `start`.
+        wait_until: AtomicU64 = AtomicU64::new(0),
+        /// The origin of the running statement, as a [`Trust`].
+        trust: AtomicU8 = AtomicU8::new(Trust::Page as u8),
+        /// True if a statement tried to do something that is forbidden.
+        forbidden: AtomicBool = AtomicBool::new(false),
+        /// Observes whether the result of the running statement is still awaited. If not, the statement is stopped.
+        asker: Mutex<Option<PendingWatch>> = Mutex::new(None),
+        /// Number of pages in the write-ahead log after the last commit.
+        pub(crate) log_pages: AtomicU32 = AtomicU32::new(0),
+    }
 }
 
 impl Session {
-    /// Opens `path`, waiting for another process's lock until `wait_until`.
+    /// Opens `path`. Waits for another process's lock until `wait_until`.
     pub(crate) fn open(path: &Path, role: Role, wait_until: Instant) -> Result<Self, DataError> {
         let access = match role {
             Role::Reader { .. } => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -98,7 +103,7 @@ impl Session {
         if role == Role::Writer {
             create_private(path);
         }
-        // Without SQLITE_OPEN_URI: a path is never a URI, however it begins.
+        // SQLITE_OPEN_URI is not set, so a path is never treated as a URI, however it begins.
         let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)
             .map_err(|error| open_failure(path, &error))?;
         let mut session = Self { connection, bounds: Arc::default() };
@@ -118,14 +123,14 @@ impl Session {
                     Some(format!("the journal mode remains {mode}")),
                 ));
             }
-            // NORMAL, unless `sync_commits` sets FULL: when a page learns of a commit, the kernel has it, and the file
-            // is synced only when the log is copied into it. A crash of this process loses nothing; a power failure
-            // may lose the last commits, but never corrupts the database
+            // NORMAL applies unless `sync_commits` sets FULL. With NORMAL, the kernel has the data when a page learns
+            // of a commit, and the file is synced only when the log is copied into it. A crash of this process loses
+            // nothing. A power failure may lose the last commits, but never corrupts the database
             // (https://www.sqlite.org/pragma.html#pragma_synchronous).
             self.connection.pragma_update(None, "synchronous", "NORMAL")?;
             self.connection.pragma_update(None, "journal_size_limit", LOG_BYTES_MAX)?;
             let bounds = Arc::clone(&self.bounds);
-            // Replaces SQLite's own checkpoint, which would delay the reports of commits.
+            // This hook replaces SQLite's automatic checkpoint, which would delay the reports of commits.
             self.connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
                 bounds.log_pages.store(u32::try_from(pages).unwrap_or(0), Ordering::Relaxed);
                 Ok(())
@@ -139,7 +144,7 @@ impl Session {
         self.connection.pragma_update(None, "cache_size", -i64::from(cache_kib))?;
         self.connection.pragma_update(None, "temp_store", "MEMORY")?;
         self.connection.pragma_update(None, "hard_heap_limit", HEAP_BYTES_MAX)?;
-        // A reader's first access detects a file that is damaged or not a database.
+        // The first access detects a file that is damaged or not a database.
         self.connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
         self.confine()?;
         self.connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
@@ -147,16 +152,16 @@ impl Session {
         self.connection.progress_handler(PROGRESS_INSTRUCTIONS, Some(move || bounds.is_over()))
     }
 
-    /// Restricts statements of pages.
+    /// Restricts what the statements of pages can do.
     fn confine(&mut self) -> rusqlite::Result<()> {
         let connection = &mut self.connection;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
-        // "x" is always a column name: a misspelt one is an error, not the text x.
+        // "x" is always a column name, so a misspelt name is an error instead of the string x.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DML, false)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DQS_DDL, false)?;
-        // A statement is compiled once. With ANALYZE statistics, SQLite would recompile it for each bound value, which
-        // takes longer than most queries (https://www.sqlite.org/queryplanner-ng.html#qpsg).
+        // A statement is compiled only once. With ANALYZE statistics, SQLite would otherwise recompile it for each
+        // bound value, which takes longer than most queries (https://www.sqlite.org/queryplanner-ng.html#qpsg).
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 0)?;
         connection.set_limit(Limit::SQLITE_LIMIT_WORKER_THREADS, 0)?;
@@ -167,7 +172,7 @@ impl Session {
         connection.authorizer(Some(move |context: AuthContext<'_>| bounds.authorize(&context)))
     }
 
-    /// Runs a statement of this crate without caching it: the cache is keyed by text, and a page with the same text
+    /// Runs a statement of this crate without caching it. The cache is keyed by text, so a page with the same text
     /// would get the statement without authorization.
     pub(crate) fn command(&self, sql: &str) -> Result<(), DataError> {
         let done = self.trusted(Trust::Ours, |connection| {
@@ -193,14 +198,15 @@ impl Session {
         done
     }
 
-    /// Sets the limit on statement texts: that of migration files if `allow`, otherwise that of pages.
+    /// Sets the maximum length of statements: the limit for migration files if `allow` is true, and the limit for pages
+    /// otherwise.
     pub(crate) fn allow_long_texts(&self, allow: bool) -> Result<(), DataError> {
         let bytes_max = if allow { VALUE_BYTES_MAX } else { SQL_BYTES_MAX };
         let set = self.connection.set_limit(Limit::SQLITE_LIMIT_SQL_LENGTH, bytes_max);
         set.map(drop).map_err(|error| failure(&error))
     }
 
-    /// Error of a page's statement.
+    /// Converts the error of a page's statement.
     pub(crate) fn failure(&self, error: &rusqlite::Error) -> DataError {
         let error = failure(error);
         if self.bounds.forbidden.swap(false, Ordering::Relaxed) {
@@ -210,22 +216,8 @@ impl Session {
     }
 }
 
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            run_until: AtomicU64::new(u64::MAX),
-            wait_until: AtomicU64::new(0),
-            trust: AtomicU8::new(Trust::Page as u8),
-            forbidden: AtomicBool::new(false),
-            asker: Mutex::new(None),
-            log_pages: AtomicU32::new(0),
-        }
-    }
-}
-
 impl Bounds {
-    /// Sets the origin of the following statements.
+    /// Sets the origin of the statements that follow.
     pub(crate) fn trust(&self, trust: Trust) {
         self.trust.store(trust as u8, Ordering::Relaxed);
     }
@@ -234,18 +226,18 @@ impl Bounds {
         u64::try_from(instant.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Sets the deadline for locks.
+    /// Sets the deadline of waiting for locks.
     pub(crate) fn wait_until(&self, instant: Instant) {
         self.wait_until.store(self.since_start(instant), Ordering::Relaxed);
     }
 
-    /// Begins a statement, which stops at `until` or when `asker` reports that the result is no longer awaited.
+    /// Begins a statement, which is stopped at `until` or when `asker` reports that the result is no longer awaited.
     pub(crate) fn run_until(&self, until: Instant, asker: Option<PendingWatch>) {
         self.run_until.store(self.since_start(until), Ordering::Relaxed);
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = asker;
     }
 
-    /// Ends the statement.
+    /// Ends a statement.
     pub(crate) fn run_on(&self) {
         self.run_until.store(u64::MAX, Ordering::Relaxed);
         *self.asker.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -254,7 +246,7 @@ impl Bounds {
     fn is_over(&self) -> bool {
         let until = self.run_until.load(Ordering::Relaxed);
         until != u64::MAX
-            && (self.since_start(Instant::now()) >= until
+            && (self.since_start(clock::now()) >= until
                 || self
                     .asker
                     .lock()
@@ -263,14 +255,14 @@ impl Bounds {
                     .is_some_and(PendingWatch::is_given_up))
     }
 
-    /// Waits briefly for another process's lock; returns false at the deadline.
+    /// Waits briefly for another process's lock. Returns false if the deadline has passed.
     fn wait_for_lock(&self, count: i32) -> bool {
-        if self.since_start(Instant::now()) >= self.wait_until.load(Ordering::Relaxed) {
+        if self.since_start(clock::now()) >= self.wait_until.load(Ordering::Relaxed) {
             return false;
         }
-        // Most locks are held for one commit; for longer ones, retry every 10 ms.
+        // Most locks are held for one commit. Longer waits retry every 10 ms.
         let pause_us = 100_u64 << count.clamp(0, 7);
-        thread::sleep(Duration::from_micros(pause_us.min(10_000)));
+        clock::sleep(Duration::from_micros(pause_us.min(10_000)));
         true
     }
 
@@ -281,7 +273,7 @@ impl Bounds {
         }
         let allowed = match context.action {
             AuthAction::Pragma { pragma_name, pragma_value } => {
-                // Full-text search uses these two internally; they reveal and change nothing.
+                // Full-text search uses these two internally. They reveal and change nothing.
                 let is_asked = matches!(pragma_name, "data_version" | "page_size") && pragma_value.is_none();
                 is_asked || trust == Trust::Migration as u8
             }
@@ -313,17 +305,17 @@ impl Bounds {
     }
 }
 
-/// SQL functions that reach beyond the database. `fts3_tokenizer` accepts and returns addresses of native code, even
-/// if SQLite's own switch for it is off: <https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers>.
+/// SQL functions that reach beyond the database. `fts3_tokenizer` accepts and returns addresses of native code, even if
+/// SQLite's setting for it is off: <https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers>.
 const FORBIDDEN_FUNCTIONS: [&str; 2] = ["load_extension", "fts3_tokenizer"];
 
-/// Creates a missing file with access for its owner only, since the data is not for other users of the machine. SQLite
-/// gives the log and its index the same mode. On failure SQLite reports the error.
+/// Creates a missing file that only its owner can access, because other users of the machine must not read the data.
+/// SQLite gives the log and its index the same mode. If this fails, SQLite reports the error when it opens the file.
 fn create_private(path: &Path) {
     let _ = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
 }
 
-/// Error of opening a file. SQLite's message is unspecific; the folder reveals more.
+/// Converts an error from opening a file. SQLite's message is unspecific, but the folder reveals more.
 fn open_failure(path: &Path, error: &rusqlite::Error) -> DataError {
     let found = failure(error);
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -341,7 +333,7 @@ fn open_failure(path: &Path, error: &rusqlite::Error) -> DataError {
         (_, Ok(file)) if file.is_dir() => {
             DataError::new(DataReason::FileNotDatabase, format!("{}: a folder", path.display()))
         }
-        // A writable folder would be sufficient to create it.
+        // If the folder were writable, SQLite would have created the file.
         (Ok(_), Err(failed)) if failed.kind() == io::ErrorKind::NotFound => {
             DataError::new(DataReason::FileReadOnly, detail)
         }
@@ -349,7 +341,7 @@ fn open_failure(path: &Path, error: &rusqlite::Error) -> DataError {
     }
 }
 
-/// Error of SQLite as a [`DataError`].
+/// Converts an error of SQLite to a [`DataError`].
 pub(crate) fn failure(error: &rusqlite::Error) -> DataError {
     match error {
         rusqlite::Error::SqliteFailure(code, message) => {
@@ -364,7 +356,7 @@ pub(crate) fn failure(error: &rusqlite::Error) -> DataError {
         rusqlite::Error::InvalidParameterName(name) => {
             DataError::new(DataReason::ParametersMismatch, format!("there is no parameter {name}"))
         }
-        rusqlite::Error::NulError(_) => DataError::new(DataReason::SqlInvalid, "a NUL in the text"),
+        rusqlite::Error::NulError(_) => DataError::new(DataReason::SqlInvalid, "the string contains a NUL"),
         other => DataError::new(DataReason::Failed, other.to_string()),
     }
 }
@@ -382,7 +374,7 @@ fn reason(error: ffi::Error, message: &str) -> DataReason {
             _ => DataReason::ConstraintOther,
         },
         ErrorCode::Unknown if message.starts_with("cannot VACUUM") => DataReason::SqlForbidden,
-        // SQLite's message for an overlong statement has no other distinction.
+        // Only its message distinguishes a statement that is too long.
         ErrorCode::TooBig if message.contains("statement too long") => DataReason::SqlTooLong,
         ErrorCode::Unknown | ErrorCode::SchemaChanged => DataReason::SqlInvalid,
         ErrorCode::AuthorizationForStatementDenied => DataReason::SqlForbidden,

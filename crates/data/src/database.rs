@@ -1,4 +1,4 @@
-//! A database file, opened once per process and shared by all workers.
+//! A database file, which is opened once per process and shared by all workers.
 
 use crate::connection::{Role, Session};
 use crate::limits::Limits;
@@ -11,51 +11,53 @@ use crate::value::{Parameters, Statement};
 use crate::writer::WriteJob;
 use crate::writing::Writing;
 use crate::{reader, writer};
+use flatout_os::clock;
 use std::collections::HashMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Maximum readers per file.
+/// Maximum number of readers per file.
 const READERS_MAX: usize = 64;
 
-/// Total page cache of the readers of a file, and the minimum for each, in KiB.
+/// Total size of the page caches of a file's readers, and minimum size of each, in KiB.
 const CACHE_KIB: u32 = 64 * 1024;
 const CACHE_KIB_MIN: u32 = 4 * 1024;
 
-/// Handle of a database file: cheap to clone, shared among threads. All handles of a file share its single writer and
-/// its readers, each with separate limits; dropping the last one closes the file.
+/// A handle of a database file, which is cheap to clone and can be shared among threads. All handles of a file share
+/// its single writer and its readers, but each handle has separate limits. Dropping the last handle closes the file.
 #[derive(Clone, Debug)]
 pub struct Database {
     file: Arc<File>,
     limits: Limits,
 }
 
-/// Event counts of a database since it was opened, over all handles.
+/// Numbers of events of a database since it was opened, over all handles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Statements run by readers.
+    /// Number of statements run by readers.
     pub reads: u64,
-    /// Statements, and batch transactions, run by the writer.
+    /// Number of statements and batch transactions run by the writer.
     pub writes: u64,
-    /// Their commits: concurrent writes share one.
+    /// Number of commits of these. Concurrent writes share a commit.
     pub commits: u64,
-    /// Interactive transactions begun.
+    /// Number of interactive transactions started.
     pub transactions: u64,
-    /// Failed statements.
+    /// Number of statements that failed.
     pub failed: u64,
 }
 
 /// An open file. Dropping it ends its threads.
+#[derive(derive_more::Debug)]
+#[debug("File({})", path.display())]
 struct File {
     path: PathBuf,
     shared: Arc<DatabaseShared>,
 }
 
-/// State shared by the threads and handles of a file.
+/// State that the threads and handles of a file share.
 #[derive(Debug)]
 pub(crate) struct DatabaseShared {
     pub(crate) reads: JobQueue<ReadJob>,
@@ -64,7 +66,7 @@ pub(crate) struct DatabaseShared {
     pub(crate) counters: Counters,
 }
 
-/// Atomic [`Counts`].
+/// The atomic form of [`Counts`].
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) reads: AtomicU64,
@@ -85,17 +87,17 @@ pub(crate) struct ReadJob {
 }
 
 impl ReadJob {
-    /// Deadline for its start.
+    /// The deadline for starting the statement.
     pub(crate) fn wait_until(&self) -> Instant {
         self.asked_at + Duration::from_millis(self.limits.wait_max_ms)
     }
 
-    /// Returns itself if its result is still awaited and its deadline has not passed.
+    /// Returns the job if its result is still awaited and its deadline has not passed.
     pub(crate) fn in_time(self, counters: &Counters) -> Option<Self> {
         if self.promise.is_given_up() {
             return None;
         }
-        if Instant::now() >= self.wait_until() {
+        if clock::now() >= self.wait_until() {
             counters.failed.fetch_add(1, Ordering::Relaxed);
             self.promise.keep(Err(DataReason::QueueTimeout.into()));
             return None;
@@ -106,8 +108,8 @@ impl ReadJob {
 
 impl Database {
     /// Opens the file, or creates it in an existing folder, with at least `readers` reading threads. Blocks on the
-    /// disk, and up to `limits.wait_max_ms` on another process's lock: for the start of a server, not for its event
-    /// loop. A file that is already open in this process is shared.
+    /// disk, and on another process's lock for up to `limits.wait_max_ms`, so call it when the server starts, not on
+    /// its event loop. A file that is already open in this process is shared.
     pub fn open(path: &Path, readers: usize, limits: Limits) -> Result<Self, DataError> {
         let path = absolute(path)?;
         let mut files = lock(FILES.get_or_init(Mutex::default));
@@ -125,30 +127,29 @@ impl Database {
     }
 
     /// Applies the pending migrations `NNN_name.sql` of a folder in order, each in a separate transaction. Returns the
-    /// names of those applied now. Blocks like `open`.
+    /// names of those that it has applied. Blocks like `open`.
     pub fn migrate(&self, folder: &Path) -> Result<Vec<String>, DataError> {
         let (promise, pending) = pair();
-        let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
+        let wait_until = clock::now() + Duration::from_millis(self.limits.wait_max_ms);
         self.file.shared.write(WriteJob::Migrate { folder: folder.to_owned(), wait_until, promise });
         pending.wait()
     }
 
-    /// Makes every commit reach the disk before it is reported, for all handles of the file, until the last is
-    /// dropped. Blocks like `open`.
+    /// Makes sure that every later commit has reached the disk before it is reported, for all handles of the file.
+    /// Blocks like `open`.
     pub fn sync_commits(&self) -> Result<(), DataError> {
         let (promise, pending) = pair();
-        let wait_until = Instant::now() + Duration::from_millis(self.limits.wait_max_ms);
+        let wait_until = clock::now() + Duration::from_millis(self.limits.wait_max_ms);
         self.file.shared.write(WriteJob::SyncCommits { wait_until, promise });
         pending.wait()
     }
 
-    /// The file's absolute path.
+    /// The absolute path of the file.
     pub fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Runs a read-only statement on a reader. A statement that writes is forwarded to the writer, with additional
-    /// latency.
+    /// Runs a read-only statement on a reader. A statement that writes is forwarded to the writer, which adds latency.
     pub fn query(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (ask, pending) = self.ask(sql, parameters);
         if let Err(refused) = self.file.shared.reads.push(ask, self.limits.queue_max) {
@@ -162,33 +163,34 @@ impl Database {
         pending
     }
 
-    /// Runs a statement on the writer, in effect in a separate transaction. It is committed when the result arrives.
+    /// Runs a statement on the writer, as if in a separate transaction. It has been committed when the result arrives.
     pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (ask, pending) = self.ask(sql, parameters);
         self.file.shared.write(WriteJob::One(ask));
         pending
     }
 
-    /// Runs statements in one transaction: all of them, or none if one fails. The result has one [`Rows`] for each.
+    /// Runs statements in one transaction. If one fails, none has an effect. The result contains one [`Rows`] for each
+    /// statement.
     pub fn transaction(&self, statements: Vec<Statement>) -> Pending<Vec<Rows>> {
         if statements.is_empty() {
             return ready(Ok(Vec::new()));
         }
         let (promise, pending) = pair();
-        self.file.shared.write(WriteJob::Whole { statements, limits: self.limits, asked_at: Instant::now(), promise });
+        self.file.shared.write(WriteJob::Whole { statements, limits: self.limits, asked_at: clock::now(), promise });
         pending
     }
 
-    /// Begins an interactive transaction, whose statements may depend on earlier results. It holds the only writer
-    /// until it ends, so it should consist of few statements. Awaiting another write to the same database within it
-    /// deadlocks until [`Limits::transaction_max_ms`] ends both.
+    /// Begins an interactive transaction, whose statements may depend on earlier results. It occupies the only writer
+    /// until it ends, so it should consist of few statements. Awaiting another write to the same database inside the
+    /// transaction causes a deadlock until [`Limits::transaction_max_ms`] ends both.
     pub fn begin(&self) -> Pending<Transaction> {
         let (promise, pending) = pair();
-        self.file.shared.write(WriteJob::Begin { limits: self.limits, asked_at: Instant::now(), promise });
+        self.file.shared.write(WriteJob::Begin { limits: self.limits, asked_at: clock::now(), promise });
         pending
     }
 
-    /// Counts so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let counters = &self.file.shared.counters;
         Counts {
@@ -202,12 +204,12 @@ impl Database {
 
     fn ask(&self, sql: &str, parameters: Parameters) -> (ReadJob, Pending<Rows>) {
         let (promise, pending) = pair();
-        (ReadJob { sql: sql.into(), parameters, limits: self.limits, asked_at: Instant::now(), promise }, pending)
+        (ReadJob { sql: sql.into(), parameters, limits: self.limits, asked_at: clock::now(), promise }, pending)
     }
 }
 
 impl DatabaseShared {
-    /// Queues a job for the writer, or refuses it.
+    /// Queues a job for the writer, or refuses it if the queue is full or closed.
     pub(crate) fn write(&self, job: WriteJob) {
         let jobs_max = job.queue_max();
         let (job, reason) = match self.writes.push(job, jobs_max) {
@@ -221,7 +223,7 @@ impl DatabaseShared {
 }
 
 impl File {
-    /// Opens the file with its writer, without readers.
+    /// Opens the file and starts its writer, but no readers.
     fn open(path: PathBuf, limits: Limits) -> Result<Self, DataError> {
         let session = Session::open(&path, Role::Writer, wait_until(limits))?;
         let shared = Arc::new(DatabaseShared {
@@ -231,7 +233,7 @@ impl File {
             counters: Counters::default(),
         });
         let theirs = Arc::clone(&shared);
-        // Prepare once here to report errors; the thread prepares its own statements again.
+        // The commands are prepared here to report errors. The thread prepares its own again.
         drop(Writing::new(&session)?);
         spawn("db-writer", move || {
             if let Ok(writing) = Writing::new(&session) {
@@ -240,7 +242,8 @@ impl File {
             for job in theirs.writes.close() {
                 job.refuse(DataReason::Stopped);
             }
-            // The last connection to close copies the log into the file, which a reader cannot do.
+            // The last connection to close copies the log into the file, which a reader cannot do. So the writer waits
+            // for the readers.
             let readers = std::mem::take(&mut *lock(&theirs.readers));
             for reader in readers {
                 let _ = reader.join();
@@ -249,7 +252,7 @@ impl File {
         Ok(Self { path, shared })
     }
 
-    /// Starts readers up to `count`.
+    /// Starts readers until there are `count`.
     fn read_with(&self, count: usize, limits: Limits) -> Result<(), DataError> {
         let mut readers = lock(&self.shared.readers);
         let cache_kib = (CACHE_KIB / count as u32).max(CACHE_KIB_MIN);
@@ -273,22 +276,16 @@ impl Drop for File {
     }
 }
 
-impl fmt::Debug for File {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "File({})", self.path.display())
-    }
-}
-
-/// Open files of this process by absolute path.
+/// The open files of this process, by absolute path.
 static FILES: OnceLock<Mutex<HashMap<PathBuf, Weak<File>>>> = OnceLock::new();
 
-/// Ignores poison: every change is a single step, so the state is consistent after a panic.
+/// Ignores poisoning: every change is a single step, so the state is consistent after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn wait_until(limits: Limits) -> Instant {
-    Instant::now() + Duration::from_millis(limits.wait_max_ms)
+    clock::now() + Duration::from_millis(limits.wait_max_ms)
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, DataError> {
@@ -296,13 +293,13 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
     started.map_err(|error| DataError::new(DataReason::MemoryFull, format!("no thread: {error}")))
 }
 
-/// Canonical path of a possibly missing file in an existing folder.
+/// Returns the canonical path of a file that may not exist, in a folder that must exist.
 fn absolute(path: &Path) -> Result<PathBuf, DataError> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);
     }
     let missing = |detail: String| DataError::new(DataReason::FileMissing, detail);
-    let name = path.file_name().ok_or_else(|| missing(format!("{} is not the name of a file", path.display())))?;
+    let name = path.file_name().ok_or_else(|| missing(format!("{} is not a file name", path.display())))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let folder = folder.canonicalize().map_err(|error| missing(format!("{}: {error}", folder.display())))?;
     Ok(folder.join(name))

@@ -1,16 +1,15 @@
-//! In-memory key-value store shared by workers: bounded, with time to live, not persistent.
+//! An in-memory key-value store shared by workers. Its size is limited, values can expire, and nothing is persistent.
 //!
-//! Keys are spread over shards by a randomly keyed hash, against hash flooding. Each shard has a lock, held for one
-//! access. If a shard is full, expired entries are evicted first, then entries not accessed since the hand last passed
-//! (SIEVE: Zhang et al., NSDI 2024).
+//! Keys are distributed among shards by a randomly keyed hash, which prevents hash flooding. Each shard has a lock,
+//! which is held for a single access. If a shard is full, expired entries are evicted first, then entries that were not
+//! accessed since the eviction hand last passed them (SIEVE: Zhang et al., NSDI 2024).
 
 mod shard;
 #[cfg(test)]
 mod tests;
 
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use shard::KvShard;
-use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,16 +21,16 @@ const SHARDS: usize = 16;
 pub enum KvValue {
     /// Bytes, shared without copying.
     Bytes(Arc<[u8]>),
-    /// An integer, as for `incr`.
+    /// An integer, which `incr` can increment.
     Integer(i64),
     /// A floating-point number.
     Real(f64),
-    /// A Boolean.
+    /// `true` or `false`, which Luau distinguishes from 1 and 0.
     Boolean(bool),
 }
 
 impl KvValue {
-    /// Bytes outside the entry.
+    /// Number of bytes that the value occupies outside of its entry.
     fn bytes(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -40,90 +39,61 @@ impl KvValue {
     }
 }
 
-/// Limits of a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KvLimits {
-    /// Maximum bytes of keys, values and overhead.
-    pub bytes_max: usize,
-    /// Maximum number of values.
-    pub entries_max: usize,
-    /// Maximum bytes of a key.
-    pub key_bytes_max: usize,
-    /// Maximum bytes of a value; at most the value that fits in a sixteenth of `bytes_max`.
-    pub value_bytes_max: usize,
-}
-
-impl Default for KvLimits {
-    /// 64 MiB, 1,000,000 values, keys of 250 bytes (memcached's limit) and values of 1 MiB.
-    fn default() -> Self {
-        Self { bytes_max: 64 << 20, entries_max: 1_000_000, key_bytes_max: 250, value_bytes_max: 1 << 20 }
+flatout_reason::defaults! {
+    /// Limits of a store.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct KvLimits {
+        /// Maximum total size of keys, values and overhead, in bytes.
+        pub bytes_max: usize = 64 << 20,
+        /// Maximum number of values.
+        pub entries_max: usize = 1_000_000,
+        /// Maximum length of a key, in bytes; by default as in memcached.
+        pub key_bytes_max: usize = 250,
+        /// Maximum size of a value, in bytes. It is reduced if a value of this size with its key and overhead would not
+        /// fit in a sixteenth of `bytes_max`.
+        pub value_bytes_max: usize = 1 << 20,
     }
 }
 
-/// Reason for not storing a value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KvError {
+flatout_reason::reasons! {
+    /// The reason why a value was not stored.
+    #[derive(thiserror::Error)]
+    #[error("{}", self.text())]
+    pub enum KvError { name, text, }
     /// The key is empty, or longer than [`KvLimits::key_bytes_max`].
-    Key,
+    Key, "kv_key", "The key is empty, or longer than the limit.";
     /// The value is larger than [`KvLimits::value_bytes_max`].
-    Value,
-    /// `incr` of a value that is not an integer.
-    NotInteger,
-    /// `incr` beyond the range of 64 bits.
-    Overflow,
+    Value, "kv_value", "The value is larger than the limit.";
+    /// The value that `incr` should increment is not an integer.
+    NotInteger, "kv_not_integer", "The value is not a whole number and cannot be incremented.";
+    /// The result of `incr` is outside the range of 64-bit integers.
+    Overflow, "kv_overflow", "The sum is outside the range of 64-bit integers.";
 }
-
-impl KvError {
-    /// Stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Key => "kv_key",
-            Self::Value => "kv_value",
-            Self::NotInteger => "kv_not_integer",
-            Self::Overflow => "kv_overflow",
-        }
-    }
-
-    /// Description.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Key => "The key is empty, or longer than the limit.",
-            Self::Value => "The value is larger than the limit.",
-            Self::NotInteger => "The value is not a whole number and cannot be incremented.",
-            Self::Overflow => "The sum is outside the range of 64-bit integers.",
-        }
-    }
-}
-
-impl fmt::Display for KvError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.text())
-    }
-}
-
-impl std::error::Error for KvError {}
 
 /// Statistics of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KvCounts {
-    /// Number of values, including expired ones that are not removed yet.
+    /// Number of values, including expired values that have not been removed yet.
     pub entries: usize,
-    /// Bytes, as in [`KvLimits::bytes_max`].
+    /// Total size in bytes, as limited by [`KvLimits::bytes_max`].
     pub bytes: usize,
-    /// Values evicted before they expired.
+    /// Number of values evicted before they expired.
     pub evicted: u64,
 }
 
-/// Key-value store shared by workers. Methods take the time in milliseconds of a monotonic clock, and `ttl_ms`, the
-/// time to live of the value; `None`: until it is deleted or evicted.
+/// A key-value store that all workers share. Methods take the current time in milliseconds on a monotonic clock, and in
+/// `ttl_ms` the time to live of the value in milliseconds; with `None`, the value is stored until it is deleted or
+/// evicted.
+#[derive(derive_more::Debug)]
+#[debug("Kv({limits:?})")]
 pub struct Kv {
     shards: [Mutex<KvShard>; SHARDS],
     limits: KvLimits,
-    hasher: RandomState,
+    hasher: HashState,
 }
 
 impl Kv {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new(limits: KvLimits) -> Self {
         let bytes_max = limits.bytes_max / SHARDS;
         let value_bytes_max = limits
@@ -132,37 +102,37 @@ impl Kv {
         let limits = KvLimits { value_bytes_max, ..limits };
         let entries_max = limits.entries_max.div_ceil(SHARDS).max(1);
         let shards = std::array::from_fn(|_| Mutex::new(KvShard::new(bytes_max, entries_max)));
-        Self { shards, limits, hasher: RandomState::default() }
+        Self { shards, limits, hasher: HashState::default() }
     }
 
-    /// The effective limits.
+    /// The limits that are in effect.
     pub fn limits(&self) -> KvLimits {
         self.limits
     }
 
-    /// Unexpired value of a key.
+    /// Returns the value of a key, unless it has expired.
     pub fn get(&self, key: &[u8], now_ms: u64) -> Option<KvValue> {
         let hash = self.hasher.hash_one(key);
         self.shard(hash).get(hash, key, now_ms).cloned()
     }
 
-    /// Stores a value and replaces the previous one.
+    /// Stores a value, replacing the previous one.
     pub fn set(&self, key: &[u8], value: KvValue, ttl_ms: Option<u64>, now_ms: u64) -> Result<(), KvError> {
         self.check(key, &value)?;
         let hash = self.hasher.hash_one(key);
         let old = self.shard(hash).set(hash, key, value, expiry(ttl_ms, now_ms), now_ms);
-        // Free the replaced value outside the lock.
+        // Frees the replaced value outside of the lock.
         drop(old);
         Ok(())
     }
 
-    /// Stores a value unless there is one. Returns whether it was stored.
+    /// Stores a value unless the key already has one. Returns whether the value was stored.
     pub fn add(&self, key: &[u8], value: KvValue, ttl_ms: Option<u64>, now_ms: u64) -> Result<bool, KvError> {
         self.compare_and_set(key, None, Some(value), ttl_ms, now_ms)
     }
 
-    /// Adds `by` to the number of a key, 0 if missing, and returns the sum. An existing number keeps its time to live;
-    /// `ttl_ms` applies to a new one.
+    /// Adds `by` to the integer of a key, which counts as 0 if the key has no value, and returns the sum. An existing
+    /// value keeps its time to live; `ttl_ms` applies to a new value.
     pub fn incr(&self, key: &[u8], by: i64, ttl_ms: Option<u64>, now_ms: u64) -> Result<i64, KvError> {
         self.check(key, &KvValue::Integer(by))?;
         let hash = self.hasher.hash_one(key);
@@ -182,15 +152,15 @@ impl Kv {
         }
     }
 
-    /// Removes the value of a key. Returns whether there was one.
+    /// Removes the value of a key. Returns whether the key had a value.
     pub fn delete(&self, key: &[u8], now_ms: u64) -> bool {
         let hash = self.hasher.hash_one(key);
         let old = self.shard(hash).remove(hash, key, now_ms);
         old.is_some()
     }
 
-    /// Stores `value` (`None`: removes it) if the current value equals `expected` (`None`: there is none). Returns
-    /// whether it did.
+    /// If the current value equals `expected`, stores `value`, or removes the current value if `value` is `None`.
+    /// `expected` is `None` if the key must have no value. Returns whether the store was changed.
     pub fn compare_and_set(
         &self,
         key: &[u8],
@@ -214,7 +184,7 @@ impl Kv {
         Ok(true)
     }
 
-    /// Current statistics.
+    /// Returns the current statistics.
     pub fn counts(&self) -> KvCounts {
         self.shards.iter().fold(KvCounts::default(), |sum, shard| {
             let counts = lock(shard).counts();
@@ -237,18 +207,12 @@ impl Kv {
     }
 
     fn shard(&self, hash: u64) -> MutexGuard<'_, KvShard> {
-        // Bits from the middle: the table within the shard uses those at either end.
+        // Uses bits from the middle of the hash, because the table within the shard uses those at both ends.
         lock(&self.shards[(hash >> 32) as usize % SHARDS])
     }
 }
 
-impl fmt::Debug for Kv {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kv").field("limits", &self.limits).finish_non_exhaustive()
-    }
-}
-
-/// Ignores poison: a panic leaves a shard readable.
+/// Ignores poisoning, because a panic leaves a shard readable.
 fn lock(shard: &Mutex<KvShard>) -> MutexGuard<'_, KvShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,25 +1,25 @@
-//! Storage for active pages: SQLite with one writer and several readers off the event loop, and a shared in-memory
-//! key-value store.
+//! Storage for active pages: SQLite with one writer and several readers, which run outside of the event loop, and a
+//! shared in-memory key-value store.
 //!
-//! A page's statement goes through `Database::query` or `Database::execute` to a queue, and from there to a thread
-//! with a connection. The result is a [`Pending`], a future that the thread wakes. A holder of a `Database` never
-//! waits for a disk or a lock.
+//! `Database::query` and `Database::execute` put a page's statement into a queue, from which a thread with a connection
+//! takes it. The result is a [`Pending`], a future that the thread wakes. Code that uses a `Database` never waits for a
+//! disk or a lock.
 //!
 //! | file | contents |
-//! |---|---|
+//! | [`database`] | a database file, opened once per process |
 //! | [`database`] | a database file, opened once per process |
 //! | [`limits`] | limits on time, number and size |
-//! | [`value`], [`rows`] | input and results of statements |
-//! | [`reason`] | errors: one table |
+//! | [`value`], [`rows`] | inputs and results of statements |
+//! | [`reason`] | errors, in one table |
 //! | [`pending`] | the future of a result from another thread |
-//! | `connection`, `statement` | a restricted connection; one statement on it |
+//! | `connection`, `statement` | a restricted connection; running a statement on it |
 //! | `queue`, `reader`, `writer`, `writing` | threads and their queues |
 //! | [`transaction`] | interactive transactions |
 //! | [`migration`] | numbered schema changes, each applied once |
 //! | [`kv`] | in-memory key-value store |
 //!
-//! Absent by design: sockets, HTTP, the pages' language, the event loop. A [`Pending`] uses its `Waker`, so it works
-//! with any runtime.
+//! Absent by design: sockets, HTTP, the pages' language, the event loop. A [`Pending`] needs only a `Waker`, so it
+//! works with any runtime.
 
 mod connection;
 pub mod database;
@@ -31,9 +31,11 @@ mod queue;
 mod reader;
 pub mod reason;
 pub mod rows;
-#[cfg(test)]
-mod scratch;
 mod statement;
+#[cfg(test)]
+mod tests {
+    pub(crate) mod scratch;
+}
 pub mod transaction;
 pub mod value;
 mod writer;

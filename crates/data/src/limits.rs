@@ -1,34 +1,24 @@
 //! Limits on statements and their results.
 
-/// Limits for one handle of a [`Database`](crate::Database). All are enforced; each has a separate
-/// [`DataReason`](crate::DataReason).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Maximum rows of one result.
-    pub rows_max: usize,
-    /// Maximum bytes of one result ([`Rows::bytes`](crate::Rows::bytes)).
-    pub bytes_max: usize,
-    /// Maximum run time of one statement, in milliseconds.
-    pub statement_max_ms: u64,
-    /// Maximum wait of a statement before it starts, in milliseconds: in the queue, and for another process's lock.
-    pub wait_max_ms: u64,
-    /// Maximum time from `begin` to the end of a transaction, in milliseconds: it holds the only writer.
-    pub transaction_max_ms: u64,
-    /// Maximum queued statements, for the readers and for the writer each.
-    pub queue_max: usize,
-}
-
-impl Default for Limits {
-    /// 10,000 rows, 16 MiB, 5 s per statement, 30 s of waiting, 5 s per transaction, 4,096 in each queue. Guesses, far
-    /// above the needs of pages but low enough to protect the server.
-    fn default() -> Self {
-        Self {
-            rows_max: 10_000,
-            bytes_max: 16 << 20,
-            statement_max_ms: 5_000,
-            wait_max_ms: 30_000,
-            transaction_max_ms: 5_000,
-            queue_max: 4_096,
-        }
+flatout_reason::defaults! {
+    /// Limits for one handle of a [`Database`](crate::Database). All of them are enforced, and exceeding each has a
+    /// separate [`DataReason`](crate::DataReason). The defaults are estimates, far above what pages need but low enough
+    /// to protect the server.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Limits {
+        /// Maximum number of rows in a result.
+        pub rows_max: usize = 10_000,
+        /// Maximum size of a result, in bytes ([`Rows::bytes`](crate::Rows::bytes)).
+        pub bytes_max: usize = 16 << 20,
+        /// Maximum run time of a statement, in milliseconds.
+        pub statement_max_ms: u64 = 5_000,
+        /// Maximum time that a statement waits before it starts, in milliseconds: in the queue, and for another
+        /// process's lock.
+        pub wait_max_ms: u64 = 30_000,
+        /// Maximum time from `begin` to the end of a transaction, in milliseconds. During this time, the transaction
+        /// occupies the only writer.
+        pub transaction_max_ms: u64 = 5_000,
+        /// Maximum number of queued statements, separately for the readers and for the writer.
+        pub queue_max: usize = 4_096,
     }
 }

@@ -1,10 +1,10 @@
-//! Migrations: a folder of numbered changes, each applied once.
+//! Migrations: a folder of numbered schema changes, each of which is applied once.
 //!
-//! Files are named `NNN_name.sql`, with any number of digits, each number once. Other `.sql` names are errors; other
-//! files are ignored. Each migration runs in a transaction together with the record that it was applied, so that a
-//! crash leaves it either applied or not begun. Foreign keys are not enforced during a migration, as SQLite's
-//! procedure for rebuilding a table requires (<https://www.sqlite.org/lang_altertable.html#otheralter>), and are all
-//! checked before the commit.
+//! Files are named `NNN_name.sql`, with any number of digits and each number once. Other names that end in `.sql` are
+//! errors, and other files are ignored. Each migration runs in a transaction together with the record that it was
+//! applied, so after a crash it is either applied or not started. Foreign keys are not enforced during a migration, as
+//! SQLite's procedure for rebuilding a table requires (<https://www.sqlite.org/lang_altertable.html#otheralter>), but
+//! all of them are checked before the commit.
 
 use crate::connection::{Session, Trust, failure};
 use crate::reason::{DataError, DataReason};
@@ -14,7 +14,7 @@ use rusqlite::fallible_iterator::FallibleIterator as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Table of applied migrations.
+/// The table of applied migrations.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS flatout_migrations (
     number INTEGER PRIMARY KEY,
     name TEXT NOT NULL,
@@ -22,29 +22,29 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS flatout_migrations (
     applied_at TEXT NOT NULL
 ) STRICT";
 
-/// Maximum bytes of a migration.
+/// Maximum size of a migration, in bytes.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// A migration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// Number at the start of its name.
+    /// The number at the beginning of the file name.
     pub number: u32,
-    /// File name.
+    /// The file name.
     pub name: String,
-    /// SQL text.
+    /// The SQL statements.
     pub sql: String,
 }
 
 impl Migration {
-    /// SHA-256 of its text in hexadecimal.
+    /// The SHA-256 digest of the SQL text, in hexadecimal.
     pub fn digest(&self) -> String {
         let digest = digest::digest(&digest::SHA256, self.sql.as_bytes());
         digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// Reads the migrations of a folder, in order.
+/// Reads the migrations in a folder. Returns them in the order of their numbers.
 pub fn read_folder(folder: &Path) -> Result<Vec<Migration>, DataError> {
     let unreadable = |path: &Path, error: &dyn std::fmt::Display| {
         DataError::new(DataReason::MigrationUnreadable, format!("{}: {error}", path.display()))
@@ -70,7 +70,7 @@ pub fn read_folder(folder: &Path) -> Result<Vec<Migration>, DataError> {
     Ok(found.into_values().collect())
 }
 
-/// Parses the number of `NNN_name.sql`.
+/// Parses the number in a file name `NNN_name.sql`.
 fn number(name: &str) -> Option<u32> {
     let stem = name.strip_suffix(".sql")?;
     let (digits, rest) = stem.split_once('_')?;
@@ -80,7 +80,7 @@ fn number(name: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// Applies pending migrations; returns their names.
+/// Applies pending migrations. Returns their names.
 pub(crate) fn apply(session: &Session, folder: &Path) -> Result<Vec<String>, DataError> {
     let migrations = read_folder(folder)?;
     session.command("PRAGMA foreign_keys = OFF")?;
@@ -96,7 +96,7 @@ pub(crate) fn apply(session: &Session, folder: &Path) -> Result<Vec<String>, Dat
 
 fn apply_all(session: &Session, migrations: &[Migration]) -> Result<Vec<String>, DataError> {
     let mut names = Vec::new();
-    // Each round checks again under the lock: another process may be migrating too.
+    // Each round checks again while holding the lock, because another process may be migrating too.
     loop {
         session.command("BEGIN IMMEDIATE")?;
         session.command(TABLE)?;
@@ -106,7 +106,7 @@ fn apply_all(session: &Session, migrations: &[Migration]) -> Result<Vec<String>,
         };
         let failed = |error: DataError| {
             let reason = match error.reason {
-                // These are not caused by the migration.
+                // The migration does not cause these errors.
                 DataReason::DiskFull | DataReason::DiskFailed | DataReason::LockTimeout => error.reason,
                 _ => DataReason::MigrationFailed,
             };
@@ -119,14 +119,14 @@ fn apply_all(session: &Session, migrations: &[Migration]) -> Result<Vec<String>,
     }
 }
 
-/// Names and digests of applied migrations by number.
+/// Returns the names and digests of applied migrations, by number.
 fn applied(connection: &Connection) -> rusqlite::Result<BTreeMap<u32, (String, String)>> {
     let mut statement = connection.prepare("SELECT number, name, digest FROM flatout_migrations")?;
     let rows = statement.query_map([], |row| Ok((row.get(0)?, (row.get(1)?, row.get(2)?))))?;
     rows.collect()
 }
 
-/// The first pending migration, or an error if the folder does not match the applied ones.
+/// Returns the first pending migration, or an error if the folder does not match the applied migrations.
 fn next<'a>(
     migrations: &'a [Migration],
     applied: &BTreeMap<u32, (String, String)>,
@@ -142,7 +142,7 @@ fn next<'a>(
     let last = applied.last_key_value().map_or(0, |(number, _)| *number);
     match migrations.iter().find(|migration| !applied.contains_key(&migration.number)) {
         Some(migration) if !applied.is_empty() && migration.number < last => {
-            let detail = format!("{} comes before {last}, which is applied", migration.name);
+            let detail = format!("{} comes before {last}, which has been applied", migration.name);
             Err(DataError::new(DataReason::MigrationOrder, detail))
         }
         found => Ok(found),
@@ -157,8 +157,7 @@ fn run(session: &Session, connection: &Connection, sql: &str) -> Result<(), Data
             return error;
         }
         let detail = format!(
-            "{}: a migration is a transaction already, of one file: leave BEGIN, COMMIT, ROLLBACK, SAVEPOINT, ATTACH \
-             and temporary tables out",
+            "{}: each migration already runs in a transaction on one file: remove BEGIN, COMMIT, ROLLBACK, SAVEPOINT, ATTACH and temporary tables",
             error.detail
         );
         DataError::new(error.reason, detail)

@@ -1,21 +1,24 @@
-//! Result from another thread: a future and its promise.
+//! A result from another thread: a future and its promise.
 
 use crate::reason::{DataError, DataReason};
-use std::fmt;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
-/// Future of a result from another thread. It works with any runtime and may be dropped at any time: a job that has
+/// A future of a result from another thread. It works with any runtime and may be dropped at any time. A job that has
 /// not begun is then cancelled, a running query is stopped, and a running write continues.
 #[must_use = "dropped, nothing is asked"]
+#[derive(derive_more::Debug)]
+#[debug("Pending")]
 pub struct Pending<T> {
     slot: Arc<PendingValue<T>>,
 }
 
-/// Sender of a [`Pending`]. Dropped without a result, it sends [`DataReason::Failed`].
+/// The sender for a [`Pending`]. If it is dropped without a result, it sends [`DataReason::Failed`].
+#[derive(derive_more::Debug)]
+#[debug("Promise")]
 pub(crate) struct Promise<T> {
     slot: Arc<PendingValue<T>>,
 }
@@ -25,8 +28,9 @@ struct PendingValue<T> {
     given_up: AtomicBool,
 }
 
-/// Observer of whether a [`Pending`] is still awaited.
-#[derive(Clone)]
+/// An observer of whether a [`Pending`] is still awaited.
+#[derive(Clone, derive_more::Debug)]
+#[debug("Watch(given up: {})", self.is_given_up())]
 pub(crate) struct PendingWatch(Arc<dyn Waited>);
 
 trait Waited: Send + Sync {
@@ -46,12 +50,6 @@ impl PendingWatch {
     }
 }
 
-impl fmt::Debug for PendingWatch {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Watch(given up: {})", self.is_given_up())
-    }
-}
-
 enum PendingState<T> {
     Empty,
     Waited(Waker),
@@ -60,7 +58,7 @@ enum PendingState<T> {
 }
 
 impl<T> PendingValue<T> {
-    /// Ignores poison: every change is a single step, so the state is consistent after a panic.
+    /// Ignores poisoning: every change is a single step, so the state is consistent after a panic.
     fn lock(&self) -> MutexGuard<'_, PendingState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -72,7 +70,7 @@ pub(crate) fn pair<T>() -> (Promise<T>, Pending<T>) {
     (Promise { slot: Arc::clone(&slot) }, Pending { slot })
 }
 
-/// A future with an immediate result.
+/// Creates a future whose result is already available.
 pub(crate) fn ready<T>(answer: Result<T, DataError>) -> Pending<T> {
     Pending {
         slot: Arc::new(PendingValue {
@@ -107,15 +105,9 @@ impl<T> Promise<T> {
 }
 
 impl<T: Send + 'static> Promise<T> {
-    /// Returns an observer.
+    /// Returns an observer of the future.
     pub(crate) fn watch(&self) -> PendingWatch {
         PendingWatch(Arc::clone(&self.slot) as Arc<dyn Waited>)
-    }
-}
-
-impl<T> fmt::Debug for Promise<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Promise")
     }
 }
 
@@ -139,7 +131,7 @@ impl<T> Future for Pending<T> {
                 }
             }
             PendingState::Taken => {
-                return Poll::Ready(Err(DataError::new(DataReason::Failed, "it was answered already")));
+                return Poll::Ready(Err(DataError::new(DataReason::Failed, "the statement already has a result")));
             }
         }
         Poll::Pending
@@ -147,7 +139,7 @@ impl<T> Future for Pending<T> {
 }
 
 impl<T> Pending<T> {
-    /// Blocks this thread until the result arrives: for programs without an event loop, and for the start of a server.
+    /// Blocks this thread until the result arrives; for programs without an event loop, and for the start of a server.
     pub fn wait(mut self) -> Result<T, DataError> {
         let waker = Waker::from(Arc::new(Unpark(thread::current())));
         let mut context = Context::from_waker(&waker);
@@ -163,12 +155,6 @@ impl<T> Pending<T> {
 impl<T> Drop for Pending<T> {
     fn drop(&mut self) {
         self.slot.given_up.store(true, Ordering::Relaxed);
-    }
-}
-
-impl<T> fmt::Debug for Pending<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Pending")
     }
 }
 

@@ -1,10 +1,11 @@
-//! Bounded FIFO queue of jobs for threads.
+//! A bounded FIFO queue of jobs for threads.
 
+use flatout_os::clock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Queue for one or several threads.
+/// A queue of jobs that one or more threads take.
 #[derive(Debug)]
 pub(crate) struct JobQueue<J> {
     state: Mutex<QueueState<J>>,
@@ -14,14 +15,14 @@ pub(crate) struct JobQueue<J> {
 #[derive(Debug)]
 struct QueueState<J> {
     jobs: VecDeque<J>,
-    /// Sleeping threads.
+    /// Number of sleeping threads.
     idle: usize,
-    /// Sleeping threads that were notified.
+    /// Number of sleeping threads that have been notified.
     wakeups: usize,
     closed: bool,
 }
 
-/// A refused job, returned to its sender.
+/// A job that was refused and is returned to its sender.
 #[derive(Debug)]
 pub(crate) enum RefusedJob<J> {
     /// The queue is full.
@@ -30,12 +31,11 @@ pub(crate) enum RefusedJob<J> {
     Closed(J),
 }
 
-/// Result of waiting for a job.
+/// The result of waiting for a job.
 #[derive(Debug)]
 pub(crate) enum Next<J> {
-    /// A job.
     Job(J),
-    /// No job before the deadline.
+    /// The deadline passed before a job arrived.
     Late,
     /// The queue is closed and empty.
     Closed,
@@ -47,12 +47,12 @@ impl<J> JobQueue<J> {
         Self { state: Mutex::new(state), wakeup: Condvar::new() }
     }
 
-    /// Ignores poison: every change is a single step, so the state is consistent after a panic.
+    /// Ignores poisoning: every change is a single step, so the state is consistent after a panic.
     fn lock(&self) -> MutexGuard<'_, QueueState<J>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends a job, unless `jobs_max` are queued.
+    /// Appends a job, unless `jobs_max` jobs are already queued.
     pub(crate) fn push(&self, job: J, jobs_max: usize) -> Result<(), RefusedJob<J>> {
         let mut state = self.lock();
         if state.closed {
@@ -62,7 +62,7 @@ impl<J> JobQueue<J> {
             return Err(RefusedJob::Full(job));
         }
         state.jobs.push_back(job);
-        // A running thread checks again before it sleeps, and notifying is a system call.
+        // A running thread checks the queue again before it sleeps, and a notification is a system call.
         let ring = state.idle > state.wakeups;
         state.wakeups += usize::from(ring);
         drop(state);
@@ -72,7 +72,7 @@ impl<J> JobQueue<J> {
         Ok(())
     }
 
-    /// Waits for the next job. `None`: the queue is closed.
+    /// Waits for the next job. Returns `None` if the queue is closed.
     pub(crate) fn pop(&self) -> Option<J> {
         match self.pop_until(None) {
             Next::Job(job) => Some(job),
@@ -80,7 +80,7 @@ impl<J> JobQueue<J> {
         }
     }
 
-    /// Waits for the next job until `until`.
+    /// Waits for the next job, at most until `until`.
     pub(crate) fn pop_until(&self, until: Option<Instant>) -> Next<J> {
         let mut state = self.lock();
         loop {
@@ -94,7 +94,7 @@ impl<J> JobQueue<J> {
             state = match until {
                 None => self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(until) => {
-                    let timeout = until.saturating_duration_since(Instant::now());
+                    let timeout = until.saturating_duration_since(clock::now());
                     if timeout.is_zero() {
                         state.idle -= 1;
                         return Next::Late;
@@ -107,7 +107,7 @@ impl<J> JobQueue<J> {
         }
     }
 
-    /// Takes the next job if there is one and `wanted` returns true.
+    /// Takes the next job if there is one and `wanted` returns true for it.
     pub(crate) fn pop_if(&self, wanted: impl FnOnce(&J) -> bool) -> Option<J> {
         let mut state = self.lock();
         if !state.jobs.front().is_some_and(wanted) {
@@ -116,7 +116,13 @@ impl<J> JobQueue<J> {
         state.jobs.pop_front()
     }
 
-    /// Closes the queue to new jobs; queued ones remain.
+    /// Returns true if threads have taken all jobs.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().jobs.is_empty()
+    }
+
+    /// Closes the queue to new jobs. Queued jobs remain.
     pub(crate) fn finish(&self) {
         self.lock().closed = true;
         self.wakeup.notify_all();

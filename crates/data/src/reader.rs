@@ -1,4 +1,4 @@
-//! Reading thread.
+//! The reading thread.
 
 use crate::connection::Session;
 use crate::database::{DatabaseShared, ReadJob};
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 pub(crate) fn run(session: &Session, shared: &DatabaseShared) {
     while let Some(ask) = shared.reads.pop() {
         let Some(ask) = ask.in_time(&shared.counters) else { continue };
-        // A panic is a defect; the thread continues with the next statement.
+        // A panic is a defect. The thread continues with the next statement.
         let _ = catch_unwind(AssertUnwindSafe(|| answer(session, shared, ask)));
     }
 }
@@ -23,7 +23,7 @@ fn answer(session: &Session, shared: &DatabaseShared, ask: ReadJob) {
             shared.counters.reads.fetch_add(1, Ordering::Relaxed);
             ask.promise.keep(Ok(rows));
         }
-        // Forward it to the writer. Its time in the queue counts from its original start.
+        // Forwards the statement to the writer. Its waiting time counts from when it was first queued.
         Ok(Ran::Writes) => shared.write(WriteJob::One(ask)),
         Err(error) => {
             shared.counters.failed.fetch_add(1, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! Result of a statement: rows of typed values, with all texts and blobs in one buffer.
+//! The result of a statement: rows of typed values, with the contents of all strings and blobs in one buffer.
 
 use crate::value::ValueRef;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Result of a statement.
+/// The result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     columns: Arc<[Box<str>]>,
@@ -12,12 +12,12 @@ pub struct Rows {
     bytes: Vec<u8>,
     /// Number of rows changed by an INSERT, UPDATE or DELETE; 0 for other statements.
     pub changes: u64,
-    /// Rowid of the last row inserted on this connection, by any statement; 0 if there is none, or the statement ran
-    /// on a reader.
+    /// Rowid of the last row that any statement has inserted on the writer's connection; 0 if there is none, or if the
+    /// statement ran on a reader.
     pub last_insert_rowid: i64,
 }
 
-/// A value whose bytes are in the buffer.
+/// A value whose bytes, if any, are in the buffer.
 #[derive(Clone, Debug, PartialEq)]
 enum Cell {
     Null,
@@ -28,7 +28,7 @@ enum Cell {
 }
 
 impl Rows {
-    /// An empty result with these columns.
+    /// Creates an empty result with these columns.
     pub(crate) fn new(columns: Arc<[Box<str>]>) -> Self {
         Self { columns, ..Self::default() }
     }
@@ -51,7 +51,7 @@ impl Rows {
         start..self.bytes.len()
     }
 
-    /// Column names in the statement's order. Empty for a statement without result rows.
+    /// Column names in the statement's order; empty for a statement without result rows.
     pub fn columns(&self) -> &[Box<str>] {
         &self.columns
     }
@@ -61,12 +61,12 @@ impl Rows {
         self.cells.len().checked_div(self.columns.len()).unwrap_or(0)
     }
 
-    /// Returns whether there are no rows.
+    /// Returns whether the result has no rows.
     pub fn is_empty(&self) -> bool {
         self.cells.is_empty()
     }
 
-    /// Value at a row and a column, both from 0; `None` if out of range.
+    /// The value at a row and a column, both counted from 0; `None` if either is out of range.
     pub fn get(&self, row: usize, column: usize) -> Option<ValueRef<'_>> {
         if column >= self.columns.len() {
             return None;
@@ -74,15 +74,15 @@ impl Rows {
         self.cells.get(row * self.columns.len() + column).map(|cell| self.value(cell))
     }
 
-    /// Values of a row in column order; empty if out of range.
+    /// The values of a row, in column order; empty if the row is out of range.
     pub fn row(&self, row: usize) -> impl Iterator<Item = ValueRef<'_>> {
         let start = (row * self.columns.len()).min(self.cells.len());
         let end = (start + self.columns.len()).min(self.cells.len());
         self.cells[start..end].iter().map(|cell| self.value(cell))
     }
 
-    /// Bytes of the values: eight for each, plus its text or blob. [`Limits::bytes_max`](crate::Limits::bytes_max)
-    /// limits this.
+    /// Size of the values in bytes: eight for each value, plus the length of its string or blob.
+    /// [`Limits::bytes_max`](crate::Limits::bytes_max) limits this.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + 8 * self.cells.len()
     }

@@ -1,4 +1,4 @@
-//! Execution of one statement: binding parameters, and reading rows within limits.
+//! Running a statement: binds its parameters and reads its rows within the limits.
 
 use crate::connection::{Session, failure};
 use crate::limits::Limits;
@@ -6,19 +6,20 @@ use crate::pending::PendingWatch;
 use crate::reason::{DataError, DataReason};
 use crate::rows::Rows;
 use crate::value::{Parameters, Value, ValueRef};
+use flatout_os::clock;
 use rusqlite::CachedStatement;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as Column};
 use std::time::{Duration, Instant};
 
-/// Result of running a statement.
+/// The result of running a statement.
 pub(crate) enum Ran {
-    /// It ran.
+    /// The statement has run.
     Rows(Rows),
-    /// It would write, and this connection is read-only.
+    /// The statement would write, but this connection is read-only.
     Writes,
 }
 
-/// Runs a read-only statement; one that would write is not started.
+/// Runs a read-only statement. A statement that would write is not started.
 pub(crate) fn read(
     session: &Session,
     sql: &str,
@@ -30,15 +31,15 @@ pub(crate) fn read(
     if !statement.readonly() {
         return Ok(Ran::Writes);
     }
-    let until = Instant::now() + Duration::from_millis(limits.statement_max_ms);
+    let until = clock::now() + Duration::from_millis(limits.statement_max_ms);
     session.bounds.run_until(until, Some(asker));
     let answer = step(session, &mut statement, parameters, limits);
     session.bounds.run_on();
     answer.map(Ran::Rows)
 }
 
-/// Runs a statement on the writer, at most until `until`. The caller has begun a transaction, and rolls back the
-/// effects of a failed statement.
+/// Runs a statement on the writer, at most until `until`. The caller must have begun a transaction, and must roll back
+/// the effects of a statement that fails.
 pub(crate) fn write(
     session: &Session,
     sql: &str,
@@ -60,9 +61,9 @@ pub(crate) fn write(
 }
 
 fn prepare<'a>(session: &'a Session, sql: &str) -> Result<CachedStatement<'a>, DataError> {
-    // SQLite would stop reading there, unlike a person who reads the text.
+    // SQLite would stop reading at the NUL, unlike a person who reads the text.
     if sql.contains('\0') {
-        return Err(DataError::new(DataReason::SqlInvalid, "a NUL in the text"));
+        return Err(DataError::new(DataReason::SqlInvalid, "the string contains a NUL"));
     }
     session.connection.prepare_cached(sql).map_err(|error| session.failure(&error))
 }
@@ -94,7 +95,7 @@ fn step(
                 }
             }
             Ok(None) => return Ok(answer),
-            // An empty statement cannot be stepped.
+            // SQLite cannot step an empty statement.
             Err(rusqlite::Error::SqliteFailure(code, _)) if code.extended_code == rusqlite::ffi::SQLITE_MISUSE => {
                 return Err(DataReason::SqlEmpty.into());
             }
@@ -106,7 +107,7 @@ fn step(
 fn bind(statement: &mut CachedStatement<'_>, parameters: &Parameters) -> Result<(), DataError> {
     let wanted = statement.parameter_count();
     let mismatch = |given: usize| {
-        Err(DataError::new(DataReason::ParametersMismatch, format!("{given} given, {wanted} in the statement")))
+        Err(DataError::new(DataReason::ParametersMismatch, format!("{given} passed, but {wanted} in the statement")))
     };
     match parameters {
         Parameters::None if wanted == 0 => Ok(()),
@@ -129,7 +130,7 @@ fn bind(statement: &mut CachedStatement<'_>, parameters: &Parameters) -> Result<
                 None => Ok(()),
                 Some(missing) => {
                     let name = statement.parameter_name(missing + 1).unwrap_or("?");
-                    Err(DataError::new(DataReason::ParametersMismatch, format!("no value is given for {name}")))
+                    Err(DataError::new(DataReason::ParametersMismatch, format!("there is no value for {name}")))
                 }
             }
         }
@@ -148,7 +149,7 @@ fn index_of(statement: &CachedStatement<'_>, name: &str) -> Result<usize, DataEr
     }
 }
 
-/// Adapter of a value for rusqlite.
+/// Passes a value to rusqlite.
 struct Bound<'a>(&'a Value);
 
 impl ToSql for Bound<'_> {

@@ -1,4 +1,4 @@
-//! Interactive transactions: a page may inspect each result before the next statement.
+//! Interactive transactions, in which a page can inspect each result before it runs the next statement.
 
 use crate::database::Counters;
 use crate::limits::Limits;
@@ -9,30 +9,31 @@ use crate::rows::Rows;
 use crate::statement;
 use crate::value::Parameters;
 use crate::writing::{Command, Writing};
+use flatout_os::clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Maximum queued statements of one transaction: a page usually awaits each.
+/// Maximum number of queued statements in one transaction. A page usually awaits each statement.
 const STEPS_MAX: usize = 64;
 
-/// An interactive transaction. Its writes are visible to others only after [`commit`](Self::commit). Dropped without
-/// it, or after [`Limits::transaction_max_ms`], it is rolled back.
+/// An interactive transaction. Its writes are visible to others only after [`commit`](Self::commit). If it is dropped
+/// before that, or when [`Limits::transaction_max_ms`] has passed, it is rolled back.
 #[derive(Debug)]
 pub struct Transaction {
     shared: Arc<Led>,
 }
 
-/// State shared by a transaction's handle and the writer.
+/// State that a transaction's handle and the writer share.
 #[derive(Debug)]
 struct Led {
     steps: JobQueue<TransactionCommand>,
     limits: Limits,
-    /// It ended by timeout rather than by an error.
+    /// True if the transaction ended because of its timeout rather than an error.
     late: AtomicBool,
 }
 
-/// A request to a transaction.
+/// A request to the writer in a transaction.
 #[derive(Debug)]
 enum TransactionCommand {
     Execute { sql: Box<str>, parameters: Parameters, promise: Promise<Rows> },
@@ -59,12 +60,12 @@ impl Led {
         step.fail(reason.into());
     }
 
-    /// Reason why it has ended.
+    /// The reason why the transaction has ended.
     fn ended(&self) -> DataReason {
         if self.late.load(Ordering::Acquire) { DataReason::TransactionTimeout } else { DataReason::TransactionEnded }
     }
 
-    /// Refuses queued and future requests.
+    /// Refuses all queued and future requests.
     fn end(&self) {
         for step in self.steps.close() {
             step.fail(self.ended().into());
@@ -73,22 +74,23 @@ impl Led {
 }
 
 impl Transaction {
-    /// Runs a statement, reading or writing. A failed statement has no effect and leaves the transaction open, unless
-    /// SQLite rolls back everything: later statements then fail with [`DataReason::TransactionEnded`].
+    /// Runs a statement that reads or writes. A failed statement has no effect and leaves the transaction open, unless
+    /// SQLite rolls back the whole transaction. In that case, later statements fail with
+    /// [`DataReason::TransactionEnded`].
     pub fn execute(&self, sql: &str, parameters: Parameters) -> Pending<Rows> {
         let (promise, pending) = pair();
         self.shared.push(TransactionCommand::Execute { sql: sql.into(), parameters, promise });
         pending
     }
 
-    /// Commits. On an error nothing was committed.
+    /// Commits the transaction. If this fails, nothing was committed.
     pub fn commit(self) -> Pending<()> {
         let (promise, pending) = pair();
         self.shared.push(TransactionCommand::Commit(promise));
         pending
     }
 
-    /// Rolls back. Dropping does the same, without confirmation.
+    /// Rolls back the transaction. Dropping it does the same, without confirmation.
     pub fn rollback(self) -> Pending<()> {
         let (promise, pending) = pair();
         self.shared.push(TransactionCommand::Rollback(promise));
@@ -102,14 +104,14 @@ impl Drop for Transaction {
     }
 }
 
-/// Runs a transaction on the writer's thread from beginning to end.
+/// Runs a transaction on the writer's thread, from beginning to end.
 pub(crate) fn lead(writing: &Writing<'_>, limits: Limits, promise: Promise<Transaction>, counters: &Counters) {
     if let Err(error) = writing.command(Command::Begin) {
         counters.failed.fetch_add(1, Ordering::Relaxed);
         return promise.keep(Err(error));
     }
     counters.transactions.fetch_add(1, Ordering::Relaxed);
-    let until = Instant::now() + Duration::from_millis(limits.transaction_max_ms);
+    let until = clock::now() + Duration::from_millis(limits.transaction_max_ms);
     let led = Arc::new(Led { steps: JobQueue::new(), limits, late: AtomicBool::new(false) });
     promise.keep(Ok(Transaction { shared: Arc::clone(&led) }));
     let last = follow(writing, &led, until, counters);
@@ -130,19 +132,20 @@ pub(crate) fn lead(writing: &Writing<'_>, limits: Limits, promise: Promise<Trans
 fn follow(writing: &Writing<'_>, led: &Led, until: Instant, counters: &Counters) -> Option<TransactionCommand> {
     loop {
         match led.steps.pop_until(Some(until)) {
-            Next::Job(step @ TransactionCommand::Execute { .. }) if Instant::now() >= until => {
+            Next::Job(step @ TransactionCommand::Execute { .. }) if clock::now() >= until => {
                 led.late.store(true, Ordering::Release);
                 step.fail(led.ended().into());
                 return None;
             }
             Next::Job(TransactionCommand::Execute { sql, parameters, promise }) => {
-                let run_until = until.min(Instant::now() + Duration::from_millis(led.limits.statement_max_ms));
+                let run_until = until.min(clock::now() + Duration::from_millis(led.limits.statement_max_ms));
                 let answer =
                     writing.part(|| statement::write(writing.session, &sql, &parameters, &led.limits, run_until));
                 counters.failed.fetch_add(u64::from(answer.is_err()), Ordering::Relaxed);
                 let ended = writing.is_over();
                 if ended {
-                    // Before the page is notified, so that later requests fail consistently.
+                    // The transaction is ended before the page gets the result, so that later requests fail
+                    // consistently.
                     led.end();
                 }
                 promise.keep(answer);

@@ -1,30 +1,34 @@
-//! Input of statements: values of SQLite's five types, and statements with parameters.
+//! Inputs of statements: values of SQLite's five types, and statements with parameters.
 
-/// A value of one of SQLite's storage classes, owned.
-#[derive(Clone, Debug, PartialEq)]
+/// An owned value of one of SQLite's storage classes.
+#[derive(Clone, Debug, PartialEq, derive_more::From)]
 pub enum Value {
-    /// NULL.
+    /// The SQL value NULL.
     Null,
-    /// A signed integer of 64 bits.
+    /// A signed 64-bit integer.
+    #[from]
     Integer(i64),
     /// A floating-point number. SQLite stores a NaN as NULL.
+    #[from]
     Real(f64),
-    /// Text.
+    /// A UTF-8 string.
+    #[from]
     Text(String),
     /// Bytes.
+    #[from]
     Blob(Vec<u8>),
 }
 
-/// A value of one of SQLite's storage classes, borrowed.
+/// A borrowed value of one of SQLite's storage classes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ValueRef<'a> {
-    /// NULL.
+    /// The SQL value NULL.
     Null,
-    /// A signed integer of 64 bits.
+    /// A signed 64-bit integer.
     Integer(i64),
     /// A floating-point number.
     Real(f64),
-    /// Text: normally UTF-8, which SQLite does not verify.
+    /// A string, normally in UTF-8, which SQLite does not verify.
     Text(&'a [u8]),
     /// Bytes.
     Blob(&'a [u8]),
@@ -36,18 +40,18 @@ pub enum Parameters {
     /// No parameters.
     #[default]
     None,
-    /// By position, for `?` and `?1`.
+    /// Values by position, for `?` and `?1`.
     Positional(Vec<Value>),
-    /// By name, for `:name`, `@name` and `$name`. Without a prefix, `:` is implied.
+    /// Values by name, for `:name`, `@name` and `$name`. A name without a prefix stands for `:name`.
     Named(Vec<(String, Value)>),
 }
 
-/// A statement of a batch transaction.
+/// A statement in a batch transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
-    /// One SQL statement.
+    /// A single SQL statement.
     pub sql: String,
-    /// Values of its parameters.
+    /// The values of its parameters.
     pub parameters: Parameters,
 }
 
@@ -57,33 +61,9 @@ impl From<Vec<Value>> for Parameters {
     }
 }
 
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Integer(value)
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Self {
-        Self::Real(value)
-    }
-}
-
 impl From<&str> for Value {
     fn from(value: &str) -> Self {
         Self::Text(value.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(value: String) -> Self {
-        Self::Text(value)
-    }
-}
-
-impl From<Vec<u8>> for Value {
-    fn from(value: Vec<u8>) -> Self {
-        Self::Blob(value)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Writing thread: runs jobs in order, and combines queued writes into one commit.
+//! The writing thread, which runs jobs in order and combines queued writes into one commit.
 
 use crate::connection::Session;
 use crate::database::{Counters, ReadJob};
@@ -11,28 +11,29 @@ use crate::transaction::{self, Transaction};
 use crate::value::Statement;
 use crate::writing::{Command, Writing};
 use crate::{migration, statement};
+use flatout_os::clock;
 use rusqlite::wal::CheckpointMode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Maximum writes per commit.
+/// Maximum number of writes per commit.
 const BATCH_MAX: usize = 256;
 
-/// A commit accepts no more writes once the first has waited this long.
+/// Time after which a commit accepts no more writes, counted from the beginning of its first write.
 const BATCH_MAX_TIME: Duration = Duration::from_millis(10);
 
-/// Log pages above which a checkpoint is worthwhile: SQLite's own default.
+/// Number of pages in the log above which a checkpoint is worthwhile, as by default in SQLite.
 const CHECKPOINT_PAGES: u32 = 1_000;
 
-/// Log pages above which the log must restart, even if readers have to be awaited: 64 MiB.
+/// Number of pages in the log above which it must restart, even if that means waiting for readers: 64 MiB.
 const RESTART_PAGES: u32 = 16_000;
 
-/// Maximum wait for readers; after that, the next commit tries again.
+/// Maximum time to wait for readers. If they take longer, a later commit tries again.
 const RESTART_WAIT: Duration = Duration::from_millis(100);
 
-/// Job of the writer.
+/// A job of the writer.
 #[derive(Debug)]
 pub(crate) enum WriteJob {
     /// A single statement.
@@ -41,13 +42,13 @@ pub(crate) enum WriteJob {
     Whole { statements: Vec<Statement>, limits: Limits, asked_at: Instant, promise: Promise<Vec<Rows>> },
     /// An interactive transaction.
     Begin { limits: Limits, asked_at: Instant, promise: Promise<Transaction> },
-    /// The migrations of a folder.
+    /// The migrations in a folder.
     Migrate { folder: PathBuf, wait_until: Instant, promise: Promise<Vec<String>> },
-    /// From now on, sync every commit to disk before it is reported.
+    /// A request to sync every later commit to disk before it is reported.
     SyncCommits { wait_until: Instant, promise: Promise<()> },
 }
 
-/// Result of a job, reported after the commit.
+/// The result of a job, which is reported after the commit.
 enum WriteResult {
     Rows(Rows),
     Whole(Vec<Rows>),
@@ -62,7 +63,7 @@ impl WriteJob {
         }
     }
 
-    /// Refuses the job.
+    /// Refuses the job with this reason.
     pub(crate) fn refuse(self, reason: DataReason) {
         self.fail(reason.into());
     }
@@ -77,7 +78,7 @@ impl WriteJob {
         }
     }
 
-    /// Returns whether it can share a commit.
+    /// Returns whether the job can share a commit with other jobs.
     fn is_unit(&self) -> bool {
         matches!(self, Self::One(_) | Self::Whole { .. })
     }
@@ -102,12 +103,12 @@ impl WriteJob {
         }
     }
 
-    /// Returns itself if its result is still awaited and its deadline has not passed.
+    /// Returns the job if its result is still awaited and its deadline has not passed.
     fn in_time(self, counters: &Counters) -> Option<Self> {
         if self.is_given_up() {
             return None;
         }
-        if Instant::now() >= self.wait_until() {
+        if clock::now() >= self.wait_until() {
             counters.failed.fetch_add(1, Ordering::Relaxed);
             self.refuse(DataReason::QueueTimeout);
             return None;
@@ -115,10 +116,10 @@ impl WriteJob {
         Some(self)
     }
 
-    /// Runs it in an open transaction.
+    /// Runs the job in an open transaction.
     fn run(&self, session: &Session) -> Result<WriteResult, DataError> {
         let run = |sql: &str, parameters, limits: &Limits| {
-            let until = Instant::now() + Duration::from_millis(limits.statement_max_ms);
+            let until = clock::now() + Duration::from_millis(limits.statement_max_ms);
             statement::write(session, sql, parameters, limits, until)
         };
         match self {
@@ -132,7 +133,7 @@ impl WriteJob {
         }
     }
 
-    /// Reports its result.
+    /// Reports the result of the job.
     fn tell(self, outcome: Result<WriteResult, DataError>) {
         match (self, outcome) {
             (Self::One(ask), Ok(WriteResult::Rows(rows))) => ask.promise.keep(Ok(rows)),
@@ -149,7 +150,7 @@ pub(crate) fn run(writing: &Writing<'_>, queue: &JobQueue<WriteJob>, counters: &
     while let Some(job) = queue.pop() {
         let Some(job) = job.in_time(counters) else { continue };
         writing.session.bounds.wait_until(job.wait_until());
-        // A panic is a defect; roll back what it left open, and continue with the next job.
+        // A panic is a defect. What it left open is rolled back below, and the thread continues with the next job.
         let _ = catch_unwind(AssertUnwindSafe(|| match job {
             WriteJob::Begin { limits, promise, .. } => transaction::lead(writing, limits, promise, counters),
             WriteJob::Migrate { folder, promise, .. } => promise.keep(migration::apply(writing.session, &folder)),
@@ -161,15 +162,15 @@ pub(crate) fn run(writing: &Writing<'_>, queue: &JobQueue<WriteJob>, counters: &
     }
 }
 
-/// Runs a job and queued ones in one transaction, each rolled back separately if it fails, and reports all results
-/// after the commit. If the transaction fails as a whole (a full disk, ON CONFLICT ROLLBACK), a single job must be the
-/// cause: each then gets a separate transaction.
+/// Runs a job and queued jobs in one transaction, rolls back each job separately if it fails, and reports all results
+/// after the commit. If the transaction as a whole fails (a full disk, ON CONFLICT ROLLBACK), a single job must be the
+/// cause, so each job is then run in a separate transaction.
 fn batch(writing: &Writing<'_>, first: WriteJob, queue: &JobQueue<WriteJob>, counters: &Counters) {
     if let Err(error) = writing.command(Command::Begin) {
         counters.failed.fetch_add(1, Ordering::Relaxed);
         return first.fail(error);
     }
-    let started = Instant::now();
+    let started = clock::now();
     let mut done: Vec<(WriteJob, Result<WriteResult, DataError>)> = Vec::new();
     let mut next = Some(first);
     let mut whole = Ok(());
@@ -180,7 +181,8 @@ fn batch(writing: &Writing<'_>, first: WriteJob, queue: &JobQueue<WriteJob>, cou
             whole = Err(DataReason::TransactionEnded.into());
             break;
         }
-        while next.is_none() && done.len() < BATCH_MAX && started.elapsed() < BATCH_MAX_TIME && writing.can_share() {
+        while next.is_none() && done.len() < BATCH_MAX && clock::since(started) < BATCH_MAX_TIME && writing.can_share()
+        {
             let Some(job) = queue.pop_if(WriteJob::is_unit) else { break };
             next = job.in_time(counters);
         }
@@ -194,14 +196,14 @@ fn batch(writing: &Writing<'_>, first: WriteJob, queue: &JobQueue<WriteJob>, cou
     };
     writing.undo();
     match <[_; 1]>::try_from(done) {
-        // The job or its commit failed.
+        // There was only one job, which failed itself or in its commit.
         Ok([(job, outcome)]) => tell(job, outcome.and(Err(error)), counters),
         Err(done) => done.into_iter().for_each(|(job, outcome)| again(writing, job, outcome, counters)),
     }
 }
 
-/// Runs a job again in a separate transaction, unless it failed by its own timeout: SQLite rolls back everything when
-/// it stops one.
+/// Runs a job again in a separate transaction, unless its own timeout made it fail: when SQLite stops a statement, it
+/// rolls back the whole transaction.
 fn again(writing: &Writing<'_>, job: WriteJob, outcome: Result<WriteResult, DataError>, counters: &Counters) {
     if outcome.as_ref().is_err_and(|error| error.reason == DataReason::StatementTimeout) {
         return tell(job, outcome, counters);
@@ -228,7 +230,7 @@ fn tell(job: WriteJob, outcome: Result<WriteResult, DataError>, counters: &Count
     job.tell(outcome);
 }
 
-/// Copies the log into the file once it has grown, after results were reported.
+/// Copies the log into the file when the log has grown. Called after results have been reported.
 fn checkpoint(session: &Session, at: &mut u32) {
     let pages = session.bounds.log_pages.load(Ordering::Relaxed);
     if pages < CHECKPOINT_PAGES {
@@ -240,10 +242,10 @@ fn checkpoint(session: &Session, at: &mut u32) {
     let mode = if pages < RESTART_PAGES {
         CheckpointMode::PASSIVE
     } else {
-        session.bounds.wait_until(Instant::now() + RESTART_WAIT);
+        session.bounds.wait_until(clock::now() + RESTART_WAIT);
         CheckpointMode::RESTART
     };
-    // If a reader or a full disk prevents it, the next checkpoint tries again; the log only grows.
+    // If a reader or a full disk prevents this, the next checkpoint tries again. Until then, the log grows.
     let _ = session.connection.wal_checkpoint_v2(None::<&str>, mode);
     *at = pages.saturating_add(CHECKPOINT_PAGES);
 }

@@ -1,33 +1,33 @@
-//! Transaction commands of the writer, prepared once.
+//! The transaction commands of the writer, which are prepared once.
 
 use crate::connection::{Session, Trust};
 use crate::reason::DataError;
 use rusqlite::Statement;
 use std::cell::{Cell, RefCell};
 
-/// A writing connection with prepared commands, inaccessible to statements of pages.
+/// A connection that writes, with prepared commands that statements of pages cannot use.
 pub(crate) struct Writing<'a> {
     pub(crate) session: &'a Session,
     statements: [RefCell<Statement<'a>>; Command::ALL.len()],
     schema_version: RefCell<Statement<'a>>,
-    /// Schema version, and whether writes under it may share a commit.
+    /// A schema version, and whether writes under this version may share a commit.
     shares: Cell<Option<(i64, bool)>>,
 }
 
-/// Transaction command.
+/// A transaction command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Begin with the write lock, which may be unavailable later.
+    /// Begins a transaction with the write lock, because getting the lock later could fail.
     Begin,
-    /// Commit.
+    /// Ends the transaction and keeps its changes.
     Commit,
-    /// Roll back.
+    /// Rolls back the transaction.
     Rollback,
-    /// Begin a savepoint.
+    /// Begins a savepoint.
     Part,
-    /// Roll back to the savepoint.
+    /// Rolls back to the savepoint.
     UndoPart,
-    /// Release the savepoint.
+    /// Releases the savepoint.
     EndPart,
 }
 
@@ -50,7 +50,7 @@ impl<'a> Writing<'a> {
     /// Prepares the commands.
     pub(crate) fn new(session: &'a Session) -> Result<Self, DataError> {
         let prepare = |sql: &str| {
-            // Not `trusted`, whose closure cannot return borrows from the session.
+            // `trusted` cannot be used because its closure cannot return borrows from the session.
             session.bounds.trust(Trust::Ours);
             let statement = session.connection.prepare(sql).map(RefCell::new);
             session.bounds.trust(Trust::Page);
@@ -69,20 +69,20 @@ impl<'a> Writing<'a> {
         done.map_err(|error| self.session.failure(&error))
     }
 
-    /// Ends any open transaction.
+    /// Ends the transaction that is open, if any, by rolling it back.
     pub(crate) fn undo(&self) {
         if !self.is_over() {
-            // A failed rollback still ends the transaction: SQLite drops the end of the log, not the file.
+            // A failed rollback still ends the transaction: SQLite discards the end of the log, not of the file.
             let _ = self.command(Command::Rollback);
         }
     }
 
-    /// Returns whether no transaction is open. Some failures end one silently.
+    /// Returns whether no transaction is open. Some failures end a transaction silently.
     pub(crate) fn is_over(&self) -> bool {
         self.session.connection.is_autocommit()
     }
 
-    /// Runs `work` in a savepoint, so that its failure undoes only its own changes.
+    /// Runs `work` in a savepoint, so that only the changes of `work` are undone if it fails.
     pub(crate) fn part<T>(&self, work: impl FnOnce() -> Result<T, DataError>) -> Result<T, DataError> {
         self.command(Command::Part)?;
         let outcome = work();
@@ -96,8 +96,9 @@ impl<'a> Writing<'a> {
         outcome
     }
 
-    /// Returns whether several writes may share the open transaction. Not if a foreign key is deferred until the
-    /// commit: a row missing for one write might come from another, although each would have failed alone.
+    /// Returns whether several writes may share the open transaction. They may not if a foreign key is deferred until
+    /// the commit: a row that one write lacks might come from another write, although each write alone would have
+    /// failed.
     pub(crate) fn can_share(&self) -> bool {
         let Some(version) = self.number(&mut self.schema_version.borrow_mut()) else { return false };
         match self.shares.get() {

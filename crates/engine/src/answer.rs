@@ -1,4 +1,4 @@
-//! Responses without a file: redirects and texts, each with the header steps in force.
+//! Responses that need no file: redirects and fixed text. The header steps in force are applied to them.
 
 use crate::outcome::RouteOutcome;
 use flatout_config::model::Respond;
@@ -6,10 +6,10 @@ use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{HeaderPolicy, Refusal};
 use flatout_reason::Outcome;
 
-/// Methods allowed on read-only resources.
+/// Value of Allow for read-only resources.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// A redirect to `location`, which must be a valid field value.
+/// Builds a redirect to `location`, which must be a valid field value.
 pub(crate) fn redirect(
     status: u16,
     location: impl Into<String>,
@@ -19,13 +19,13 @@ pub(crate) fn redirect(
     Refusal::new(status, "This page has moved.", outcome).with("Location", location).respond(None, policy)
 }
 
-/// The response of a `respond` step.
+/// Builds the response of a `respond` step.
 pub(crate) fn respond(respond: &Respond, policy: &HeaderPolicy) -> Response {
     let outcome = RouteOutcome::Responded;
     text(respond.status, &respond.content_type, respond.body.as_bytes(), policy, outcome)
 }
 
-/// A response with `content`. 204 and 304 have none (RFC 9110 §15.3.5, §15.4.5).
+/// Builds a response with `content`, which is omitted in a 204 or 304 (RFC 9110 §15.3.5, §15.4.5).
 pub(crate) fn text(
     status: u16,
     content_type: &str,
@@ -45,7 +45,7 @@ pub(crate) fn text(
     Response::new(status, policy.head(status, &fields), body, outcome)
 }
 
-/// A 204 with `fields`.
+/// Builds a 204 with `fields`.
 pub(crate) fn no_content(fields: &[(&str, &str)], policy: &HeaderPolicy, outcome: impl Into<Outcome>) -> Response {
     Response::new(204, policy.head(204, fields), Body::Empty, outcome)
 }

@@ -1,11 +1,13 @@
-//! Basic authentication: hashes that were validated when the configuration was compiled, and one thread that verifies
-//! passwords, as one verification takes as long as thousands of requests.
+//! Basic authentication. Password hashes are validated when the configuration is compiled. Passwords are verified on a
+//! separate thread, because a verification takes as long as thousands of requests.
 
 use crate::credentials::{BELIEVED_MS, Proof, ProofKey};
 use argon2::password_hash::PasswordVerifier as _;
 use argon2::password_hash::phc::PasswordHash;
 use argon2::{Argon2, Params};
 use bcrypt::HashParts;
+use flatout_os::clock;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -14,23 +16,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Passwords queued for verification. At 50 ms each, the last one waits three seconds.
+/// Maximum number of passwords queued for verification. At 50 ms each, the last one waits for three seconds.
 const QUEUE_MAX: usize = 64;
 
-/// Valid credentials cached by the thread, for other workers and concurrent requests.
+/// Maximum number of verified credentials that the thread caches, for other workers and concurrent requests.
 const REMEMBERED_MAX: usize = 256;
 
-/// Upper bound of Argon2's memory, in KiB. More would take seconds and delay all sign-ins.
+/// Maximum amount of memory for Argon2, in KiB. More would take seconds and delay all sign-ins.
 const ARGON2_MEMORY_KIB_MAX: u32 = 1024 * 1024;
 const ARGON2_PASSES_MAX: u32 = 64;
 const BCRYPT_COST_MAX: u32 = 16;
 
-/// One `basic-auth` step.
+/// A `basic-auth` step.
 #[derive(Debug)]
 pub(crate) struct Auth {
     /// The value of WWW-Authenticate.
     pub(crate) challenge: String,
-    users: HashMap<Vec<u8>, usize>,
+    users: HashMap<Vec<u8>, usize, HashState>,
     hashes: Vec<Hash>,
 }
 
@@ -47,7 +49,7 @@ enum Scheme {
     Bcrypt,
 }
 
-/// Validates a hash; the error describes the problem.
+/// Validates a configured password hash. The error describes the problem.
 fn check_hash(text: &str) -> Result<Scheme, String> {
     if text.starts_with("$argon2") {
         let hash =
@@ -56,15 +58,15 @@ fn check_hash(text: &str) -> Result<Scheme, String> {
         let slow = params.m_cost() > ARGON2_MEMORY_KIB_MAX || params.t_cost() > ARGON2_PASSES_MAX;
         let algorithm = argon2::Algorithm::try_from(hash.algorithm.as_str()).is_ok();
         return match (hash.hash.is_some() && hash.salt.is_some() && algorithm, slow) {
-            (false, _) => Err("it has no salt or no hash, or its argon2 variant is unknown".to_owned()),
-            (true, true) => Err("verifying it would need more than 1 GiB of memory, or more than 64 passes".to_owned()),
+            (false, _) => Err("its salt or hash is missing, or its argon2 variant is unknown".to_owned()),
+            (true, true) => Err("verification would need more than 1 GiB of memory or more than 64 passes".to_owned()),
             (true, false) => Ok(Scheme::Argon2),
         };
     }
     if text.starts_with("$2") {
         let parts = text.parse::<HashParts>().map_err(|error| format!("it is not a bcrypt hash ({error})"))?;
         if parts.get_cost() > BCRYPT_COST_MAX {
-            return Err(format!("verifying it would take seconds: its cost is above {BCRYPT_COST_MAX}"));
+            return Err(format!("verification would take seconds: its cost is above {BCRYPT_COST_MAX}"));
         }
         return Ok(Scheme::Bcrypt);
     }
@@ -72,28 +74,29 @@ fn check_hash(text: &str) -> Result<Scheme, String> {
 }
 
 impl Auth {
-    /// The step for `realm` and `users`; the errors describe each problem.
+    /// Creates the step for `realm` and `users`, which are names with password hashes. Returns a description of each
+    /// problem as an error.
     pub(crate) fn new(realm: &str, users: &[(String, String)]) -> Result<Self, Vec<String>> {
         let mut faults = Vec::new();
         if realm.chars().any(|character| !(' '..='~').contains(&character)) {
             faults.push("the realm has a character that is not allowed in a header".to_owned());
         }
         if users.is_empty() {
-            faults.push("there is no user, so every sign-in would fail".to_owned());
+            faults.push("no user is listed, so every sign-in would fail".to_owned());
         }
-        let (mut names, mut hashes) = (HashMap::new(), Vec::new());
+        let (mut names, mut hashes) = (HashMap::default(), Vec::new());
         for (name, text) in users {
             match check_hash(text) {
                 _ if name.contains(':') => {
-                    faults.push(format!("the name `{name}` contains a colon, which would end it"));
+                    faults.push(format!("the user name `{name}` contains a colon, which would end the name"));
                 }
                 Ok(scheme) => {
                     if names.insert(name.clone().into_bytes(), hashes.len()).is_some() {
-                        faults.push(format!("the name `{name}` is given twice"));
+                        faults.push(format!("the user name `{name}` occurs twice"));
                     }
                     hashes.push(Hash { name: name.clone(), text: text.clone(), scheme });
                 }
-                Err(fault) => faults.push(format!("the hash of `{name}` cannot be used: {fault}")),
+                Err(fault) => faults.push(format!("the hash for `{name}` cannot be used: {fault}")),
             }
         }
         let quoted = realm.replace('\\', "\\\\").replace('"', "\\\"");
@@ -101,17 +104,18 @@ impl Auth {
         if faults.is_empty() { Ok(Self { challenge, users: names, hashes }) } else { Err(faults) }
     }
 
-    /// The user called `name` and true or, for an unknown name, another user to spend the same time on, and false.
+    /// Returns the index of the user called `name`, and true. For an unknown name, returns a different user, whose hash
+    /// is verified so that the response takes the same time, and false.
     pub(crate) fn user(&self, name: &[u8]) -> (usize, bool) {
         self.users.get(name).map_or((0, false), |&user| (user, true))
     }
 
-    /// The name of `user`, an index.
+    /// Returns the name of the user with the index `user`.
     pub(crate) fn name(&self, user: usize) -> &str {
         self.hashes.get(user).map_or("", |hash| &hash.name)
     }
 
-    /// The configured hash of `user`, an index.
+    /// Returns the configured password hash of the user with the index `user`.
     pub(crate) fn hash(&self, user: usize) -> &str {
         self.hashes.get(user).map_or("", |hash| &hash.text)
     }
@@ -120,7 +124,7 @@ impl Auth {
         let Some(hash) = self.hashes.get(user) else { return false };
         match hash.scheme {
             Scheme::Argon2 => Argon2::default().verify_password(password, hash.text.as_str()).is_ok(),
-            // As is common, only the first 72 bytes of a password count.
+            // As usual with bcrypt, only the first 72 bytes of a password are significant.
             Scheme::Bcrypt => bcrypt::verify(password, &hash.text).unwrap_or(false),
         }
     }
@@ -135,7 +139,7 @@ struct Job {
     answer: oneshot::Sender<bool>,
 }
 
-/// The verification thread and the key of the proofs. One per process, retained across reloads.
+/// The verification thread, and the key of the proofs. There is one per process, which is retained across reloads.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     pub(crate) key: ProofKey,
@@ -143,15 +147,15 @@ pub(crate) struct Verifier {
 }
 
 impl Verifier {
-    /// Starts the thread. It stops when the verifier is dropped.
+    /// Starts the thread, which stops when the verifier is dropped.
     pub(crate) fn start() -> io::Result<Arc<Self>> {
-        let key = ProofKey::new().map_err(|_| io::Error::other("the system has no random bytes"))?;
+        let key = ProofKey::new()?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
         thread::Builder::new().name("passwords".to_owned()).spawn(move || verify_all(&receiver))?;
         Ok(Arc::new(Self { key, jobs: sender }))
     }
 
-    /// Queues `password` for verification; `None` if the queue is full.
+    /// Queues `password` for verification. Returns `None` if the queue is full.
     pub(crate) fn verify(
         &self,
         auth: &Arc<Auth>,
@@ -168,14 +172,14 @@ impl Verifier {
 }
 
 fn verify_all(jobs: &Receiver<Job>) {
-    let mut remembered: HashMap<Proof, Instant> = HashMap::new();
+    let mut remembered: HashMap<Proof, Instant, HashState> = HashMap::default();
     while let Ok(mut job) = jobs.recv() {
         if job.answer.is_closed() {
             continue;
         }
-        let fresh = |since: &Instant| since.elapsed() < Duration::from_millis(BELIEVED_MS);
+        let fresh = |since: &Instant| clock::since(*since) < Duration::from_millis(BELIEVED_MS);
         let believed = job.known && remembered.get(&job.proof).is_some_and(fresh);
-        // An unknown name takes as long as a known one (if all hashes have one kind), and is always rejected.
+        // An unknown name takes as long as a known name (if all hashes are of the same kind), and is always rejected.
         let right = believed || (job.auth.verify(job.user, &job.password) && job.known);
         job.password.fill(0);
         std::hint::black_box(&job.password);
@@ -187,9 +191,9 @@ fn verify_all(jobs: &Receiver<Job>) {
             if remembered.len() >= REMEMBERED_MAX {
                 remembered.clear();
             }
-            remembered.insert(job.proof, Instant::now());
+            remembered.insert(job.proof, clock::now());
         }
-        // The receiver is gone if the connection is closed.
+        // The receiver has been dropped if the connection was closed.
         let _ = job.answer.send(right);
     }
 }

@@ -1,15 +1,15 @@
-//! Cross-origin resource sharing per the CORS protocol of the Fetch standard: response fields and preflights.
+//! Cross-origin resource sharing (the CORS protocol of the Fetch standard): response fields and preflight requests.
 
 use flatout_config::model::{self, FieldOp};
 use flatout_http::request::{Method, RequestHead};
 
-/// One `cors` step. It changes response fields as `header` steps do, with one set of operations per origin.
+/// A `cors` step, which changes response fields like a `header` step, with a set of operations for each origin.
 #[derive(Clone, Debug)]
 pub(crate) struct Cors {
-    /// Its settings.
+    /// The configured settings.
     pub(crate) settings: model::Cors,
     any: bool,
-    /// The number of its first set of operations; see [`Cors::changes`].
+    /// Index of the first set of operations; see [`Cors::changes`].
     pub(crate) first_change: u32,
 }
 
@@ -19,7 +19,8 @@ impl Cors {
         Self { settings: settings.clone(), any, first_change }
     }
 
-    /// The sets of field operations: the first for requests without an allowed origin, then one for each origin.
+    /// Returns the sets of header operations: the first for requests without an allowed origin, followed by one for
+    /// each allowed origin.
     pub(crate) fn changes(&self) -> Vec<Vec<FieldOp>> {
         let none = if self.any { self.allow("*") } else { vec![vary("Origin")] };
         let each = self.settings.origins.iter().map(|origin| {
@@ -34,17 +35,17 @@ impl Cors {
 
     fn allow(&self, origin: &str) -> Vec<FieldOp> {
         let origin = if self.any { "*" } else { origin };
-        let mut fields = vec![FieldOp::Set("Access-Control-Allow-Origin".into(), origin.into())];
+        let mut fields = vec![FieldOp::set("Access-Control-Allow-Origin".into(), origin.into())];
         if self.settings.credentials {
-            fields.push(FieldOp::Set("Access-Control-Allow-Credentials".into(), "true".into()));
+            fields.push(FieldOp::set("Access-Control-Allow-Credentials".into(), "true".into()));
         }
         if !self.settings.expose.is_empty() {
-            fields.push(FieldOp::Set("Access-Control-Expose-Headers".into(), self.settings.expose.join(", ")));
+            fields.push(FieldOp::set("Access-Control-Expose-Headers".into(), self.settings.expose.join(", ")));
         }
         fields
     }
 
-    /// The index into [`Cors::changes`] for `head`, and whether its origin is allowed.
+    /// Returns the index into [`Cors::changes`] for a request, and whether its origin is allowed.
     pub(crate) fn decide(&self, head: &RequestHead<'_>) -> (u32, bool) {
         if self.any {
             return (0, true);
@@ -63,14 +64,14 @@ impl Cors {
             && head.fields.first("access-control-request-method").is_some()
     }
 
-    /// The fields of a preflight response in addition to those of every response.
+    /// Returns the fields of a response to a preflight request, in addition to those of every response.
     pub(crate) fn preflight_fields(&self, allowed: bool) -> Vec<(&'static str, String)> {
         let vary = "Access-Control-Request-Method, Access-Control-Request-Headers";
         let mut fields = vec![("Vary", vary.to_owned())];
         if !allowed {
             return fields;
         }
-        // GET, HEAD and POST need no permission; the lists name what else is allowed.
+        // GET, HEAD and POST need no permission. The lists contain what is allowed in addition.
         if !self.settings.methods.is_empty() {
             fields.push(("Access-Control-Allow-Methods", self.settings.methods.join(", ")));
         }
@@ -85,5 +86,5 @@ impl Cors {
 }
 
 fn vary(name: &str) -> FieldOp {
-    FieldOp::Add("Vary".into(), name.into())
+    FieldOp::add("Vary".into(), name.into())
 }

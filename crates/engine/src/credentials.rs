@@ -1,45 +1,40 @@
 //! Credentials of basic authentication (RFC 7617), and a cache of recently verified ones.
 //!
-//! The cache stores a keyed hash of name, password and configured hash together, never a password: a changed password
-//! is a new entry, and the process's memory reveals nothing.
+//! The cache never contains a password, only a keyed hash (HMAC) of the name, password and configured hash together. If
+//! a user's password is changed, cached entries no longer match.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac::{Context, HMAC_SHA256, Key};
-use aws_lc_rs::rand::fill;
 use flatout_http::base64;
+use flatout_os::random;
+use std::io;
 use std::rc::Rc;
 
-/// A keyed hash of credentials.
+/// HMAC of credentials.
 pub(crate) type Proof = [u8; 32];
 
 /// Lifetime of verified credentials in the cache, in milliseconds.
 pub(crate) const BELIEVED_MS: u64 = 5 * 60 * 1000;
 
-/// Sets of the cache, with four entries each.
+/// Number of sets of the cache, each of which has `WAYS` entries.
 const SETS: usize = 64;
 const WAYS: usize = 4;
 
-/// The key of proofs, different in every process.
+/// The key of proofs, which is different in every process.
+#[derive(derive_more::Debug)]
+#[debug("ProofKey")]
 pub(crate) struct ProofKey(Key);
 
-impl std::fmt::Debug for ProofKey {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("ProofKey")
-    }
-}
-
 impl ProofKey {
-    /// A random key.
+    /// Generates a random key.
     ///
     /// # Errors
-    /// If the system has no random bytes.
-    pub(crate) fn new() -> Result<Self, aws_lc_rs::error::Unspecified> {
-        let mut bytes = [0; 32];
-        fill(&mut bytes)?;
-        Ok(Self(Key::new(HMAC_SHA256, &bytes)))
+    /// Fails if the system cannot provide random numbers.
+    pub(crate) fn new() -> io::Result<Self> {
+        Ok(Self(Key::new(HMAC_SHA256, &random::bytes::<32>()?)))
     }
 
-    /// The proof of `password` for `user`, whose configured hash is `hash`.
+    /// Returns the proof of `password` for `user`, whose configured password hash is `hash`.
     pub(crate) fn prove(&self, user: &[u8], hash: &[u8], password: &[u8]) -> Proof {
         let mut context = Context::with_key(&self.0);
         for part in [user, hash, password] {
@@ -59,14 +54,14 @@ struct Entry {
     user: Rc<str>,
 }
 
-/// One worker's cache of recently verified credentials.
+/// A worker's cache of recently verified credentials.
 #[derive(Debug, Default)]
 pub(crate) struct Believed {
     entries: Vec<Option<Entry>>,
 }
 
 impl Believed {
-    /// The user of `proof`, if it was verified recently.
+    /// Returns the user of `proof`, if it was verified recently.
     pub(crate) fn find(&self, proof: &Proof, now_ms: u64) -> Option<Rc<str>> {
         let entries = self.entries.get(set(proof)..)?.iter().take(WAYS).flatten();
         let mut found = None;
@@ -78,7 +73,7 @@ impl Believed {
         found.cloned()
     }
 
-    /// Stores that `proof` of `user` was verified.
+    /// Records that `proof` of `user` was verified.
     pub(crate) fn insert(&mut self, proof: Proof, user: Rc<str>, now_ms: u64) {
         if self.entries.is_empty() {
             self.entries.resize_with(SETS * WAYS, || None);
@@ -99,7 +94,8 @@ fn set(proof: &Proof) -> usize {
     usize::from(proof[0]) % SETS * WAYS
 }
 
-/// The name and password in an Authorization field.
+/// Parses the name and password from a value of Authorization. Returns `None` if the scheme is not Basic or the value
+/// is invalid.
 pub(crate) fn parse_basic(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, token) = value.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {
@@ -111,6 +107,25 @@ pub(crate) fn parse_basic(value: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let password = decoded.split_off(colon + 1);
     decoded.pop();
     Some((decoded, password))
+}
+
+/// Checks that parsed credentials have a name without a colon, and that they are the same after being encoded and
+/// parsed again.
+///
+/// # Panics
+/// Panics if a check fails.
+#[cfg(feature = "fuzzing")]
+pub fn check_basic(value: &[u8]) {
+    // Use `value` as a field value, and as the decoded credentials of another.
+    let encoded = format!("Basic {}", base64::BASE64.encode(value));
+    for value in [value, encoded.as_bytes()] {
+        let Some((name, password)) = parse_basic(value) else { continue };
+        assert!(!name.contains(&b':') && name.len() + password.len() < value.len());
+        let joined = [&name[..], b":", &password].concat();
+        let again = format!("basic  {}", base64::BASE64.encode(&joined));
+        assert_eq!(parse_basic(again.as_bytes()), Some((name, password)));
+    }
+    assert_eq!(parse_basic(encoded.as_bytes()).is_some(), value.contains(&b':'));
 }
 
 #[cfg(test)]
@@ -137,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_right_is_believed_and_not_for_ever() {
+    fn only_verified_credentials_are_cached_and_they_expire() {
         let key = ProofKey::new().unwrap();
         let right = key.prove(b"ada", b"$hash", b"secret");
         assert_eq!(right, key.prove(b"ada", b"$hash", b"secret"));

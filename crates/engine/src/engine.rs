@@ -1,46 +1,48 @@
-//! The request handler of one worker.
+//! The request handler of a worker.
 //!
-//! A reload replaces the configuration between two turns. Responses in progress retain their old configuration, so
-//! nothing is cut. Unchanged parts stay cached: a `files` step with the same folder and settings keeps its numbers,
-//! and so do policies, so cache entries under them remain valid. The rest is dropped with the last response that uses
-//! it.
+//! A reload replaces the configuration between two turns of the event loop. Responses in progress retain the old
+//! configuration, so that no response is truncated. The caches of unchanged parts stay valid, because a `files` step
+//! with the same folder and settings, and an unchanged policy, keep their numbers. Everything else is dropped together
+//! with the last response that uses it.
 
 use crate::credentials::Believed;
 use crate::outcome::OUTCOMES;
 use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
 use crate::walk::answer;
-use flatout_config::model::FieldOp;
 use flatout_fastcgi::PhpWorker;
 use flatout_handler::response::Response;
 use flatout_handler::routed::HeaderPolicy;
 use flatout_handler::{Handler, Reply, Request};
 use flatout_os::clock::Now;
+use flatout_os::random::HashState;
+use flatout_overload::ClientCounter;
 use flatout_pages::{PageFolder, PagesWorker};
 use flatout_proxy::{Accelerator, ProxyWorker};
 use flatout_reason::Table;
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{FileStore, Files, Services};
-use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Upper bound of prebuilt responses: every `respond` and every redirect to a fixed address, under each policy.
+/// Maximum number of prebuilt responses: one for each `respond` and each redirect to a fixed address, per policy.
 const ANSWERS_MAX: usize = 4096;
 
-/// Handles requests under one configuration, which [`Engine::swap`] replaces. One per worker.
+/// Handles requests according to a configuration, which [`Engine::swap`] replaces. There is one per worker.
+#[derive(derive_more::Debug)]
+#[debug("Engine({:?})", self.live.borrow().spec)]
 pub struct Engine {
     live: RefCell<Rc<Live>>,
     store: Rc<FileStore>,
     proxy: Rc<ProxyWorker>,
     pages: Rc<PagesWorker>,
     policy_ids: Rc<Cell<u32>>,
+    requests: Option<&'static ClientCounter>,
 }
 
-/// A configuration in force on one worker.
+/// The configuration in use on a worker, with the worker's state for it.
 pub(crate) struct Live {
     pub(crate) spec: Arc<Spec>,
     pub(crate) files: Vec<Rc<Files>>,
@@ -52,12 +54,14 @@ pub(crate) struct Live {
     pub(crate) policies: RefCell<Policies>,
     pub(crate) believed: RefCell<Believed>,
     pub(crate) scratch: RefCell<Scratch>,
-    /// The sites' names for the logs. They belong to one worker, so their reference counts are not atomic.
+    /// Counter of the requests that clients have in progress; `None` if there is no limit.
+    pub(crate) requests: Option<&'static ClientCounter>,
+    /// Names of the sites for the logs. They belong to one worker, so that their reference counts need not be atomic.
     site_names: Vec<Rc<str>>,
-    answers: RefCell<HashMap<(u32, u32), Response, RandomState>>,
+    answers: RefCell<HashMap<(u32, u32), Response, HashState>>,
 }
 
-/// Buffers that successive requests reuse.
+/// Buffers that are reused by successive requests.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) decoded: Vec<u8>,
@@ -65,12 +69,12 @@ pub(crate) struct Scratch {
 }
 
 impl Live {
-    /// The name of `site` for the logs.
+    /// Returns the name of `site` for the logs.
     pub(crate) fn site_name(&self, site: &SiteSpec) -> Option<Rc<str>> {
         self.site_names.get(site.number as usize).cloned()
     }
 
-    /// The response number `id` under `policy`, created by `build` on first use.
+    /// Returns the prebuilt response with the number `id` for `policy`, which is created with `build` on first use.
     pub(crate) fn prebuilt(&self, id: u32, policy: &HeaderPolicy, build: impl FnOnce() -> Response) -> Response {
         let key = (id, policy.id);
         if let Some(response) = self.answers.borrow().get(&key) {
@@ -87,31 +91,43 @@ impl Live {
 }
 
 impl Engine {
-    /// A worker's engine for `spec`. `limits` bound the cache of files.
-    pub fn new(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits) -> Self {
+    /// Creates a worker's engine for `spec`. `limits` are those of the file cache. `requests` limits the requests that
+    /// clients have in progress, and is the same for all workers.
+    pub fn new(
+        spec: Arc<Spec>,
+        services: Arc<Services>,
+        limits: CacheLimits,
+        requests: &'static ClientCounter,
+    ) -> Self {
         let accelerator = Arc::clone(&spec.accelerator);
-        Self::beside(spec, services, limits, &accelerator)
+        Self::beside(spec, services, limits, &accelerator, Some(requests))
     }
 
-    /// An engine for explaining `spec`, detached from the process's accelerator.
+    /// Creates an engine for explaining `spec`, which does not use the process's cache store.
     pub(crate) fn apart(spec: Arc<Spec>) -> Self {
-        Self::beside(spec, Arc::default(), CacheLimits::DEFAULT, &Arc::default())
+        Self::beside(spec, Arc::default(), CacheLimits::DEFAULT, &Arc::default(), None)
     }
 
-    fn beside(spec: Arc<Spec>, services: Arc<Services>, limits: CacheLimits, accelerator: &Arc<Accelerator>) -> Self {
+    fn beside(
+        spec: Arc<Spec>,
+        services: Arc<Services>,
+        limits: CacheLimits,
+        accelerator: &Arc<Accelerator>,
+        requests: Option<&'static ClientCounter>,
+    ) -> Self {
         let store = FileStore::new(limits, services);
         let proxy = ProxyWorker::new(accelerator);
         let pages = PagesWorker::new(Arc::clone(&spec.pages_shared));
         let policy_ids = Rc::default();
-        let live = RefCell::new(Rc::new(make_live(spec, &store, &proxy, &pages, None, &policy_ids)));
-        Self { live, store, proxy, pages, policy_ids }
+        let live = Live { requests, ..make_live(spec, &store, &proxy, &pages, None, &policy_ids) };
+        Self { live: RefCell::new(Rc::new(live)), store, proxy, pages, policy_ids, requests }
     }
 
-    /// Switches to `spec`.
+    /// Replaces the configuration with `spec`.
     pub fn swap(&self, spec: Arc<Spec>) {
         let next = make_live(spec, &self.store, &self.proxy, &self.pages, Some(&self.live.borrow()), &self.policy_ids);
-        // The old one is dropped after the borrow: it may hold the last reference to a lot of data.
-        let before = self.live.replace(Rc::new(next));
+        // Drop the old configuration after the borrow has ended, since it may hold the last reference to a lot of data.
+        let before = self.live.replace(Rc::new(Live { requests: self.requests, ..next }));
         drop(before);
         let live = self.live();
         self.proxy.watch(&live.spec.proxies);
@@ -136,7 +152,7 @@ fn make_live(
     policy_ids: &Rc<Cell<u32>>,
 ) -> Live {
     let files = spec.files.iter().map(|files| {
-        // Equal numbers mean equal folders and settings.
+        // Steps with the same number have the same folder and settings.
         let known = before.and_then(|before| {
             let index = before.spec.files.iter().position(|other| other.id == files.id)?;
             before.files.get(index)
@@ -151,10 +167,10 @@ fn make_live(
         let known = before.and_then(|before| before.active.iter().find(|folder| Arc::ptr_eq(folder.step(), step)));
         known.map_or_else(|| PageFolder::new(Arc::clone(step)), Rc::clone)
     });
-    // Policies that contain an operation of no new step are unreachable.
-    let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).map(parts_of).collect();
+    // Policies that contain an operation that is in none of the new steps are unreachable.
+    let changes: HashSet<_> = spec.changes.iter().flat_map(|change| &change.fields).collect();
     let mut inherited = before.map(|before| before.policies.borrow().bequeath()).unwrap_or_default();
-    inherited.retain(|policy| policy.fields.iter().all(|field| changes.contains(&parts_of(field))));
+    inherited.retain(|policy| policy.fields.iter().all(|field| changes.contains(field)));
     drop(changes);
     Live {
         files: files.collect(),
@@ -166,18 +182,10 @@ fn make_live(
         policies: RefCell::new(Policies::new(inherited, Rc::clone(policy_ids))),
         believed: RefCell::default(),
         scratch: RefCell::default(),
+        requests: None,
         site_names: spec.sites.iter().map(|site| site.hosts.first().map_or("*", String::as_str).into()).collect(),
         answers: RefCell::default(),
         spec,
-    }
-}
-
-/// The properties that identify a field operation.
-fn parts_of(field: &FieldOp) -> (u8, &str, &str) {
-    match field {
-        FieldOp::Set(name, value) => (0, name, value),
-        FieldOp::Add(name, value) => (1, name, value),
-        FieldOp::Remove(name) => (2, name, ""),
     }
 }
 
@@ -191,12 +199,6 @@ impl Handler for Engine {
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
         let live = self.live();
         answer(&live, request, now, None, None)
-    }
-}
-
-impl fmt::Debug for Engine {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Engine").field("spec", &self.live.borrow().spec).finish_non_exhaustive()
     }
 }
 

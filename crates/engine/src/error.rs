@@ -1,12 +1,12 @@
-//! Configuration errors that are detectable only on the machine that runs it.
+//! Configuration errors that can be detected only on the machine where the server runs.
 
 use flatout_config::model::Place;
-use std::fmt;
 
-/// One reason why a configuration cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A reason why a configuration cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {what}; {advice}", show_place(place))]
 pub struct SpecError {
-    /// Its place in the configuration.
+    /// Place of the problem in the configuration.
     pub place: Place,
     /// The problem.
     pub what: String,
@@ -20,18 +20,10 @@ impl SpecError {
     }
 }
 
-/// `file:line:column`, or `the command line` for flags.
+/// Formats a place as `file:line:column`, or as `the command line` for flags.
 pub(crate) fn show_place(place: &Place) -> String {
     if place.line == 0 {
         return "the command line".to_owned();
     }
     format!("{}:{}:{}", place.file, place.line, place.column)
 }
-
-impl fmt::Display for SpecError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}; {}", show_place(&self.place), self.what, self.advice)
-    }
-}
-
-impl std::error::Error for SpecError {}

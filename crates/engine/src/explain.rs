@@ -1,8 +1,8 @@
-//! Explains one request step by step: the site, the routes that match or not, the kernel's view of the file, and the
-//! origin of each response field.
+//! Explains how a request is handled, step by step: the site, which routes match, which files exist, and which step
+//! sets each response field.
 //!
-//! It decides and performs the same actions as a request and records them, so it reports exactly what would happen. But
-//! passwords count as correct, and nothing is counted.
+//! It decides, performs and records the same actions as for a real request, so it reports exactly what would happen.
+//! However, passwords are assumed to be correct, and no counters change.
 
 mod question;
 mod text;
@@ -20,27 +20,28 @@ use flatout_handler::{Reply, Request};
 use flatout_http::head::{Fields, Header};
 use flatout_http::limits::Limits;
 use flatout_http::request::assemble_request_head;
+use flatout_http::url::split_port;
 use flatout_os::clock::Now;
 use flatout_proxy::CacheExplanation;
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A step that the request reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepTold {
-    /// Its place in the configuration.
+    /// Place of the step in the configuration.
     pub place: Place,
-    /// Number of enclosing routes.
+    /// Number of routes that enclose the step.
     pub depth: usize,
-    /// Its text in the configuration, without secrets.
+    /// The step in configuration syntax, without secrets.
     pub written: String,
-    /// Its effect on the request.
+    /// Effect of the step on the request.
     pub(crate) effect: Effect,
 }
 
 impl StepTold {
-    /// Returns whether it is a route that does not match.
+    /// Returns whether the step is a route that does not match.
     pub(crate) const fn is_skipped(&self) -> bool {
         matches!(self.effect, Effect::NotMatched(_))
     }
@@ -49,70 +50,73 @@ impl StepTold {
 /// A response field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldTold {
-    /// Its name and value.
+    /// Name and value of the field.
     pub line: (String, String),
-    /// The step that set it; `None` for the handler.
+    /// Place of the step that set the field, or `None` if the handler set it.
     pub place: Option<Place>,
 }
 
 /// The upstream request that would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxyTold {
-    /// The origins.
+    /// URLs of the origins, separated by commas.
     pub origins: String,
-    /// The balancing policy; `None` for a single origin.
+    /// Description of the balancing policy, or `None` if there is only one origin.
     pub balance: Option<String>,
-    /// The realm that separates its stored responses from others.
+    /// The realm, which separates stored responses from those of other sites, `proxy` steps and `cache` steps.
     pub realm: String,
-    /// Why responses are not stored, and the suggested remedy; `None` if they are.
+    /// The reason why responses are not stored, and the suggested remedy; `None` if they are stored.
     pub refusal: Option<(&'static str, &'static str)>,
-    /// The state of the store for this request; `None` if it was not queried.
+    /// The state of the store for this request, or `None` if it was not queried.
     pub kept: Option<CacheExplanation>,
-    /// Why the stored responses are unknown.
+    /// The reason why it is unknown which responses are stored, if it is.
     pub unknown: Option<String>,
-    /// The place of the `proxy` step.
+    /// Place of the `proxy` step.
     pub place: Place,
     /// Path and query of the upstream request, after rewriting.
     pub target: String,
 }
 
-/// The explanation of a request.
+/// Explanation of how a request is handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
-    /// The request in one line.
+    /// The request as one line.
     pub request: String,
-    /// The listener, and a remark if the URL matches none.
+    /// The listener, and a remark if no listener matches the URL.
     pub listener: Option<(String, Option<&'static str>)>,
-    /// The site's name, why it was selected, and its place.
+    /// The DNS record that makes browsers use HTTP/3 from their first request on, if the listener supports HTTP/3.
+    pub dns_record: Option<String>,
+    /// The site's name, the reason why it was selected, and its place.
     pub site: Option<(String, &'static str, Place)>,
-    /// Steps in the order in which they were reached.
+    /// The steps that the request reached, in order.
     pub steps: Vec<StepTold>,
-    /// Files that were looked up, and the kernel's result for each name.
+    /// The files that were looked up, each with a description of the result.
     pub files: Vec<(String, String)>,
-    /// The error page of the response.
+    /// The error page that is used, and its place.
     pub page: Option<(String, Place)>,
-    /// The status.
+    /// Status code that the client receives.
     pub status: u16,
-    /// The outcome's name and meaning.
+    /// Name and meaning of the outcome.
     pub outcome: (&'static str, &'static str),
-    /// Fields of the response except Date.
+    /// Fields of the response, except Date.
     pub fields: Vec<FieldTold>,
-    /// Bytes of content in the response to a GET.
+    /// Length in bytes of the content of the response to a GET.
     pub body_bytes: u64,
-    /// True if a page or a script responds; there is no status then, as its code decides.
+    /// True if an active page or a script responds. The status is unknown then, because the code determines it.
     pub runs: bool,
-    /// Set if an origin responds; there is no status and no outcome then.
+    /// Present if an origin would respond. The status and outcome are unknown then.
     pub proxy: Option<ProxyTold>,
 }
 
 impl Spec {
-    /// Explains the current handling of a request. Opens files as a request would, without network access.
+    /// Explains how a request is handled at present. Opens files like a real request, but does not access the network.
     pub fn explain(self: &Arc<Self>, question: &Question) -> Explanation {
         let (listener, remark) = self.choose_listener(question);
         self.explain_at(question, listener, remark)
     }
 
-    /// Explains a request that arrives at the listener with the index `listener`, regardless of the URL's port.
+    /// Explains how a request that arrives at the listener with the index `listener` is handled, regardless of the
+    /// URL's port.
     pub fn explain_at(
         self: &Arc<Self>,
         question: &Question,
@@ -125,6 +129,10 @@ impl Spec {
             let address = chosen.address.map_or_else(String::new, |address| address.to_string());
             explanation.listener =
                 Some((format!("{address} ({})", if chosen.secure { "https" } else { "http" }), remark));
+            let port = chosen.address.map_or(0, |address| address.port());
+            let (host, _) = split_port(&question.host);
+            let is_name = host.trim_matches(['[', ']']).parse::<IpAddr>().is_err();
+            explanation.dns_record = (chosen.http3 && is_name).then(|| dns_record(host, port));
         }
         let lines: Vec<Header<'_>> = question
             .fields
@@ -154,7 +162,7 @@ impl Spec {
         let reply = answer(&live, &request, Now::read(), Some(&mut recorder), None);
         let Recorder { mut explanation, changes } = recorder;
         match reply {
-            // The recorder describes the origin or the program already.
+            // The recorder has described the origin or the program.
             Reply::Later(_) if explanation.runs || explanation.proxy.is_some() => {}
             Reply::Now(response) => explanation.set_answer(&response, &changes),
             Reply::Later(_) => {
@@ -164,7 +172,7 @@ impl Spec {
         explanation
     }
 
-    /// The listener with the URL's scheme and port, or the closest one.
+    /// Returns the listener with the URL's scheme and port or, failing that, the most similar listener and a remark.
     fn choose_listener(&self, question: &Question) -> (u32, Option<&'static str>) {
         let fits = |scheme: bool, port: bool, host: bool| {
             self.listeners.iter().position(|listener| {
@@ -178,10 +186,20 @@ impl Spec {
             return (listener as u32, None);
         }
         if let Some(listener) = fits(true, false, true).or_else(|| fits(true, false, false)) {
-            return (listener as u32, Some("no listener has the URL's port; this is the first of its scheme"));
+            return (listener as u32, Some("no listener has the URL's port; this is the first one with its scheme"));
         }
         let listener = fits(false, false, true).unwrap_or(0);
-        (listener as u32, Some("no listener has the URL's scheme; this is the first that has the site"))
+        (listener as u32, Some("no listener has the URL's scheme; this is the first one that has the site"))
+    }
+}
+
+/// Returns the DNS HTTPS record for `host` (RFC 9460 §9.1), for a server on `port`.
+fn dns_record(host: &str, port: u16) -> String {
+    let host = host.trim_end_matches('.');
+    if port == 443 {
+        format!("{host}. HTTPS 1 . alpn=\"h3,h2\"")
+    } else {
+        format!("_{port}._https.{host}. HTTPS 1 {host}. alpn=\"h3,h2\" port={port}")
     }
 }
 
@@ -196,19 +214,17 @@ impl Explanation {
         let lines = head.lines().skip(1).filter_map(|line| line.split_once(": ")).filter(|(name, _)| *name != "Date");
         self.fields = lines
             .map(|(name, value)| {
-                let set = changes.iter().rev().find(|(_, change)| match change {
-                    FieldOp::Set(other, set) | FieldOp::Add(other, set) => {
-                        other.eq_ignore_ascii_case(name) && set == value
-                    }
-                    FieldOp::Remove(_) => false,
-                });
+                let set = changes
+                    .iter()
+                    .rev()
+                    .find(|(_, change)| change.name().eq_ignore_ascii_case(name) && change.value() == Some(value));
                 let place = set.map(|(place, _)| place.clone());
                 FieldTold { line: (name.to_owned(), value.to_owned()), place }
             })
             .collect();
     }
 
-    /// The explanation as JSON, including the schema's version.
+    /// Returns the explanation as JSON, including the version of the schema.
     pub fn to_json(&self) -> Value {
         let place = |place: &Place| show_place(place);
         let answers = self.proxy.is_none();
@@ -216,6 +232,7 @@ impl Explanation {
             "schema": "flatout-explain/1",
             "request": self.request,
             "listener": self.listener.as_ref().map(|(name, remark)| json!({ "name": name, "remark": remark })),
+            "dns_record": self.dns_record,
             "site": self.site.as_ref().map(|(name, why, at)| json!({ "name": name, "why": why, "place": place(at) })),
             "steps": self.steps.iter().map(|step| json!({
                 "place": place(&step.place),

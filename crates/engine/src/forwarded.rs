@@ -1,22 +1,23 @@
-//! The original client of a request that a trusted proxy forwarded.
+//! Resolution of the original client of a request that was forwarded by a trusted proxy.
 
 use crate::host::split_port;
 use flatout_config::model::{Cidr, is_trusted};
 use flatout_handler::Request;
 use flatout_http::forwarded::{ClientClaim, read_claim};
 
-/// A request with the claims of a trusted proxy applied.
+/// A request to which the claims of a trusted proxy have been applied.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResolvedRequest<'a> {
     /// The request, with the client's address and protocol.
     pub(crate) request: Request<'a>,
-    /// The host in the client's request, if forwarded.
+    /// The host in the client's request, if the proxy specified it.
     pub(crate) host: Option<&'a [u8]>,
-    /// The port in the client's request, if forwarded.
+    /// The port in the client's request, if the proxy specified it.
     pub(crate) port: Option<u16>,
 }
 
-/// Applies the claims about `request` if they come from a proxy in `trusted`; ignores them otherwise.
+/// Applies the claims in Forwarded and X-Forwarded-… fields if `request` comes from a proxy in `trusted`. Otherwise,
+/// ignores them.
 pub(crate) fn resolve_forwarded<'a>(request: &Request<'a>, trusted: &[Cidr]) -> ResolvedRequest<'a> {
     let mut told = ResolvedRequest { request: *request, host: None, port: None };
     if !is_trusted(trusted, request.client.map(|client| client.ip())) {

@@ -1,18 +1,18 @@
 //! Selection of the site for a request's host.
 //!
-//! Each listener has a table of its own, as a site is served only on its own listeners. An exact name precedes the
-//! longest matching `*.` name, which precedes `*`. If none matches, the response is 421 (RFC 9110 §15.5.20), so
-//! DNS rebinding to a name that is not configured fails. For a default site, configure `*`. A request without Host,
-//! permitted in HTTP/1.0 only, names no site: it goes to `*`, or to the listener's only site.
+//! Each listener has its own table, because a site is served only on its own listeners. An exact name takes precedence
+//! over the longest matching `*.` name, which takes precedence over `*`. If no name matches, the response is a 421 (RFC
+//! 9110 §15.5.20), so DNS rebinding to a name that is not configured fails. `*` configures a default site. A request
+//! without Host, which only HTTP/1.0 permits, is handled by the site `*` or by the listener's only site.
 
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-/// RFC 1035 §2.3.4, in text form with the trailing dot.
+/// Maximum length of a host name in text form with a trailing dot, in bytes (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 254;
 
-/// Splits `host[:port]` at the port. The host of a request was validated by `flatout_http::host`.
+/// Splits `host[:port]` into host and port. The host of a request has been validated by `flatout_http::host`.
 pub(crate) fn split_port(host_port: &[u8]) -> (&[u8], Option<&[u8]>) {
     let from = host_port.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
     match host_port[from..].iter().position(|&byte| byte == b':') {
@@ -21,32 +21,32 @@ pub(crate) fn split_port(host_port: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The kind of match that selected a site.
+/// The kind of name by which a site was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Match {
-    /// Its exact name.
+    /// A name that equals the host.
     Exact,
-    /// A suffix after `*.`.
+    /// A name that begins with `*.`.
     Suffix,
-    /// The default `*`.
+    /// The name `*`.
     Any,
     /// The request has no host, and the listener has only one site.
     OnlySite,
 }
 
-/// The sites of one listener, by host.
+/// The sites of a listener, by host name.
 #[derive(Debug, Default)]
 pub(crate) struct HostTable {
-    exact: HashMap<Box<[u8]>, u32, RandomState>,
-    /// Without the leading `*.`.
-    suffixes: HashMap<Box<[u8]>, u32, RandomState>,
+    exact: HashMap<Box<[u8]>, u32, HashState>,
+    /// Names that begin with `*.`, without it.
+    suffixes: HashMap<Box<[u8]>, u32, HashState>,
     any: Option<u32>,
     /// The sites, in configuration order.
     pub(crate) sites: Vec<u32>,
 }
 
 impl HostTable {
-    /// Adds `site` under `host`. Returns the existing site of that name as the error.
+    /// Adds `site` under the name `host`. If a different site already has that name, returns it as an error.
     pub(crate) fn insert(&mut self, host: &str, site: u32) -> Result<(), u32> {
         if self.sites.last() != Some(&site) {
             self.sites.push(site);
@@ -72,7 +72,7 @@ impl HostTable {
         }
     }
 
-    /// The site for `host`, which may include a port.
+    /// Returns the site for `host`, which may include a port, and how it was selected.
     #[inline]
     pub(crate) fn find(&self, host: Option<&[u8]>) -> Option<(u32, Match)> {
         let any = self.any.map(|site| (site, Match::Any));
@@ -82,6 +82,9 @@ impl HostTable {
                 _ => None,
             });
         };
+        if self.exact.is_empty() && self.suffixes.is_empty() {
+            return any;
+        }
         let (name, _) = split_port(host);
         let mut buffer = [0; HOST_BYTES_MAX];
         let Some(lower) = buffer.get_mut(..name.len()) else { return any };

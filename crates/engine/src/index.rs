@@ -1,26 +1,27 @@
-//! An index from paths to the steps of a block that may apply: a thousand routes cost no more than the few that
+//! Index from paths to the steps of a block that may apply, so that a thousand routes cost no more than the few that
 //! match.
 //!
-//! Steps that are not routes, or whose paths have nothing in common, are in a separate list; the others are found by
-//! the whole path, or by its first segments. The walk merges the lists in configuration order.
+//! Steps that are not routes, or whose paths do not begin with a fixed segment, are in a separate list. All others are
+//! found by the whole path or by its first segments. The lists are merged in configuration order.
 
 use crate::pattern::{KEY_SEGMENTS_MAX, Key};
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 
-type Lists = HashMap<Box<[u8]>, Vec<u32>, RandomState>;
+type Lists = HashMap<Box<[u8]>, Vec<u32>, HashState>;
 
-/// The steps of one block, by path.
+/// Index of the steps of a block, by path.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     always: Vec<u32>,
     exact: Lists,
-    /// By one segment with its slash, by two, by three.
+    /// Steps by prefixes of one, two and three segments, including their slashes.
     segments: [Lists; KEY_SEGMENTS_MAX],
 }
 
 impl Index {
-    /// The index of steps with `keys`, in configuration order; a step without keys applies to every path.
+    /// Creates the index of the steps with `keys`, which are in configuration order. A step without keys may apply to
+    /// every path.
     pub(crate) fn new(keys: impl Iterator<Item = Option<Vec<Key>>>) -> Self {
         let mut index = Self::default();
         for (step, keys) in keys.enumerate() {
@@ -46,26 +47,21 @@ impl Index {
         index
     }
 
-    /// The steps for `path`, decoded and without its leading slash, from step `first` on.
+    /// Returns the steps from `first` on that may apply to `path`, which is decoded and without its leading slash.
     #[inline]
     pub(crate) fn candidates(&self, path: &[u8], first: u32) -> Candidates<'_> {
-        let mut lists: [&[u32]; KEY_SEGMENTS_MAX + 2] = [&[]; KEY_SEGMENTS_MAX + 2];
-        lists[0] = &self.always;
+        let mut candidates = Candidates { lists: [&[]; KEY_SEGMENTS_MAX + 2], used: 0 };
+        candidates.add(&self.always, first);
         if !self.exact.is_empty() {
-            lists[1] = self.exact.get(path).map_or(&[], Vec::as_slice);
+            candidates.add(self.exact.get(path).map_or(&[], Vec::as_slice), first);
         }
         if self.segments.iter().any(|lists| !lists.is_empty()) {
             let slashes = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
             for (depth, (slash, _)) in slashes.take(KEY_SEGMENTS_MAX).enumerate() {
-                lists[depth + 2] = self.segments[depth].get(&path[..=slash]).map_or(&[], Vec::as_slice);
+                candidates.add(self.segments[depth].get(&path[..=slash]).map_or(&[], Vec::as_slice), first);
             }
         }
-        if first > 0 {
-            for list in &mut lists {
-                *list = &list[list.partition_point(|&step| step < first)..];
-            }
-        }
-        Candidates { lists }
+        candidates
     }
 }
 
@@ -73,6 +69,20 @@ impl Index {
 #[derive(Debug)]
 pub(crate) struct Candidates<'a> {
     lists: [&'a [u32]; KEY_SEGMENTS_MAX + 2],
+    /// Number of lists that are in use.
+    used: usize,
+}
+
+impl<'a> Candidates<'a> {
+    /// Adds the steps in `list` from the step `first` on.
+    #[inline]
+    fn add(&mut self, list: &'a [u32], first: u32) {
+        let list = if first > 0 { &list[list.partition_point(|&step| step < first)..] } else { list };
+        if !list.is_empty() {
+            self.lists[self.used] = list;
+            self.used += 1;
+        }
+    }
 }
 
 impl Iterator for Candidates<'_> {
@@ -80,8 +90,9 @@ impl Iterator for Candidates<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<u32> {
-        let step = self.lists.iter().filter_map(|list| list.first()).min().copied()?;
-        for list in &mut self.lists {
+        let lists = &mut self.lists[..self.used];
+        let step = lists.iter().filter_map(|list| list.first()).min().copied()?;
+        for list in lists {
             if list.first() == Some(&step) {
                 *list = &list[1..];
             }

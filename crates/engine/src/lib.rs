@@ -1,25 +1,25 @@
-//! Sites and routes: selection and execution of a request's handler.
+//! Sites and routes: selection and execution of the handler of a request.
 //!
-//! A [`Spec`] is a compiled configuration, shared by all workers; an [`Engine`] handles one worker's requests.
-//! Configuration order is execution order: a request passes the steps of its site one by one, and the first handler
-//! that responds ends the walk. An index makes that cheap.
+//! A [`Spec`] is a compiled configuration, which all workers share. An [`Engine`] handles the requests of a worker.
+//! Steps are executed in configuration order, until the first handler that responds. An index by path skips routes that
+//! cannot match.
 //!
 //! | file | content |
 //! |---|---|
 //! | [`spec`] | the compiled configuration, and its errors |
-//! | `host` | from a host to a site |
+//! | `host` | selection of the site by host name |
 //! | `step`, `pattern`, `index` | steps, route conditions, and an index of steps by path |
-//! | `walk` | from a request to a response: the action of each step, and its execution |
-//! | `policy`, `text` | header steps in force; texts with variables |
-//! | `answer` | redirects and texts under a policy |
+//! | `walk` | handling of a request: the action of each step, and its execution |
+//! | `policy`, `text` | header steps in force; text with variables |
+//! | `answer` | redirects and fixed text |
 //! | `network`, `rate`, `cors` | access by address, rate limits, cross-origin requests |
 //! | `auth`, `credentials` | basic authentication |
-//! | `owned` | a request that outlives its turn |
-//! | [`engine`] | a worker's state, and its switch to a new configuration |
-//! | [`explain`] | the same actions, recorded |
+//! | `forwarded` | original client of a request forwarded by a trusted proxy |
+//! | [`engine`] | a worker's state, and replacement of its configuration |
+//! | [`explain`] | explanation of a request by recording its actions |
 //! | [`outcome`], [`error`] | named reasons |
 //!
-//! Absent by design: sockets, reading files, parsing configurations.
+//! By design, this crate uses no sockets, and does not read files or parse configurations.
 
 mod answer;
 mod auth;
@@ -42,6 +42,8 @@ mod step;
 mod text;
 mod walk;
 
+#[cfg(feature = "fuzzing")]
+pub use credentials::check_basic;
 pub use engine::Engine;
 pub use error::SpecError;
 pub use metrics::{MetricsFormat, MetricsText};

@@ -1,9 +1,9 @@
-//! Content negotiation of metrics: Prometheus text, or OpenMetrics if the request prefers it.
+//! Content negotiation for metrics: Prometheus text, or OpenMetrics if the request prefers it.
 
-use flatout_http::token::trim;
+use flatout_http::accept::media_ranges;
 use std::sync::Arc;
 
-/// A format of the metrics.
+/// Text formats of metrics that Prometheus supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsFormat {
     /// Prometheus text format 0.0.4.
@@ -12,11 +12,11 @@ pub enum MetricsFormat {
     OpenMetrics,
 }
 
-/// Writes the metrics in a format.
+/// Function that returns the metrics in a format.
 pub type MetricsText = Arc<dyn Fn(MetricsFormat) -> String + Send + Sync>;
 
 impl MetricsFormat {
-    /// The media type.
+    /// Returns the media type.
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -24,33 +24,19 @@ impl MetricsFormat {
         }
     }
 
-    /// The format for a request with these values of Accept (RFC 9110 §12.5.1): OpenMetrics if the request names it
-    /// and does not prefer plain text.
+    /// Selects the format for a request with these values of Accept (RFC 9110 §12.5.1): OpenMetrics if the request
+    /// accepts it and does not prefer plain text.
     pub fn of_accept<'a>(values: impl Iterator<Item = &'a [u8]>) -> Self {
         let (mut open, mut text) = (0, 0);
-        for range in values.flat_map(|value| value.split(|&byte| byte == b',')) {
-            let mut parts = range.split(|&byte| byte == b';').map(trim);
-            let media_type = parts.next().unwrap_or_default();
-            let quality = parts.find_map(quality).unwrap_or(1000);
+        for (media_type, weight) in media_ranges(values) {
             if media_type.eq_ignore_ascii_case(b"application/openmetrics-text") {
-                open = open.max(quality);
+                open = open.max(weight);
             } else if media_type.eq_ignore_ascii_case(b"text/plain") {
-                text = text.max(quality);
+                text = text.max(weight);
             }
         }
         if open > 0 && open >= text { Self::OpenMetrics } else { Self::Text }
     }
-}
-
-/// A weight in thousandths (RFC 9110 §12.4.2); `None` if it is malformed.
-fn quality(parameter: &[u8]) -> Option<u32> {
-    let (name, value) = parameter.split_at_checked(2)?;
-    if !name.eq_ignore_ascii_case(b"q=") {
-        return None;
-    }
-    let digits = value.iter().filter(|byte| byte.is_ascii_digit()).take(4);
-    let (read, count) = digits.fold((0, 0), |(read, count), digit| (read * 10 + u32::from(digit - b'0'), count + 1));
-    Some(read * 10_u32.pow(4 - count))
 }
 
 #[cfg(test)]
@@ -58,7 +44,7 @@ mod tests {
     use super::MetricsFormat;
 
     #[test]
-    fn open_metrics_is_for_who_asks_for_it() {
+    fn open_metrics_is_sent_on_request() {
         let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
                           text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         for (accept, is_open) in [
@@ -70,7 +56,7 @@ mod tests {
             (&["application/openmetrics-text;q=0"], false),
             (&["application/openmetrics-text;q=0.4, text/plain"], false),
             (&["application/openmetrics-text;q=0.40, text/plain;q=0.400"], true),
-            (&["application/openmetrics-text;q=99999999999, \u{7f};;;q=,"], true),
+            (&["application/openmetrics-text;q=99999999999, \u{7f};;;q=,"], false),
         ] {
             let found = MetricsFormat::of_accept(accept.iter().map(|value| value.as_bytes()));
             assert_eq!(found == MetricsFormat::OpenMetrics, is_open, "{accept:?}");

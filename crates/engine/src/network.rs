@@ -3,13 +3,14 @@
 use flatout_config::model::{Access, Network};
 use std::net::IpAddr;
 
-/// `address`, with an IPv4-mapped IPv6 address, as from a dual-stack socket, converted to IPv4 (RFC 4291 §2.5.5.2).
+/// Converts an IPv4-mapped IPv6 address, as from a dual-stack socket, to IPv4 (RFC 4291 §2.5.5.2). Returns any other
+/// address unchanged.
 pub(crate) fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Returns whether `client` has access, and which rule decided. An unknown address matches only `all`, and is
-/// admitted only by a rule.
+/// Returns whether `client` has access, and the index of the rule that matched, if any. An unknown address matches only
+/// `all`, and is denied if no rule matches.
 pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, Option<usize>) {
     let fits = |network: &Network| match (network, client) {
         (Network::All, _) => true,

@@ -1,4 +1,4 @@
-//! The engine's own outcomes, and the tables of all its handlers' outcomes.
+//! Outcomes defined by the engine, and the tables of all its handlers' outcomes.
 
 use flatout_cache::reason::Lookup;
 use flatout_fastcgi::PhpOutcome;
@@ -11,24 +11,26 @@ use flatout_serve::outcome::FileOutcome;
 use flatout_upstream::origin::OriginFailure;
 
 flatout_reason::reasons! {
-    /// The outcome of a response that no file determined.
+    /// Outcome of a request that the engine itself responds to.
     pub enum RouteOutcome { name, text, }
-    SiteUnknown, "site_unknown", "No site of this listener has the requested host name: 421.";
+    SiteUnknown, "site_unknown", "No site on this listener has the requested host name: 421.";
     HostNeeded, "host_needed", "The response needs a host name, but the request has none: 400.";
     HttpsRedirect, "https_redirect", "This listener only redirects to https: 308.";
     Redirected, "redirected", "A `redirect` directive responded.";
     Responded, "responded", "A `respond` directive responded.";
-    Metrics, "metrics", "The metrics were requested.";
-    CorsPreflight, "cors_preflight", "A CORS preflight of a page of another origin: 204.";
+    Metrics, "metrics", "A `metrics` directive responded.";
+    CorsPreflight, "cors_preflight", "The request is a CORS preflight request from a page on another origin: 204.";
     AccessDenied, "access_denied", "The client's address is denied: 403.";
     RateLimited, "rate_limited", "The client's address exceeded the rate limit: 429.";
-    Unauthorized, "unauthorized", "The name and password are missing or wrong: 401.";
+    AddressRequestsLimit, "address_requests_limit", "The concurrent requests of the client's address had reached the limit in `limit-connections`: 429.";
+    RequestsLimit, "requests_limit", "The concurrent requests of all clients together had reached the limit in `limit-connections`: 503.";
+    Unauthorized, "unauthorized", "The user name or password is missing or wrong: 401.";
     AuthBusy, "auth_busy", "The queue for password verification is full: 503.";
-    AmbiguousPath, "ambiguous_path", "If `%2F`, `%5C`, `\\` or `;` were decoded differently, other rules would apply, or a rule protects the script or page under its plain name: 400.";
-    Unrouted, "unrouted", "No handler of the site responded: 404.";
+    AmbiguousPath, "ambiguous_path", "The path contains `%2F`, `%5C`, `\\`, `;` or a suffix after a script's name. Servers interpret these differently, and different rules would apply under another interpretation: 400.";
+    Unrouted, "unrouted", "No handler in the site responded: 404.";
 }
 
-/// The tables with all outcomes of an [`crate::Engine`].
+/// Tables of all outcomes of an [`crate::Engine`].
 pub const OUTCOMES: [&Table; 9] = [
     FileOutcome::TABLE,
     Lookup::TABLE,

@@ -1,42 +1,42 @@
 //! Wildcard patterns for paths and field values.
 //!
-//! A path is matched decoded and without its leading slash, as `flatout_http::path::decode_path` returns it. A star
-//! at the start or the end of a pattern matches any run of characters, including slashes; one in between stays within
-//! its segment. So `/admin/*` is everything below the folder, `*.php` every path with that suffix, and `/*/feed.xml`
-//! the feed of each folder.
+//! Patterns are matched against the decoded path without its leading slash, as returned by
+//! `flatout_http::path::decode_path`. A star at the beginning or end of a pattern matches any run of characters,
+//! including slashes; any other star matches only within a segment. For example, `/admin/*` matches everything below
+//! the folder, `*.php` matches every path with that suffix, and `/*/feed.xml` matches the feed of each folder.
 
 use std::ops::Range;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Token {
     Byte(u8),
-    /// A run of bytes without slashes.
+    /// A star that matches any run of bytes without slashes.
     Within,
-    /// A run of any bytes.
+    /// A star that matches any run of bytes.
     Across,
 }
 
 /// A pattern for paths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathPattern {
-    /// Two if the pattern begins with `*/`: the star may also match nothing before the leading slash, which decoded
-    /// paths do not have.
+    /// Alternative forms of the pattern. There are two if the pattern begins with `*/`, because the star may also match
+    /// nothing before the leading slash, which decoded paths do not have.
     forms: Vec<Box<[Token]>>,
     text: Box<[u8]>,
 }
 
-/// The common property of the paths that a pattern matches, for the index.
+/// The property that all paths matched by a pattern share, for the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
     /// Only this path.
     Exact(Vec<u8>),
-    /// Paths with this prefix: whole segments, each with its slash.
+    /// Paths with this prefix, which consists of whole segments including their slashes.
     Segments(Vec<u8>),
     /// Any path.
     Any,
 }
 
-/// Upper bound of the segments in a key.
+/// Maximum number of segments in a key.
 pub(crate) const KEY_SEGMENTS_MAX: usize = 3;
 
 impl PathPattern {
@@ -52,7 +52,7 @@ impl PathPattern {
             };
             bytes.iter().enumerate().map(token).collect()
         };
-        // `/*x` begins with a slash, so its star stays within the first segment.
+        // A pattern such as `/*x` begins with a slash, so its star matches only within the first segment.
         let mut forms = vec![tokens(bytes, text.starts_with('*'))];
         if let Some(rest) = text.strip_prefix("*/") {
             forms.push(tokens(rest.as_bytes(), false));
@@ -60,12 +60,13 @@ impl PathPattern {
         Self { forms, text: bytes.into() }
     }
 
-    /// Matches `path`; returns the part that the last star matched, empty at the end if there is no star.
+    /// Matches `path`. Returns the range that the last star matched, or an empty range at the end if there is no star.
+    /// Returns `None` if the path does not match.
     pub(crate) fn match_path(&self, path: &[u8]) -> Option<Range<usize>> {
         self.forms.iter().find_map(|tokens| match_tokens(tokens, path))
     }
 
-    /// The common property of all paths that match.
+    /// Returns what all paths that match have in common.
     pub(crate) fn key(&self) -> Key {
         let Some(star) = self.text.iter().position(|&byte| byte == b'*') else {
             return Key::Exact(self.text.to_vec());
@@ -79,7 +80,7 @@ impl PathPattern {
     }
 }
 
-/// A star being tried: its token, the start of its run, and the run's end in this attempt.
+/// A star during matching: its token, and the start and end of the run that it matches in the current attempt.
 #[derive(Clone, Copy)]
 struct Star {
     token: usize,
@@ -87,8 +88,8 @@ struct Star {
     end: usize,
 }
 
-/// The stars of one segment match independently of the others, so among those within segments only the latest is ever
-/// retried; a leading star across segments is retried after that fails.
+/// Matches `path`, and returns the range that the last star matched. Of the stars within segments, only the latest ever
+/// needs to be retried, because segments match independently. If that fails, a leading star across segments is retried.
 fn match_tokens(tokens: &[Token], path: &[u8]) -> Option<Range<usize>> {
     let (mut token, mut at) = (0, 0);
     let (mut within, mut across): (Option<Star>, Option<Star>) = (None, None);
@@ -125,8 +126,8 @@ fn match_tokens(tokens: &[Token], path: &[u8]) -> Option<Range<usize>> {
             continue;
         }
         let star = across.as_mut()?;
-        // All runs of the star within this segment failed, and a later start leaves it a subset of them: the next
-        // useful attempt moves it to the next segment.
+        // All runs of the star within this segment have failed, and a later start would only try a subset of them. The
+        // next attempt that can succeed begins in the next segment.
         let skip = match within {
             Some(failed) if stars_within == 1 => (failed.end + 1).saturating_sub(failed.token - star.token - 1),
             _ => 0,
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(key("*.a/b"), Key::Any);
     }
 
-    /// The definition, tried in every way there is.
+    /// The definition of a match, by trying every possibility.
     fn matches_slowly(pattern: &[u8], path: &[u8], leading: bool) -> bool {
         match pattern {
             [] => path.is_empty(),

@@ -1,24 +1,26 @@
-//! The header steps that a request passed, as one number, which identifies everything built for that combination.
+//! The combination of header steps that apply to a request, identified by a number under which prebuilt responses are
+//! cached.
 //!
-//! The steps in force form a path in a tree that grows with each new combination. Finding the next node costs one
-//! lookup and no allocation. The tree is bounded: if requests cause more combinations than it holds, it is cleared.
+//! The steps that a request has passed form a path in a tree, which grows with each new combination. Finding the next
+//! node costs one lookup and no allocation. The tree is bounded: at the limit, it is cleared.
 
 use flatout_config::model::FieldOp;
 use flatout_handler::routed::HeaderPolicy;
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// Upper bound of the combinations in a tree.
+/// Maximum number of combinations in a tree.
 const POLICIES_MAX: usize = 1024;
 
-/// The combinations so far, each with its policy.
+/// Tree of the combinations of header steps used so far, each with its policy.
 #[derive(Debug)]
 pub(crate) struct Policies {
     nodes: Vec<Rc<HeaderPolicy>>,
-    edges: HashMap<(u32, u32), u32, RandomState>,
-    /// Those of the previous configuration: equal ones retain their number, and everything built for them.
+    edges: HashMap<(u32, u32), u32, HashState>,
+    /// Policies of the previous configuration. Equal policies retain their number, and with it everything cached for
+    /// them.
     inherited: Vec<Rc<HeaderPolicy>>,
     ids: Rc<Cell<u32>>,
 }
@@ -28,14 +30,14 @@ impl Policies {
         Self { nodes: vec![Rc::new(HeaderPolicy::default())], edges: HashMap::default(), inherited, ids }
     }
 
-    /// The policy at `node`; 0 is the empty one.
+    /// Returns the policy at `node`. The node 0 has the empty policy.
     pub(crate) fn policy(&self, node: u32) -> &Rc<HeaderPolicy> {
         self.nodes.get(node as usize).unwrap_or(&self.nodes[0])
     }
 
-    /// The policies that the next configuration inherits: all of this one's, then those inherited but not used since,
-    /// as far as there is room. A worker without requests between two reloads must still recognise its numbers after
-    /// both.
+    /// Returns the policies that the next configuration inherits: all policies of this configuration and, up to the
+    /// limit, those that it inherited but has not used. A worker that receives no requests between two reloads must
+    /// still recognise its policies after both.
     pub(crate) fn bequeath(&self) -> Vec<Rc<HeaderPolicy>> {
         let mut heirs: Vec<Rc<HeaderPolicy>> = Vec::new();
         let mut ids = HashSet::new();
@@ -47,7 +49,8 @@ impl Policies {
         heirs
     }
 
-    /// The node after `node` for `change`, which applies the operations `fields`.
+    /// Returns the node that follows `node` for the step `change`, which applies the operations `fields`. Creates it if
+    /// necessary.
     #[inline]
     pub(crate) fn extend(&mut self, node: u32, change: u32, fields: &[FieldOp]) -> u32 {
         match self.edges.get(&(node, change)) {
@@ -61,7 +64,7 @@ impl Policies {
         let fields: Rc<[FieldOp]> = before.fields.iter().chain(fields).cloned().collect();
         let known = self.nodes.iter().chain(&self.inherited).find(|policy| policy.fields == fields);
         let policy = known.cloned().unwrap_or_else(|| {
-            // 0 is the empty policy's number.
+            // Skip 0, which is the number of the empty policy.
             self.ids.set(self.ids.get().wrapping_add(1).max(1));
             Rc::new(HeaderPolicy { id: self.ids.get(), fields })
         });
@@ -69,7 +72,7 @@ impl Policies {
             self.nodes.truncate(1);
             self.edges.clear();
             self.inherited.clear();
-            // The edge would start at a dropped node, so it is not stored.
+            // Do not store the edge, which would start at a dropped node.
             self.nodes.push(policy);
             return 1;
         }
@@ -88,7 +91,7 @@ mod tests {
     use std::rc::Rc;
 
     fn set(name: &str, value: &str) -> FieldOp {
-        FieldOp::Set(name.into(), value.into())
+        FieldOp::set(name.into(), value.into())
     }
 
     #[test]

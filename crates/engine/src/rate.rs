@@ -1,81 +1,82 @@
-//! Rate limits per address: the generic cell rate algorithm, in one table shared by all workers.
+//! Rate limits per client address: the generic cell rate algorithm (GCRA), with a table shared by all workers.
 //!
-//! Each address has one number, its theoretical arrival time: when it would have used up its requests so far. The
-//! numbers are in a table of fixed size, with eight per set (a cache line), each in one atomic word with a tag of the
-//! address, so there is no lock and no growth. A full set replaces its oldest number, which matters least: an
-//! attacker with many addresses regains a burst for some of them. The hash is keyed per process, so collisions cannot
-//! be targeted.
+//! Each address has one number, its theoretical arrival time, at which its requests so far would have arrived if they
+//! were evenly spaced. The numbers are in a table of fixed size, which consists of sets of eight (a cache line). Each
+//! number is in an atomic word together with a tag of the address, so that the table needs no lock and never grows. If
+//! a set is full, its oldest number is replaced. That is the one that matters least, although an attacker with many
+//! addresses regains a burst for some of them. The hash has a random key per process, so collisions cannot be provoked.
 
 use crate::network::normalise;
 use flatout_config::model::RateLimit;
-use std::hash::{BuildHasher as _, RandomState};
+use flatout_os::random::KeyedHashState;
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries per set; together one cache line.
+/// Number of entries per set, which together fill a cache line.
 const WAYS: usize = 8;
 
-/// Sets per table: 32,768 addresses in 256 KiB for each `rate-limit` step.
+/// Number of sets per table, which is enough for 32,768 addresses in 256 KiB for each `rate-limit` step.
 const SETS: usize = 4096;
 
-/// Ticks per millisecond. 42 bits of ticks are two years and two months; a number from before a wrap-around is
-/// further in the future than possible, and is ignored.
+/// Ticks per millisecond. 42 bits of ticks wrap around after two years and two months. After that, an old number
+/// appears to be further in the future than possible, and is ignored.
 const TICKS_PER_MS: u64 = 64;
 const TIME_BITS: u32 = 42;
 const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
-/// Tolerance for clock differences, in ticks. Workers read the clock once per turn, so they may disagree; a minute
-/// exceeds any turn.
+/// Tolerance for clock differences between workers, in ticks. Workers read the clock once per turn of the event loop,
+/// so they may disagree. A minute is longer than any turn.
 const SKEW_TICKS: u64 = 60_000 * TICKS_PER_MS;
 
-/// Attempts of an exchange that races with other workers; after that the request passes.
+/// Maximum number of attempts at a compare-and-exchange that races with other workers. After that, the request passes.
 const RACES_MAX: u32 = 16;
 
-/// The decision about a request.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// It passes.
+    /// The request passes.
     Pass,
-    /// It is rejected, and may be repeated after this many seconds, at least one.
+    /// The request is rejected, and may be repeated after this number of seconds, which is at least 1.
     Wait(u64),
 }
 
-/// The addresses under one `rate-limit` step.
+/// State of a `rate-limit` step: the theoretical arrival time of each address.
 #[derive(Debug)]
 pub(crate) struct RateTable {
     limit: RateLimit,
-    hash: RandomState,
-    /// Allocated with the first request, as most of a thousand sites are inactive.
+    hash: KeyedHashState,
+    /// The table, which is allocated for the first request, since most of a large number of sites may be inactive.
     words: OnceLock<Box<[AtomicU64]>>,
     /// Interval between evenly spaced requests, in ticks.
     interval_ticks: u64,
-    /// How far ahead an address may be, in ticks.
+    /// Maximum time by which an address may be ahead, in ticks.
     burst_ticks: u64,
 }
 
 impl RateTable {
-    /// An empty table for `limit`.
+    /// Creates an empty table for `limit`.
     pub(crate) fn new(limit: RateLimit) -> Self {
         let period_ticks = limit.period_ms.saturating_mul(TICKS_PER_MS);
         let interval_ticks = (period_ticks / u64::from(limit.requests.max(1))).clamp(1, TIME_MASK >> 4);
         let burst_ticks = interval_ticks.saturating_mul(u64::from(limit.burst.max(1))).min(TIME_MASK >> 2);
-        Self { limit, hash: RandomState::new(), words: OnceLock::new(), interval_ticks, burst_ticks }
+        Self { limit, hash: KeyedHashState::new(), words: OnceLock::new(), interval_ticks, burst_ticks }
     }
 
-    /// The limit of this table.
+    /// Returns the limit.
     pub(crate) const fn limit(&self) -> &RateLimit {
         &self.limit
     }
 
-    /// Counts a request of `client` at `now_ms`.
+    /// Counts a request from `client` at `now_ms`, and decides whether it passes.
     pub(crate) fn decide(&self, client: Option<IpAddr>, now_ms: u64) -> Decision {
         let hash = self.hash.hash_one(subject(client));
         let set = (hash as usize % SETS) * WAYS;
         let words = self.words.get_or_init(|| (0..SETS * WAYS).map(|_| AtomicU64::new(0)).collect());
         let words = &words[set..set + WAYS];
-        // Never zero, so that no word in use looks empty. Of eight addresses in a set, one in half a million shares
-        // its tag with a ninth.
+        // The tag is never zero, so that no word in use appears to be empty. With eight addresses in a set, the
+        // probability that a ninth shares a tag with one of them is one in half a million.
         let tag = (hash >> TIME_BITS).max(1) << TIME_BITS;
         let now = now_ms.saturating_mul(TICKS_PER_MS) & TIME_MASK;
         for _ in 0..RACES_MAX {
@@ -93,7 +94,8 @@ impl RateTable {
         Decision::Pass
     }
 
-    /// The word for `tag`, its value, and how far its address is ahead of `now`: its own word, or one to replace.
+    /// Returns the word that has `tag` or, failing that, the word to replace, with its value, and the time by which the
+    /// address is ahead of `now`, in ticks.
     fn find<'a>(&self, words: &'a [AtomicU64], tag: u64, now: u64) -> (&'a AtomicU64, u64, u64) {
         let mut oldest: Option<(&AtomicU64, u64, u64)> = None;
         for word in words {
@@ -110,14 +112,16 @@ impl RateTable {
         (word, value, 0)
     }
 
-    /// How far the address with `value` is ahead of `now`. An impossible value is in the past, so it is not ahead.
+    /// Returns the time by which the address with `value` is ahead of `now`, in ticks. An impossible value is from the
+    /// past, so the result is 0.
     fn ahead(&self, value: u64, now: u64) -> u64 {
         let ahead = (value & TIME_MASK).wrapping_sub(now) & TIME_MASK;
         if value == 0 || ahead > self.burst_ticks + SKEW_TICKS { 0 } else { ahead }
     }
 }
 
-/// The unit that a client counts as: a whole /64 for IPv6, as a subscriber has at least that (RFC 6177).
+/// Returns what counts as one client: an IPv4 address, or a whole IPv6 /64, because a subscriber normally has at least
+/// a /64 (RFC 6177).
 fn subject(client: Option<IpAddr>) -> (u8, u64) {
     match client.map(normalise) {
         None => (0, 0),

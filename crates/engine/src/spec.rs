@@ -1,7 +1,8 @@
-//! A compiled configuration: folders opened, hashes and pages validated, hosts and routes indexed. It is immutable
-//! and shared by all workers; a reload creates a new one.
+//! The compiled configuration: folders are open, password hashes and pages are validated, and hosts and routes are
+//! indexed. It is immutable and shared by all workers. A reload creates a new one.
 
 mod compile;
+mod folders;
 mod php;
 mod private;
 
@@ -12,7 +13,7 @@ use crate::metrics::MetricsText;
 use crate::rate::RateTable;
 use crate::step::Block;
 use crate::walk::readings::ScriptNames;
-use flatout_config::model::{self, Config, FieldOp, Place, Text};
+use flatout_config::model::{self, Cidr, Config, FieldOp, Place, Text};
 use flatout_fastcgi::PhpStep;
 use flatout_os::root::Root;
 pub use flatout_pages::PagesShared;
@@ -20,22 +21,22 @@ use flatout_pages::PagesStep;
 pub use flatout_pages::api::budget::ContentBudget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::hidden::SourceNames;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Inputs of a compilation besides the configuration.
-#[derive(Clone, Default)]
+/// Inputs of a compilation, besides the configuration.
+#[derive(Clone, Default, derive_more::Debug)]
+#[debug("Sources(previous: {})", previous.is_some())]
 pub struct Sources<'a> {
-    /// The previous configuration: unchanged parts retain their learnt state.
+    /// The previous configuration, whose state is retained for unchanged parts.
     pub previous: Option<&'a Spec>,
-    /// Source of the `metrics` step; without it, the step has no content.
+    /// Source of the metrics for `metrics` steps. If it is `None`, their content is empty.
     pub metrics: Option<MetricsText>,
-    /// State shared by all proxies and caches of the process; without it, no origin responses are stored.
+    /// State shared by all proxies and caches in the process. If it is `None`, no origin responses are stored.
     pub accelerator: Option<Arc<Accelerator>>,
-    /// State shared by all active pages of the process.
+    /// State shared by all active pages in the process.
     pub pages: Option<Arc<PagesShared>>,
 }
 
@@ -45,19 +46,15 @@ impl Spec {
         !self.active.is_empty()
     }
 
-    /// State shared by all active pages of the process.
+    /// State shared by all active pages in the process.
     pub const fn pages(&self) -> &Arc<PagesShared> {
         &self.pages_shared
     }
 }
 
-impl fmt::Debug for Sources<'_> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Sources").field("previous", &self.previous.is_some()).finish_non_exhaustive()
-    }
-}
-
 /// A compiled configuration.
+#[derive(derive_more::Debug)]
+#[debug("Spec {{ listeners: {listeners:?}, sites: {sites:?}, .. }}")]
 pub struct Spec {
     pub(crate) listeners: Vec<ListenerSpec>,
     pub(crate) sites: Vec<SiteSpec>,
@@ -68,51 +65,53 @@ pub struct Spec {
     pub(crate) changes: Vec<Change>,
     pub(crate) proxies: Vec<Arc<ProxyStep>>,
     pub(crate) cache_steps: Vec<Arc<CacheStep>>,
-    /// Steps of active pages.
+    /// The `pages` and `page` steps.
     pub(crate) active: Vec<Arc<PagesStep>>,
-    /// The place of each of them.
+    /// Place of each of the steps in `active`.
     pub(crate) active_places: Vec<Place>,
-    /// State shared by all active pages of the process.
+    /// State shared by all active pages in the process.
     pub(crate) pages_shared: Arc<PagesShared>,
     pub(crate) php: Vec<PhpSpec>,
-    /// State shared by all proxies and caches of the process.
+    /// State shared by all proxies and caches in the process.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) metrics: Option<MetricsText>,
-    /// The next unused number of a `files` step.
+    /// Next unused number for a `files` step.
     pub(crate) next_files_id: u32,
 }
 
-/// One listener.
+/// The compiled configuration of a listener.
 #[derive(Debug, Default)]
 pub(crate) struct ListenerSpec {
     pub(crate) hosts: HostTable,
     pub(crate) redirect_https_port: Option<u16>,
     pub(crate) address: Option<SocketAddr>,
     pub(crate) secure: bool,
-    /// The log of requests that reach no site.
+    pub(crate) http3: bool,
+    /// The log for requests that reach no site.
     pub(crate) log: u8,
 }
 
-/// One site.
+/// The compiled configuration of a site.
 #[derive(Debug)]
 pub(crate) struct SiteSpec {
-    /// Its index among the sites.
+    /// Index of the site in [`Spec::sites`].
     pub(crate) number: u32,
     pub(crate) place: Place,
     pub(crate) hosts: Vec<String>,
-    /// Its first exact name, for requests without host.
+    /// The site's first exact name, for requests without a host.
     pub(crate) name: Option<String>,
     pub(crate) log: u8,
-    /// True if some step forwards to other servers, which support names and methods that a folder does not.
+    /// True if any step forwards requests to other servers, which may support paths and methods that static files do
+    /// not.
     pub(crate) forwards: bool,
-    /// The names of scripts and pages, if some rule guards paths; `None` if none does.
+    /// The names of scripts and pages, if any route restricts access to some paths.
     pub(crate) guarded_names: Option<ScriptNames>,
     pub(crate) block: Block,
 }
 
-/// A folder held open for all workers.
+/// A folder that stays open for all workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
@@ -123,18 +122,19 @@ pub(crate) struct Folder {
     watched: bool,
 }
 
-/// A `files` step, or several equal ones.
+/// A `files` step, or several equal `files` steps.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesSpec {
     pub(crate) id: u32,
-    /// The folder, with those that its links may lead into.
+    /// The folder, including the folders that its symbolic links may lead to.
     pub(crate) root: Arc<Root>,
-    /// The folder, then those that its links may lead into: compared with the previous configuration.
+    /// The folder, followed by the folders that its symbolic links may lead to, for comparison with the previous
+    /// configuration.
     folders: Vec<Arc<Root>>,
     pub(crate) settings: model::Files,
     pub(crate) file_check_interval_ms: u64,
     pub(crate) epoch: Option<Arc<AtomicU64>>,
-    /// Names whose content is hidden, as they are scripts or pages.
+    /// Names whose content must not be disclosed because they are scripts or pages.
     pub(crate) sources: Option<Arc<SourceNames>>,
 }
 
@@ -153,9 +153,9 @@ impl FilesSpec {
 #[derive(Debug)]
 pub(crate) struct PhpSpec {
     pub(crate) step: Arc<PhpStep>,
-    /// Folders as written in X-Sendfile, each with an index into [`Spec::files`].
+    /// Folders as they appear in X-Sendfile, each with an index into [`Spec::files`].
     pub(crate) sendfile: Vec<(PathBuf, u32)>,
-    /// Prefixes of paths in X-Accel-Redirect, the longest first.
+    /// Prefixes of paths in X-Accel-Redirect, longest first, each with an index into [`Spec::files`].
     pub(crate) accel: Vec<(String, u32)>,
 }
 
@@ -164,34 +164,34 @@ pub(crate) struct PhpSpec {
 pub(crate) struct PageSpec {
     pub(crate) place: Place,
     pub(crate) statuses: Vec<u16>,
-    /// The file's path below its folder, encoded, with a leading slash.
+    /// Path of the file below its folder, percent-encoded and with a leading slash.
     pub(crate) path: String,
     pub(crate) content_type: String,
     /// Index into [`Spec::files`].
     pub(crate) files: u32,
 }
 
-/// Field operations of one step.
+/// Header operations of a step.
 #[derive(Debug)]
 pub(crate) struct Change {
     pub(crate) place: Place,
-    /// Operations that are the same for every request.
+    /// Header operations that are the same for every request.
     pub(crate) fields: Vec<FieldOp>,
-    /// Fields whose values depend on the request: name and value.
+    /// Fields whose values depend on the request, as name and value.
     pub(crate) rendered: Vec<(String, Text)>,
 }
 
 impl Spec {
-    /// Compiles `config`.
+    /// Compiles a configuration.
     ///
     /// # Errors
-    /// All problems that were found.
+    /// Returns all problems that were found.
     pub fn compile(config: &Config, sources: &Sources<'_>) -> Result<Self, Vec<SpecError>> {
         compile::compile(config, sources)
     }
 
-    /// The forms that `target`, the path and query of a URL, has in the keys of stored responses: unchanged, and as
-    /// each `cache` step normalises its query.
+    /// Returns the forms that `target`, the path and query of a URL, may have in cache keys: unchanged, and with the
+    /// query as reduced by each `cache` step.
     pub fn key_targets(&self, target: &str) -> Vec<String> {
         let mut targets = vec![target.to_owned()];
         for step in &self.cache_steps {
@@ -203,14 +203,14 @@ impl Spec {
         targets
     }
 
-    /// Every folder that requests may reach, including the parents of error pages, for the sandbox.
+    /// Returns every folder that requests may reach, including the parents of error pages, for the sandbox.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|folder| folder.path.as_path())
     }
 
-    /// Opens the databases and connections of active pages, for `workers` workers; those already open are unchanged.
-    /// Must be called as the user of the running process, before the configuration takes effect: until then its pages
-    /// do not run.
+    /// Opens the databases and connections of active pages, for `workers` workers. Those that are already open stay
+    /// unchanged. Returns descriptions of what was applied, such as migrations. Must be called as the user of the
+    /// running process, before the configuration takes effect.
     pub fn open_pages(&self, workers: usize) -> Result<Vec<String>, Vec<SpecError>> {
         let (mut applied, mut errors) = (Vec::new(), Vec::new());
         for (step, place) in self.active.iter().zip(&self.active_places) {
@@ -222,8 +222,21 @@ impl Spec {
         if errors.is_empty() { Ok(applied) } else { Err(errors) }
     }
 
-    /// The folders in which active pages write, which are those of databases. Uploads go elsewhere, and stay in
-    /// memory if that is forbidden.
+    /// Creates missing secrets of active pages. Called for a process that is allowed to read but not to create them.
+    ///
+    /// # Errors
+    /// Returns all secrets that cannot be created or used.
+    pub fn create_secrets(&self) -> Result<(), Vec<SpecError>> {
+        let faults = self.active.iter().zip(&self.active_places).filter_map(|(step, place)| {
+            let (what, advice) = step.create_secret().err()?;
+            Some(SpecError::new(place, what, advice))
+        });
+        let errors: Vec<SpecError> = faults.collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Returns the folders that active pages write to, which are those of their databases. Uploads are written
+    /// elsewhere, or kept in memory if that is not allowed.
     pub fn written_folders(&self) -> impl Iterator<Item = PathBuf> {
         let databases = self.active.iter().filter_map(|step| step.settings().database.as_ref());
         databases.map(|database| match database.path.parent() {
@@ -232,7 +245,8 @@ impl Spec {
         })
     }
 
-    /// Returns whether some origin or application server has a name that must be resolved while the process runs.
+    /// Returns whether any origin or application server has a host name that must be resolved while the process is
+    /// running.
     pub fn asks_by_name(&self) -> bool {
         self.proxies.iter().any(|proxy| proxy.asks_by_name())
             || self.php.iter().any(|php| php.step.asks_by_name())
@@ -242,24 +256,22 @@ impl Spec {
             })
     }
 
-    /// Returns whether some step stores origin responses.
+    /// Returns whether any step trusts `client` as a proxy.
+    pub fn trusts(&self, client: IpAddr) -> bool {
+        let is_trusted = |networks: &[Cidr]| model::is_trusted(networks, Some(client));
+        self.proxies.iter().any(|proxy| is_trusted(proxy.trusted()))
+            || self.active.iter().any(|step| is_trusted(&step.settings().trusted))
+            || self.php.iter().any(|php| is_trusted(&php.step.settings().trusted))
+    }
+
+    /// Returns whether any step stores responses of origins.
     pub fn keeps_answers(&self) -> bool {
         !self.proxies.is_empty() && self.cache_steps.iter().any(|step| step.is_enabled())
     }
 
-    /// The folders to watch recursively, each with the counter to increment on changes.
+    /// Returns the folders to watch recursively, each with the counter to increment on changes.
     pub fn watched(&self) -> impl Iterator<Item = (&Path, &Arc<AtomicU64>)> {
         self.folders.iter().filter(|folder| folder.watched).map(|folder| (folder.path.as_path(), &folder.epoch))
-    }
-}
-
-impl fmt::Debug for Spec {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Spec")
-            .field("listeners", &self.listeners)
-            .field("sites", &self.sites)
-            .finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Compiled steps: everything is resolved, and built in advance where possible.
+//! Compiled steps, in which references are resolved and responses prebuilt where possible.
 
 use crate::auth::Auth;
 use crate::cors::Cors;
@@ -12,7 +12,7 @@ use flatout_http::target::Target;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps in configuration order.
+/// Steps in configuration order, with an index by path.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     pub(crate) steps: Box<[Step]>,
@@ -32,7 +32,7 @@ impl Block {
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) place: Place,
-    /// Its text in the configuration, without secrets; of a route, only its conditions.
+    /// The step in configuration syntax, without secrets. For a route, only its conditions.
     pub(crate) written: Box<str>,
     pub(crate) kind: Kind,
 }
@@ -40,32 +40,32 @@ pub(crate) struct Step {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Route(Route),
-    /// By its index in [`crate::spec::Spec`]'s changes.
+    /// A `header` step, as an index into `changes` of [`crate::spec::Spec`].
     Header(u32),
     BasicAuth {
-        /// Unique within the configuration.
+        /// Number that is unique within the configuration.
         id: u32,
         auth: Arc<Auth>,
     },
     Access(model::Access),
     RateLimit(Arc<RateTable>),
     Cors(Cors),
-    /// By its index among the hints.
+    /// An `early-hints` step, as an index into `hints` of the spec.
     EarlyHints(u32),
     Rewrite(Rewrite),
-    /// By its index among the pages.
+    /// An `error-page` step, as an index into `pages` of the spec.
     ErrorPage(u32),
-    /// By its index among the files.
+    /// A `files` step, as an index into `files` of the spec.
     Files {
         index: u32,
         pass: bool,
     },
     Redirect {
-        /// Unique among redirects and responds.
+        /// Number that is unique among `redirect` and `respond` steps.
         id: u32,
         to: Template,
         status: u16,
-        /// The whole address, if it does not depend on the request.
+        /// The whole location, if it does not depend on the request.
         literal: Option<String>,
     },
     Respond {
@@ -73,24 +73,24 @@ pub(crate) enum Kind {
         respond: model::Respond,
     },
     Metrics,
-    /// By its index among the cache rules.
+    /// A `cache` step, as an index into `cache_steps` of the spec.
     Cache(u32),
-    /// By its index among the proxies.
+    /// A `proxy` step, as an index into `proxies` of the spec.
     Proxy(u32),
-    /// By its index among the active pages.
+    /// A `pages` or `page` step, as an index into `active` of the spec.
     Pages(u32),
-    /// By its index among the application servers.
+    /// A `php` step, as an index into `php` of the spec.
     Php(u32),
 }
 
 #[derive(Debug)]
 pub(crate) enum Rewrite {
-    /// With its leading slash, without a trailing one.
+    /// The prefix, with a leading slash but no trailing slash.
     StripPrefix(String),
     To(Template),
 }
 
-/// Methods as bits.
+/// Set of methods, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Methods(u16);
 
@@ -108,10 +108,11 @@ impl Methods {
         0
     }
 
-    /// A method unknown to this server matches no request, because these requests are rejected before any route.
+    /// Creates the set of the methods called `names`. Methods unknown to this server are ignored, because a request
+    /// with such a method is rejected before any route.
     fn new(names: &[String]) -> Self {
         let mut bits = names.iter().fold(0, |bits, name| bits | Self::bit(name));
-        // RFC 9110 §9.3.2: HEAD is GET without the content, so steps that guard or handle GET do so for HEAD.
+        // RFC 9110 §9.3.2: HEAD is GET without the content, so steps that guard or handle GET apply to HEAD too.
         if bits & Self::bit("GET") != 0 {
             bits |= Self::bit("HEAD");
         }
@@ -151,8 +152,8 @@ impl FieldMatcher {
             self.values.is_empty() || self.values.iter().any(|pattern| match_value(pattern.as_bytes(), value))
         };
         if self.name.eq_ignore_ascii_case("host") {
-            // As in the site's selection: the authority of an absolute-form precedes Host (RFC 9112 §3.2.2), and
-            // HTTP/2 has the host outside the fields.
+            // As in the selection of the site, the authority of an absolute-form target overrides Host (RFC 9112
+            // §3.2.2). In HTTP/2, the host is not among the fields.
             let authority = match head.target {
                 Target::Resource { authority, .. } => authority,
                 Target::Authority(_) | Target::Asterisk => None,
@@ -164,7 +165,7 @@ impl FieldMatcher {
     }
 }
 
-/// A block with conditions.
+/// A block of steps with conditions.
 #[derive(Debug)]
 pub(crate) struct Route {
     methods: Option<Methods>,
@@ -173,22 +174,12 @@ pub(crate) struct Route {
     pub(crate) block: Block,
 }
 
-/// Why a route does not match.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mismatch {
-    Method,
-    Path,
-    Field,
-}
-
-impl Mismatch {
-    pub(crate) const fn text(self) -> &'static str {
-        match self {
-            Self::Method => "the method differs",
-            Self::Path => "the path differs",
-            Self::Field => "a field is missing or has another value",
-        }
-    }
+flatout_reason::reasons! {
+    /// Reason why a route does not match.
+    pub(crate) enum Mismatch { text, }
+    Method, "the method differs";
+    Path, "the path differs";
+    Field, "a field is missing or has another value";
 }
 
 impl Route {
@@ -211,7 +202,7 @@ impl Route {
         Self { methods, paths, fields, block }
     }
 
-    /// Returns whether it matches every request.
+    /// Returns whether the route matches every request.
     pub(crate) const fn is_unconditional(&self) -> bool {
         self.methods.is_none() && self.paths.is_empty() && self.fields.is_empty()
     }
@@ -220,8 +211,8 @@ impl Route {
         self.paths.first().map(|patterns| patterns.iter().map(PathPattern::key).collect())
     }
 
-    /// Matches `head` with the decoded `path`; returns the part that the last star matched, if there is a path
-    /// condition.
+    /// Matches a request with the decoded `path`. If there is a path condition, returns the range of the path that the
+    /// last star matched.
     #[inline]
     pub(crate) fn match_request(&self, head: &RequestHead<'_>, path: &[u8]) -> Result<Option<Range<usize>>, Mismatch> {
         if self.methods.is_some_and(|methods| !methods.contains(&head.method)) {

@@ -1,39 +1,40 @@
-//! Texts with variables, rendered per request: targets of redirects and rewrites.
+//! Text with variables that is rendered for each request: targets of redirects and rewrites.
 //!
-//! The result is valid in a request target, whatever the request contains; a Location needs further encoding
-//! (`flatout_http::path::encode_location`). Host, path and query were validated byte by byte when the request was
-//! parsed, and are used unchanged; a literal is encoded once, when the configuration is compiled.
+//! The result is valid in a request target, whatever the request contains. For a Location, further encoding is needed
+//! (`flatout_http::path::encode_location`). The host, path and query were validated byte by byte when the request was
+//! parsed, and are used unchanged. Literals are encoded once, when the configuration is compiled.
 
 use flatout_config::model::{Text, TextPart, Variable};
-use flatout_http::path::push_encoded;
+use flatout_http::percent::{self, decode_first, push_encoded};
 use flatout_http::token::{PATH, is};
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-/// The values that a text may take from a request.
+/// Values of the variables for a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Variables<'a> {
     /// The client's address.
     pub(crate) client: Option<IpAddr>,
-    /// Host with its port; `None` if the request has none and the site has no exact name.
+    /// The host, with its port if the request has one. `None` if the request has no host and the site has no exact
+    /// name.
     pub(crate) host_port: Option<&'a [u8]>,
     /// The path as received.
     pub(crate) path: &'a [u8],
     /// The query as received.
     pub(crate) query: Option<&'a [u8]>,
-    /// True if it came over TLS.
+    /// True if the request came over TLS.
     pub(crate) secure: bool,
-    /// The part that the route's last star matched, still encoded.
+    /// The part of the path that the route's last star matched, still encoded.
     pub(crate) rest: Cow<'a, [u8]>,
 }
 
-/// A text with encoded literals.
+/// Text with variables, whose literals are percent-encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<TextPart>,
 }
 
-/// The text needs a host, and the request has none.
+/// Error that a variable needs a host but the request has none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostMissing;
 
@@ -46,7 +47,7 @@ impl Template {
         Self { parts: text.parts.iter().map(encode).collect() }
     }
 
-    /// The whole text, if it does not depend on the request.
+    /// Returns the whole text, if it does not depend on the request.
     pub(crate) fn literal(&self) -> Option<String> {
         let literal = |part: &TextPart| match part {
             TextPart::Literal(literal) => Some(literal.clone()),
@@ -55,7 +56,7 @@ impl Template {
         self.parts.iter().map(literal).collect()
     }
 
-    /// The text's first part, if it is a variable.
+    /// Returns the first part of the text, if it is a variable.
     pub(crate) fn first_variable(&self) -> Option<Variable> {
         match self.parts.first() {
             Some(TextPart::Variable(variable)) => Some(*variable),
@@ -63,12 +64,12 @@ impl Template {
         }
     }
 
-    /// Returns whether it places the request's query explicitly.
+    /// Returns whether the text includes the request's query explicitly.
     pub(crate) fn has_query(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, TextPart::Variable(Variable::Query | Variable::Uri)))
     }
 
-    /// Returns whether it is a path of the same site.
+    /// Returns whether the text is a path on the same site.
     pub(crate) fn is_path(&self) -> bool {
         match self.parts.first() {
             Some(TextPart::Literal(literal)) => literal.starts_with('/') && !literal.starts_with("//"),
@@ -84,7 +85,7 @@ impl Template {
                 TextPart::Variable(variable) => append(&mut text, *variable, variables)?,
             }
         }
-        // The parser of targets and hosts rejects anything that could end a line or a word.
+        // Targets and hosts cannot contain such bytes, but remove anything that could end a line or a word.
         text.retain(|byte| byte.is_ascii_graphic() || !byte.is_ascii());
         Ok(text)
     }
@@ -117,7 +118,7 @@ fn append(text: &mut Vec<u8>, variable: Variable, variables: &Variables<'_>) -> 
     Ok(())
 }
 
-/// `text` as a field value: nothing is encoded, and an unknown host is empty.
+/// Renders `text` as a field value. Nothing is encoded, and an unknown host is rendered as an empty string.
 pub(crate) fn render_value(text: &Text, variables: &Variables<'_>) -> Vec<u8> {
     let mut value = Vec::new();
     for part in &text.parts {
@@ -126,17 +127,16 @@ pub(crate) fn render_value(text: &Text, variables: &Variables<'_>) -> Vec<u8> {
             TextPart::Variable(variable) => drop(append(&mut value, *variable, variables)),
         }
     }
-    // The parser rejects anything that could end a line.
+    // Values from the request cannot contain such bytes, but remove anything that could end a line.
     value.retain(|byte| !byte.is_ascii_control());
     value
 }
 
-/// Percent-encodes what a URI must not contain; existing encodings are unchanged.
+/// Percent-encodes characters that a URI must not contain. Existing percent-encodings are unchanged.
 fn encode_literal(literal: &str) -> String {
     let mut encoded = String::with_capacity(literal.len());
     for (at, &byte) in literal.as_bytes().iter().enumerate() {
-        let digits = literal.as_bytes().get(at + 1..at + 3);
-        let is_encoding = byte == b'%' && digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let is_encoding = decode_first(&literal.as_bytes()[at..]).is_some();
         if is(byte, PATH) || is_encoding || matches!(byte, b'?' | b'#' | b'[' | b']') {
             encoded.push(char::from(byte));
         } else {
@@ -146,13 +146,9 @@ fn encode_literal(literal: &str) -> String {
     encoded
 }
 
-/// A file's name as a path segment.
+/// Encodes the name of a file as a path segment.
 pub(crate) fn encode_segment(name: &[u8]) -> String {
-    let mut encoded = String::with_capacity(name.len());
-    for &byte in name {
-        if is(byte, PATH) && byte != b'/' { encoded.push(char::from(byte)) } else { push_encoded(&mut encoded, byte) }
-    }
-    encoded
+    percent::encode(name, |byte| is(byte, PATH) && byte != b'/')
 }
 
 #[cfg(test)]

@@ -1,58 +1,60 @@
-//! From a request to a response: listener, host, path, then the site's steps in order.
+//! Handling of a request: selects the site by listener and host, decodes the path, and executes the site's steps in
+//! order.
 //!
-//! Routes match one form of the path: decoded once, without dot segments. If another server could interpret the path
-//! differently, and that reading would take other routes, the request is refused (`readings`). So no encoding
-//! bypasses a route, whatever the origin makes of the path, which it receives as it was sent.
+//! Routes are matched against the path decoded once and without dot segments. If another server could interpret the
+//! path differently, and that interpretation would match different routes, the request is refused (see `readings`).
+//! Therefore, no encoding can bypass a route, however the origin interprets the path, which it receives as it was sent.
 
 mod action;
+mod error_pages;
 mod guard;
 mod handlers;
-mod pages;
 mod php;
 pub(crate) mod readings;
 mod record;
-mod seal;
 
 use crate::answer::{ALLOW, no_content, redirect};
 use crate::engine::Live;
+use crate::forwarded::resolve_forwarded;
 use crate::host::split_port;
 use crate::outcome::RouteOutcome;
 use crate::spec::{Change, ListenerSpec, SiteSpec};
 use crate::step::{Block, Kind, Route, Step};
 use crate::text::render_value;
 use action::Action;
-use flatout_handler::response::Response;
+use flatout_handler::later::{PagesInForce, Seal, hold};
+use flatout_handler::response::{LogFacts, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
+use flatout_http::lines::write_line;
 use flatout_http::path::{PathFacts, encode_location, normalize_path};
 use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_os::clock::Now;
+use flatout_overload::ClientPermit;
 use flatout_proxy::forward::ALLOW_FORWARDED;
 use flatout_serve::outcome::FileOutcome;
-use pages::Pages;
 use readings::{Reading, ambiguous};
 pub(crate) use record::{Effect, Recorder};
-use seal::{Seal, SealedResponse};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
 
-/// Path of ACME tokens, which are also fetched in clear text (RFC 8555 §8.3).
+/// Path of ACME tokens, which are fetched over plain HTTP (RFC 8555 §8.3).
 const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
-/// The result of a password verification, for the walk that waited for it.
+/// Results of password verifications, with which a request is handled again from the beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Resumed {
-    /// Verified passwords: the numbers of the steps, and the user.
+    /// Steps whose password was correct, by number, each with the user.
     right: Vec<(u32, Rc<str>)>,
-    /// The step whose password was wrong, or could not be verified.
+    /// The step whose password was wrong or could not be verified.
     failed: Option<(u32, guard::PasswordFailure)>,
 }
 
-/// Responds to `request`, or records for `recorder` how it would. `resumed` has the results of password verifications
-/// since its arrival.
+/// Responds to `request`, or records its handling in `recorder`. `resumed` contains the results of the password
+/// verifications since the request arrived.
 pub(crate) fn answer(
     live: &Rc<Live>,
     request: &Request<'_>,
@@ -63,7 +65,7 @@ pub(crate) fn answer(
     let listener = live.spec.listeners.get(request.listener as usize);
     let refuse = |failure: Refusal| {
         let mut response = failure.respond(None, &HeaderPolicy::default());
-        response.log = listener.map_or(0, |listener| listener.log);
+        response.logged.log = listener.map_or(0, |listener| listener.log);
         Reply::Now(response)
     };
     let head = request.head;
@@ -73,19 +75,20 @@ pub(crate) fn answer(
         _ => None,
     };
     let (path, query, authority) = match head.target {
-        // The target of a tunnel does not identify a site.
+        // The target of CONNECT does not identify a site.
         Target::Authority(_) => (&b"/"[..], None, None),
         Target::Asterisk if early.is_some() => (&b"/"[..], None, None),
         Target::Asterisk => {
-            let forwards = live.spec.sites.iter().any(|site| site.forwards);
+            let site = listener.and_then(|listener| live.spec.sites.get(listener.hosts.find(head.host)?.0 as usize));
+            let forwards = site.map_or_else(|| live.spec.sites.iter().any(|site| site.forwards), |site| site.forwards);
             let allow = if forwards { ALLOW_FORWARDED } else { ALLOW };
             let mut response = no_content(&[("Allow", allow)], &HeaderPolicy::default(), FileOutcome::Options);
-            response.log = listener.map_or(0, |listener| listener.log);
+            response.logged.log = listener.map_or(0, |listener| listener.log);
             return Reply::Now(response);
         }
         Target::Resource { path, query, authority } => (path, query, authority),
     };
-    // RFC 9112 §3.2.2: the authority of an absolute-form precedes Host.
+    // RFC 9112 §3.2.2: the authority of an absolute-form target overrides Host.
     let host = authority.or(head.host);
     let unknown = || Refusal::new(421, "This server has no site with that name.", RouteOutcome::SiteUnknown);
     let Some(listener) = listener else { return refuse(early.unwrap_or_else(unknown)) };
@@ -127,7 +130,6 @@ pub(crate) fn answer(
         passed: None,
         resumed,
         resumed_past: false,
-        sealed: false,
         recorder,
     };
     let reply = match early {
@@ -141,7 +143,7 @@ pub(crate) fn answer(
     };
     let reply = walk.finish(reply);
     let Walk { mut decoded, pages, .. } = walk;
-    // A path of 8 KiB is rare, so its buffer is not retained.
+    // Long paths are rare, so do not retain a large buffer.
     decoded.shrink_to(1024);
     *live.scratch.borrow_mut() = crate::engine::Scratch { decoded, pages };
     reply
@@ -151,7 +153,7 @@ fn method_unknown() -> Refusal {
     Refusal::new(501, "This server does not support that method.", FileOutcome::MethodUnknown)
 }
 
-/// Returns whether only an origin may know the method, and the target is a resource.
+/// Returns whether the method is unknown to this server, but may be known to an origin, and the target is a resource.
 fn is_extension(head: &RequestHead<'_>) -> bool {
     matches!((head.method, head.target), (Method::Unknown(_), Target::Resource { .. }))
 }
@@ -161,15 +163,15 @@ pub(crate) fn method_not_allowed() -> Refusal {
     Refusal::new(405, text, FileOutcome::MethodNotAllowed).with("Allow", ALLOW)
 }
 
-/// TRACE would reveal fields that proxies have added; it is not forwarded either. `allow` lists the supported
-/// methods.
+/// Returns the refusal of TRACE, which would disclose fields added by proxies and is therefore not forwarded either.
+/// `allow` lists the supported methods.
 fn trace_not_allowed(allow: &str) -> Refusal {
     Refusal::new(405, "This server does not allow TRACE.", FileOutcome::MethodNotAllowed).with("Allow", allow)
 }
 
-/// The redirect of a listener that only leads to https; `None` for requests that continue. Unknown hosts are not
-/// redirected. Requests for ACME tokens go to a site of this listener, if it has one, as that is where the ACME client
-/// stored them.
+/// Redirects a request on a listener that only redirects to https. Returns `None` if the request must be handled
+/// further. Requests for unknown hosts are not redirected. Requests for ACME tokens are handled by a site of this
+/// listener, if it has any, because the ACME client stores the tokens there.
 fn redirect_https(
     live: &Live,
     listener: &ListenerSpec,
@@ -204,8 +206,7 @@ fn redirect_https(
     }
     let location = encode_location(&location);
     let mut response = redirect(308, location, &HeaderPolicy::default(), RouteOutcome::HttpsRedirect);
-    response.log = site.log;
-    response.site = live.site_name(site);
+    response.logged = LogFacts { log: site.log, site: live.site_name(site), ..LogFacts::default() };
     Some(Ok(Reply::Now(response)))
 }
 
@@ -213,40 +214,40 @@ fn host_needed() -> Refusal {
     Refusal::new(400, "The request must name a host.", RouteOutcome::HostNeeded)
 }
 
-/// The part of the path that the innermost route's last star matched, and the number of rewrites before it.
+/// The range of the path that the last star of the innermost route matched, and the number of rewrites before that.
 #[derive(Clone, Debug)]
 struct Rest {
     rewrites: u32,
     part: Range<usize>,
 }
 
-/// One request in progress.
+/// State of a request that is being handled.
 pub(crate) struct Walk<'w> {
     live: &'w Rc<Live>,
     site: &'w SiteSpec,
     request: &'w Request<'w>,
     now: Now,
     host: Option<&'w [u8]>,
-    /// The current path, encoded.
+    /// The current path, percent-encoded.
     path: Cow<'w, [u8]>,
     query: Option<Cow<'w, [u8]>>,
-    /// The current path, decoded, without its leading slash.
+    /// The current path, decoded and without its leading slash.
     decoded: Vec<u8>,
-    /// The number of rewrites, and the path before each of them.
+    /// Number of rewrites. `before` contains the path before each of them.
     rewrites: u32,
     before: Vec<Cow<'w, [u8]>>,
     rest: Option<Rest>,
-    /// The number of enclosing routes.
+    /// Number of routes that enclose the current step.
     depth: usize,
-    /// The node of the header steps in force.
+    /// Node of the header steps in force, in [`crate::policy::Policies`].
     policy: u32,
-    /// The index of the cache rules in force.
+    /// Index of the `cache` step in force.
     cache: Option<u32>,
     /// Properties of the decoded path.
     facts: PathFacts,
-    /// Other interpretations of the path; usually none.
+    /// Other interpretations of the path. Usually empty.
     readings: Vec<Reading>,
-    /// The error pages in force; the later of two for one status wins.
+    /// Indices of the error pages in force. If there are several for a status, the last one applies.
     pages: Vec<u32>,
     links: Option<Rc<Vec<String>>>,
     /// Response fields whose values depend on the request.
@@ -255,11 +256,9 @@ pub(crate) struct Walk<'w> {
     /// The failure of the last `files` step with `pass`.
     passed: Option<Refusal>,
     resumed: Option<Resumed>,
-    /// The walk has passed the point of the previous one.
+    /// True if handling has passed the point at which it was suspended for a password verification.
     resumed_past: bool,
-    /// The reply is complete, including added fields.
-    sealed: bool,
-    /// Present if the request is explained rather than handled.
+    /// Recorder; present if the request is explained rather than handled.
     recorder: Option<&'w mut Recorder>,
 }
 
@@ -269,7 +268,7 @@ impl<'w> Walk<'w> {
             self.enter_unasked(&self.site.block);
             return self.refuse_path(refusal).into();
         }
-        // Empty segments are left to the other server to interpret.
+        // If requests are forwarded, the other server interprets empty segments.
         if self.facts.empty_segment && !self.site.forwards {
             self.enter_unasked(&self.site.block);
             return self.redirect_merged(path, query).into();
@@ -285,19 +284,19 @@ impl<'w> Walk<'w> {
         self.fail(&failure).into()
     }
 
-    /// The response to a request that no step sees.
+    /// Responds to a request that reaches no step.
     fn answer_early(&mut self, failure: &Refusal) -> Response {
         self.enter_unasked(&self.site.block);
         self.fail(failure)
     }
 
-    /// Applies the steps that concern every response of the site, however it is created: unconditional header steps
-    /// such as HSTS, and error pages, before the first handler. Returns whether it reached a handler.
+    /// Applies the steps before the first handler that concern every response of the site, however it is created:
+    /// unconditional header steps, such as those for HSTS, and error pages. Returns whether a handler was reached.
     fn enter_unasked(&mut self, block: &'w Block) -> bool {
         block.steps.iter().any(|step| {
             match &step.kind {
                 Kind::Header(change) => return self.obey(step, Action::Change(*change)).is_some(),
-                // A browser checks CORS at each hop of a redirect chain.
+                // Browsers check CORS for each response of a redirect chain.
                 Kind::Cors(cors) => {
                     let change = cors.first_change + cors.decide(self.request.head).0;
                     return self.obey(step, Action::Change(change)).is_some();
@@ -315,11 +314,11 @@ impl<'w> Walk<'w> {
         })
     }
 
-    /// Responds to a path that no step may see.
+    /// Responds to a request whose path is invalid and must not reach any step.
     fn refuse_path(&mut self, refusal: PathRefusal) -> Response {
         match self.request.head.method {
             Method::Options => self.answer_options(),
-            // Where requests are forwarded, the path is at fault, not the method.
+            // If the site forwards requests, any method may be valid, so report the path.
             method if self.site.forwards || matches!(method, Method::Get | Method::Head) => {
                 self.fail(&path_refused(refusal))
             }
@@ -327,8 +326,8 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Redirects to the path without empty segments. It begins with a single slash, so it cannot be read as another
-    /// host's address. The step that handles it decides whether a hidden name is served.
+    /// Redirects to the path without empty segments. The location begins with a single slash, so it cannot be
+    /// interpreted as the address of another host.
     fn redirect_merged(&self, path: &[u8], query: Option<&[u8]>) -> Response {
         let mut merged = normalize_path(path).into_owned();
         if let Some(query) = query {
@@ -343,7 +342,7 @@ impl<'w> Walk<'w> {
         no_content(&[("Allow", ALLOW)], &self.policy(), FileOutcome::Options)
     }
 
-    /// The request as handlers receive it.
+    /// Returns the request in the form that handlers receive.
     fn routed<'a>(&'a self, request: &'a Request<'a>, policy: &'a Rc<HeaderPolicy>) -> RoutedRequest<'a> {
         RoutedRequest {
             request,
@@ -361,21 +360,25 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The reply with a handler's result; `None` if the handler passes.
+    /// Turns a handler's result into a reply. Returns `None` if the handler passes the request to the next step.
     fn settle(&mut self, handling: Handling) -> Option<Reply> {
+        self.settle_admitted(handling, None)
+    }
+
+    /// Turns a handler's result into a reply that holds `permit` until the response has been sent. Returns `None` if
+    /// the handler passes the request to the next step.
+    fn settle_admitted(&mut self, handling: Handling, permit: Option<ClientPermit>) -> Option<Reply> {
         match handling {
             Handling::Pass => None,
-            Handling::Now(Ok(response)) => Some(response.into()),
+            Handling::Now(Ok(mut response)) => {
+                hold(&mut response, permit);
+                Some(response.into())
+            }
             Handling::Now(Err(refusal)) => Some(self.fail(&refusal).into()),
             Handling::Later(pending) => {
-                let pages = Pages {
-                    live: Rc::clone(self.live),
-                    numbers: self.pages.clone(),
-                    policy: self.policy(),
-                    now: self.now,
-                };
-                self.sealed = true;
-                Some(Reply::later(SealedResponse { pending, pages, seal: self.seal() }))
+                let site = Rc::clone(self.live);
+                let pages = PagesInForce { site, numbers: self.pages.clone(), policy: self.policy(), now: self.now };
+                Some(Reply::Later(LaterResponse::of_handler(pending, pages, permit)))
             }
         }
     }
@@ -386,7 +389,8 @@ impl<'w> Walk<'w> {
 
     fn walk_block(&mut self, block: &'w Block) -> Option<Reply> {
         if self.recorder.is_some() || !self.readings.is_empty() {
-            // The index would skip steps that must be recorded, or that match another interpretation of the path.
+            // Do not use the index, which would skip steps that must be recorded or that match another interpretation
+            // of the path.
             return block.steps.iter().find_map(|step| self.walk_step(step));
         }
         let mut rewrites = self.rewrites;
@@ -411,7 +415,7 @@ impl<'w> Walk<'w> {
         self.obey(step, action)
     }
 
-    /// Performs `action`, which `step` demands. Returns the reply, if that is one.
+    /// Performs `action`, the action of `step`. Returns the reply, if the action responds.
     fn obey(&mut self, step: &'w Step, action: Action<'w>) -> Option<Reply> {
         if let Some(recorder) = self.recorder.take() {
             let flow = recorder.record(self, step, &action);
@@ -477,8 +481,13 @@ impl<'w> Walk<'w> {
             Action::Respond(id, respond) => self.answer_respond(id, respond),
             Action::Metrics => self.answer_metrics(),
             Action::Forward(proxy, cache) => {
+                let trusted = proxy.trusted();
+                let permit = match self.admit(|| resolve_forwarded(self.request, trusted).request.client, trusted) {
+                    Ok(permit) => permit,
+                    Err(refusal) => return Some(self.fail(&refusal).into()),
+                };
                 let handling = self.live.proxy.handle(proxy, cache, &self.routed(self.request, &self.policy()));
-                return self.settle(handling);
+                return self.settle_admitted(handling, permit);
             }
             Action::RunPage(folder) => return self.answer_page(folder),
             Action::RunScript(index, php) => return self.answer_php(index, php),
@@ -486,7 +495,8 @@ impl<'w> Walk<'w> {
         Some(response.into())
     }
 
-    /// Passes the steps of `route`. Its last star matched `part` of the path, if it has a path condition.
+    /// Executes the steps of `route`. `part` is the range of the path that its last star matched, if it has a path
+    /// condition.
     fn enter(&mut self, route: &'w Route, part: Option<Range<usize>>) -> Option<Reply> {
         let outer = self.rest.clone();
         if let Some(part) = part {
@@ -499,10 +509,10 @@ impl<'w> Walk<'w> {
         reply
     }
 
-    /// Continues with `path`, and with `query` unless it is `None`. Responds if the path is invalid.
+    /// Replaces the path, and the query unless it is `None`. Returns a response if the path is invalid.
     fn rewrite(&mut self, path: Vec<u8>, query: Option<Vec<u8>>) -> Option<Response> {
         if let Some(query) = query {
-            // An empty query after `?` means no query, not the request's either.
+            // An empty query after `?` removes the request's query.
             self.query = (!query.is_empty()).then(|| query.into());
         }
         self.rewrites = self.rewrites.wrapping_add(1);
@@ -531,37 +541,31 @@ impl<'w> Walk<'w> {
         self.rendered.extend(rendered);
     }
 
-    /// Adds the fields that concern the whole request.
+    /// Adds early hints, rendered fields and log data to the reply.
     fn finish(&self, reply: Reply) -> Reply {
         match reply {
-            Reply::Later(response) if self.sealed => Reply::Later(self.label(response)),
-            reply @ Reply::Now(_) if self.sealed => reply,
-            Reply::Now(response) => Reply::Now(self.seal().put_on(response)),
-            Reply::Later(response) => {
-                let seal = self.seal();
-                Reply::Later(self.label(LaterResponse::new(async move { seal.put_on_later(response.await) })))
+            Reply::Now(mut response) => {
+                self.seal().put_on(&mut response);
+                Reply::Now(response)
             }
+            Reply::Later(response) => Reply::Later(response.with_seal(self.seal())),
         }
     }
 
-    /// Sets the log and site of `response`, in case the client does not wait for it.
-    fn label(&self, response: LaterResponse) -> LaterResponse {
-        response.of_site(self.site.log, self.live.site_name(self.site))
+    fn rendered_lines(&self) -> Vec<u8> {
+        let mut lines = Vec::new();
+        for (name, value) in &self.rendered {
+            write_line(name, value, &mut lines);
+        }
+        lines
     }
 
     fn seal(&self) -> Seal {
+        let site = self.live.site_name(self.site);
         Seal {
-            log: self.site.log,
-            site: self.live.site_name(self.site),
-            user: self.user.clone(),
+            facts: LogFacts { log: self.site.log, site, user: self.user.clone(), cache: None },
             links: self.links.clone(),
-            lines: self
-                .rendered
-                .iter()
-                .flat_map(|(name, value)| [name.as_bytes(), b": ", value, b"\r\n"])
-                .flatten()
-                .copied()
-                .collect(),
+            lines: self.rendered_lines(),
         }
     }
 }

@@ -8,12 +8,12 @@ use flatout_http::date::{DATE_BYTES, format_date};
 use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_os::clock::Now;
 
-/// Fields of a file response that the script must not set.
+/// Fields of a response with a file that the script must not set.
 const FILE_DECIDES: [&str; 7] =
     ["accept-ranges", "content-encoding", "content-range", "date", "etag", "last-modified", "vary"];
 
-/// Builds the response with `body`, whose length is `length` if known, and the fields of `head` after header
-/// operations.
+/// Builds the response with `body` and the fields of `head`, to which header operations have been applied. `length` is
+/// that of the body, if known.
 pub(crate) fn respond(
     head: &CgiHead,
     length: Option<u64>,
@@ -32,12 +32,12 @@ pub(crate) fn respond(
     Response::new(head.status, Head::from_lines(head.status, &lines), body, outcome)
 }
 
-/// Adds fields of the script's `head` to `file`, the response with a file.
+/// Adds the fields of the script's `head` to `file`, which is the response with the requested file.
 pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldOp]) -> Response {
     let date: [u8; DATE_BYTES] = format_date(Now::read().unix_s);
     let mut whole = Vec::with_capacity(file.head.len() + head.lines.len() + 128);
     file.head.append_to(&mut whole, &date, file.extra_lines(), None);
-    // Without the status line and the empty line.
+    // Skips the status line, and the empty line at the end.
     let begin = whole.iter().position(|&byte| byte == b'\n').map_or(0, |at| at + 1);
     let of_file = &whole[begin..whole.len() - 2];
     let is_parts = file.status == 206
@@ -46,7 +46,7 @@ pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldO
         });
     let takes = |name: &[u8]| {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        // Multipart responses set their own type, and responses without the file's content have none.
+        // Multipart responses set their own type, and responses without the file's content have no type.
         let has_type = !is_parts && !matches!(file.status, 304 | 416);
         !FILE_DECIDES.iter().any(|other| is(other)) && (has_type || !is("content-type"))
     };
@@ -88,9 +88,9 @@ mod tests {
     }
 
     #[test]
-    fn a_script_s_head_becomes_ours() {
+    fn a_script_head_becomes_a_response_head() {
         let head = CgiHead::parse(b"Status: 404\nX-A: 1\nDate: Sun, 06 Nov 1994 08:49:37 GMT\nB: 2\n\n").unwrap();
-        let changes = [FieldOp::Set("x-a".into(), "2".into()), FieldOp::Remove("B".into())];
+        let changes = [FieldOp::set("x-a".into(), "2".into()), FieldOp::remove("B".into())];
         let response = respond(&head, Some(3), Body::Empty, &changes, PhpOutcome::Answered);
         let expected = "HTTP/1.1 404 Not Found\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nx-a: 2\r\n\
                         Content-Length: 3\r\n\r\n";
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_keeps_what_it_decides() {
+    fn a_file_response_keeps_its_own_fields() {
         let fields = [("Content-Type", "text/plain"), ("Content-Length", "3"), ("ETag", "\"f\""), ("Vary", "x")];
         let file = |status| {
             Response::new(status, Head::new(status, &fields), Body::Bytes(b"abc".to_vec().into()), PhpOutcome::Answered)

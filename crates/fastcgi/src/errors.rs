@@ -1,7 +1,7 @@
-//! Script error output: written to the server's standard error.
+//! The error output of scripts, which is written to the server's standard error.
 //!
-//! A terminal or a pipe may block, so a separate thread writes. Lines beyond the queue's limit are counted, and the
-//! count is logged.
+//! A terminal or a pipe may block, so a separate thread writes. Lines that do not fit into the queue are counted, and
+//! their number is logged.
 
 use std::io::Write as _;
 use std::sync::OnceLock;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// Maximum queued lines.
+/// Maximum number of queued lines.
 const LINES_WAITING_MAX: usize = 1_024;
 
-/// Number of dropped lines.
+/// Number of lines dropped since the last report.
 static LOST: AtomicU64 = AtomicU64::new(0);
 
-/// Queues `line`, prefixed with its source.
+/// Queues `line` for standard error, prefixed with `about`.
 pub(crate) fn report(about: &str, line: &str) {
     static WRITER: OnceLock<Option<SyncSender<String>>> = OnceLock::new();
     let writer = WRITER.get_or_init(|| {
@@ -34,7 +34,7 @@ fn write_lines(lines: &Receiver<String>) {
         let mut stderr = std::io::stderr().lock();
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let _ = writeln!(stderr, "php: {lost} lines were dropped because there were too many at once");
+            let _ = writeln!(stderr, "php: {lost} lines were dropped because too many arrived at once");
         }
         // If standard error is closed, nothing can be reported.
         let _ = stderr.write_all(line.as_bytes());

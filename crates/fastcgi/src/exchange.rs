@@ -1,11 +1,11 @@
-//! One FastCGI request: sending it, and incremental parsing of its response.
+//! A FastCGI request: sends it, and parses its response incrementally.
 
 use crate::errors;
 use crate::head::{CgiHead, EndFinder};
 use crate::lines::LineSplitter;
 use crate::outcome::PhpOutcome;
 use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
-use crate::upload::{Upload, UploadError};
+use crate::upload::{RecordSink, SentContent};
 use flatout_balance::limit::{Permit, Sample};
 use flatout_config::model::OriginTimeouts;
 use flatout_handler::ending::CloseReason;
@@ -14,35 +14,41 @@ use flatout_handler::shared::SharedBytes;
 use flatout_handler::stream::{ContentEvent, ContentSource};
 use flatout_os::clock::{Now, precise_ns};
 use flatout_upstream::fastcgi::FastcgiConnection;
+use flatout_upstream::upload::{HeadWait, Upload, UploadState};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Maximum bytes of content buffered ahead of the client.
+/// Maximum number of bytes of content buffered ahead of the client.
 const READY_BYTES_MAX: usize = 64 * 1024;
 
-/// Failure of a request, and whether it could be sent again.
+/// Maximum number of bytes beyond the declared length that are discarded, in bytes. If the script sends more, the
+/// request is aborted.
+const SURPLUS_BYTES_MAX: u64 = 1024 * 1024;
+
+/// The failure of a request, and whether the request could be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failed {
     pub(crate) outcome: PhpOutcome,
-    /// No response bytes arrived on a pooled connection: the server may have closed it before it saw the request.
+    /// True if no bytes of a response arrived on a pooled connection: the server may have closed it before it read the
+    /// request.
     pub(crate) is_stale: bool,
-    /// Nothing was sent.
+    /// True if nothing was sent.
     pub(crate) is_unsent: bool,
 }
 
-/// State of the response.
+/// The state of a response that is being received.
 struct CgiReader {
     decoder: Decoder,
     finder: EndFinder,
-    /// Bytes of the incomplete head.
+    /// The bytes of the head until it is complete.
     stash: Vec<u8>,
     head: Option<CgiHead>,
-    /// Content not yet consumed.
+    /// Content that has not been consumed yet.
     ready: Vec<u8>,
     errors: LineSplitter,
     about: Rc<str>,
     ended: Option<ProtocolStatus>,
-    /// Unexpected bytes followed the end.
+    /// True if unexpected bytes followed the end of the response.
     has_surplus: bool,
     received_any: bool,
 }
@@ -101,47 +107,25 @@ impl CgiReader {
 
 /// A request in progress.
 pub(crate) struct FastcgiExchange {
-    /// `None` once it was returned to the pool.
+    /// The connection; `None` if it was returned to the pool.
     connection: Option<FastcgiConnection>,
-    upload: Option<Upload>,
-    /// The server closed its receiving side. It may still have responded.
+    upload: Option<Upload<SentContent>>,
+    /// True if the server has closed the receiving side of the connection. It may have responded anyway.
     upload_cut: bool,
     reader: CgiReader,
     timeouts: OriginTimeouts,
     keeps: bool,
-    waits_for: WaitsFor,
-    /// Held until the end of the request.
+    wait: HeadWait,
+    /// The permit, which is held until the end of the request.
     permit: Option<Permit>,
     began_ns: u64,
 }
 
-/// Cause of waiting before a response begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WaitsFor {
-    /// None, or the client, whose timeout is handled elsewhere.
-    Nobody,
-    /// The server must accept more content.
-    Taking,
-    /// The server must respond.
-    Head,
-}
-
-/// State of sending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SendingState {
-    /// Everything is sent.
-    Done,
-    /// The client has no more data at the moment.
-    Client,
-    /// The server accepts no more at the moment; the flag: it has accepted some since.
-    Server(bool),
-}
-
 impl FastcgiExchange {
-    /// Sends `upload` over `connection`. `keeps`: the request asks the server to leave the connection open.
+    /// Sends `upload` over `connection`. `keeps` says whether the request asks the server to leave the connection open.
     pub(crate) fn new(
         connection: FastcgiConnection,
-        upload: Upload,
+        upload: Upload<SentContent>,
         timeouts: OriginTimeouts,
         keeps: bool,
         about: Rc<str>,
@@ -152,26 +136,26 @@ impl FastcgiExchange {
             upload: Some(upload),
             upload_cut: false,
             reader: CgiReader::new(about),
+            wait: HeadWait::new(timeouts.body_timeout_ms, timeouts.head_timeout_ms),
             timeouts,
             keeps,
-            waits_for: WaitsFor::Nobody,
             permit: Some(permit),
             began_ns: precise_ns(),
         }
     }
 
-    /// Returns the rest of the upload and the permit, for sending the request again.
-    pub(crate) fn into_parts(mut self) -> Option<(Upload, Permit)> {
+    /// Returns the upload and the permit, so that the request can be sent again.
+    pub(crate) fn into_parts(mut self) -> Option<(Upload<SentContent>, Permit)> {
         self.connection = None;
         self.upload.take().zip(self.permit.take())
     }
 
-    /// Returns whether any response bytes have arrived.
+    /// Returns whether any bytes of the response have arrived.
     pub(crate) const fn has_begun(&self) -> bool {
         self.reader.received_any
     }
 
-    /// Waits for the head, and buffers the content received with it.
+    /// Waits for the head, and buffers the content that arrives with it.
     pub(crate) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<CgiHead, Failed>> {
         if let Err(outcome) = self.wait_for_head(context) {
             return Poll::Ready(Err(self.fail(outcome)));
@@ -190,14 +174,14 @@ impl FastcgiExchange {
             }
         }
         if let Some(head) = self.reader.head.take() {
-            // Everything after this is content.
+            // Everything that follows is content.
             self.reader.head = Some(CgiHead::default());
             if self.upload_cut {
-                // Do not wait for the client to send content that is not needed.
+                // Content that the server no longer reads need not be received from the client.
                 self.upload = None;
             }
             if let Some(connection) = &mut self.connection {
-                connection.end_wait();
+                connection.timer().clear();
             }
             self.report(Sample::Answered { delay_us: precise_ns().saturating_sub(self.began_ns) / 1_000 });
             return Poll::Ready(Ok(head));
@@ -208,7 +192,7 @@ impl FastcgiExchange {
             Some(ProtocolStatus::CannotMultiplex | ProtocolStatus::UnknownRole) => PhpOutcome::RoleUnknown,
             None => {
                 ready!(self.poll_expired(context));
-                if self.waits_for == WaitsFor::Taking { PhpOutcome::UploadTimeout } else { PhpOutcome::HeadTimeout }
+                self.wait.timeout(PhpOutcome::UploadTimeout, PhpOutcome::HeadTimeout)
             }
         };
         if matches!(outcome, PhpOutcome::HeadTimeout | PhpOutcome::UploadTimeout | PhpOutcome::Overloaded) {
@@ -217,14 +201,20 @@ impl FastcgiExchange {
         Poll::Ready(Err(self.fail(outcome)))
     }
 
-    /// Reports the delay of the head to the concurrency limit.
+    /// Reports the sample to the concurrency limiter.
     fn report(&mut self, sample: Sample) {
         if let Some(permit) = &mut self.permit {
             permit.report(sample, Now::read().monotonic_ms);
         }
     }
 
-    /// Returns the whole content if it is complete; the connection is then returned to the pool.
+    /// Logs that the script has sent more content than the `length` bytes that it declared.
+    pub(crate) fn report_surplus(&self, length: u64) {
+        let line = format!("the script sent more content than its Content-Length of {length}; the rest was discarded");
+        errors::report(&self.reader.about, &line);
+    }
+
+    /// If the content is complete, returns it and returns the connection to the pool.
     pub(crate) fn whole(&mut self) -> Option<Vec<u8>> {
         (self.reader.ended == Some(ProtocolStatus::Complete)).then(|| {
             self.finish();
@@ -232,55 +222,35 @@ impl FastcgiExchange {
         })
     }
 
-    /// Continues sending, and determines the cause of waiting.
+    /// Continues sending, and determines what the request is waiting for.
     fn wait_for_head(&mut self, context: &mut Context<'_>) -> Result<(), PhpOutcome> {
-        let sending = self.send(context)?;
-        let Some(connection) = &mut self.connection else { return Ok(()) };
-        match sending {
-            SendingState::Client => {
-                connection.end_wait();
-                self.waits_for = WaitsFor::Nobody;
-            }
-            SendingState::Server(has_taken) => {
-                if has_taken || self.waits_for != WaitsFor::Taking {
-                    connection.begin_wait(self.timeouts.body_timeout_ms);
-                    self.waits_for = WaitsFor::Taking;
-                }
-            }
-            SendingState::Done => {
-                if self.waits_for != WaitsFor::Head {
-                    connection.begin_wait(self.timeouts.head_timeout_ms);
-                    self.waits_for = WaitsFor::Head;
-                }
-            }
+        let state = self.send(context)?;
+        if let Some(connection) = &mut self.connection {
+            self.wait.handle(state, connection.timer());
         }
         Ok(())
     }
 
-    /// Sends as much as possible now.
-    fn send(&mut self, context: &mut Context<'_>) -> Result<SendingState, PhpOutcome> {
+    /// Sends as much as possible without waiting.
+    fn send(&mut self, context: &mut Context<'_>) -> Result<UploadState, PhpOutcome> {
         if self.upload_cut {
-            return Ok(SendingState::Done);
+            return Ok(UploadState::Closed);
         }
         let (Some(upload), Some(connection)) = (&mut self.upload, &mut self.connection) else {
-            return Ok(SendingState::Done);
+            return Ok(UploadState::Done);
         };
-        let before = upload.sent_bytes();
-        match upload.poll(connection, context) {
-            Poll::Pending if upload.waits_for_client() => Ok(SendingState::Client),
-            Poll::Pending => Ok(SendingState::Server(upload.sent_bytes() > before)),
-            Poll::Ready(Ok(())) => Ok(SendingState::Done),
-            Poll::Ready(Err(UploadError::Content(outcome))) => Err(outcome),
-            Poll::Ready(Err(UploadError::Socket)) if upload.sent_bytes() == 0 => Err(PhpOutcome::ClosedBeforeHead),
-            Poll::Ready(Err(UploadError::Socket)) => {
-                // It may have responded before it closed.
-                self.upload_cut = true;
-                Ok(SendingState::Done)
+        let state = upload.advance(&mut RecordSink(connection), context)?;
+        if state == UploadState::Closed {
+            if upload.sent_bytes() == 0 {
+                return Err(PhpOutcome::ClosedBeforeHead);
             }
+            // The server may have responded before it closed the connection.
+            self.upload_cut = true;
         }
+        Ok(state)
     }
 
-    /// Receives once. `false`: the connection has closed.
+    /// Receives once. The result is `false` if the connection has closed.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, PhpOutcome>> {
         let Self { connection: Some(connection), reader, .. } = self else { return Poll::Ready(Ok(false)) };
         connection
@@ -289,7 +259,7 @@ impl FastcgiExchange {
     }
 
     fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.connection.as_mut().map_or(Poll::Pending, |connection| connection.poll_expired(context))
+        self.connection.as_mut().map_or(Poll::Pending, |connection| connection.timer().poll_expired(context))
     }
 
     fn fail(&self, outcome: PhpOutcome) -> Failed {
@@ -301,12 +271,12 @@ impl FastcgiExchange {
         }
     }
 
-    /// Handles the end of the response: returns a reusable connection to the pool.
+    /// Handles the end of the response. Returns the connection to the pool if it can be reused.
     fn finish(&mut self) {
         let is_sent = self.upload.take().is_none_or(|upload| upload.is_done());
         let Some(mut connection) = self.connection.take() else { return };
         if self.keeps && is_sent && !self.upload_cut && !self.reader.has_surplus {
-            connection.end_wait();
+            connection.timer().clear();
             connection.give_back();
         }
     }
@@ -315,45 +285,68 @@ impl FastcgiExchange {
 impl Drop for FastcgiExchange {
     fn drop(&mut self) {
         let Some(connection) = &mut self.connection else { return };
-        // The response is no longer needed. FCGI_ABORT_REQUEST may reach the server before it notices the close.
-        if self.upload.as_ref().is_none_or(Upload::is_between_records) && !self.upload_cut {
+        // The response is no longer needed. FCGI_ABORT_REQUEST may reach the server before it notices that the
+        // connection is closed.
+        if self.upload.as_ref().is_none_or(Upload::is_between_frames) && !self.upload_cut {
             connection.send_at_once(&Header::new(RecordKind::AbortRequest, 0).encode());
         }
         self.reader.errors.end(&mut |line| errors::report(&self.reader.about, line));
     }
 }
 
-/// A response's content on its way to the client.
+/// The content of a response that is passed on to the client.
 pub(crate) struct Through {
     exchange: FastcgiExchange,
-    /// Remaining bytes, if the script stated a length.
-    left: Option<u64>,
-    /// Timeout for each piece, in milliseconds.
+    /// The declared length and the number of bytes that remain, if the script declared a length.
+    length: Option<(u64, u64)>,
+    /// Number of bytes beyond the declared length that were discarded.
+    surplus_bytes: u64,
+    /// A failure that is reported after the content that arrived before it.
+    failed: Option<CloseReason>,
+    /// Timeout for each piece of content, in milliseconds.
     piece_timeout_ms: u64,
 }
 
 impl Through {
-    /// Content of `exchange` after its head; `length` bytes if the script stated a length.
-    pub(crate) const fn new(exchange: FastcgiExchange, length: Option<u64>) -> Self {
+    /// The content of `exchange` after its head; `length` bytes if the script declared a length.
+    pub(crate) fn new(exchange: FastcgiExchange, length: Option<u64>) -> Self {
         let piece_timeout_ms = exchange.timeouts.body_timeout_ms;
-        Self { exchange, left: length, piece_timeout_ms }
+        let length = length.map(|length| (length, length));
+        Self { exchange, length, surplus_bytes: 0, failed: None, piece_timeout_ms }
     }
 
-    /// The same for an event stream, which may be idle for longer.
+    /// Uses the longer timeout of event streams, which may be idle.
     pub(crate) const fn of_events(mut self) -> Self {
         self.piece_timeout_ms = self.exchange.timeouts.stream_timeout_ms;
         self
     }
 
-    fn take_ready(&mut self) -> ContentEvent {
-        let bytes = std::mem::take(&mut self.exchange.reader.ready);
-        if let Some(left) = &mut self.left {
-            match left.checked_sub(bytes.len() as u64) {
-                Some(after) => *left = after,
-                None => return ContentEvent::Failed(CloseReason::OriginBodyMalformed),
+    /// Takes the content that has arrived, without bytes beyond the declared length.
+    fn take_ready(&mut self) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut self.exchange.reader.ready);
+        if let Some((length, left)) = &mut self.length {
+            let surplus_bytes = (bytes.len() as u64).saturating_sub(*left);
+            if surplus_bytes > 0 {
+                bytes.truncate(*left as usize);
+                if self.surplus_bytes == 0 {
+                    self.exchange.report_surplus(*length);
+                }
+                self.surplus_bytes = self.surplus_bytes.saturating_add(surplus_bytes);
             }
+            *left -= bytes.len() as u64;
         }
-        ContentEvent::Segment(Segment::Bytes(SharedBytes::from_buffer(bytes)))
+        bytes
+    }
+
+    /// Returns whether all bytes of the declared length have been taken. The response is then complete, whatever
+    /// follows.
+    fn is_complete(&self) -> bool {
+        self.length.is_some_and(|(_, left)| left == 0)
+    }
+
+    /// Ends the response with `reason`, unless it is complete.
+    fn fail(&self, reason: CloseReason) -> ContentEvent {
+        if self.is_complete() { ContentEvent::End(None) } else { ContentEvent::Failed(reason) }
     }
 }
 
@@ -362,38 +355,47 @@ impl ContentSource for Through {
         loop {
             if !self.exchange.reader.ready.is_empty() {
                 if let Some(connection) = &mut self.exchange.connection {
-                    connection.end_wait();
+                    connection.timer().clear();
                 }
-                return Poll::Ready(self.take_ready());
+                let bytes = self.take_ready();
+                if !bytes.is_empty() {
+                    return Poll::Ready(ContentEvent::Segment(Segment::Bytes(SharedBytes::from_buffer(bytes))));
+                }
+            }
+            if let Some(reason) = self.failed {
+                return Poll::Ready(self.fail(reason));
+            }
+            if self.surplus_bytes > SURPLUS_BYTES_MAX {
+                return Poll::Ready(ContentEvent::End(None));
             }
             match self.exchange.reader.ended {
-                Some(ProtocolStatus::Complete) if self.left.is_none_or(|left| left == 0) => {
+                Some(ProtocolStatus::Complete) if self.length.is_none_or(|(_, left)| left == 0) => {
                     self.exchange.finish();
                     return Poll::Ready(ContentEvent::End(None));
                 }
-                Some(_) => return Poll::Ready(ContentEvent::Failed(CloseReason::OriginCutBody)),
+                Some(_) => return Poll::Ready(self.fail(CloseReason::OriginCutBody)),
                 None => {}
             }
-            let Ok(sending) = self.exchange.send(context) else {
-                return Poll::Ready(ContentEvent::Failed(CloseReason::OriginTruncated));
+            let Ok(state) = self.exchange.send(context) else {
+                return Poll::Ready(self.fail(CloseReason::OriginTruncated));
             };
             match self.exchange.poll_receive(context) {
                 Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => return Poll::Ready(ContentEvent::Failed(CloseReason::OriginCutBody)),
-                Poll::Ready(Err(_)) => return Poll::Ready(ContentEvent::Failed(CloseReason::OriginBodyMalformed)),
+                Poll::Ready(Ok(false)) => self.failed = Some(CloseReason::OriginCutBody),
+                // Content that arrived in the same read is sent first.
+                Poll::Ready(Err(_)) => self.failed = Some(CloseReason::OriginBodyMalformed),
                 Poll::Pending => {
                     let timeout_ms = self.piece_timeout_ms;
                     let Some(connection) = &mut self.exchange.connection else { return Poll::Pending };
-                    match sending {
-                        // The script may be waiting for the same.
-                        SendingState::Client => connection.end_wait(),
-                        SendingState::Server(true) => connection.begin_wait(timeout_ms),
-                        _ if !connection.is_waiting() => connection.begin_wait(timeout_ms),
-                        SendingState::Server(false) | SendingState::Done => {}
+                    let timer = connection.timer();
+                    match state {
+                        // The script may be waiting for the same content.
+                        UploadState::Client | UploadState::Continue => timer.clear(),
+                        UploadState::Server(true) => timer.begin(timeout_ms),
+                        _ if !timer.is_waiting() => timer.begin(timeout_ms),
+                        UploadState::Server(false) | UploadState::Closed | UploadState::Done => {}
                     }
-                    return connection
-                        .poll_expired(context)
-                        .map(|()| ContentEvent::Failed(CloseReason::OriginBodyTimeout));
+                    return timer.poll_expired(context).map(|()| self.fail(CloseReason::OriginBodyTimeout));
                 }
             }
         }

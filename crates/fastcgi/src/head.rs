@@ -1,76 +1,58 @@
-//! Head of a CGI response (RFC 3875 §6): field lines up to an empty one, without a status line.
+//! The head of a CGI response (RFC 3875 §6): field lines up to an empty line, without a status line.
 //!
-//! Lines may end in CR LF or LF alone (§6.2); everything else is as strict as for any peer. A script that writes its
-//! own status line ("NPH", §5) is refused: over FastCGI the end of its response is undetectable.
+//! Lines may end with CR LF or with LF alone (§6.2). Everything else is parsed as strictly as in messages from any
+//! other peer. A script that writes the status line itself ("NPH", §5) is refused, because the end of its response
+//! cannot be detected in FastCGI.
 
 use flatout_http::lines::{each_line, is_of_a_connection};
 use flatout_http::media;
 use flatout_http::token::{is_token, parse_decimal, trim};
-use std::fmt;
 
-/// Maximum bytes of a head, including its empty line.
+/// Maximum size of a head including its empty line, in bytes.
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum field lines.
+/// Maximum number of field lines.
 pub const FIELDS_MAX: usize = 128;
 
-/// Error in a head.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeadError {
-    /// Longer than [`HEAD_BYTES_MAX`], or more fields than [`FIELDS_MAX`].
-    TooLarge,
+flatout_reason::reasons! {
+    /// The reason why a head is invalid.
+    #[derive(thiserror::Error)]
+    #[error("{}", self.text())]
+    pub enum HeadError { text, }
+    /// The head is larger than [`HEAD_BYTES_MAX`] or has more than [`FIELDS_MAX`] fields.
+    TooLarge, "the head is too large";
     /// The script wrote an HTTP status line.
-    StatusLine,
-    /// A line that is not a field.
-    Field,
-    /// A Status that is not a number from 200 to 599, or a second one.
-    Status,
-    /// A Content-Length that is not a number, or two different ones.
-    ContentLength,
-    /// More than one Location, X-Sendfile or X-Accel-Redirect.
-    Doubled,
+    StatusLine, "the script writes its own status line (NPH)";
+    /// A line of the head is not a field.
+    Field, "a line of the header section is not a field";
+    /// A Status field is not a number from 200 to 599, or there is more than one Status field.
+    Status, "Status is not a number from 200 to 599, or occurs twice";
+    /// A Content-Length is not a number, or there are two different ones.
+    ContentLength, "Content-Length is not a number, or occurs twice";
+    /// Location, X-Sendfile or X-Accel-Redirect occurs more than once.
+    Doubled, "a field that may occur only once occurs twice";
 }
 
-impl HeadError {
-    /// Description.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::TooLarge => "the head is too large",
-            Self::StatusLine => "the script writes its own status line (NPH)",
-            Self::Field => "a line of the header section is not a field",
-            Self::Status => "Status is not a number from 200 to 599, or occurs twice",
-            Self::ContentLength => "Content-Length is not a number, or occurs twice",
-            Self::Doubled => "a field that may occur only once occurs twice",
-        }
-    }
-}
-
-impl fmt::Display for HeadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.text())
-    }
-}
-
-/// Parsed head.
+/// A parsed head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CgiHead {
-    /// The script's status; without one, 302 with a Location, otherwise 200.
+    /// The status that the script has set; by default, 302 if there is a Location, and 200 otherwise.
     pub status: u16,
-    /// Field lines for the client, each `Name: value` and CR LF, without connection fields, Content-Length and the
-    /// fields below.
+    /// Field lines for the client, each consisting of `Name: value` and CR LF. Connection-specific fields,
+    /// Content-Length and the fields below are left out.
     pub lines: Vec<u8>,
-    /// Length of the content in bytes, if stated.
+    /// Length of the content in bytes, if the script declared it.
     pub content_length: Option<u64>,
-    /// True if the lines include Date.
+    /// True if the lines contain a Date field.
     pub has_date: bool,
-    /// File to send instead of content, by its path in the file system (X-Sendfile).
+    /// The path in the file system of a file to send instead of content (X-Sendfile).
     pub sendfile: Option<Vec<u8>>,
-    /// The same, by an internal URL path (X-Accel-Redirect).
+    /// The internal URL path of a file to send instead of content (X-Accel-Redirect).
     pub accel: Option<Vec<u8>>,
 }
 
 impl CgiHead {
-    /// Returns whether the content is server-sent events.
+    /// Returns whether the content is a stream of server-sent events.
     pub fn is_event_stream(&self) -> bool {
         each_line(&self.lines).any(|(name, line)| {
             name.eq_ignore_ascii_case(b"content-type")
@@ -79,24 +61,24 @@ impl CgiHead {
     }
 }
 
-/// Instructions for nginx without meaning here. Connection fields are not the script's either.
+/// Fields with instructions for nginx, which have no meaning here. They are left out like connection-specific fields.
 const LEFT_OUT: [&str; 4] = ["x-accel-buffering", "x-accel-charset", "x-accel-expires", "x-accel-limit-rate"];
 
-/// Finds the end of a head, examining each byte once.
+/// Finds the end of a head. Examines each byte only once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndFinder {
     looked: usize,
 }
 
 impl EndFinder {
-    /// Returns the length of the head in `bytes`, including its empty line; `None` if it is incomplete. Call it again
-    /// with the same bytes and more after them.
+    /// Returns the length of the head in `bytes`, including its empty line, or `None` if the head is incomplete. In
+    /// that case, call it again with the same bytes followed by more.
     ///
     /// # Errors
-    /// [`HeadError::TooLarge`].
+    /// [`HeadError::TooLarge`] if the head is not complete within [`HEAD_BYTES_MAX`].
     pub fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         let within = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
-        // The previous line may have ended in the last examined byte, possibly followed by a CR.
+        // The previous line may have ended with the last examined byte, possibly followed by a CR.
         let mut at = self.looked.saturating_sub(2);
         while let Some(found) = memchr::memchr(b'\n', &within[at..]) {
             let line_feed = at + found;
@@ -116,7 +98,7 @@ impl CgiHead {
     /// Parses `head`, a complete head including its empty line.
     ///
     /// # Errors
-    /// Returns an error if it is invalid.
+    /// If the head is invalid.
     pub fn parse(head: &[u8]) -> Result<Self, HeadError> {
         if head.starts_with(b"HTTP/") {
             return Err(HeadError::StatusLine);
@@ -159,7 +141,7 @@ impl CgiHead {
         Ok(parsed)
     }
 
-    /// Returns whether the lines contain the field `name`.
+    /// Returns whether the lines contain a field with this name.
     pub fn has(&self, name: &str) -> bool {
         each_line(&self.lines).any(|(other, _)| other.eq_ignore_ascii_case(name.as_bytes()))
     }
@@ -170,7 +152,7 @@ fn set_once<T>(slot: &mut Option<T>, value: T, error: HeadError) -> Result<(), H
 }
 
 /// Splits a line into name and value. A line that begins with white space would be a continuation (obs-fold), and has
-/// no name.
+/// no valid name.
 fn split_field(line: &[u8]) -> Result<(&str, &[u8]), HeadError> {
     let colon = memchr::memchr(b':', line).ok_or(HeadError::Field)?;
     let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
@@ -181,8 +163,8 @@ fn split_field(line: &[u8]) -> Result<(&str, &[u8]), HeadError> {
     }
 }
 
-/// Parses three digits and an optional reason (RFC 3875 §6.3.3). An interim status would leave the request without a
-/// final response.
+/// Parses three digits and an optional reason (RFC 3875 §6.3.3). An interim status is invalid because the request would
+/// have no final response.
 fn parse_status(value: &[u8]) -> Result<u16, HeadError> {
     let (digits, rest) = value.split_at(value.len().min(3));
     let status = parse_decimal(digits).and_then(|status| u16::try_from(status).ok());

@@ -1,19 +1,19 @@
-//! FastCGI 1.0 client: records and variables, and the handler for PHP-FPM.
+//! A client for FastCGI 1.0: records and variables, and the handler for PHP-FPM.
 //!
 //! | file | contents |
 //! |---|---|
 //! | [`record`], [`params`] | FastCGI framing in both directions |
 //! | [`variables`] | request variables (RFC 3875 §4) |
-//! | [`head`] | response head (RFC 3875 §6) |
+//! | [`head`] | head of a response (RFC 3875 §6) |
 //! | [`split`] | mapping of a path to a script |
 //! | [`lines`], `errors` | error output of scripts |
-//! | [`step`], [`worker`] | one `php` step of the configuration; request handling per worker |
+//! | [`step`], [`worker`] | a `php` step of the configuration; handling its requests on one worker |
 //! | `upload`, `spool` | sending a request; buffering its content |
-//! | `exchange`, `answer` | one FastCGI request; conversion of its response |
+//! | `exchange`, `answer` | a FastCGI request; conversion of its response |
 //! | [`outcome`] | reasons for responses |
 //!
-//! Records, variables, heads and path splitting use neither sockets nor a clock. Absent by design: connections (see
-//! `flatout_upstream::fastcgi`), and the folders from which scripts may send files (the engine checks these).
+//! Records, variables, heads and the mapping of paths use neither sockets nor a clock. Absent by design: connections
+//! (see `flatout_upstream::fastcgi`), and the folders from which scripts may send files, which the engine checks.
 
 mod answer;
 mod errors;

@@ -1,25 +1,25 @@
-//! Error output of scripts (FCGI_STDERR), split into lines within bounds.
+//! Splitting of a script's error output (FCGI_STDERR) into lines, within limits.
 
 use std::fmt::Write as _;
 
-/// Maximum bytes per line; the rest is dropped.
+/// Maximum length of a line, in bytes. The rest of the line is dropped.
 pub const LINE_BYTES_MAX: usize = 4 * 1024;
 
-/// Maximum lines per response.
+/// Maximum number of lines per response.
 pub const LINES_MAX: u32 = 100;
 
-/// Splits text into lines, regardless of how its bytes arrive.
+/// Splits error output into lines, regardless of how its bytes arrive.
 #[derive(Debug, Default)]
 pub struct LineSplitter {
     line: Vec<u8>,
-    /// Dropped bytes of the current line.
+    /// Number of dropped bytes of the current line.
     cut_bytes: usize,
     told: u32,
     untold: u64,
 }
 
 impl LineSplitter {
-    /// Appends `bytes`, and calls `tell` with each complete line.
+    /// Appends `bytes` and calls `tell` with each complete line.
     pub fn add(&mut self, bytes: &[u8], tell: &mut impl FnMut(&str)) {
         for part in bytes.split_inclusive(|&byte| byte == b'\n') {
             let (text, ends) = part.strip_suffix(b"\n").map_or((part, false), |text| (text, true));
@@ -33,7 +33,7 @@ impl LineSplitter {
         }
     }
 
-    /// Ends the output: passes on an incomplete line and the number of dropped lines.
+    /// Ends the output. Calls `tell` with the incomplete line, if any, and with the number of dropped lines.
     pub fn end(&mut self, tell: &mut impl FnMut(&str)) {
         self.end_line(tell);
         if self.untold > 0 {
@@ -56,7 +56,7 @@ impl LineSplitter {
             self.untold += 1;
         } else {
             self.told += 1;
-            // Escape control characters: a script must not control the terminal that shows the log.
+            // Control characters are replaced, because a script must not control the terminal that shows the log.
             let mut text: String = String::from_utf8_lossy(&line)
                 .chars()
                 .map(|char| if char.is_control() && char != '\t' { '\u{fffd}' } else { char })
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_out_whole_and_clean() {
+    fn lines_are_split_cleaned_and_bounded() {
         let text = "PHP message: a\r\n\n\nb\u{1b}[31m\tc\nlast".as_bytes();
         assert_eq!(tell(text, 100), ["PHP message: a", "b\u{fffd}[31m\tc", "last"]);
         let long = [vec![b'x'; LINE_BYTES_MAX + 5], b"\ny".to_vec()].concat();
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_depends_on_how_bytes_were_cut(bytes: Vec<u8>, piece_bytes in 1_usize..9) {
+        fn lines_do_not_depend_on_how_bytes_are_split(bytes: Vec<u8>, piece_bytes in 1_usize..9) {
             prop_assert_eq!(tell(&bytes, piece_bytes), tell(&bytes, usize::MAX));
         }
     }

@@ -1,5 +1,5 @@
-//! Outcomes of `php` requests, including all failures of the application server: one table defines the name, the
-//! counter, the status and the meaning.
+//! Outcomes of `php` requests, including all failures of the application server: one table defines their names,
+//! counters, statuses and meanings.
 
 use crate::head::HeadError;
 use crate::record::RecordError;
@@ -7,27 +7,27 @@ use flatout_handler::routed::Refusal;
 use flatout_upstream::fastcgi::ConnectFailure;
 
 flatout_reason::reasons! {
-    /// PhpOutcome of a `php` request.
+    /// The outcome of a `php` request.
     pub enum PhpOutcome {
         name,
-        /// Status of the response; 0: the script's status.
+        /// The status of the response; 0 if the script determines it.
         status: u16,
         text,
     }
     Answered, "php_answered", 0, "The script responded.";
     AnsweredAgain, "php_answered_again", 0, "The script responded on a new connection, because the application server had closed the pooled one.";
-    FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and this server sent it.";
+    FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and flatout sent it.";
     FileMissing, "php_file_missing", 502, "The script named a file that does not exist, or is outside the allowed folders: 502.";
     FolderSlash, "php_folder_slash", 308, "A folder with an index script was requested without the trailing slash: 308.";
     Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
     NoSocket, "php_no_socket", 502, "The application server's socket does not exist: 502.";
-    Forbidden, "php_forbidden", 502, "This process may not connect to the application server's socket: 502.";
+    Forbidden, "php_forbidden", 502, "This process is not allowed to connect to the application server's socket: 502.";
     Unresolved, "php_unresolved", 502, "The application server's name has no address, or the resolver failed: 502.";
     ConnectTimeout, "php_connect_timeout", 504, "Connecting to the application server timed out: 504.";
     ConnectFailed, "php_connect_failed", 502, "Connecting to the application server failed for another reason: 502.";
-    Busy, "php_busy", 503, "The application server's queue of connections was full for the whole connect timeout: 503.";
-    NoDescriptor, "php_no_descriptor", 503, "No descriptor or port was left for a connection to the application server: 503.";
-    TooMany, "php_too_many", 503, "All processes of the application server are busy, and those that wait already will keep them busy until the queue timeout: 503.";
+    Busy, "php_busy", 503, "The application server's listen queue stayed full until the connect timeout expired: 503.";
+    NoDescriptor, "php_no_descriptor", 503, "No file descriptor or port was available for a connection to the application server: 503.";
+    TooMany, "php_too_many", 503, "All processes of the application server are busy, and the requests already waiting will keep them busy until the queue timeout expires: 503.";
     Overloaded, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
     RoleUnknown, "php_role_unknown", 502, "The application server does not support the FastCGI responder role: 502.";
     ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";
@@ -36,8 +36,8 @@ flatout_reason::reasons! {
     HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 128 fields: 502.";
     HeadMalformed, "php_head_malformed", 502, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
     StatusLine, "php_status_line", 502, "The script writes an HTTP status line itself (NPH), which FastCGI does not allow: 502.";
-    RecordMalformed, "php_record_malformed", 502, "The application server's response is not FastCGI 1.0: 502.";
-    UploadTimeout, "php_upload_timeout", 504, "The application server read none of the request's content within the body timeout: 504.";
+    RecordMalformed, "php_record_malformed", 502, "The application server's response is not valid FastCGI 1.0: 502.";
+    UploadTimeout, "php_upload_timeout", 504, "The application server read no request content for the duration of the body timeout: 504.";
     ContentCut, "php_content_cut", 400, "The client did not send all of the request's content: 400.";
     ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or larger than `spool-limit` without a Content-Length: 413.";
     LengthRequired, "php_length_required", 411, "The request has no Content-Length, and `spool-limit` disables buffering: 411.";
@@ -45,7 +45,7 @@ flatout_reason::reasons! {
 }
 
 impl PhpOutcome {
-    /// Sentence for visitors. The reason is only logged: it would disclose internals.
+    /// The sentence shown to visitors. The reason is only logged because it would disclose internals.
     const fn sentence(self) -> &'static str {
         match self.status() {
             400 => "The request was incomplete.",
@@ -103,7 +103,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn names_are_unique_and_statuses_are_told() {
+    fn outcome_names_are_unique_and_have_statuses() {
         let names: HashSet<_> = PhpOutcome::NAMES.iter().collect();
         assert_eq!(names.len(), PhpOutcome::ALL.len());
         for (index, outcome) in PhpOutcome::ALL.iter().enumerate() {

@@ -1,12 +1,12 @@
-//! Name-value pairs (FastCGI 1.0 §3.4): two lengths of one or four bytes, then both texts.
+//! Name-value pairs (FastCGI 1.0 §3.4): two lengths of one or four bytes each, then the name and the value.
 
-/// Lengths below this use one byte.
+/// Lengths below this value are encoded in one byte.
 const SHORT: usize = 128;
 
-/// Flag in the highest bit: the length has four bytes.
+/// The highest bit, which marks a length of four bytes.
 const LONG: u32 = 0x8000_0000;
 
-/// Appends one pair. Lengths of 2 GiB and more are not representable; requests are bounded far below.
+/// Appends a pair. Lengths of 2 GiB and more cannot be represented, but requests are limited to far less.
 pub fn encode_pair(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
     encode_length(name.len(), output);
     encode_length(value.len(), output);
@@ -22,7 +22,7 @@ fn encode_length(length: usize, output: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the first pair in `bytes` and returns its encoded length; `None` if it is incomplete.
+/// Decodes the first pair in `bytes`. Also returns its encoded length. Returns `None` if the pair is incomplete.
 pub fn decode_pair(bytes: &[u8]) -> Option<(&[u8], &[u8], usize)> {
     let (name_bytes, first) = decode_length(bytes)?;
     let (value_bytes, second) = decode_length(&bytes[first..])?;
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_have_one_byte_or_four() {
+    fn lengths_take_one_or_four_bytes() {
         for (name_bytes, value_bytes, head) in
             [(0, 0, &[0, 0][..]), (127, 1, &[127, 1]), (128, 0, &[0x80, 0, 0, 128, 0]), (2, 300, &[2, 0x80, 0, 1, 44])]
         {
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_reads_nothing_behind_the_end() {
+    fn a_wrong_length_never_reads_beyond_the_end() {
         assert_eq!(decode_pair(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, b'a']), None);
         assert_eq!(decode_pair(&[5, 0, b'a']), None);
         assert_eq!(decode_pair(&[]), None);
@@ -74,7 +74,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(pairs: Vec<(Vec<u8>, Vec<u8>)>) {
+        fn pairs_round_trip(pairs: Vec<(Vec<u8>, Vec<u8>)>) {
             let mut output = Vec::new();
             for (name, value) in &pairs {
                 encode_pair(name, value, &mut output);
@@ -89,7 +89,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_makes_it_panic(bytes: Vec<u8>) {
+        fn arbitrary_input_never_panics(bytes: Vec<u8>) {
             assert_three_ways(&bytes, decode);
         }
     }

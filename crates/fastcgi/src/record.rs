@@ -1,77 +1,76 @@
-//! Records (FastCGI 1.0 §3.3): eight bytes of header, content, padding.
+//! Records (FastCGI 1.0 §3.3): a header of eight bytes, content and padding.
 //!
-//! The decoder returns content as it arrives and buffers none, so the length of a record requires no bound. Absent by
-//! design: several requests on one connection. Hardly any application server supports them; PHP-FPM does not.
+//! The decoder returns content as it arrives and buffers none, so the length of a record need not be limited. Absent by
+//! design: several requests at the same time on one connection. Hardly any application server supports this, and
+//! PHP-FPM does not.
 
-use std::fmt;
-
-/// Length of a record's header.
+/// Length of a record's header, in bytes.
 pub const HEADER_BYTES: usize = 8;
 
-/// Maximum bytes of content per record.
+/// Maximum length of the content of a record, in bytes.
 pub const CONTENT_BYTES_MAX: usize = 65_535;
 
-/// ID of the single request in progress on a connection; 0 would mean the connection itself.
+/// The ID of the only request in progress on a connection. 0 would refer to the connection itself.
 pub const REQUEST_ID: u16 = 1;
 
-/// Maximum records without content per response. Each stream ends with one; more would only waste time.
+/// Maximum number of records without content per response. Each stream ends with one; more would only waste time.
 pub const EMPTY_RECORDS_MAX: u32 = 16;
 
 const VERSION: u8 = 1;
 
-/// Responder role (§6.2).
+/// The responder role (§6.2).
 const RESPONDER: u16 = 1;
 
-/// Flag: leave the connection open after the response (§5.1).
+/// The flag that asks the server to leave the connection open after the response (§5.1).
 const KEEP_CONNECTION: u8 = 1;
 
-/// Record types (§8) that this client sends or understands.
+/// The record types (§8) that this client sends or understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
-    /// Start of a request.
+    /// The start of a request.
     BeginRequest = 1,
     /// The client no longer needs the response.
     AbortRequest = 2,
-    /// End of the response.
+    /// The end of the response.
     EndRequest = 3,
-    /// Part of the variables.
+    /// A part of the variables.
     Params = 4,
-    /// Part of the request's content.
+    /// A part of the request's content.
     Stdin = 5,
-    /// Part of the response.
+    /// A part of the response.
     Stdout = 6,
-    /// Part of the error output.
+    /// A part of the error output.
     Stderr = 7,
 }
 
-/// Header of a record.
+/// The header of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Type.
+    /// The record type.
     pub kind: u8,
-    /// Request ID.
+    /// The ID of the request that the record belongs to; 0 for management records.
     pub request_id: u16,
-    /// Bytes of content.
+    /// Length of the content that follows the header, in bytes.
     pub content_bytes: u16,
-    /// Bytes of padding after the content.
+    /// Length of the padding after the content, in bytes.
     pub padding_bytes: u8,
 }
 
 impl Header {
-    /// Header of a record for [`REQUEST_ID`], without padding.
+    /// Creates the header of a record for [`REQUEST_ID`], without padding.
     pub const fn new(kind: RecordKind, content_bytes: u16) -> Self {
         Self { kind: kind as u8, request_id: REQUEST_ID, content_bytes, padding_bytes: 0 }
     }
 
-    /// Encodes it.
+    /// Encodes the header.
     pub const fn encode(&self) -> [u8; HEADER_BYTES] {
         let [id_high, id_low] = self.request_id.to_be_bytes();
         let [high, low] = self.content_bytes.to_be_bytes();
         [VERSION, self.kind, id_high, id_low, high, low, self.padding_bytes, 0]
     }
 
-    /// Decodes a header.
+    /// Decodes a header. Its type and length are not checked.
     pub const fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, RecordError> {
         let [version, kind, id_high, id_low, high, low, padding_bytes, _] = bytes;
         if version != VERSION {
@@ -86,14 +85,14 @@ impl Header {
     }
 }
 
-/// Appends FCGI_BEGIN_REQUEST. `keep`: leave the connection open afterwards.
+/// Appends FCGI_BEGIN_REQUEST. `keep` asks the server to leave the connection open afterwards.
 pub fn encode_begin(keep: bool, output: &mut Vec<u8>) {
     output.extend_from_slice(&Header::new(RecordKind::BeginRequest, 8).encode());
     let [high, low] = RESPONDER.to_be_bytes();
     output.extend_from_slice(&[high, low, if keep { KEEP_CONNECTION } else { 0 }, 0, 0, 0, 0, 0]);
 }
 
-/// Appends `content` as a stream of type `kind`, in as many records as needed, without the empty one that ends it.
+/// Appends `content` as records of type `kind`, as many as needed, without the empty record that ends the stream.
 pub fn encode_stream(kind: RecordKind, content: &[u8], output: &mut Vec<u8>) {
     for part in content.chunks(CONTENT_BYTES_MAX) {
         // The length of a chunk fits in 16 bits.
@@ -107,115 +106,87 @@ pub fn encode_end(kind: RecordKind, output: &mut Vec<u8>) {
     output.extend_from_slice(&Header::new(kind, 0).encode());
 }
 
-/// Protocol status at the end of a request (§5.5).
+/// The protocol status at the end of a request (§5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtocolStatus {
     /// The request is complete.
     Complete,
-    /// The server accepts one request per connection.
+    /// The server accepts only one request at a time per connection.
     CannotMultiplex,
     /// The server is overloaded.
     Overloaded,
-    /// The server does not support the role.
+    /// The server does not support the requested role.
     UnknownRole,
 }
 
-/// Event from the decoder.
+/// An event that the decoder returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordEvent<'a> {
-    /// Response bytes, never empty.
+    /// Bytes of the response, never empty.
     Stdout(&'a [u8]),
-    /// End of the response bytes. PHP-FPM omits it.
+    /// The end of the response. PHP-FPM omits it.
     StdoutEnd,
-    /// Error output, never empty.
+    /// Bytes of the error output, never empty.
     Stderr(&'a [u8]),
-    /// End of the error output.
+    /// The end of the error output.
     StderrEnd,
-    /// End of the request. No further bytes are expected on the connection.
+    /// The end of the request. No further bytes are expected on the connection.
     End {
-        /// Exit status of the application.
+        /// The exit status of the application.
         app_status: u32,
-        /// Protocol status.
+        /// The protocol status.
         status: ProtocolStatus,
     },
 }
 
-/// Protocol error of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RecordError {
-    /// A version other than 1.
-    Version,
-    /// A request ID other than that of the request in progress.
-    RequestId,
-    /// A type that only a client sends, or that is unexpected.
-    Kind,
-    /// Response bytes after the end of the stream.
-    AfterEnd,
-    /// FCGI_END_REQUEST without exactly eight bytes, or with an unknown status.
-    EndMalformed,
-    /// More records without content than [`EMPTY_RECORDS_MAX`].
-    EmptyTooMany,
-}
-
-impl RecordError {
-    /// Description.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Version => "a record does not have version 1",
-            Self::RequestId => "a record belongs to another request",
-            Self::Kind => "a record has a type that a server must not send here",
-            Self::AfterEnd => "the response continues after its end",
-            Self::EndMalformed => "the end of the request is malformed",
-            Self::EmptyTooMany => "there are too many empty records",
-        }
-    }
-}
-
-impl fmt::Display for RecordError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.text())
-    }
+flatout_reason::reasons! {
+    /// A protocol error of a server.
+    #[derive(thiserror::Error)]
+    #[error("{}", self.text())]
+    pub enum RecordError { text, }
+    /// A record has a version other than 1.
+    Version, "a record does not have version 1";
+    /// A record has a request ID other than that of the request in progress.
+    RequestId, "a record belongs to another request";
+    /// A record has a type that only a client sends, or that is not expected at this point.
+    Kind, "a record has a type that a server must not send here";
+    /// Bytes of the response follow the end of its stream.
+    AfterEnd, "the response continues after its end";
+    /// FCGI_END_REQUEST does not have exactly eight bytes of content, or has an unknown status.
+    EndMalformed, "the end of the request is malformed";
+    /// There are more records without content than [`EMPTY_RECORDS_MAX`].
+    EmptyTooMany, "there are too many empty records";
 }
 
 #[derive(Clone, Copy, Debug)]
 enum RecordState {
-    /// This many bytes of a header have arrived.
+    /// In a header, of which this many bytes have arrived.
     Header(usize),
-    /// Within the content of a record of this type.
+    /// In the content of a record of this type.
     Content(RecordKind),
-    /// Within the padding.
+    /// In the padding of a record.
     Padding,
     /// After the end of the request.
     Done,
 }
 
-/// Incremental decoder of records.
-#[derive(Debug)]
-pub struct Decoder {
-    state: RecordState,
-    /// A header, then the content of FCGI_END_REQUEST.
-    kept: [u8; HEADER_BYTES],
-    content_left: usize,
-    padding_left: usize,
-    stdout_ended: bool,
-    empty_records: u32,
-}
-
-impl Default for Decoder {
-    fn default() -> Self {
-        Self {
-            state: RecordState::Header(0),
-            kept: [0; HEADER_BYTES],
-            content_left: 0,
-            padding_left: 0,
-            stdout_ended: false,
-            empty_records: 0,
-        }
+flatout_reason::defaults! {
+    /// An incremental decoder of records.
+    #[derive(Debug)]
+    pub struct Decoder {
+        state: RecordState = RecordState::Header(0),
+        /// The bytes of a header, or of the content of FCGI_END_REQUEST.
+        kept: [u8; HEADER_BYTES] = [0; HEADER_BYTES],
+        content_left: usize = 0,
+        padding_left: usize = 0,
+        stdout_ended: bool = false,
+        empty_records: u32 = 0,
     }
 }
 
 impl Decoder {
-    /// Returns the next event in `input` and the bytes consumed; without an event, all are consumed.
+    /// Returns the number of bytes consumed and the next event in `input`. If there is no event, all bytes have been
+    /// consumed.
     pub fn decode<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Option<RecordEvent<'a>>), RecordError> {
         let mut used = 0;
         loop {
@@ -267,12 +238,12 @@ impl Decoder {
         }
     }
 
-    /// Returns whether the request has ended, so that the connection is reusable.
+    /// Returns whether the request has ended, so that the connection can be reused.
     pub const fn is_done(&self) -> bool {
         matches!(self.state, RecordState::Done)
     }
 
-    /// Begins a record. One without content is an event by itself.
+    /// Begins a record. A record without content is an event by itself.
     fn begin(&mut self, header: Header) -> Result<Option<RecordEvent<'static>>, RecordError> {
         if header.request_id != REQUEST_ID {
             return Err(RecordError::RequestId);
@@ -305,7 +276,8 @@ impl Decoder {
         }
     }
 
-    /// Handles complete FCGI_END_REQUEST content. Padding after it counts as surplus: PHP-FPM sends none.
+    /// Handles the complete content of FCGI_END_REQUEST. Padding after it counts as surplus, because PHP-FPM sends
+    /// none.
     fn end(&mut self) -> Result<RecordEvent<'static>, RecordError> {
         let [a, b, c, d, status, ..] = self.kept;
         let status = match status {

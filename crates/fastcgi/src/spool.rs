@@ -1,97 +1,80 @@
-//! Buffering of request content before the FastCGI request.
+//! Buffering of request content before the FastCGI request is sent.
 //!
-//! A script needs CONTENT_LENGTH before its content, so content of unknown length is buffered completely. Other
-//! content is buffered as far as limits permit: an application server such as PHP-FPM uses a process per connection,
-//! and a slow upload would block it.
+//! A script needs CONTENT_LENGTH before its content, so content of unknown length is buffered completely. Other content
+//! is buffered as far as the limits allow: an application server such as PHP-FPM uses a process per connection, which a
+//! slow upload would block.
 
 use crate::outcome::PhpOutcome;
+use flatout_handler::budget::{Budget, BudgetUser, Held};
 use flatout_handler::content::{ContentPiece, RequestContent};
 use flatout_handler::shared::SharedBytes;
 use flatout_os::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes per read.
+/// Number of bytes per read.
 const PIECE_BYTES: usize = 32 * 1024;
 
-/// Maximum bytes buffered for all requests of one step, over all workers; plus one receive per request.
+/// Maximum number of bytes buffered for all requests of a step, over all workers; each request may exceed this by one
+/// receive.
 const BUDGET_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Bytes buffered for all requests of a step.
-#[derive(Debug, Default)]
-pub(crate) struct SpoolBudget(AtomicU64);
-
-/// Bytes buffered for one request.
-#[derive(Debug)]
-struct SpoolShare {
-    budget: Arc<SpoolBudget>,
-    bytes: u64,
+/// Creates a budget for the requests of one step. Content in flight may use half of a budget.
+pub(crate) fn budget() -> Arc<Budget> {
+    Arc::new(Budget::new(2 * BUDGET_BYTES))
 }
 
-impl SpoolShare {
-    /// Adds `bytes`. Returns whether more may be buffered.
-    fn grow(&mut self, bytes: u64) -> bool {
-        self.bytes += bytes;
-        self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes < BUDGET_BYTES
-    }
-}
-
-impl Drop for SpoolShare {
-    fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
-/// Content read from its beginning, as often as the request is sent.
+/// Buffered content, which can be read from its beginning for each attempt to send the request.
 #[derive(Debug)]
 pub(crate) struct SpooledContent {
     spool: Spool,
-    /// Bytes returned so far.
+    /// Number of bytes returned so far.
     at: u64,
-    /// Share of the budget, equal to its length.
-    share: SpoolShare,
+    /// The share of the budget, which equals the length of the content.
+    share: Held,
 }
 
-/// Result of buffering.
+/// The result of buffering content.
 #[derive(Debug)]
 pub(crate) enum Filled {
     /// The whole content.
     Whole(SpooledContent),
-    /// The beginning, and the unread rest.
+    /// The beginning of the content, and the rest, which has not been received yet.
     Part(SpooledContent, RequestContent),
 }
 
 impl SpooledContent {
-    /// Buffers `content` up to `bytes_max` plus one receive. Content of unknown length is buffered completely or
-    /// refused.
+    /// Buffers up to `bytes_max` bytes of `content` plus one receive. Content of unknown length, which is at most that
+    /// long, is buffered completely.
     pub(crate) async fn fill(
         content: RequestContent,
         bytes_max: u64,
-        budget: &Arc<SpoolBudget>,
+        budget: &Arc<Budget>,
     ) -> Result<Filled, PhpOutcome> {
         let (spool, file) = (Spool::default(), SpoolFile::new(None));
-        let mut share = SpoolShare { budget: Arc::clone(budget), bytes: 0 };
+        let mut share = Held::new(Arc::clone(budget), BudgetUser::Pieces);
         let mut rest = None;
         loop {
             let bytes = match poll_fn(|context| content.poll_piece(context)).await {
                 ContentPiece::Bytes(bytes) => bytes,
                 ContentPiece::End(_) => break,
-                ContentPiece::Cut(_) => return Err(PhpOutcome::ContentCut),
+                ContentPiece::Cut(reason) => {
+                    return Err(reason.content_fault(PhpOutcome::ContentTooLarge, PhpOutcome::ContentCut));
+                }
             };
-            let has_room = share.grow(bytes.len() as u64);
+            share.set(share.bytes() + bytes.len() as u64);
+            let has_room = budget.has_room(0);
             spool.append(&bytes, &file).map_err(|_| PhpOutcome::SpoolFailed)?;
-            if share.bytes <= bytes_max && has_room {
+            if share.bytes() <= bytes_max && has_room {
                 continue;
             }
             match content.length() {
-                // Only the end marker is missing.
-                Some(length) if share.bytes >= length => {}
+                // The content is complete; only its end has not been received yet.
+                Some(length) if share.bytes() >= length => {}
                 Some(_) => {
                     rest = Some(content);
                     break;
                 }
-                None if share.bytes > bytes_max => return Err(PhpOutcome::ContentTooLarge),
                 None => return Err(PhpOutcome::SpoolFailed),
             }
         }
@@ -102,19 +85,19 @@ impl SpooledContent {
         })
     }
 
-    /// Length in bytes.
+    /// Length of the buffered content, in bytes.
     pub(crate) const fn length(&self) -> u64 {
-        self.share.bytes
+        self.share.bytes()
     }
 
-    /// Restarts from the beginning.
+    /// Makes the next read start from the beginning.
     pub(crate) const fn rewind(&mut self) {
         self.at = 0;
     }
 
-    /// Returns the next piece; `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     pub(crate) fn next_piece(&mut self) -> Result<Option<SharedBytes>, PhpOutcome> {
-        if self.at >= self.share.bytes {
+        if self.at >= self.share.bytes() {
             return Ok(None);
         }
         let piece = self.spool.read(self.at, PIECE_BYTES).map_err(|_| PhpOutcome::SpoolFailed)?;
@@ -128,20 +111,20 @@ impl SpooledContent {
 
 #[cfg(test)]
 mod tests {
-    use super::{BUDGET_BYTES, Filled, SpoolBudget, SpoolShare, SpooledContent};
+    use super::{BUDGET_BYTES, Filled, SpooledContent, budget};
+    use flatout_handler::budget::{BudgetUser, Held};
     use flatout_handler::content::Offers;
     use std::pin::pin;
     use std::sync::Arc;
-    use std::sync::atomic::Ordering;
     use std::task::{Context, Poll, Waker};
 
     #[test]
-    fn what_was_kept_is_given_back() {
-        let budget = Arc::new(SpoolBudget::default());
+    fn the_budget_is_released() {
+        let budget = budget();
         let share = |bytes| {
-            let mut share = SpoolShare { budget: Arc::clone(&budget), bytes: 0 };
-            let has_room = share.grow(bytes);
-            (share, has_room)
+            let mut share = Held::new(Arc::clone(&budget), BudgetUser::Pieces);
+            share.set(bytes);
+            (share, budget.has_room(0))
         };
         let (first, has_room) = share(BUDGET_BYTES - 1);
         assert!(has_room);
@@ -150,20 +133,20 @@ mod tests {
         drop(first);
         assert!(share(1).1);
         drop(second);
-        assert_eq!(budget.0.load(Ordering::Relaxed), 0);
+        assert_eq!(budget.held_in_all(), 0);
     }
 
     #[test]
-    fn content_is_kept_from_its_beginning() {
+    fn spooled_content_can_be_read_again() {
         for (bytes, most) in [(0, 10), (10, 10), (11, 10), (70_000, 100_000), (70_000, 1)] {
             let content: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
             let offers = Offers::with_bytes(content.clone().into());
-            let budget = Arc::new(SpoolBudget::default());
+            let budget = budget();
             let fill = pin!(SpooledContent::fill(offers.take_content().unwrap(), most, &budget));
             let Poll::Ready(Ok(Filled::Whole(mut spool))) = fill.poll(&mut Context::from_waker(Waker::noop())) else {
                 panic!("{bytes} bytes are here whole");
             };
-            assert_eq!((spool.length(), budget.0.load(Ordering::Relaxed)), (bytes, bytes));
+            assert_eq!((spool.length(), budget.held_in_all()), (bytes, bytes));
             for _ in 0..2 {
                 let mut found = Vec::new();
                 while let Some(piece) = spool.next_piece().unwrap() {

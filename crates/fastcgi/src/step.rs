@@ -1,26 +1,29 @@
 //! A `php` step, shared by all workers.
 
 use crate::split::{Meaning, ScriptRules, find_script};
-use crate::spool::SpoolBudget;
+use crate::spool;
 use flatout_balance::limit::ConcurrencyLimiter;
 use flatout_config::model::{Concurrency, Php, PhpAddress};
+use flatout_handler::budget::Budget;
 use flatout_os::root::Root;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
-use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Ten times the timer resolution in milliseconds, or more, so that congestion is detected early.
+/// Maximum value of `shortest_timeout_ms`, in milliseconds. Timers are precise to a tenth of that value, so that
+/// congestion is detected early.
 const EXACT_MS: u64 = 500;
 
-/// Lower bound of the concurrency limit: small pools have two processes.
+/// Minimum of the concurrency limit, because small process pools have two processes.
 const CONCURRENCY_MIN: u32 = 2;
 
-/// One `php` step.
+/// A `php` step of the configuration.
+#[derive(derive_more::Debug)]
+#[debug("PhpStep({address:?})")]
 pub struct PhpStep {
-    /// Unique ID within the process.
+    /// The ID of the step, which is unique in the process.
     pub(crate) id: u64,
     pub(crate) settings: Php,
     pub(crate) rules: ScriptRules,
@@ -28,21 +31,22 @@ pub struct PhpStep {
     pub(crate) address: FastcgiAddress,
     /// The root as seen by the application server, without a trailing slash.
     pub(crate) root: Vec<u8>,
-    pub(crate) budget: Arc<SpoolBudget>,
-    /// Requests at once: as many as the server has processes for, found by trials.
+    pub(crate) budget: Arc<Budget>,
+    /// The limiter of concurrent requests, which finds the number of the server's processes by trial.
     pub(crate) limiter: Arc<ConcurrencyLimiter>,
 }
 
 impl PhpStep {
-    /// Creates the step from `settings`, and opens its root.
+    /// Creates a step with these settings, and opens its root.
     ///
     /// # Errors
-    /// Fails if the root cannot be opened.
+    /// If the root cannot be opened.
     pub fn new(settings: &Php) -> io::Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let root = match &settings.script_root {
             Some(root) => root.clone(),
-            // Resolve links: both sides see a changed link at the next reload, not before.
+            // Links are resolved so that both flatout and the application server see a changed link only after the next
+            // reload.
             None => settings.root.canonicalize()?,
         };
         let mut root = root.as_os_str().as_bytes().to_vec();
@@ -62,7 +66,7 @@ impl PhpStep {
                 PhpAddress::Tcp(host, port) => FastcgiAddress::Tcp(host.clone(), *port),
             },
             root,
-            budget: Arc::default(),
+            budget: spool::budget(),
             limiter: ConcurrencyLimiter::new(&Concurrency {
                 min: CONCURRENCY_MIN,
                 max: settings.connections_max,
@@ -72,33 +76,33 @@ impl PhpStep {
         })
     }
 
-    /// Returns whether the step has these `settings`, and its root is still the folder of that name.
+    /// Returns whether the step has these settings and the path of its root still leads to the same folder.
     pub fn is(&self, settings: &Php) -> bool {
         let identity = Root::open(&settings.root).and_then(|folder| folder.identity());
         self.settings == *settings && identity.is_ok_and(|now| self.folder.identity().is_ok_and(|then| then == now))
     }
 
-    /// Returns whether the application server has a host name, which requires DNS.
+    /// Returns whether the address of the application server contains a host name, which requires DNS.
     pub fn asks_by_name(&self) -> bool {
         self.address.is_named()
     }
 
-    /// The settings.
+    /// The settings with which the step was created.
     pub const fn settings(&self) -> &Php {
         &self.settings
     }
 
-    /// The application server as text.
+    /// The address of the application server, as a string.
     pub fn describe(&self) -> String {
         self.address.to_string()
     }
 
-    /// Maps `decoded`, the output of `flatout_http::path::decode_path`.
+    /// Maps `decoded`, which must be the output of `flatout_http::path::decode_path`.
     pub fn find(&self, decoded: &[u8]) -> Meaning {
         find_script(decoded, &self.rules, &self.folder)
     }
 
-    /// Path of a script as seen by the application server, as text.
+    /// The path of a script as seen by the application server, as a string.
     pub fn show_file(&self, script: &[u8]) -> String {
         format!("{}/{}", String::from_utf8_lossy(&self.root), String::from_utf8_lossy(script))
     }
@@ -115,11 +119,5 @@ impl PhpStep {
             idle_timeout_ms: timeouts.idle_timeout_ms,
             idle_connections_max: self.settings.idle_connections_max,
         }
-    }
-}
-
-impl fmt::Debug for PhpStep {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("PhpStep").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -1,50 +1,50 @@
-//! CGI variables of a request (RFC 3875 §4.1), and those that PHP expects in addition.
+//! The CGI variables of a request (RFC 3875 §4.1), and additional variables that PHP expects.
 //!
-//! A request field becomes `HTTP_` and its name in upper case, with underscores for hyphens (§4.1.18). Two names must
-//! not map to one variable, or a client could overwrite a field set by another component. Names with an underscore, or
-//! with anything but letters, digits and hyphens, are therefore omitted. `Proxy` is omitted because programs interpret
-//! `HTTP_PROXY` (CVE-2016-5385, "httpoxy").
+//! The variable for a request field is `HTTP_` and its name in upper case, with underscores instead of hyphens
+//! (§4.1.18). Two names must not map to the same variable, or a client could override a field that another component
+//! has set. Names that contain an underscore, or anything else but letters, digits and hyphens, are therefore omitted.
+//! `Proxy` is omitted because programs interpret `HTTP_PROXY` (CVE-2016-5385, "httpoxy").
 
 use crate::params::encode_pair;
 use flatout_http::request::RequestHead;
 use flatout_http::target::Target;
 use std::net::SocketAddr;
 
-/// Input to the variables, besides the request head.
+/// The request and connection data from which the variables are derived.
 #[derive(Clone, Copy, Debug)]
 pub struct VariableInput<'a> {
-    /// The request.
+    /// The head of the request.
     pub head: &'a RequestHead<'a>,
-    /// Client address.
+    /// The client's address.
     pub client: Option<SocketAddr>,
     /// True if the client used TLS.
     pub secure: bool,
-    /// Configured address of the listener, if any.
+    /// The configured address of the listener, if any.
     pub server: Option<SocketAddr>,
-    /// Port requested by the client according to a trusted proxy.
+    /// The port that the client has requested, as reported by a trusted proxy.
     pub port: Option<u16>,
-    /// Site name, for requests without a host.
+    /// The name of the site, for requests without a host.
     pub site: Option<&'a str>,
-    /// User authenticated by this server.
+    /// The user that this server has authenticated.
     pub user: Option<&'a str>,
-    /// Decoded path after earlier steps, with its leading slash.
+    /// The decoded path that earlier steps have produced, with its leading slash.
     pub path: &'a [u8],
-    /// Encoded query after earlier steps.
+    /// The encoded query that earlier steps have produced.
     pub query: Option<&'a [u8]>,
-    /// Root as seen by the application server, without a trailing slash.
+    /// The root as seen by the application server, without a trailing slash.
     pub root: &'a [u8],
-    /// Script name below the root, without a leading slash.
+    /// The script's name relative to the root, without a leading slash.
     pub script: &'a [u8],
-    /// Rest of the path after the script name.
+    /// The part of the path after the script's name.
     pub path_info: &'a [u8],
-    /// Length of the content in bytes. `None` without content; empty content has length 0.
+    /// Length of the content in bytes; `None` if there is no content. Empty content has length 0.
     pub content_length: Option<u64>,
-    /// Configured variables; they precede request variables of the same name.
+    /// The configured variables, which replace variables of the request with the same name.
     pub env: &'a [(String, String)],
 }
 
-/// Omitted fields: two have separate variables, one is dangerous, and the others belong to the connection (RFC 9110
-/// §7.6.1), whose framing is invisible to the script.
+/// Fields that are omitted. Two of them have separate variables, one is dangerous, and the others belong to the
+/// connection (RFC 9110 §7.6.1), whose framing is not visible to the script.
 const LEFT_OUT: [&str; 12] = [
     "connection",
     "content-length",
@@ -61,7 +61,7 @@ const LEFT_OUT: [&str; 12] = [
 ];
 
 impl VariableInput<'_> {
-    /// Appends all variables.
+    /// Appends all variables to `output`.
     pub fn write(&self, output: &mut Vec<u8>) {
         let mut put = |name: &str, value: &[u8]| {
             if !self.env.iter().any(|(own, _)| own == name) {
@@ -76,7 +76,7 @@ impl VariableInput<'_> {
         if self.secure {
             put("HTTPS", b"on");
         }
-        // PHP's CGI refuses to run without it; it indicates that a server selected the script.
+        // PHP's CGI refuses to run without this variable, which indicates that a server has selected the script.
         put("REDIRECT_STATUS", b"200");
         self.write_names(&mut put);
         self.write_path(&mut put);
@@ -93,7 +93,7 @@ impl VariableInput<'_> {
         }
     }
 
-    /// Writes the variables about client, server and host.
+    /// Writes the variables that describe the client, the server and the host.
     fn write_names(&self, put: &mut impl FnMut(&str, &[u8])) {
         let authority = self.authority();
         let (name, port) = split_port(authority.unwrap_or_default());
@@ -104,7 +104,7 @@ impl VariableInput<'_> {
         let port = match (self.port, port) {
             (Some(told), _) => told.to_string(),
             (None, Some(port)) if !port.is_empty() => String::from_utf8_lossy(port).into_owned(),
-            // A host without a port implies the scheme's default port (RFC 9110 §4.2).
+            // A host without a port implies the default port of the scheme (RFC 9110 §4.2).
             _ if authority.is_some() => default_port.to_string(),
             _ => listening.unwrap_or(default_port).to_string(),
         };
@@ -116,7 +116,7 @@ impl VariableInput<'_> {
             let address = client.ip().to_canonical().to_string();
             put("REMOTE_ADDR", address.as_bytes());
             put("REMOTE_HOST", address.as_bytes());
-            // Proxies report the client address, usually without a port.
+            // Proxies report the client's address, usually without a port.
             if client.port() != 0 {
                 put("REMOTE_PORT", client.port().to_string().as_bytes());
             }
@@ -126,7 +126,7 @@ impl VariableInput<'_> {
         }
     }
 
-    /// Effective authority: absolute-form before Host (RFC 9112 §3.2.2).
+    /// The authority that applies: the one in an absolute-form target takes precedence over Host (RFC 9112 §3.2.2).
     fn authority(&self) -> Option<&[u8]> {
         match self.head.target {
             Target::Resource { authority, .. } => authority.or(self.head.host),
@@ -134,10 +134,10 @@ impl VariableInput<'_> {
         }
     }
 
-    /// Writes the variables about the target.
+    /// Writes the variables that describe the request target.
     fn write_path(&self, put: &mut impl FnMut(&str, &[u8])) {
         put("QUERY_STRING", self.query.unwrap_or_default());
-        // The client's target before rewriting, for front controllers.
+        // Front controllers need the target as the client sent it, before rewriting.
         let mut uri = Vec::new();
         if let Target::Resource { path, query, .. } = self.head.target {
             uri.extend_from_slice(path);
@@ -157,7 +157,7 @@ impl VariableInput<'_> {
         }
     }
 
-    /// Writes the request fields. Values of fields with the same name are joined in order.
+    /// Writes the variables of the request fields. The values of fields with the same name are joined in order.
     fn write_fields(&self, put: &mut impl FnMut(&str, &[u8])) {
         let fields = self.head.fields;
         let mut variable = String::with_capacity(64);
@@ -178,7 +178,7 @@ impl VariableInput<'_> {
                 put(&variable, value);
                 continue;
             }
-            // RFC 6265bis §4.2.1 defines the separator for cookies, RFC 9110 §5.3 the one for other fields.
+            // RFC 6265bis §4.2.1 defines the separator for cookies, and RFC 9110 §5.3 that for other fields.
             let separator: &[u8] = if same("cookie") { b"; " } else { b", " };
             let mut joined = value.to_vec();
             for (_, value) in others {
@@ -190,7 +190,7 @@ impl VariableInput<'_> {
     }
 }
 
-/// Splits host and port; a colon within brackets does not count.
+/// Splits an authority into host and port. A colon inside brackets does not count.
 fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
     match authority.iter().rposition(|&byte| byte == b':') {
         Some(colon) if !authority[colon..].contains(&b']') => (&authority[..colon], Some(&authority[colon + 1..])),

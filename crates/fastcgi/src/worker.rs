@@ -1,4 +1,4 @@
-//! Request handling on one worker.
+//! Handling of `php` requests on one worker.
 
 use crate::answer::{respond, respond_file};
 use crate::exchange::{Failed, FastcgiExchange, Through};
@@ -8,7 +8,7 @@ use crate::record::{RecordKind, encode_begin, encode_end, encode_stream};
 use crate::split::Meaning;
 use crate::spool::{Filled, SpooledContent};
 use crate::step::PhpStep;
-use crate::upload::{Feed, Upload};
+use crate::upload::{Feed, SentContent};
 use crate::variables::VariableInput;
 use flatout_balance::limit::{Permit, WaitingRequest};
 use flatout_handler::owned::OwnedRequest;
@@ -21,27 +21,29 @@ use flatout_os::clock::Now;
 use flatout_upstream::fastcgi::FastcgiClient;
 use flatout_upstream::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
 use flatout_upstream::permit::wait_for_permit;
+use flatout_upstream::upload::Upload;
 use std::cell::RefCell;
-use std::fmt;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-/// Maximum bytes of unneeded content received so that the connection can be reused.
+/// Maximum number of bytes of unneeded content that are received so that the connection can be reused.
 const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Response of a script.
+/// A complete result of a script.
 enum Made {
     /// A response with content.
     Response(Response),
-    /// A file to send.
+    /// A request to send a file.
     File(Box<FileWanted>),
 }
 
-/// A file that a script requests this server to send.
+/// A file that a script has requested this server to send.
+#[derive(derive_more::Debug)]
+#[debug("FileWanted({name:?})")]
 pub struct FileWanted {
-    /// Path in the file system (X-Sendfile), or internal URL path (X-Accel-Redirect).
+    /// The path in the file system (X-Sendfile), or the internal URL path (X-Accel-Redirect).
     pub name: FileName,
     /// The request, whose ranges and conditions apply to the file.
     pub request: OwnedRequest,
@@ -49,36 +51,30 @@ pub struct FileWanted {
     policy: Rc<HeaderPolicy>,
 }
 
-/// Name of a file to send.
+/// The name of a file to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileName {
-    /// Path in the file system.
+    /// A path in the file system.
     Path(Vec<u8>),
-    /// Percent-encoded URL path.
+    /// A percent-encoded URL path.
     Address(Vec<u8>),
 }
 
 impl FileWanted {
-    /// Builds the script's response from `file`, the response with the file.
+    /// Builds the script's response from `file`, which is the response with the requested file.
     #[must_use]
     pub fn respond(&self, file: Response) -> Response {
         respond_file(file, &self.head, &self.policy.fields)
     }
 }
 
-impl fmt::Debug for FileWanted {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("FileWanted").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-/// One worker's connections to application servers.
+/// The connections of one worker to application servers.
 #[derive(Debug, Default)]
 pub struct PhpWorker {
     clients: RefCell<Vec<(Weak<PhpStep>, FastcgiClient)>>,
 }
 
-/// A script to run, and its request.
+/// A script to run, with the request for it.
 struct Task {
     step: Arc<PhpStep>,
     client: FastcgiClient,
@@ -95,7 +91,8 @@ struct Task {
 }
 
 impl PhpWorker {
-    /// Handles a request to `step`. `send` responds with the file that a script requests this server to send.
+    /// Handles a request with `step`, or passes it on. `send` creates the response with a file if the script requests
+    /// this server to send one.
     pub fn handle<F: Future<Output = Result<Response, Refusal>>>(
         &self,
         step: &Arc<PhpStep>,
@@ -108,16 +105,8 @@ impl PhpWorker {
             Meaning::Pass(_) => return Handling::Pass,
         };
         let offers = routed.request.offers;
-        if offers.has_content() {
-            let settings = &step.settings;
-            let refused = match routed.request.offers.content_length() {
-                Some(length) if length > settings.content_bytes_max => Some(PhpOutcome::ContentTooLarge),
-                None if settings.spool_bytes_max == 0 => Some(PhpOutcome::LengthRequired),
-                _ => None,
-            };
-            if let Some(outcome) = refused {
-                return Refusal::from(outcome).into();
-            }
+        if offers.has_content() && offers.content_length().is_none() && step.settings.spool_bytes_max == 0 {
+            return Refusal::from(PhpOutcome::LengthRequired).into();
         }
         // Receiving content may take long, so the permit is requested afterwards.
         let entrance = if offers.has_content() {
@@ -150,12 +139,12 @@ impl PhpWorker {
         })
     }
 
-    /// Closes connections of steps that are no longer in force.
+    /// Closes the connections of steps that are no longer used.
     pub fn retain(&self) {
         self.clients.borrow_mut().retain(|(step, _)| step.strong_count() > 0);
     }
 
-    /// This worker's connections to the application server of `step`.
+    /// Returns this worker's connections to the application server of `step`.
     fn client(&self, step: &Arc<PhpStep>) -> FastcgiClient {
         let mut clients = self.clients.borrow_mut();
         let is_it = |other: &Weak<PhpStep>| other.upgrade().is_some_and(|other| other.id == step.id);
@@ -163,7 +152,7 @@ impl PhpWorker {
             return client.clone();
         }
         let settings = step.client_settings();
-        // Idle connections belong to the server, regardless of the step.
+        // Idle connections depend only on the server, so steps share them.
         let client = match clients.iter().find(|(_, client)| *client.address() == step.address) {
             Some((_, client)) => client.with_settings(settings),
             None => FastcgiClient::new(step.address.clone(), settings),
@@ -173,16 +162,16 @@ impl PhpWorker {
     }
 }
 
-/// A request's place at the application server.
+/// A permit for a request to the application server, or a place in its queue.
 enum Entrance {
-    /// There was one.
+    /// A permit that was available.
     Open(Permit),
-    /// All are taken.
+    /// A place in the queue, because all permits are taken.
     Queued(WaitingRequest),
 }
 
 impl Entrance {
-    /// Takes a place, or joins the queue; an error if that is full.
+    /// Acquires a permit, or joins the queue. Returns an error if the queue is full.
     fn of(step: &PhpStep) -> Result<Self, PhpOutcome> {
         if let Some(permit) = step.limiter.try_acquire() {
             return Ok(Self::Open(permit));
@@ -193,28 +182,26 @@ impl Entrance {
 }
 
 impl Task {
-    /// `entrance`: already known, unless content must be received first.
+    /// Runs the script. `entrance` is `None` if content must be received before a permit is requested.
     async fn run(self, entrance: Option<Entrance>) -> Result<Made, Refusal> {
         let offers = self.request.offers();
-        let (feed, length) = match offers.take_content() {
+        let settings = &self.step.settings;
+        // Content of unknown length must fit into the buffer.
+        let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
+        let limit = if offers.content_length().is_some() { settings.content_bytes_max } else { bytes_max };
+        let (feed, length) = match offers.take_content_up_to(limit).map_err(|_| PhpOutcome::ContentTooLarge)? {
             None if matches!(self.request.method(), "POST" | "PUT" | "PATCH") => (Feed::Nothing, Some(0)),
             None => (Feed::Nothing, None),
-            Some(content) => {
-                let settings = &self.step.settings;
-                match content.length() {
-                    Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
-                    length => {
-                        let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
-                        match SpooledContent::fill(content, bytes_max, &self.step.budget).await? {
-                            Filled::Whole(spool) => {
-                                let length = spool.length();
-                                (Feed::Kept(spool), Some(length))
-                            }
-                            Filled::Part(spool, rest) => (Feed::Part(spool, rest), length),
-                        }
+            Some(content) => match content.length() {
+                Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
+                length => match SpooledContent::fill(content, bytes_max, &self.step.budget).await? {
+                    Filled::Whole(spool) => {
+                        let length = spool.length();
+                        (Feed::Kept(spool), Some(length))
                     }
-                }
-            }
+                    Filled::Part(spool, rest) => (Feed::Part(spool, rest), length),
+                },
+            },
         };
         let entrance = match entrance {
             Some(entrance) => entrance,
@@ -230,8 +217,8 @@ impl Task {
         Ok(self.answer(head, exchange, outcome))
     }
 
-    /// Sends the request on a pooled connection if there is one, and again on a new one if the pooled one turns out to
-    /// be closed.
+    /// Sends the request on a pooled connection if there is one. If that connection turns out to be closed, sends the
+    /// request again on a new one.
     async fn ask(
         &self,
         permit: Permit,
@@ -244,29 +231,31 @@ impl Task {
         let about: Rc<str> = format!("{}/{script}", self.site.as_deref().unwrap_or("*")).into();
         let (mut feed, mut permit, mut again) = (feed, permit, false);
         if let Some(connection) = self.client.kept() {
-            let upload = Upload::new(prelude.clone(), feed);
+            let upload = Upload::new(prelude.clone(), SentContent::new(feed));
             let timeouts = self.step.settings.timeouts;
             let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, Rc::clone(&about), permit);
             match poll_fn(|context| exchange.poll_head(context)).await {
                 Ok(head) => return Ok((head, exchange, PhpOutcome::Answered)),
                 Err(failed) if !self.may_repeat(failed) => return Err(failed.outcome),
                 Err(failed) => {
-                    let parts = exchange.into_parts().and_then(|(upload, permit)| Some((upload.into_feed()?, permit)));
-                    // Consumed content is lost.
+                    let parts = exchange.into_parts();
+                    let parts = parts.and_then(|(upload, permit)| Some((upload.into_source().into_feed()?, permit)));
+                    // If content from the client was already consumed, the request cannot be sent again.
                     (feed, permit) = parts.ok_or(failed.outcome)?;
                     again = true;
                 }
             }
         }
         let connection = self.client.connect().await?;
-        let upload = Upload::new(prelude, feed);
+        let upload = Upload::new(prelude, SentContent::new(feed));
         let timeouts = self.step.settings.timeouts;
         let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, about, permit);
         let head = self.wait_for_head(&mut exchange, keeps).await.map_err(|failed| failed.outcome)?;
         Ok((head, exchange, if again { PhpOutcome::AnsweredAgain } else { PhpOutcome::Answered }))
     }
 
-    /// Waits for the head on a new connection. If it is slow, idle connections may be blocking the server's processes.
+    /// Waits for the head on a new connection. If the head takes long, idle connections may be occupying the server's
+    /// processes.
     async fn wait_for_head(&self, exchange: &mut FastcgiExchange, keeps: bool) -> Result<CgiHead, Failed> {
         if !keeps {
             return poll_fn(|context| exchange.poll_head(context)).await;
@@ -284,13 +273,13 @@ impl Task {
         }
     }
 
-    /// Returns whether a request may be sent again after the server closed the pooled connection (RFC 9110 §9.2.2).
+    /// Returns whether a request may be sent again after the server has closed the pooled connection (RFC 9110 §9.2.2).
     fn may_repeat(&self, failed: Failed) -> bool {
         let is_idempotent = matches!(self.request.method(), "GET" | "HEAD" | "OPTIONS" | "PUT" | "DELETE");
         failed.is_stale && (failed.is_unsent || is_idempotent)
     }
 
-    /// Builds the records before the content.
+    /// Builds the records that precede the content.
     fn prelude(&self, keeps: bool, content_length: Option<u64>) -> Vec<u8> {
         let mut variables = Vec::with_capacity(2_048);
         let mut path = Vec::with_capacity(self.decoded.len() + 1);
@@ -338,6 +327,9 @@ impl Task {
             discard(exchange);
             (head.content_length.filter(|_| head.status != 204), Body::Empty)
         } else if let Some(whole) = exchange.whole() {
+            if let Some(length) = head.content_length.filter(|&length| length < whole.len() as u64) {
+                exchange.report_surplus(length);
+            }
             whole_body(whole, head.content_length)
         } else {
             let length = head.content_length;
@@ -349,39 +341,38 @@ impl Task {
     }
 }
 
-/// Body of complete content. If the script stated another length, the client must detect the mismatch.
-fn whole_body(whole: Vec<u8>, promised: Option<u64>) -> (Option<u64>, Body) {
+/// Creates the body for complete content. If the script declared a smaller length, the rest of the content is
+/// discarded. If it declared a larger one, the body has the declared length and breaks off, so that the client detects
+/// the mismatch.
+fn whole_body(mut whole: Vec<u8>, promised: Option<u64>) -> (Option<u64>, Body) {
     let length = whole.len() as u64;
     match promised {
-        Some(promised) if promised != length => {
-            (Some(promised), Body::Stream(Stream::new(Short { bytes: Some(whole), promised }, Some(promised))))
+        Some(promised) if promised > length => {
+            let short = Short((!whole.is_empty()).then_some(whole));
+            return (Some(promised), Body::Stream(Stream::new(short, Some(promised))));
         }
-        _ if whole.is_empty() => (Some(0), Body::Empty),
-        _ => (Some(length), Body::Bytes(whole.into())),
+        Some(promised) => whole.truncate(promised as usize),
+        None => {}
     }
+    let body = if whole.is_empty() { Body::Empty } else { Body::Bytes(whole.into()) };
+    (Some(promised.unwrap_or(length)), body)
 }
 
-/// Content with a wrong length.
-struct Short {
-    bytes: Option<Vec<u8>>,
-    promised: u64,
-}
+/// Content that is shorter than its declared length.
+struct Short(Option<Vec<u8>>);
 
 impl flatout_handler::stream::ContentSource for Short {
     fn poll_piece(&mut self, _: &mut std::task::Context<'_>) -> std::task::Poll<ContentEvent> {
         use flatout_handler::ending::CloseReason;
         use flatout_handler::response::Segment;
-        std::task::Poll::Ready(match self.bytes.take() {
-            Some(bytes) if !bytes.is_empty() && bytes.len() as u64 <= self.promised => {
-                ContentEvent::Segment(Segment::Bytes(bytes.into()))
-            }
-            Some(bytes) if bytes.len() as u64 > self.promised => ContentEvent::Failed(CloseReason::OriginBodyMalformed),
-            _ => ContentEvent::Failed(CloseReason::OriginCutBody),
+        std::task::Poll::Ready(match self.0.take() {
+            Some(bytes) => ContentEvent::Segment(Segment::Bytes(bytes.into())),
+            None => ContentEvent::Failed(CloseReason::OriginCutBody),
         })
     }
 }
 
-/// Receives unneeded content, so that the connection can be reused.
+/// Receives and discards unneeded content, so that the connection can be reused.
 fn discard(mut exchange: FastcgiExchange) {
     if exchange.whole().is_some() {
         return;
@@ -396,4 +387,36 @@ fn discard(mut exchange: FastcgiExchange) {
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_body;
+    use flatout_handler::response::{Body, Segment};
+    use flatout_handler::stream::ContentEvent;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn complete_content_has_at_most_its_declared_length() {
+        for (promised, length) in [(None, 5), (Some(5), 5), (Some(2), 2)] {
+            let (told, body) = whole_body(b"hello".to_vec(), promised);
+            assert!(matches!(body, Body::Bytes(bytes) if *bytes == b"hello"[..length]));
+            assert_eq!(told, Some(length as u64));
+        }
+        assert!(matches!(whole_body(b"hello".to_vec(), Some(0)), (Some(0), Body::Empty)));
+        assert!(matches!(whole_body(Vec::new(), None), (Some(0), Body::Empty)));
+    }
+
+    #[test]
+    fn content_that_is_too_short_is_sent_and_breaks_off() {
+        let mut context = Context::from_waker(Waker::noop());
+        for sent in [&b"hello"[..], b""] {
+            let (Some(9), Body::Stream(stream)) = whole_body(sent.to_vec(), Some(9)) else { panic!("not a stream") };
+            if !sent.is_empty() {
+                let polled = stream.poll_piece(&mut context);
+                assert!(matches!(polled, Poll::Ready(ContentEvent::Segment(Segment::Bytes(bytes))) if *bytes == *sent));
+            }
+            assert!(matches!(stream.poll_piece(&mut context), Poll::Ready(ContentEvent::Failed(_))));
+        }
+    }
 }

@@ -1,91 +1,79 @@
 //! One memory limit for all content: stored responses, responses being fetched, windows between an origin and its
-//! readers, and pieces that wait to be sent to a client.
+//! readers, pieces waiting to be sent to a client, and copies of request content for retries.
 //!
-//! In-flight content may evict stored responses until it uses half of the budget. Beyond that, optional memory is refused
-//! ([`Budget::try_take`]) and required memory is only counted ([`Budget::take`]): a forwarded response needs at least one
-//! piece, so pieces become small ([`Budget::piece_bytes_max`]).
+//! In-flight content may displace stored responses until it uses half of the budget. Beyond that, optional memory is
+//! refused ([`Budget::try_take`]), while required memory is only counted ([`Budget::take`]): a forwarded response needs
+//! at least one piece, so pieces become smaller instead ([`Budget::piece_bytes_max`]).
 //!
-//! Absent by design: sockets, files, the clock.
+//! Absent by design: sockets, files and the clock.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Upper bound of one receive while memory is available, in bytes.
+/// Maximum size of one receive call while memory is available, in bytes.
 pub const PIECE_BYTES_MAX: usize = 64 * 1024;
 
-/// Upper bound of one receive while memory is short, in bytes. Each client then holds about this much.
+/// Maximum size of one receive call while memory is short, in bytes. Each client then occupies about this much.
 pub const SMALL_PIECE_BYTES_MAX: usize = 16 * 1024;
 
-/// The users of the budget.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BudgetUser {
+flatout_reason::reasons! {
+    /// A use of memory from the budget.
+    pub enum BudgetUser { name, }
     /// Stored responses.
-    Stored,
+    Stored, "stored";
     /// Responses that are being fetched and will be stored.
-    Fills,
-    /// Responses that are forwarded to readers who have joined one fetch, and will not be stored.
-    Windows,
-    /// Pieces received from origins that have not been sent.
-    Pieces,
-    /// Content that has left the store while clients still read it.
-    Released,
+    Fills, "fills";
+    /// Responses that are forwarded to several clients that share one fetch, and will not be stored.
+    Windows, "windows";
+    /// Pieces received from origins that have not been sent yet.
+    Pieces, "pieces";
+    /// Content that was removed from the store while clients still read it.
+    Released, "released";
+    /// Copies of request content sent to an origin, kept for a retry.
+    Retries, "retries";
 }
 
-impl BudgetUser {
-    /// All shares.
-    pub const ALL: [Self; 5] = [Self::Stored, Self::Fills, Self::Windows, Self::Pieces, Self::Released];
-
-    /// The name in `status` and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stored => "stored",
-            Self::Fills => "fills",
-            Self::Windows => "windows",
-            Self::Pieces => "pieces",
-            Self::Released => "released",
-        }
-    }
-}
-
-/// The budget, shared by all threads.
+/// The memory budget, shared by all threads.
 pub struct Budget {
     bytes_max: AtomicU64,
     held: [AtomicU64; BudgetUser::ALL.len()],
 }
 
 impl Budget {
-    /// A budget of `bytes_max`.
+    /// Creates a budget of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max: AtomicU64::new(bytes_max), held: Default::default() }
     }
 
-    /// The bound, in bytes.
+    /// Returns the size of the budget, in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, in bytes. Memory in use stays; less is granted until usage falls below the bound.
+    /// Changes the size of the budget, in bytes. Memory in use is unaffected; further memory is refused until usage is
+    /// below the new limit.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Bytes held by `share`.
+    /// Returns the number of bytes held by `share`.
     pub fn held(&self, share: BudgetUser) -> u64 {
         self.of(share).load(Ordering::Relaxed)
     }
 
-    /// Bytes held by all shares together.
+    /// Returns the number of bytes held by all users together.
     pub fn held_in_all(&self) -> u64 {
         BudgetUser::ALL.iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
     }
 
-    /// Sets the bytes held by stored responses, as the store counts them.
+    /// Sets the number of bytes held by stored responses, which the store counts.
     pub fn set_stored(&self, bytes: u64) {
         self.of(BudgetUser::Stored).store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that stored responses may take now: what the other shares leave, and at least half of the budget.
+    /// Returns how many bytes stored responses may occupy now: what the other users leave, and at least half of the
+    /// budget.
     pub fn stored_bytes_max(&self) -> u64 {
         let bytes_max = self.bytes_max();
         bytes_max - self.moving().min(bytes_max / 2)
@@ -96,13 +84,13 @@ impl Budget {
         self.held(BudgetUser::Stored) > self.stored_bytes_max()
     }
 
-    /// Returns whether `bytes` more would be granted.
+    /// Returns whether [`Self::try_take`] would grant `bytes`.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.moving().saturating_add(bytes) <= self.bytes_max() / 2
     }
 
-    /// Takes `bytes`, unless the shares other than stored responses would then exceed half of the budget. Returns
-    /// whether it did.
+    /// Takes `bytes`, unless the users other than stored responses would then exceed half of the budget. Returns
+    /// whether the bytes were taken.
     pub fn try_take(&self, share: BudgetUser, bytes: u64) -> bool {
         self.take(share, bytes);
         let fits = self.has_room(0);
@@ -117,22 +105,22 @@ impl Budget {
         self.of(share).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back `bytes` taken earlier.
+    /// Returns `bytes` taken earlier to the budget.
     pub fn give_back(&self, share: BudgetUser, bytes: u64) {
         self.of(share).fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Upper bound of one receive for a forwarded response, in bytes.
+    /// Returns the maximum size of one receive call for a forwarded response, in bytes.
     pub fn piece_bytes_max(&self) -> usize {
         if self.is_short() { SMALL_PIECE_BYTES_MAX } else { PIECE_BYTES_MAX }
     }
 
-    /// Returns whether the shares other than stored responses hold more than a quarter of the budget.
+    /// Returns whether the users other than stored responses hold more than a quarter of the budget.
     pub fn is_short(&self) -> bool {
         self.moving() > self.bytes_max() / 4
     }
 
-    /// Bytes held by the shares other than stored responses.
+    /// Returns the number of bytes held by the users other than stored responses.
     fn moving(&self) -> u64 {
         BudgetUser::ALL[1..].iter().fold(0, |sum: u64, share| sum.saturating_add(self.held(*share)))
     }
@@ -143,7 +131,7 @@ impl Budget {
 }
 
 impl Default for Budget {
-    /// An unbounded budget.
+    /// Creates an unlimited budget.
     fn default() -> Self {
         Self::new(u64::MAX)
     }
@@ -153,14 +141,14 @@ impl fmt::Debug for Budget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = formatter.debug_struct("Budget");
         shown.field("bytes_max", &self.bytes_max());
-        for share in BudgetUser::ALL {
+        for &share in BudgetUser::ALL {
             shown.field(share.name(), &self.held(share));
         }
         shown.finish()
     }
 }
 
-/// Bytes taken from a budget, given back on drop.
+/// Bytes taken from a budget. Dropping this returns them.
 #[derive(Debug)]
 pub struct Held {
     budget: Arc<Budget>,
@@ -169,17 +157,17 @@ pub struct Held {
 }
 
 impl Held {
-    /// A reservation of 0 bytes for `share`.
+    /// Creates a reservation of 0 bytes for `share`.
     pub const fn new(budget: Arc<Budget>, share: BudgetUser) -> Self {
         Self { budget, share, bytes: 0 }
     }
 
-    /// The reserved bytes.
+    /// Returns the number of reserved bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes `bytes` more if the budget grants them. Returns whether it did.
+    /// Reserves `bytes` more if the budget grants them. Returns whether it did.
     pub fn try_grow(&mut self, bytes: u64) -> bool {
         let granted = self.budget.try_take(self.share, bytes);
         if granted {
@@ -188,7 +176,7 @@ impl Held {
         granted
     }
 
-    /// Sets the reservation to exactly `bytes`, granted or not.
+    /// Sets the reservation to exactly `bytes`, even if the budget would not grant them.
     pub fn set(&mut self, bytes: u64) {
         if bytes > self.bytes {
             self.budget.take(self.share, bytes - self.bytes);
@@ -198,7 +186,7 @@ impl Held {
         self.bytes = bytes;
     }
 
-    /// Moves the reservation to `share`.
+    /// Transfers the reservation to another user of the budget.
     pub fn move_to(&mut self, share: BudgetUser) {
         self.budget.take(share, self.bytes);
         self.budget.give_back(self.share, self.bytes);
@@ -218,7 +206,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn what_moves_is_granted_half_and_stored_responses_make_room_for_it() {
+    fn content_in_flight_gets_half_and_evicts_stored_responses() {
         let budget = Budget::new(1000);
         budget.set_stored(900);
         assert!(budget.try_take(BudgetUser::Fills, 300) && budget.is_over());
@@ -226,7 +214,7 @@ mod tests {
         assert!(budget.try_take(BudgetUser::Windows, 200));
         assert!(!budget.try_take(BudgetUser::Fills, 1) && !budget.has_room(1) && budget.has_room(0));
         assert_eq!((budget.held(BudgetUser::Fills), budget.held_in_all()), (300, 1400));
-        // What must be counted in any case never takes more than half from what is stored.
+        // Memory that must always be counted never displaces more than half of the budget from stored responses.
         budget.take(BudgetUser::Pieces, 5000);
         assert_eq!(budget.stored_bytes_max(), 500);
         budget.give_back(BudgetUser::Pieces, 5000);
@@ -247,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_given_back() {
+    fn reservations_are_released() {
         let budget = Arc::new(Budget::new(100));
         let mut held = Held::new(Arc::clone(&budget), BudgetUser::Fills);
         assert!(held.try_grow(50) && !held.try_grow(1));

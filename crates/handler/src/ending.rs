@@ -1,59 +1,60 @@
-//! All reasons for closing a connection: one table with name, meaning, and whether a message was cut.
+//! All reasons for closing a connection, in one table with name, meaning, and whether a message was truncated.
 
 flatout_reason::reasons! {
-    /// Why a connection was closed.
+    /// The reason a connection was closed.
     pub enum CloseReason {
         name,
-        /// True if it cut a request or a response.
+        /// True if closing the connection truncated a request or a response.
         cuts: bool,
         text,
     }
     ClientClosed, "client_closed", false, "The client closed an idle connection.";
-    NotPersistent, "not_persistent", false, "The client requested that the connection be closed, or its HTTP version implies it.";
+    NotPersistent, "not_persistent", false, "The client requested that the connection be closed, or its HTTP version requires this.";
     Draining, "draining", false, "The server is stopping, and no request was in progress.";
     IdleTimeout, "idle_timeout", false, "No request started within the idle timeout.";
-    HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the response is 408.";
-    BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; the response is 408.";
-    WriteTimeout, "write_timeout", true, "The client read nothing of a response within the write timeout.";
+    HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the server responded with 408.";
+    BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; the server responded with 408.";
+    WriteTimeout, "write_timeout", true, "The client read no response data for the duration of the write timeout.";
     Refused, "refused", true, "A request was refused; the name of the refusal says why.";
     RefusedBody, "refused_body", false, "The response was complete before the request's body was read, so the connection could not be reused.";
     ClientCutHead, "client_cut_head", true, "The client closed the connection in the middle of a request head.";
     ClientCutBody, "client_cut_body", true, "The client closed the connection in the middle of a request body.";
+    ContentTooLarge, "content_too_large", true, "The request's content exceeded the handler's limit; the server responded with 413.";
     ClientReset, "client_reset", true, "The client reset the connection.";
-    ClientAborted, "client_aborted", true, "The client closed the connection while the server waited for more of the response.";
+    ClientAborted, "client_aborted", true, "The client closed the connection while the server was waiting for more response data.";
     OriginCutBody, "origin_cut_body", true, "The origin closed its connection before its response was complete; the client's response is incomplete.";
-    OriginBodyTimeout, "origin_body_timeout", true, "The origin sent no more of its response within the body timeout; the client's response is incomplete.";
+    OriginBodyTimeout, "origin_body_timeout", true, "The origin sent no response data for the duration of the body timeout; the client's response is incomplete.";
     OriginBodyMalformed, "origin_body_malformed", true, "The framing of the origin's response is malformed; the client's response is incomplete.";
     OriginTruncated, "origin_truncated", true, "The origin's response ended early; the client's response is incomplete.";
-    StoredCorrupt, "stored_corrupt", true, "A later chunk of a stored response failed its checksum; flatout cut the response and dropped the entry.";
+    StoredCorrupt, "stored_corrupt", true, "While flatout was sending a stored response, the checksum of a chunk was wrong; flatout aborted the response and dropped the entry.";
     PageFailed, "page_failed", true, "The page failed after its response had started; the client's response is incomplete.";
     LengthBroken, "length_broken", true, "The content of a response was longer or shorter than its head declared.";
-    TunnelIdle, "tunnel_idle", false, "The upgraded connection was idle longer than `timeouts { stream }` of its proxy.";
+    TunnelIdle, "tunnel_idle", false, "The upgraded connection was idle for longer than the proxy's `timeouts { stream }` allows.";
     TunnelEnded, "tunnel_ended", false, "One side closed the upgraded connection.";
-    FileChanged, "file_changed", true, "The file changed while it was being sent, so the rest would have been from another version.";
+    FileChanged, "file_changed", true, "The file changed while it was being sent, so the rest would have come from another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
-    DescriptorPressure, "descriptor_pressure", false, "File descriptors ran out, and this connection was idle, or its request head or TLS handshake had been incomplete for a second.";
+    DescriptorPressure, "descriptor_pressure", false, "The process ran out of file descriptors, and this connection was idle, or its request head or TLS handshake had been incomplete for a second.";
+    ConnectionsLimit, "connections_limit", false, "The client's address already had as many connections as `limit-connections` allows; the server reset the new connection at once.";
+    HandshakesLimit, "handshakes_limit", false, "The client's address had too many incomplete TLS handshakes, or all clients together had too many, and this handshake was among the oldest.";
+    HeadsLimit, "heads_limit", true, "The client's address had too many incomplete request heads, or all clients together had too many, and this head was among the oldest.";
     DrainDeadline, "drain_deadline", true, "The server is stopping, and the drain timeout expired.";
     TlsHandshakeTimeout, "tls_handshake_timeout", false, "The TLS handshake was not complete within the handshake timeout.";
     TlsFailed, "tls_failed", true, "TLS failed; the name of the failure says why.";
-    PrefaceTimeout, "preface_timeout", false, "HTTP/2 was negotiated, and the client's preface did not arrive within the handshake timeout.";
-    H2Protocol, "h2_protocol", true, "The client violated HTTP/2, and the server sent GOAWAY with the error code.";
+    PrefaceTimeout, "preface_timeout", false, "HTTP/2 or HTTP/3 was negotiated, but the client's preface or SETTINGS did not arrive within the handshake timeout.";
+    H2Protocol, "h2_protocol", true, "The client violated HTTP/2, and the server sent GOAWAY with the error code; the name of the violation says why.";
     H2ClientError, "h2_client_error", true, "The client closed the connection with an HTTP/2 error.";
-    H2RapidReset, "h2_rapid_reset", true, "The client reset streams faster than the server could respond.";
-    H2MadeYouReset, "h2_made_you_reset", true, "The client caused too many stream errors, for which the server had to reset the streams.";
-    H2PingFlood, "h2_ping_flood", true, "The client sent too many PING frames.";
-    H2SettingsFlood, "h2_settings_flood", true, "The client sent too many SETTINGS frames.";
-    H2ContinuationFlood, "h2_continuation_flood", true, "The client split header sections into too many CONTINUATION frames.";
-    H2EmptyDataFlood, "h2_empty_data_flood", true, "The client sent too many empty DATA frames.";
-    H2WindowUpdateFlood, "h2_window_update_flood", true, "The client sent too many WINDOW_UPDATE frames.";
-    H2TableSizeFlood, "h2_table_size_flood", true, "The client changed the HPACK table size more than twice before a header section.";
-    H2FrameFlood, "h2_frame_flood", true, "The client sent too many PRIORITY, unknown or unsolicited frames.";
-    H2Excess, "h2_excess", true, "The client sent too many small DATA frames, or fields far beyond their limit.";
+    H2Excess, "h2_excess", true, "Over HTTP/2, the client sent too many small DATA frames, or a field section many times larger than the limit.";
+    H2Flood, "h2_flood", true, "The client sent too many frames or resets over HTTP/2; the name of the violation says which.";
+    H3Protocol, "h3_protocol", true, "The client violated HTTP/3, and the server closed the connection with the error code; the name of the violation says why.";
+    H3ClientError, "h3_client_error", true, "The client closed the connection with an HTTP/3 or QUIC error.";
+    H3Excess, "h3_excess", true, "Over HTTP/3, the client sent too many small DATA frames, a frame that is too large, or a field section many times larger than the limit.";
+    H3Flood, "h3_flood", true, "The client sent too many frames, streams or resets over HTTP/3; the name of the violation says which.";
+    QuicProtocol, "quic_protocol", true, "The client violated QUIC, or its packets could not be decrypted.";
     SocketFailed, "socket_failed", true, "The kernel reported another error on the socket.";
 }
 
 impl CloseReason {
-    /// Returns whether the client ended the connection, rather than this server or an origin.
+    /// Returns whether the client closed the connection, rather than this server or an origin.
     pub(crate) const fn is_by_client(self) -> bool {
         matches!(
             self,
@@ -63,16 +64,23 @@ impl CloseReason {
                 | Self::ClientReset
                 | Self::ClientAborted
                 | Self::H2ClientError
+                | Self::H3ClientError
         )
     }
 
-    /// The logged outcome of a request without response because its connection closed.
+    /// Returns the error for content that is incomplete for this reason: `too_large` if it exceeded its limit,
+    /// otherwise `cut`.
+    pub fn content_fault<T>(self, too_large: T, cut: T) -> T {
+        if self == Self::ContentTooLarge { too_large } else { cut }
+    }
+
+    /// Returns the logged outcome of a request that got no response because its connection was closed.
     pub const fn unanswered_outcome(self) -> &'static str {
         if self.is_by_client() { CLIENT_CLOSED } else { "no_response" }
     }
 }
 
-/// The outcome of a request whose client closed, reset or aborted it before the response.
+/// The outcome of a request that the client closed, reset or aborted before the response.
 pub const CLIENT_CLOSED: &str = "client_closed";
 
 #[cfg(test)]

@@ -1,21 +1,30 @@
-//! A request that outlives its turn because its response takes time.
+//! A copy of a request that outlives the handler call, because its response takes time.
 
 use crate::content::Offers;
 use crate::handler::Request;
 use flatout_http::framing::{Framing, Version};
-use flatout_http::head::{Fields, Header};
+use flatout_http::head::{FieldStorage, Fields, parse_fields};
+use flatout_http::limits::Limits;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use std::net::SocketAddr;
 
-/// Fields that need no heap when the request is lent to a handler.
-const FIELDS_INLINE: usize = 24;
-
-/// A part of the copied bytes.
+/// A range of the copied bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct ByteSpan {
     start: u32,
     end: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum OwnedMethod {
+    Get,
+    Head,
+    Options,
+    Connect,
+    /// POST, PUT, DELETE, PATCH or TRACE.
+    Known(ByteSpan),
+    Unknown(ByteSpan),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,15 +34,23 @@ enum Goal {
     Asterisk,
 }
 
-/// A copy of a request: one allocation for its bytes, one for its fields.
+/// The fields of a copied request.
+#[derive(Debug)]
+enum OwnedFields {
+    /// The field section as received, with the number of its lines. It is parsed again for each use, because most
+    /// copies are never used.
+    Section(ByteSpan, usize),
+    /// The name and value of each field of a request that was not received as HTTP/1.1.
+    Lines(Vec<(ByteSpan, ByteSpan)>),
+}
+
+/// A copy of a request, with all of its bytes in one allocation.
 #[derive(Debug)]
 pub struct OwnedRequest {
     bytes: Vec<u8>,
-    /// Name and value of each field.
-    fields: Vec<(ByteSpan, ByteSpan)>,
-    method: ByteSpan,
-    /// True if this server knows the method.
-    known: bool,
+    fields: OwnedFields,
+    addendum: ByteSpan,
+    method: OwnedMethod,
     goal: Goal,
     target_text: ByteSpan,
     version: Version,
@@ -49,15 +66,32 @@ pub struct OwnedRequest {
     offers: Offers,
 }
 
-/// Appends copies of bytes to one buffer.
-struct Copier(Vec<u8>);
+/// Copies byte slices into one buffer. Slices of `target` and `section` are not copied a second time.
+struct Copier<'a> {
+    bytes: Vec<u8>,
+    /// The request target, copied at the start of the buffer.
+    target: &'a [u8],
+    /// The field section, copied after the target.
+    section: &'a [u8],
+}
 
-impl Copier {
-    /// Offsets fit in 32 bits, as heads are bounded far below that.
+impl<'a> Copier<'a> {
+    fn new(target: &'a [u8], section: &'a [u8]) -> Self {
+        let mut bytes = Vec::with_capacity(target.len() + section.len() + 256);
+        bytes.extend_from_slice(target);
+        bytes.extend_from_slice(section);
+        Self { bytes, target, section }
+    }
+
+    /// Returns the range of the copy of `bytes`. Offsets fit in 32 bits, because the limit on heads is far lower.
     fn add(&mut self, bytes: &[u8]) -> ByteSpan {
-        let start = self.0.len() as u32;
-        self.0.extend_from_slice(bytes);
-        ByteSpan { start, end: self.0.len() as u32 }
+        let copied = position(self.target, bytes)
+            .or_else(|| position(self.section, bytes).map(|start| start + self.target.len()));
+        let start = copied.unwrap_or_else(|| {
+            self.bytes.extend_from_slice(bytes);
+            self.bytes.len() - bytes.len()
+        });
+        ByteSpan { start: start as u32, end: (start + bytes.len()) as u32 }
     }
 
     fn add_some(&mut self, bytes: Option<&[u8]>) -> Option<ByteSpan> {
@@ -65,12 +99,30 @@ impl Copier {
     }
 }
 
+/// Returns the offset of `part` in `whole`, if `part` is a slice of the same memory.
+fn position(whole: &[u8], part: &[u8]) -> Option<usize> {
+    let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
+    (start + part.len() <= whole.len()).then_some(start)
+}
+
 impl OwnedRequest {
-    /// A copy of `request`; it takes over the content.
+    /// Copies `request` and takes over its content.
     pub fn new(request: &Request<'_>) -> Self {
+        Self::with_addendum(request, |_| {})
+    }
+
+    /// Copies `request` as in [`Self::new`], with additional bytes that `write` appends to the same allocation.
+    pub fn with_addendum(request: &Request<'_>, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let head = request.head;
-        let mut copier = Copier(Vec::with_capacity(head.head_bytes.clamp(64, 4096) * 2));
-        let method = copier.add(head.method.as_str().as_bytes());
+        let mut copier = Copier::new(head.target_text, head.fields.section());
+        let method = match head.method {
+            Method::Get => OwnedMethod::Get,
+            Method::Head => OwnedMethod::Head,
+            Method::Options => OwnedMethod::Options,
+            Method::Connect => OwnedMethod::Connect,
+            Method::Known(method) => OwnedMethod::Known(copier.add(method.as_bytes())),
+            Method::Unknown(method) => OwnedMethod::Unknown(copier.add(method.as_bytes())),
+        };
         let goal = match head.target {
             Target::Resource { path, query, authority } => Goal::Resource {
                 path: copier.add(path),
@@ -82,12 +134,22 @@ impl OwnedRequest {
         };
         let target_text = copier.add(head.target_text);
         let host = copier.add_some(head.host);
-        let fields = head.fields.iter().map(|(name, value)| (copier.add(name.as_bytes()), copier.add(value))).collect();
+        let section = head.fields.section();
+        let fields = if section.is_empty() {
+            let lines = head.fields.iter();
+            OwnedFields::Lines(lines.map(|(name, value)| (copier.add(name.as_bytes()), copier.add(value))).collect())
+        } else {
+            OwnedFields::Section(copier.add(section), head.fields.len())
+        };
+        let mut bytes = copier.bytes;
+        let start = bytes.len() as u32;
+        write(&mut bytes);
+        let addendum = ByteSpan { start, end: bytes.len() as u32 };
         Self {
-            bytes: copier.0,
+            bytes,
             fields,
+            addendum,
             method,
-            known: !matches!(head.method, Method::Unknown(_)),
             goal,
             target_text,
             version: head.version,
@@ -108,43 +170,53 @@ impl OwnedRequest {
         self.bytes.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    /// The bytes were copied from text.
+    /// Returns the text in `span`, which was copied from a string.
     fn text(&self, span: ByteSpan) -> &str {
         std::str::from_utf8(self.part(span)).unwrap_or_default()
     }
 
-    /// The content and the channel for interim responses, taken over from the request.
+    /// Returns the content and the channel for interim responses that were taken over from the request.
     pub const fn offers(&self) -> &Offers {
         &self.offers
     }
 
-    /// The method.
-    pub fn method(&self) -> &str {
-        self.text(self.method)
+    /// Returns the additional bytes that [`Self::with_addendum`] stored.
+    pub fn addendum(&self) -> &[u8] {
+        self.part(self.addendum)
     }
 
-    /// Calls `look` with the request.
-    pub fn with<T>(&self, look: impl FnOnce(&Request<'_>) -> T) -> T {
-        let mut inline = [Header { name: "", value: b"" }; FIELDS_INLINE];
-        let mut overflow = Vec::new();
-        let lines = if self.fields.len() <= FIELDS_INLINE {
-            &mut inline[..self.fields.len()]
-        } else {
-            overflow.resize(self.fields.len(), Header { name: "", value: b"" });
-            &mut overflow[..]
-        };
-        for (line, (name, value)) in lines.iter_mut().zip(&self.fields) {
-            *line = Header { name: self.text(*name), value: self.part(*value) };
+    /// Returns the method.
+    pub fn method(&self) -> &str {
+        self.parsed_method().as_str()
+    }
+
+    fn parsed_method(&self) -> Method<'_> {
+        match self.method {
+            OwnedMethod::Get => Method::Get,
+            OwnedMethod::Head => Method::Head,
+            OwnedMethod::Options => Method::Options,
+            OwnedMethod::Connect => Method::Connect,
+            OwnedMethod::Known(method) => Method::Known(self.text(method)),
+            OwnedMethod::Unknown(method) => Method::Unknown(self.text(method)),
         }
+    }
+
+    /// Rebuilds the request and calls `look` with it.
+    pub fn with<T>(&self, look: impl FnOnce(&Request<'_>) -> T) -> T {
+        let mut storage = FieldStorage::new();
+        let fields = match &self.fields {
+            OwnedFields::Lines(lines) => {
+                let count = lines.len();
+                storage.fill(lines.iter().map(|(name, value)| (self.text(*name), self.part(*value))), count)
+            }
+            OwnedFields::Section(section, count) => {
+                let limits = Limits { fields_max: *count, ..Limits::DEFAULT };
+                // These bytes were valid when the request was received.
+                parse_fields(self.part(*section), &limits, &mut storage).unwrap_or(Fields::EMPTY)
+            }
+        };
         let head = RequestHead {
-            method: match self.method() {
-                "GET" => Method::Get,
-                "HEAD" => Method::Head,
-                "OPTIONS" => Method::Options,
-                "CONNECT" => Method::Connect,
-                known if self.known => Method::Known(known),
-                unknown => Method::Unknown(unknown),
-            },
+            method: self.parsed_method(),
             target: match self.goal {
                 Goal::Resource { path, query, authority } => Target::Resource {
                     path: self.part(path),
@@ -157,7 +229,7 @@ impl OwnedRequest {
             target_text: self.part(self.target_text),
             version: self.version,
             host: self.host.map(|host| self.part(host)),
-            fields: Fields::from_lines(lines),
+            fields,
             framing: self.framing,
             persistent: self.persistent,
             expects_continue: self.expects_continue,
@@ -179,9 +251,9 @@ mod tests {
     use super::OwnedRequest;
     use crate::content::Offers;
     use crate::handler::Request;
-    use flatout_http::head::FieldStorage;
+    use flatout_http::head::{FieldStorage, Fields, Header};
     use flatout_http::limits::Limits;
-    use flatout_http::request::parse_request_head;
+    use flatout_http::request::{RequestHead, parse_request_head};
 
     #[test]
     fn a_copy_shows_what_was_copied() {
@@ -199,11 +271,17 @@ mod tests {
             let offers = Offers::new();
             let request =
                 Request { head: &head, client: "[::1]:9".parse().ok(), secure: true, listener: 3, offers: &offers };
-            let owned = OwnedRequest::new(&request);
-            assert_eq!(owned.method(), head.method.as_str());
+            let owned = OwnedRequest::with_addendum(&request, |bytes| bytes.extend_from_slice(b"more"));
+            assert_eq!((owned.method(), owned.addendum()), (head.method.as_str(), &b"more"[..]));
             owned.with(|copy| {
                 assert_eq!(format!("{:?}", copy.head), format!("{head:?}"), "{text}");
                 assert_eq!((copy.client, copy.secure, copy.listener), (request.client, true, 3));
+                assert_eq!(copy.head.fields.section(), head.fields.section());
+            });
+            let lines: Vec<_> = head.fields.iter().map(|(name, value)| Header { name, value }).collect();
+            let head = RequestHead { fields: Fields::from_lines(&lines), ..head };
+            OwnedRequest::new(&Request { head: &head, ..request }).with(|copy| {
+                assert_eq!(format!("{:?}", copy.head), format!("{head:?}"), "{text}");
             });
         }
     }

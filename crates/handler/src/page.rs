@@ -1,9 +1,8 @@
-//! Short, readable pages for responses that are not a success. They contain nothing of the request, so nothing can be
-//! injected.
+//! The built-in page for error responses. It contains no part of the request, so nothing can be injected into it.
 
 use flatout_http::status::reason;
 
-/// The page for `status`, with one sentence for the reader.
+/// Returns the page for `status`. `text` is one sentence for the reader.
 pub(crate) fn page(status: u16, text: &str) -> String {
     let reason = reason(status);
     format!(

@@ -1,5 +1,5 @@
-//! The contract between the engine and the handlers of routes: a routed request in, a response or a refusal out. The
-//! engine builds the pages of refusals, so a handler needs none.
+//! The interface between the engine and route handlers, which turn a routed request into a response or a refusal. The
+//! engine builds the pages of refusals, so handlers need no pages.
 
 use crate::handler::Request;
 use crate::page;
@@ -9,55 +9,56 @@ use flatout_http::path::{PathFacts, append_local, encode_location, normalize_pat
 use flatout_http::target::Target;
 use flatout_os::clock::Now;
 use flatout_reason::Outcome;
-use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::rc::Rc;
 
-/// A request that a route leads to a handler.
+/// A request that a route passes to a handler.
 #[derive(Clone, Copy, Debug)]
 pub struct RoutedRequest<'a> {
     /// The request.
     pub request: &'a Request<'a>,
-    /// Its path after rewriting, encoded, with a leading slash.
+    /// The path after rewriting, percent-encoded, with a leading slash.
     pub path: &'a [u8],
     /// The path decoded by `flatout_http::path::decode_path`, without its leading slash.
     pub decoded: &'a [u8],
     /// Properties of the decoded path.
     pub facts: PathFacts,
-    /// Its query after rewriting.
+    /// The query after rewriting.
     pub query: Option<&'a [u8]>,
-    /// The header operations on the response.
+    /// The header operations that apply to the response.
     pub policy: &'a Rc<HeaderPolicy>,
-    /// The authenticated user.
+    /// The name of the authenticated user.
     pub user: Option<&'a str>,
-    /// The site's name.
+    /// The name of the site.
     pub site: Option<&'a str>,
-    /// The address of the listener.
+    /// The address of the listener that accepted the connection.
     pub server: Option<SocketAddr>,
-    /// The host claimed by a trusted proxy; `None`: the request's own.
+    /// The host claimed by a trusted proxy, or `None` to use the request's host.
     pub host: Option<&'a [u8]>,
-    /// The port claimed by a trusted proxy; `None`: the request's own.
+    /// The port claimed by a trusted proxy, or `None` to use the request's port.
     pub port: Option<u16>,
     /// The current time.
     pub now: Now,
 }
 
-/// A future response.
+/// A future that yields a response or a refusal.
 pub type PendingResponse = Pin<Box<dyn Future<Output = Result<Response, Refusal>>>>;
 
-/// A handler's result.
+/// The result of a route handler.
+#[derive(derive_more::Debug)]
 pub enum Handling {
-    /// The response.
+    /// The response or refusal is ready.
     Now(Result<Response, Refusal>),
-    /// The response requires waiting.
+    /// The response requires waiting for a future.
+    #[debug("Later")]
     Later(PendingResponse),
-    /// The handler has nothing for this request: the next one may respond.
+    /// The handler does not handle this request, and the next handler may.
     Pass,
 }
 
 impl Handling {
-    /// A response that requires waiting for `future`.
+    /// Creates a result that requires waiting for `future`.
     pub fn later(future: impl Future<Output = Result<Response, Refusal>> + 'static) -> Self {
         Self::Later(Box::pin(future))
     }
@@ -75,32 +76,22 @@ impl From<Response> for Handling {
     }
 }
 
-impl fmt::Debug for Handling {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Now(result) => formatter.debug_tuple("Now").field(result).finish(),
-            Self::Later(_) => formatter.write_str("Later"),
-            Self::Pass => formatter.write_str("Pass"),
-        }
-    }
-}
-
-/// A refused or redirected request. The page of its response is built from it.
+/// A refused or redirected request, from which the page of the response is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status.
+    /// The status code.
     pub status: u16,
-    /// One sentence for the visitor.
+    /// One sentence for the reader of the page.
     pub text: &'static str,
-    /// Fields of the response (`Allow`, `Location`, `Retry-After`).
+    /// Additional fields of the response, such as `Allow`, `Location` or `Retry-After`.
     pub fields: Vec<(&'static str, String)>,
-    /// The reason, for the log and the counters.
+    /// The reason, for the access log and the counters.
     pub outcome: Outcome,
 }
 
 impl RoutedRequest<'_> {
-    /// The redirect with `status` to the folder's name with a trailing slash. The path may have been rewritten: the
-    /// redirect uses the client's form.
+    /// Returns a redirect with `status` to the same path with a trailing slash. Because the path may have been
+    /// rewritten, the redirect uses the path that the client sent.
     pub fn redirect_to_folder(&self, status: u16, outcome: impl Into<Outcome>) -> Refusal {
         let asked = match self.request.head.target {
             Target::Resource { path, .. } if !path.ends_with(b"/") => path,
@@ -114,22 +105,23 @@ impl RoutedRequest<'_> {
 }
 
 impl Refusal {
-    /// The redirect with `status` to `path`, with the query retained.
+    /// Creates a redirect with `status` to `path`, which keeps the query.
     pub fn redirect(status: u16, path: &[u8], query: Option<&[u8]>, outcome: impl Into<Outcome>) -> Self {
         let mut location = encode_location(path);
         if let Some(query) = query {
             location.push('?');
             location.push_str(&encode_location(query));
         }
-        Self::new(status, "This page has a slightly different address.", outcome).with("Location", location)
+        Self::new(status, "The address of this page is slightly different.", outcome).with("Location", location)
     }
 
-    /// A refusal without fields.
+    /// Creates a refusal without additional fields.
     pub fn new(status: u16, text: &'static str, outcome: impl Into<Outcome>) -> Self {
         Self { status, text, fields: Vec::new(), outcome: outcome.into() }
     }
 
-    /// The response, with `page` (a media type and its content) instead of the built-in page, under `policy`.
+    /// Builds the response, with header operations from `policy`. `page` is a media type and content to use instead of
+    /// the built-in page.
     pub fn respond(&self, page: Option<(&str, Body)>, policy: &HeaderPolicy) -> Response {
         let (content_type, content) = page.unwrap_or_else(|| {
             ("text/html; charset=utf-8", Body::Bytes(page::page(self.status, self.text).into_bytes().into()))
@@ -140,7 +132,7 @@ impl Refusal {
         Response::new(self.status, policy.head(self.status, &fields), content, self.outcome)
     }
 
-    /// The same, with another field.
+    /// Adds a field to the response.
     #[must_use]
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.fields.push((name, value.into()));
@@ -148,23 +140,23 @@ impl Refusal {
     }
 }
 
-/// The header steps in force where a request reached its handler. They are part of prebuilt heads, so every
-/// combination has its own number.
+/// The header operations that apply where a request reached its handler. They are part of prebuilt heads, so each
+/// combination of operations has a number.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct HeaderPolicy {
-    /// Its number, unique among the policies of an engine.
+    /// The number of this policy, unique within an engine.
     pub id: u32,
     /// The operations, in order.
     pub fields: Rc<[FieldOp]>,
 }
 
 impl HeaderPolicy {
-    /// The head of `status` with `fields`, after the operations.
+    /// Builds a head for `status` from `fields` with the operations applied.
     pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
         Head::with_operations(status, fields, &self.fields)
     }
 
-    /// Returns whether the field `name`, which is sent outside the prebuilt head, is allowed.
+    /// Returns whether the operations allow the field `name`, which is sent outside the prebuilt head.
     pub fn lets_through(&self, name: &str) -> bool {
         !self.fields.iter().any(|change| change.removes(name.as_bytes()))
     }
@@ -199,22 +191,22 @@ mod tests {
     #[test]
     fn fields_are_set_added_and_removed_in_order() {
         let (set, add) = (
-            |name: &str, value: &str| FieldOp::Set(name.into(), value.into()),
-            |name: &str, value: &str| FieldOp::Add(name.into(), value.into()),
+            |name: &str, value: &str| FieldOp::set(name.into(), value.into()),
+            |name: &str, value: &str| FieldOp::add(name.into(), value.into()),
         );
         let fields = [("Content-Type", "text/html"), ("ETag", "\"a\""), ("Cache-Control", "no-cache")];
         let all = [
             set("cache-control", "max-age=60"),
             add("Link", "<a>"),
             add("Link", "<b>"),
-            FieldOp::Remove("etag".into()),
+            FieldOp::remove("etag".into()),
             set("X", "1"),
             set("X", "2"),
         ];
         let expected = ["Content-Type: text/html", "cache-control: max-age=60", "Link: <a>", "Link: <b>", "X: 2"];
         assert_eq!(lines(&policy(&all), 200, &fields), expected);
         assert_eq!(lines(&policy(&[]), 200, &fields).len(), 3);
-        let removed = policy(&[FieldOp::Remove("Expires".into()), add("Repr-Digest", "x")]);
+        let removed = policy(&[FieldOp::remove("Expires".into()), add("Repr-Digest", "x")]);
         assert!(!removed.lets_through("expires") && removed.lets_through("Repr-Digest"));
     }
 
@@ -223,11 +215,11 @@ mod tests {
         let fields = [("Content-Type", "text/html"), ("Content-Length", "3")];
         let changes: Vec<FieldOp> = ["Content-Length", "Transfer-Encoding", "Connection", "Date", "Content-Range"]
             .into_iter()
-            .flat_map(|name| [FieldOp::Set(name.into(), "1".into()), FieldOp::Remove(name.into())])
-            .chain([FieldOp::Set("X".into(), "a\r\nB: c".into()), FieldOp::Add("Y Z".into(), "a".into())])
+            .flat_map(|name| [FieldOp::set(name.into(), "1".into()), FieldOp::remove(name.into())])
+            .chain([FieldOp::set("X".into(), "a\r\nB: c".into()), FieldOp::add("Y Z".into(), "a".into())])
             .collect();
         assert_eq!(lines(&policy(&changes), 200, &fields), ["Content-Type: text/html", "Content-Length: 3"]);
-        let typed = policy(&[FieldOp::Set("Content-Type".into(), "a/b".into())]);
+        let typed = policy(&[FieldOp::set("Content-Type".into(), "a/b".into())]);
         assert_eq!(lines(&typed, 200, &fields), ["Content-Length: 3", "Content-Type: a/b"]);
         assert_eq!(lines(&typed, 304, &[("ETag", "\"a\"")]), ["ETag: \"a\""]);
         let parts = [("Content-Type", "multipart/byteranges; boundary=x")];

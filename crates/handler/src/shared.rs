@@ -1,33 +1,33 @@
-//! Bytes shared by a cache and its responses: sliced without a copy, and counted without atomic operations on one
-//! worker.
+//! Bytes shared by a cache and its responses. They are sliced without copying, and their references are counted without
+//! atomic operations if only one worker uses them.
 
 use crate::budget::{Budget, BudgetUser, Held};
 use flatout_os::file::Guard;
-use std::fmt;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// A slice of immutable bytes.
-#[derive(Clone)]
+#[derive(Clone, derive_more::Debug)]
+#[debug("SharedBytes({} bytes)", self.len())]
 pub struct SharedBytes {
     bytes: Owner,
     start: usize,
     end: usize,
 }
 
-/// The owner of the bytes.
+/// The owner of the bytes, which determines how references are counted.
 #[derive(Clone)]
 enum Owner {
-    /// This worker.
+    /// Owned by this worker.
     Worker(Rc<[u8]>),
-    /// This worker, in the buffer they were received in.
+    /// Owned by this worker, in the buffer in which they were received.
     Received(Rc<Vec<u8>>),
-    /// This worker, counted in a budget until the last slice is dropped.
+    /// Owned by this worker, and counted in a budget until the last slice is dropped.
     Counted(Rc<Counted>),
-    /// This worker, with a guard that is dropped with the last slice.
+    /// Owned by this worker, with a guard that is dropped with the last slice.
     Guarded(Rc<Guarded>),
-    /// Any thread.
+    /// Shared by all threads.
     Process(Arc<[u8]>),
 }
 
@@ -44,29 +44,29 @@ struct Counted {
 }
 
 impl SharedBytes {
-    /// The bytes of a buffer, without a copy; its spare capacity is retained.
+    /// Takes over a buffer without copying it. Spare capacity is not released.
     pub fn from_buffer(buffer: Vec<u8>) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(Rc::new(buffer)) }
     }
 
-    /// The bytes of a buffer, counted among the pieces of `budget` until their last slice is dropped.
+    /// Takes over a buffer and counts it among the pieces of `budget` until the last slice is dropped.
     pub fn counted(buffer: Vec<u8>, budget: &Arc<Budget>) -> Self {
         let mut held = Held::new(Arc::clone(budget), BudgetUser::Pieces);
         held.set(buffer.capacity() as u64);
         Self { end: buffer.len(), start: 0, bytes: Owner::Counted(Rc::new(Counted { bytes: buffer, _held: held })) }
     }
 
-    /// The bytes of a buffer; `guard` is dropped after their last slice.
+    /// Takes over a buffer. `guard` is dropped after the last slice.
     pub fn with_guard(buffer: Vec<u8>, guard: Guard) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Guarded(Rc::new(Guarded { bytes: buffer, _guard: guard })) }
     }
 
-    /// The bytes of a shared buffer: its owner can reuse it once no slice is left.
+    /// Refers to a shared buffer, which its owner can reuse once no slice is left.
     pub fn from_shared(buffer: Rc<Vec<u8>>) -> Self {
         Self { end: buffer.len(), start: 0, bytes: Owner::Received(buffer) }
     }
 
-    /// The slice `range` of this slice.
+    /// Returns the sub-slice `range` of this slice.
     ///
     /// # Panics
     /// If the range is out of bounds.
@@ -76,7 +76,7 @@ impl SharedBytes {
         Self { bytes: self.bytes.clone(), start: self.start + range.start, end: self.start + range.end }
     }
 
-    /// Skips the first `count` bytes, or all if there are fewer.
+    /// Removes the first `count` bytes, or all bytes if there are fewer.
     pub fn advance(&mut self, count: usize) {
         self.start = (self.start + count).min(self.end);
     }
@@ -113,12 +113,6 @@ impl From<Arc<[u8]>> for SharedBytes {
 impl From<&[u8]> for SharedBytes {
     fn from(bytes: &[u8]) -> Self {
         Self { end: bytes.len(), start: 0, bytes: Owner::Worker(bytes.into()) }
-    }
-}
-
-impl fmt::Debug for SharedBytes {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "SharedBytes({} bytes)", self.len())
     }
 }
 

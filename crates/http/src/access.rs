@@ -1,95 +1,88 @@
-//! Settings of an access log: target, format, fields of a line, rotation.
+//! Settings of an access log: destination, format, fields and rotation.
 
-use std::fmt;
 use std::path::PathBuf;
 
 /// Settings of one log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Destination of the lines.
+    /// Where the lines go.
     pub target: LogDestination,
-    /// Format of a line.
+    /// Format of the lines.
     pub format: LogFormat,
     /// Fields of a JSON line, in this order, without duplicates. Empty means all.
     pub fields: Vec<AccessField>,
-    /// When the file is rotated. Only regular files are.
+    /// When the file is rotated. Only regular files are rotated.
     pub rotation: Rotation,
-    /// Permissions of a new file; an existing file keeps its permissions.
+    /// Permission bits of a newly created file. An existing file keeps its permissions.
     pub mode: u32,
 }
 
-/// Default permissions of a log: other users cannot read the addresses of visitors.
+/// Default permissions of a log file: other users must not read client addresses.
 const LOG_MODE: u32 = 0o640;
 
 impl LogSettings {
-    /// Combined lines to `target`, never rotated.
+    /// Returns settings that write combined lines to `target` and never rotate the file.
     pub const fn new(target: LogDestination) -> Self {
         let rotation = Rotation { bytes_max: None, age_max_s: None, keep: 0 };
         Self { target, format: LogFormat::Combined, fields: Vec::new(), rotation, mode: LOG_MODE }
     }
 }
 
-/// The destination of lines.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Where log lines go.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, derive_more::Display)]
 pub enum LogDestination {
-    /// Appended to this file, which may also be a FIFO or a device.
+    /// This file, which may also be a FIFO or a device. Lines are appended.
+    #[display("{}", _0.display())]
     File(PathBuf),
     /// Standard output.
+    #[display("on standard output")]
     Stdout,
     /// The system log, through its Unix datagram socket (RFC 3164 framing, facility daemon, severity informational).
+    #[display("{}", _0.display())]
     Syslog(PathBuf),
 }
 
-impl fmt::Display for LogDestination {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) | Self::Syslog(path) => path.display().fmt(formatter),
-            Self::Stdout => formatter.write_str("on standard output"),
-        }
-    }
-}
-
-/// The format of a line.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// The combined format with three additional fields: outcome, ending, duration in microseconds.
+    /// The combined format with three additional fields: outcome, ending, and duration in microseconds.
     #[default]
     Combined,
-    /// Status, method, target, size and time, for a person at a terminal.
+    /// Status, method, target, size and time, for reading in a terminal.
     Short,
     /// One JSON object per line.
     Json,
 }
 
 flatout_reason::reasons! {
-    /// A field of a JSON line. An unknown value is `null`.
+    /// A field of a JSON line. A field without a value is `null`.
     pub enum AccessField { name, text, }
-    Time, "time", "When the response was created, RFC 3339 in UTC with milliseconds; at most one tick of the kernel's coarse clock late.";
+    Time, "time", "When the response was created, in RFC 3339 format, UTC, with milliseconds; at most one tick of the kernel's coarse clock late.";
     Client, "client", "The client's address, without its port.";
     Host, "host", "The Host or :authority of the request, as received.";
-    Method, "method", "The method; null when no head was understood.";
+    Method, "method", "The method; null if no head could be parsed.";
     Target, "target", "The target as received; if the head could not be parsed, the first line of the received data, up to 128 bytes.";
-    Version, "version", "HTTP/1.0, HTTP/1.1 or HTTP/2.0; null when no head was understood.";
+    Version, "version", "HTTP/1.0, HTTP/1.1 or HTTP/2.0; null if no head could be parsed.";
     Status, "status", "The status; null if the request had no response.";
-    BodyBytes, "body_bytes", "Bytes of content of the complete response, even if it was cut short.";
+    BodyBytes, "body_bytes", "Content bytes of the complete response, even if the response was cut short.";
     Referer, "referer", "The Referer field.";
     UserAgent, "user_agent", "The User-Agent field.";
     Outcome, "outcome", "The outcome of the handler, or the name of the refusal.";
-    Ending, "ending", "How the response ended: sent, or the reason why the connection was closed before that.";
+    Ending, "ending", "How the response ended: sent, or the reason why the connection closed before the response was complete.";
     DurationUs, "duration_us", "Microseconds from the first bytes of the request to the end of its response.";
-    Tls, "tls", "Whether the request came over TLS.";
+    Tls, "tls", "Whether the request arrived over TLS.";
     Site, "site", "The site that responded, by its first name; null if there was none.";
-    User, "user", "The user name of a verified password (RFC 7617).";
+    User, "user", "The user name, if its password was verified (RFC 7617).";
     Cache, "cache", "The result of the cache lookup; null without a cache.";
 }
 
-/// When a log file is rotated to NAME.YYYYMMDD-HHMMSS (UTC), and how many rotated files remain.
+/// When a log file is rotated to NAME.YYYYMMDD-HHMMSS (UTC), and how many rotated files are retained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// Size that a file does not exceed, in bytes; a single longer line is still written.
+    /// Maximum size of a file, in bytes. A single line longer than this is still written.
     pub bytes_max: Option<u64>,
-    /// Age of the first line at which the file is rotated, in seconds.
+    /// Age at which the file is rotated, in seconds, measured from its first line.
     pub age_max_s: Option<u64>,
-    /// Rotated files that remain, the newest ones; 0 is all.
+    /// Number of rotated files to keep, newest first. 0 keeps all of them.
     pub keep: u32,
 }

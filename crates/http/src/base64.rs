@@ -1,13 +1,12 @@
-//! Base64 (RFC 4648) with or without padding, by the `data-encoding` crate.
+//! Base64 (RFC 4648) with or without padding, using the `data-encoding` crate.
 
 use data_encoding::Encoding;
 pub use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD};
 
-/// Decodes `text`, with or without padding. `encoding` must be one without padding.
+/// Decodes `text`, with or without padding. `encoding` must be a variant without padding.
 ///
-/// `None`: a character outside the alphabet, white space, wrong padding, or nonzero trailing bits. Hence no two texts
-/// decode to the same bytes, apart from padding.
-/// texts stand for the same bytes, apart from padding.
+/// Returns `None` if `text` contains white space or a character outside the alphabet, if its padding is wrong, or if
+/// its trailing bits are not zero. Apart from padding, no two inputs decode to the same bytes.
 pub fn decode(text: &[u8], encoding: &Encoding) -> Option<Vec<u8>> {
     let bare = match text.len() % 4 {
         0 => text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text),

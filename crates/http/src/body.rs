@@ -1,23 +1,23 @@
-//! Incremental decoding of a body with any framing.
+//! Incremental decoding of a message body, whatever its framing.
 
 use crate::chunked::{ChunkProgress, ChunkedDecoder};
 use crate::framing::Framing;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 
-/// State of a body decoder.
+/// Decoder of one message body.
 #[derive(Clone, Debug)]
 pub enum BodyDecoder {
-    /// Remaining bytes.
+    /// A body with Content-Length, and the number of bytes still to come.
     Length(u64),
-    /// Chunks; boxed, since a connection needs it only during a chunked body.
+    /// A chunked body. The decoder is boxed because a connection needs it only while a chunked body arrives.
     Chunked(Box<ChunkedDecoder>),
-    /// All bytes until the peer closes.
+    /// A body that ends when the peer closes the connection.
     UntilClose,
 }
 
 impl BodyDecoder {
-    /// Decoder for a response; see [`ChunkedDecoder::of_response`].
+    /// Creates a decoder for a response body. See [`ChunkedDecoder::of_response`].
     pub fn of_response(framing: Framing, limits: &Limits) -> Option<Self> {
         match framing {
             Framing::Chunked => Some(Self::Chunked(Box::new(ChunkedDecoder::of_response(limits)))),
@@ -25,7 +25,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Decoder for `framing`; `None` if there is no body.
+    /// Creates a decoder for `framing`. Returns `None` if there is no body.
     pub fn new(framing: Framing, limits: &Limits) -> Option<Self> {
         match framing {
             Framing::None => None,
@@ -35,8 +35,8 @@ impl BodyDecoder {
         }
     }
 
-    /// Decodes up to the end of the next run of content, of the body, or of the input. An empty input makes no
-    /// progress.
+    /// Decodes up to the end of the next run of content, the end of the body, or the end of the input, whichever comes
+    /// first. Empty input makes no progress.
     pub fn decode(&mut self, input: &[u8]) -> Result<ChunkProgress, Refusal> {
         match self {
             Self::Length(remaining) => {
@@ -51,7 +51,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Trailer field lines of a chunked body so far; see [`ChunkedDecoder::trailers`].
+    /// Returns the trailer field lines of a chunked body received so far. See [`ChunkedDecoder::trailers`].
     pub fn trailers(&self) -> &[u8] {
         match self {
             Self::Chunked(decoder) => decoder.trailers(),
@@ -59,7 +59,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Returns whether the close of the connection ends this body; with other framings it truncates the body.
+    /// Returns whether this body ends when the connection closes. With any other framing, closing truncates the body.
     pub const fn ends_with_connection(&self) -> bool {
         matches!(self, Self::UntilClose)
     }

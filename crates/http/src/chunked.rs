@@ -1,4 +1,4 @@
-//! Chunked transfer coding (RFC 9112 §7.1), decoded incrementally from any split of the input.
+//! Chunked transfer coding (RFC 9112 §7.1), decoded incrementally however the input is split.
 
 use crate::head::check_field_line;
 use crate::limits::{CHUNK_SIZE_DIGITS_MAX, Limits};
@@ -8,42 +8,42 @@ use crate::token::{QDTEXT, TCHAR, hex_value, is};
 /// Result of one decoding step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkProgress {
-    /// Bytes consumed from the input.
+    /// Number of bytes consumed from the input.
     pub consumed: usize,
-    /// Offset of content in the input; meaningful if `data_bytes` is not 0.
+    /// Offset of the content in the input. Valid only if `data_bytes` is not 0.
     pub data_start: usize,
-    /// Bytes of content in this step.
+    /// Number of content bytes decoded in this step.
     pub data_bytes: usize,
-    /// True if the body ended.
+    /// True if the body is complete.
     pub done: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChunkState {
-    /// Before the first digit of a size.
+    /// Before the first digit of a chunk size.
     SizeStart,
-    /// In the digits.
+    /// Within the digits of a chunk size.
     Size,
-    /// White space around a chunk extension's parts: before `;`.
+    /// In white space before the `;` of a chunk extension.
     BeforeSemicolon,
-    /// After `;`, before a name.
+    /// After `;`, before an extension name.
     BeforeName,
     Name,
-    /// After a name and white space: `=` or `;` or the end.
+    /// In white space after an extension name: `=`, `;` or the end of the line follows.
     AfterName,
-    /// After `=`.
+    /// After `=`, before an extension value.
     BeforeValue,
     Value,
     Quoted,
     QuotedPair,
-    /// After a value.
+    /// After a quoted value.
     AfterValue,
-    /// LF at the end of a size line.
+    /// Before the LF that ends a size line.
     SizeLineFeed,
     Data,
     DataCarriageReturn,
     DataLineFeed,
-    /// Start of a trailer line or of the final empty line.
+    /// At the start of a trailer line or of the final empty line.
     TrailerStart,
     TrailerLine,
     TrailerLineFeed,
@@ -51,13 +51,13 @@ enum ChunkState {
     Done,
 }
 
-/// Incremental decoder.
+/// Incremental decoder of a chunked body.
 #[derive(Clone, Debug)]
 pub struct ChunkedDecoder {
     state: ChunkState,
-    /// Remaining bytes of the current chunk.
+    /// Bytes of the current chunk still to come.
     remaining: u64,
-    /// Digits of the current chunk's size so far.
+    /// Number of size digits of the current chunk read so far.
     size_digits: u8,
     extension_bytes: u32,
     extension_bytes_max: u32,
@@ -65,16 +65,17 @@ pub struct ChunkedDecoder {
     trailer_bytes: u32,
     trailer_fields: u32,
     fields_max: u32,
-    /// True to drop forbidden trailer fields instead of refusing them.
+    /// True if forbidden trailer fields are dropped instead of refused, and white space at the end of a size line is
+    /// skipped.
     is_lenient: bool,
     /// The current trailer line; bounded by `trailer_bytes_max`.
     line: Vec<u8>,
-    /// Complete trailer lines, each with its CR LF; under the same bound.
+    /// Complete trailer lines, each with its CR LF. Their total size is bounded by `trailer_bytes_max` too.
     trailers: Vec<u8>,
 }
 
-/// Fields forbidden in trailers (RFC 9110 §6.5.1), because they concern framing, routing, authentication, conditions
-/// or interpretation of the content.
+/// Fields that must not occur in trailers (RFC 9110 §6.5.1) because they concern framing, routing, authentication,
+/// preconditions or the interpretation of the content.
 const TRAILER_FORBIDDEN: [&str; 25] = [
     "transfer-encoding",
     "content-length",
@@ -103,13 +104,13 @@ const TRAILER_FORBIDDEN: [&str; 25] = [
     "if-range",
 ];
 
-/// Returns whether a field of this name is permitted in a trailer section.
+/// Returns whether a field called `name` is permitted in a trailer section.
 pub fn may_be_trailer(name: &[u8]) -> bool {
     !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
 }
 
 impl ChunkedDecoder {
-    /// Decoder at the start of a body.
+    /// Creates a decoder for a request body.
     pub fn new(limits: &Limits) -> Self {
         Self {
             state: ChunkState::SizeStart,
@@ -127,19 +128,20 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Decoder for a response: a recipient may drop trailer fields (RFC 9110 §6.5.1), and the content is complete
-    /// regardless of their names.
+    /// Creates a decoder for a response body. It is lenient: a recipient may drop trailer fields (RFC 9110 §6.5.1),
+    /// whose names do not affect the content, and old servers pad chunk sizes with spaces to a fixed width.
     pub fn of_response(limits: &Limits) -> Self {
         Self { is_lenient: true, ..Self::new(limits) }
     }
 
-    /// Trailer field lines so far, each `Name: value` and CR LF; complete once the body has ended. Empty if there are
-    /// none.
+    /// Returns the trailer field lines received so far, each as `Name: value` and CR LF. They are complete once the
+    /// body has ended, and empty if there are no trailers.
     pub fn trailers(&self) -> &[u8] {
         &self.trailers
     }
 
-    /// Decodes up to the end of the next run of content, of the body, or of the input.
+    /// Decodes up to the end of the next run of content, the end of the body, or the end of the input, whichever comes
+    /// first.
     pub fn decode(&mut self, input: &[u8]) -> Result<ChunkProgress, Refusal> {
         let mut at = 0;
         while at < input.len() && self.state != ChunkState::Done {
@@ -182,7 +184,7 @@ impl ChunkedDecoder {
             if self.state == ChunkState::SizeStart {
                 self.size_digits = 0;
             }
-            // 15 significant digits exceed any disk; a 16th could overflow.
+            // 15 significant digits exceed the size of any disk, so a 16th is refused.
             if self.size_digits == CHUNK_SIZE_DIGITS_MAX || self.remaining >> 56 != 0 {
                 return Err(Refusal::ChunkSize);
             }
@@ -203,7 +205,7 @@ impl ChunkedDecoder {
         self.handle_extension(byte)
     }
 
-    /// `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
+    /// Handles a byte of `chunk-ext = *( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )`.
     fn handle_extension(&mut self, byte: u8) -> Result<ChunkState, Refusal> {
         self.extension_bytes += 1;
         if self.extension_bytes > self.extension_bytes_max {
@@ -221,8 +223,11 @@ impl ChunkedDecoder {
                 b';',
             ) => Ok(ChunkState::BeforeName),
             (ChunkState::Name | ChunkState::AfterName, b'=') => Ok(ChunkState::BeforeValue),
-            // White space may precede `;` or `=`, but not end a line.
             (ChunkState::Name | ChunkState::Value | ChunkState::AfterValue, b'\r') => Ok(ChunkState::SizeLineFeed),
+            // White space may precede `;` or `=`, but must not end a line.
+            (ChunkState::BeforeSemicolon | ChunkState::AfterName, b'\r') if self.is_lenient => {
+                Ok(ChunkState::SizeLineFeed)
+            }
             (ChunkState::BeforeSemicolon | ChunkState::BeforeName | ChunkState::BeforeValue, _) if blank => {
                 Ok(self.state)
             }
@@ -321,6 +326,40 @@ mod tests {
             used += feed(&mut decoder, &bytes[used..], &mut output).unwrap().0;
         }
         assert_eq!((&output[..], decoder.trailers()), (&b"x"[..], &b"X-Sum: 1\r\n"[..]));
+    }
+
+    #[test]
+    fn a_response_may_pad_its_chunk_sizes() {
+        for bytes in [
+            &b"5  \r\nhello\r\n0  \r\n\r\n"[..],
+            b"5\t \r\nhello\r\n0\t\r\n\r\n",
+            b"5 ;a \r\nhello\r\n0;b=c \r\n\r\n",
+            b"5 ;a=\"b\" \r\nhello\r\n0 ; b \r\n\r\n",
+        ] {
+            assert_pieces_agree(bytes, || ChunkedDecoder::of_response(&Limits::DEFAULT), feed);
+            let mut decoder = ChunkedDecoder::of_response(&Limits::DEFAULT);
+            let (mut used, mut output, mut is_done) = (0, Vec::new(), false);
+            while used < bytes.len() {
+                let (consumed, done) = feed(&mut decoder, &bytes[used..], &mut output).unwrap();
+                (used, is_done) = (used + consumed, done);
+            }
+            assert_eq!((&output[..], is_done), (&b"hello"[..], true));
+            assert_eq!(decode(bytes).err(), Some(Refusal::ChunkExtension));
+        }
+        for (bytes, refusal) in [
+            (&b" 5\r\n"[..], Refusal::ChunkSize),
+            (b"5 5\r\n", Refusal::ChunkExtension),
+            (b"5 ;\r\n", Refusal::ChunkExtension),
+            (b"5;a= \r\n", Refusal::ChunkExtension),
+            (b"5 \n", Refusal::BareLf),
+            (b"5 \rx", Refusal::BareCr),
+        ] {
+            let mut decoder = ChunkedDecoder::of_response(&Limits::DEFAULT);
+            assert_eq!(decoder.decode(bytes), Err(refusal), "{:?}", String::from_utf8_lossy(bytes));
+        }
+        let padded = [b"5".to_vec(), b" ".repeat(5000)].concat();
+        let mut decoder = ChunkedDecoder::of_response(&Limits::DEFAULT);
+        assert_eq!(decoder.decode(&padded), Err(Refusal::ChunkExtensionTooLarge));
     }
 
     #[test]

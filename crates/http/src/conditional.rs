@@ -7,9 +7,9 @@ use crate::head::Fields;
 /// Validators of a representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
-    /// Opaque part of the entity tag, without quotes. The tag is always strong.
+    /// Opaque part of the entity tag, without quotes. The tag is always a strong validator.
     pub etag: &'a [u8],
-    /// Last-Modified, in seconds since 1970.
+    /// Last-Modified as a Unix time, in seconds.
     pub last_modified_s: i64,
 }
 
@@ -22,17 +22,17 @@ impl<'a> Validators<'a> {
 /// Result of evaluating preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// Respond as without preconditions.
+    /// Respond as if there were no preconditions.
     Proceed,
-    /// 304 for GET and HEAD.
+    /// Respond 304. Only for GET and HEAD.
     NotModified,
-    /// 412.
+    /// Respond 412.
     Failed,
 }
 
-/// Evaluates the preconditions of a GET or HEAD for an existing representation.
+/// Evaluates the preconditions of a GET or HEAD request for an existing representation.
 ///
-/// Invalid dates are ignored (RFC 9110 §13.1.3, §13.1.4); a malformed tag list matches nothing.
+/// Ignores invalid dates (RFC 9110 §13.1.3, §13.1.4). A malformed tag list matches nothing.
 pub fn decide_precondition(fields: &Fields<'_>, validators: &Validators<'_>) -> Precondition {
     if let Some(matched) = tags_match(fields, "if-match", |tag| tag.matches_strongly(&validators.tag())) {
         if !matched {
@@ -52,19 +52,20 @@ pub fn decide_precondition(fields: &Fields<'_>, validators: &Validators<'_>) -> 
     }
 }
 
-/// `None` if the field is absent; several lines form one list (RFC 9110 §5.3).
+/// Returns whether any tag in the field `name` satisfies `matches`, or `None` if the field is absent. Several lines
+/// form one list (RFC 9110 §5.3).
 fn tags_match(fields: &Fields<'_>, name: &'static str, matches: impl Fn(&ETag<'_>) -> bool) -> Option<bool> {
     let mut lines = fields.all(name).peekable();
     lines.peek()?;
     Some(lines.any(|line| line == b"*" || list_matches(line, &matches)))
 }
 
-/// Returns whether If-Range, if present, permits Range (RFC 9110 §13.1.5): a strong tag that matches strongly, or a
-/// strong date equal to Last-Modified.
+/// Returns whether If-Range permits Range (RFC 9110 §13.1.5): the field is absent, or has a strong tag that matches
+/// strongly, or a strong date equal to Last-Modified.
 ///
-/// A date is strong if it is at least one second before the Date of its response, by the same clock (§8.8.2.2; RFC
-/// 2616 and 7232 required 60 seconds, RFC 9110 requires one). The client must check that before it sends the date
-/// (§13.1.5); the server can only check that `now_s` is past that second.
+/// A date is strong if it is at least one second before the Date of its response, according to the same clock
+/// (§8.8.2.2; RFC 2616 and 7232 required 60 seconds). The client must check this before it sends the date (§13.1.5);
+/// the server can only check that `now_s` is past that second.
 pub fn if_range_holds(fields: &Fields<'_>, validators: &Validators<'_>, now_s: i64) -> bool {
     let Some(value) = fields.first("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {

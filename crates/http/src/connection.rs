@@ -1,8 +1,8 @@
-//! State machine of an HTTP/1.1 connection as one transition table, for both roles.
+//! State machine of an HTTP/1.1 connection as one transition table for both roles.
 //!
 //! Events describe messages on the wire, regardless of direction: the server receives request events and causes
-//! response events, the client vice versa. [`TRANSITIONS`] contains everything that affects the state; drivers call
-//! [`Connection::advance`]. docs/connection.md is generated from this table.
+//! response events, and the client does the reverse. [`TRANSITIONS`] contains everything that affects the state;
+//! connection code calls [`Connection::advance`]. docs/connection.md is generated from this table.
 
 use std::fmt::Write as _;
 
@@ -10,23 +10,23 @@ use std::fmt::Write as _;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConnectionState {
-    /// No message in progress: a request may begin, and either side may close.
+    /// No message is in progress: a request may begin, and either side may close.
     Idle,
-    /// Part of a request head has passed.
+    /// Part of a request head has been transferred.
     RequestHead,
-    /// The head has `Expect: 100-continue`; neither the interim response nor content has passed.
+    /// The request head has `Expect: 100-continue`, and neither the interim response nor content has been transferred.
     AwaitContinue,
-    /// Request content is passing; no final response yet.
+    /// Request content is being transferred, and the final response has not begun.
     RequestBody,
     /// The request is complete; its final response is pending.
     ResponseDue,
-    /// The final response began before the request's content ended.
+    /// The final response began before the request content ended.
     EarlyResponse,
-    /// The final response's content is passing; the request is complete.
+    /// The content of the final response is being transferred, and the request is complete.
     ResponseBody,
-    /// The response is complete, the request's content is not: it is discarded, up to a bound.
+    /// The response is complete but the request content is not. The rest of the content is discarded, up to a limit.
     Drain,
-    /// One side has announced the close; the last bytes pass and no message may begin.
+    /// One side has announced that it will close. The last bytes are transferred, and no message may begin.
     Closing,
     /// Closed.
     Closed,
@@ -36,7 +36,7 @@ pub enum ConnectionState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ConnectionEvent {
-    /// Part of a request head passed.
+    /// Part of a request head was transferred.
     RequestBegins,
     /// A request head without content ended.
     RequestWithoutBody,
@@ -44,19 +44,19 @@ pub enum ConnectionEvent {
     RequestWithBody,
     /// A request head with `Expect: 100-continue` ended.
     RequestExpectsContinue,
-    /// The request's content ended.
+    /// The request content ended.
     RequestEnds,
-    /// An interim (1xx) response passed.
+    /// An interim (1xx) response was transferred.
     Interim,
-    /// The final response's head passed.
+    /// The head of the final response was transferred.
     ResponseBegins,
     /// The response ended and the connection may persist.
     ResponseEnds,
-    /// The response ended and the connection will not persist, explicitly or implicitly.
+    /// The response ended and the connection will not persist, whether this was announced or not.
     ResponseEndsLast,
-    /// A message was refused, or its peer exceeded a timeout; at most one error response follows.
+    /// A message was refused or its sender exceeded a timeout. At most one error response follows.
     Fault,
-    /// Either side closed its half, or the whole connection.
+    /// Either side closed its sending direction or the whole connection.
     Close,
 }
 
@@ -68,7 +68,7 @@ use ConnectionState::{
     AwaitContinue, Closed, Closing, Drain, EarlyResponse, Idle, RequestBody, RequestHead, ResponseBody, ResponseDue,
 };
 
-/// All transitions. Any other combination is a defect of the caller.
+/// All transitions. Any other combination of state and event is a bug in the caller.
 pub const TRANSITIONS: &[(ConnectionState, ConnectionEvent, ConnectionState)] = &[
     (Idle, RequestBegins, RequestHead),
     (Idle, RequestWithoutBody, ResponseDue),
@@ -82,7 +82,7 @@ pub const TRANSITIONS: &[(ConnectionState, ConnectionEvent, ConnectionState)] = 
     (RequestHead, RequestExpectsContinue, AwaitContinue),
     (RequestHead, Fault, Closing),
     (RequestHead, Close, Closed),
-    // RFC 9110 §10.1.1: the client may stop waiting and send the content, or receive the final response at once.
+    // RFC 9110 §10.1.1: the client may stop waiting and send the content, or receive the final response immediately.
     (AwaitContinue, Interim, RequestBody),
     (AwaitContinue, RequestEnds, ResponseDue),
     (AwaitContinue, ResponseBegins, EarlyResponse),
@@ -118,13 +118,13 @@ const STATES: usize = 10;
 /// Number of events.
 const EVENTS: usize = 11;
 
-/// `TRANSITIONS` as a matrix, so that a step costs one load.
+/// `TRANSITIONS` as a matrix, so that a transition costs one load.
 const MATRIX: [[Option<ConnectionState>; EVENTS]; STATES] = {
     let mut matrix = [[None; EVENTS]; STATES];
     let mut index = 0;
     while index < TRANSITIONS.len() {
         let (from, event, to) = TRANSITIONS[index];
-        assert!(matrix[from as usize][event as usize].is_none(), "a transition stands twice in the table");
+        assert!(matrix[from as usize][event as usize].is_none(), "a transition appears twice in the table");
         matrix[from as usize][event as usize] = Some(to);
         index += 1;
     }
@@ -138,12 +138,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// A new connection.
+    /// Creates a connection in the idle state.
     pub const fn new() -> Self {
         Self { state: Idle }
     }
 
-    /// Current state.
+    /// Returns the current state.
     #[inline]
     pub const fn state(&self) -> ConnectionState {
         self.state
@@ -171,9 +171,9 @@ impl Default for Connection {
     }
 }
 
-/// The table as Markdown, for docs/connection.md.
+/// Prints the transition table as Markdown for docs/connection.md.
 pub fn print_table() -> String {
-    let mut text = String::from("| from | on | to |\n|---|---|---|\n");
+    let mut text = String::from("| from | event | to |\n|---|---|---|\n");
     for (from, event, to) in TRANSITIONS {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "| {from:?} | {event:?} | {to:?} |");

@@ -1,9 +1,9 @@
-//! Cookie field of requests (RFC 6265 §4.2, §5.4), parsed as leniently as applications do.
+//! The Cookie request field (RFC 6265 §4.2, §5.4), parsed as leniently as applications parse it.
 
 use crate::token::trim;
 
-/// Parses Cookie lines into names and values, in order, without empty ones. A cookie without `=` has a value and no
-/// name (RFC 6265bis §5.6). Names are trimmed; values include quotation marks and white space after `=`.
+/// Parses Cookie lines into names and values, in order, and skips empty cookies. A cookie without `=` has a value and
+/// no name (RFC 6265bis §5.6). Names are trimmed; values keep quotation marks and the white space after `=`.
 pub fn cookies<'a>(lines: impl Iterator<Item = &'a [u8]>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
     let pairs = lines.flat_map(|line| line.split(|&byte| byte == b';')).map(trim).filter(|pair| !pair.is_empty());
     pairs.map(|pair| match pair.iter().position(|&byte| byte == b'=') {

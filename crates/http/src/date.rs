@@ -2,10 +2,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Length of an IMF-fixdate.
+/// Length of an IMF-fixdate, in bytes.
 pub const DATE_BYTES: usize = 29;
 
-/// Formats `unix_s` as an IMF-fixdate, clamped to the years 1970 to 9999.
+/// Formats the Unix time `unix_s` as an IMF-fixdate, clamped to the years 1970 to 9999.
 pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     const YEAR_9999_END_S: u64 = 253_402_300_799;
     let seconds = u64::try_from(unix_s).unwrap_or(0).min(YEAR_9999_END_S);
@@ -17,12 +17,12 @@ pub fn format_date(unix_s: i64) -> [u8; DATE_BYTES] {
     bytes
 }
 
-/// Parses any of the three formats a recipient must accept (RFC 9110 §5.6.7). Names of days, months and the zone are
-/// case-insensitive. A wrong day of the week is ignored, and second `60` is a leap second, which counts as the next
-/// one. `None`: not an HTTP-date, or a zone other than GMT.
+/// Parses any of the three formats that a recipient must accept (RFC 9110 §5.6.7). Names of days, months and the time
+/// zone are case-insensitive. A wrong day of the week is ignored, and the leap second `60` counts as the second after
+/// it. Returns `None` if `bytes` is not an HTTP-date or its time zone is not GMT.
 ///
-/// RFC 9110 §5.6.7 resolves two-digit years by the current date. Without a clock, 70 to 99 are in the 20th century
-/// here.
+/// RFC 9110 §5.6.7 resolves two-digit years relative to the current date. This module has no clock, so years from 70 to
+/// 99 belong to the 20th century and years below 70 to the 21st.
 pub fn parse_date(bytes: &[u8]) -> Option<i64> {
     let bytes = bytes.trim_ascii();
     let comma = bytes.iter().position(|&byte| byte == b',');
@@ -57,22 +57,22 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Index of `name` in `names`, compared up to their first `bytes_max` bytes.
+/// Returns the index of `name` in `names`, each of which is compared up to `bytes_max` bytes.
 fn find_name(names: &[&str], name: &[u8], bytes_max: usize) -> Option<usize> {
     names.iter().position(|full| full.as_bytes()[..full.len().min(bytes_max)].eq_ignore_ascii_case(name))
 }
 
-/// `06 Nov 1994 08:49:37 GMT`
+/// Parses the rest of an IMF-fixdate: `06 Nov 1994 08:49:37 GMT`.
 fn parse_fixdate(rest: &[u8]) -> Option<i64> {
     let rest: &[u8; 24] = rest.try_into().ok()?;
     let separators = [rest[2], rest[6], rest[11], rest[20]];
     if separators != *b"    " || !rest[21..].eq_ignore_ascii_case(b"GMT") {
         return None;
     }
-    to_seconds(number(&rest[7..11])?, find_name(&MONTHS, &rest[3..6], 3)?, number(&rest[..2])?, &rest[12..20])
+    to_seconds(number(&rest[7..11])?, parse_month(&rest[3..6])?, number(&rest[..2])?, &rest[12..20])
 }
 
-/// `06-Nov-94 08:49:37 GMT`
+/// Parses the rest of an RFC 850 date: `06-Nov-94 08:49:37 GMT`.
 fn parse_rfc850(rest: &[u8]) -> Option<i64> {
     let rest: &[u8; 22] = rest.try_into().ok()?;
     let separators = [rest[2], rest[6], rest[9], rest[18]];
@@ -81,10 +81,10 @@ fn parse_rfc850(rest: &[u8]) -> Option<i64> {
     }
     let year = number(&rest[7..9])?;
     let year = if year < 70 { 2000 + year } else { 1900 + year };
-    to_seconds(year, find_name(&MONTHS, &rest[3..6], 3)?, number(&rest[..2])?, &rest[10..18])
+    to_seconds(year, parse_month(&rest[3..6])?, number(&rest[..2])?, &rest[10..18])
 }
 
-/// `Nov  6 08:49:37 1994`
+/// Parses the rest of an asctime date: `Nov  6 08:49:37 1994`.
 fn parse_asctime(rest: &[u8]) -> Option<i64> {
     let rest: &[u8; 20] = rest.try_into().ok()?;
     let separators = [rest[3], rest[6], rest[15]];
@@ -92,7 +92,7 @@ fn parse_asctime(rest: &[u8]) -> Option<i64> {
         return None;
     }
     let day = if rest[4] == b' ' { &rest[5..6] } else { &rest[4..6] };
-    to_seconds(number(&rest[16..])?, find_name(&MONTHS, &rest[..3], 3)?, number(day)?, &rest[7..15])
+    to_seconds(number(&rest[16..])?, parse_month(&rest[..3])?, number(day)?, &rest[7..15])
 }
 
 fn number(digits: &[u8]) -> Option<i64> {
@@ -100,31 +100,61 @@ fn number(digits: &[u8]) -> Option<i64> {
     digits.into_iter().try_fold(0, |number, digit| Some(number * 10 + digit?))
 }
 
-/// Converts a Gregorian date and a time of day, `08:49:37`, to seconds since 1970. `month` counts from 0. `None`:
-/// there is no such day or time, or it is before 1970.
-fn to_seconds(year: i64, month: usize, day: i64, time: &[u8]) -> Option<i64> {
+/// Converts a date and a time such as `08:49:37` to a Unix time. Returns `None` if the day or the time does not exist
+/// or is before 1970.
+fn to_seconds(year: i64, month: i64, day: i64, time: &[u8]) -> Option<i64> {
     let [h1, h2, b':', m1, m2, b':', s1, s2] = *time else { return None };
-    let (hours, minutes, seconds) = (number(&[h1, h2])?, number(&[m1, m2])?, number(&[s1, s2])?);
-    let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let time = [number(&[h1, h2])?, number(&[m1, m2])?, number(&[s1, s2])?];
+    unix_seconds([year, month, day], time).filter(|_| year >= 1970)
+}
+
+/// Returns the number, from 1, of the month whose name begins with the three letters of `name`, ignoring case.
+pub fn parse_month(name: &[u8]) -> Option<i64> {
+    find_name(&MONTHS, name, 3).and_then(|index| i64::try_from(index + 1).ok())
+}
+
+/// Returns the Unix time of a year, month and day, and an hour, minute and second, in the proleptic Gregorian calendar.
+/// A leap second counts as the second after it. Returns `None` if the day or the time does not exist.
+pub fn unix_seconds([year, month, day]: [i64; 3], [hour, minute, second]: [i64; 3]) -> Option<i64> {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     let month_days = match month {
-        1 => 28 + i64::from(is_leap(year)),
-        3 | 5 | 8 | 10 => 30,
-        _ => 31,
+        2 => 28 + i64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
     };
-    if year < 1970 || !(1..=month_days).contains(&day) || hours > 23 || minutes > 59 || seconds > 60 {
+    if !(1..=month_days).contains(&day) || hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    const DAYS_BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let before = year - 1;
-    // Days since 1 January of the year 1, minus those until 1970.
-    let year_days = before * 365 + before / 4 - before / 100 + before / 400 - 719_162;
-    let days = year_days + DAYS_BEFORE.get(month)? + i64::from(month > 1 && is_leap(year)) + day - 1;
-    Some(days * 86_400 + hours * 3_600 + minutes * 60 + seconds)
+    // Years that begin in March have the leap day at their end; 719,468 days lie between 1 March of year 0 and 1970.
+    let year = if month <= 2 { year - 1 } else { year };
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468;
+    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
+}
+
+/// Formats the Unix time `unix_s` as `2026-11-21T04:30:00Z` (RFC 3339 §5.6), clamped to the years 0000 to 9999.
+pub fn format_rfc3339(unix_s: i64) -> String {
+    const FIRST_S: i64 = -62_167_219_200;
+    const LAST_S: i64 = 253_402_300_799;
+    const DAY_S: i64 = 86_400;
+    let unix_s = unix_s.clamp(FIRST_S, LAST_S);
+    // Days since 0000-03-01, so that a leap day is the last day of its year and of its 4-, 100- and 400-year period.
+    let days = unix_s.div_euclid(DAY_S) + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day_of_month = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = (month_from_march + 2) % 12 + 1;
+    let year = era * 400 + year_of_era + i64::from(month <= 2);
+    let (minutes, second) = (unix_s.rem_euclid(DAY_S) / 60, unix_s.rem_euclid(60));
+    format!("{year:04}-{month:02}-{day_of_month:02}T{:02}:{:02}:{second:02}Z", minutes / 60, minutes % 60)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{format_date, parse_date};
+    use super::{format_date, format_rfc3339, parse_date, unix_seconds};
 
     #[test]
     fn the_three_formats_of_the_standard() {
@@ -135,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgiven() {
+    fn lenient_dates_are_accepted() {
         for (text, seconds) in [
             ("sun, 06 nov 1994 08:49:37 gmt", 784_111_777),
             ("SUN, 06 NOV 1994 08:49:37 GMT", 784_111_777),
@@ -190,5 +220,23 @@ mod tests {
         for seconds in [0, 951_782_400, 1_709_164_800, 4_102_444_799] {
             assert_eq!(parse_date(&format_date(seconds)), Some(seconds));
         }
+    }
+
+    #[test]
+    fn dates_of_rfc_3339() {
+        for (unix_s, expected) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (4_107_542_399, "2100-02-28T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+            (i64::MAX, "9999-12-31T23:59:59Z"),
+            (i64::MIN, "0000-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(format_rfc3339(unix_s), expected);
+        }
+        assert_eq!(unix_seconds([2000, 2, 29], [0, 0, 0]), Some(951_782_400));
+        assert_eq!(unix_seconds([2100, 2, 29], [0, 0, 0]), None);
     }
 }

@@ -4,38 +4,26 @@ use crate::base64::BASE64;
 use crate::structured::parse_dictionary;
 use sfv::{BareItem, ListEntry};
 
-/// Hash algorithm for digests; the active ones of RFC 9530 §5.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DigestAlgorithm {
+flatout_reason::reasons! {
+    /// Hash algorithm for digests: the active algorithms of RFC 9530 §5.
+    pub enum DigestAlgorithm { name, }
     /// `sha-256`.
-    Sha256,
+    Sha256, "sha-256";
     /// `sha-512`.
-    Sha512,
+    Sha512, "sha-512";
 }
 
-impl DigestAlgorithm {
-    /// All algorithms, preferred first.
-    pub const ALL: [Self; 2] = [Self::Sha256, Self::Sha512];
-
-    /// Key in digest fields.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sha256 => "sha-256",
-            Self::Sha512 => "sha-512",
-        }
-    }
-}
-
-/// Selects the algorithm from Want-Repr-Digest or Want-Content-Digest lines: a dictionary of algorithms and integers
-/// from 0, "not acceptable", to 10, "most preferred" (RFC 9530 §4). A line that breaks the grammar is ignored, as is
-/// an unsupported algorithm or a preference of another type or range.
+/// Selects the digest algorithm that a client prefers according to its Want-Repr-Digest or Want-Content-Digest lines.
+/// Each line is a dictionary of algorithms and integers from 0, "not acceptable", to 10, "most preferred" (RFC 9530
+/// §4). Ignores unsupported algorithms, and preferences that are not integers or are out of range. Returns `None` if no
+/// algorithm is acceptable, or if a line violates the grammar.
 ///
-/// Each line is parsed separately: values that span lines do not occur in practice.
+/// Each line is parsed separately, because values that span lines do not occur in practice.
 pub fn choose_digest<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<DigestAlgorithm> {
     let mut preferences = [0_i64; DigestAlgorithm::ALL.len()];
     for line in lines {
         let members = parse_dictionary([line])?;
-        for (algorithm, preference) in DigestAlgorithm::ALL.into_iter().zip(&mut preferences) {
+        for (algorithm, preference) in DigestAlgorithm::ALL.iter().copied().zip(&mut preferences) {
             *preference = match members.get(algorithm.name()) {
                 Some(ListEntry::Item(item)) => match item.bare_item {
                     BareItem::Integer(value) if (0..=10).contains(&i64::from(value)) => value.into(),
@@ -47,7 +35,7 @@ pub fn choose_digest<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Di
         }
     }
     let mut best = (None, 0);
-    for (algorithm, preference) in DigestAlgorithm::ALL.into_iter().zip(preferences) {
+    for (algorithm, preference) in DigestAlgorithm::ALL.iter().copied().zip(preferences) {
         if preference > best.1 {
             best = (Some(algorithm), preference);
         }

@@ -1,18 +1,18 @@
-//! Entity tags (RFC 9110 §8.8.3) and their comparison.
+//! Entity tags (RFC 9110 §8.8.3) and how to compare them.
 
 use crate::token::{ETAGC, is};
 
 /// An entity tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ETag<'a> {
-    /// True if it has the prefix `W/`.
+    /// True if the tag has the prefix `W/`.
     pub weak: bool,
     /// Text between the quotes.
     pub opaque: &'a [u8],
 }
 
 impl<'a> ETag<'a> {
-    /// Parses exactly one entity tag.
+    /// Parses exactly one entity tag, without surrounding white space.
     pub fn parse(bytes: &'a [u8]) -> Option<Self> {
         match parse_prefix(bytes)? {
             (tag, []) => Some(tag),
@@ -20,12 +20,12 @@ impl<'a> ETag<'a> {
         }
     }
 
-    /// Strong comparison: both tags are strong and equal (RFC 9110 §8.8.3.2).
+    /// Returns whether both tags are strong and equal (strong comparison, RFC 9110 §8.8.3.2).
     pub fn matches_strongly(&self, other: &Self) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Weak comparison: the opaque parts are equal.
+    /// Returns whether the opaque parts are equal (weak comparison, RFC 9110 §8.8.3.2).
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }
@@ -68,7 +68,7 @@ mod tests {
     use super::{ETag, list_matches};
 
     #[test]
-    fn tags_and_what_is_none() {
+    fn valid_and_invalid_tags() {
         assert_eq!(ETag::parse(b"\"a\""), Some(ETag { weak: false, opaque: b"a" }));
         assert_eq!(ETag::parse(b"W/\"\""), Some(ETag { weak: true, opaque: b"" }));
         for bad in [&b"a"[..], b"\"a", b"a\"", b"w/\"a\"", b"\"a\"b", b"\"a b\"", b"W/a", b""] {

@@ -1,17 +1,17 @@
-//! Test helpers for decoders: input whole, byte by byte, and with trailing bytes.
+//! Test helpers that feed a decoder the whole input, single bytes, and input with trailing bytes.
 //!
 //! Unit tests and fuzzers call [`assert_three_ways`].
 
 use std::fmt::Debug;
 
-/// Result of a decoder: `None` if it needs more input; otherwise a value and the bytes consumed, or an error.
+/// Result of a decoder: `None` if it needs more input, otherwise an error, or a value and the number of bytes consumed.
 pub type DecodeResult<T, E> = Option<Result<(T, usize), E>>;
 
-/// Panics unless `decode` gives the same outcome for all of `bytes`, for the shortest prefix with an outcome, and for
-/// `bytes` with trailing bytes.
+/// Checks that `decode` gives the same result for all of `bytes`, for the shortest prefix of `bytes` with a result, and
+/// for `bytes` followed by other bytes.
 ///
 /// # Panics
-/// If the outcomes differ. Only for tests and fuzzers.
+/// If the results differ. Only for tests and fuzzers.
 #[allow(clippy::panic)]
 pub fn assert_three_ways<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> DecodeResult<T, E>)
 where
@@ -38,14 +38,14 @@ where
     }
 }
 
-/// The same for a stateful decoder: `feed` receives consecutive pieces, beginning with a new `start()` each time, and
-/// returns the bytes consumed and whether it is done.
+/// Checks a stateful decoder in the same way. `start` creates a decoder; `feed` passes it the next piece of input and
+/// returns the number of bytes consumed and whether decoding is complete.
 ///
-/// The output, the bytes consumed and the error must agree for the whole input, byte by byte, pieces of 2 to 7 bytes,
-/// and trailing bytes.
+/// The output, the number of bytes consumed and the error must agree for the whole input, for pieces of 1 to 7 bytes,
+/// and for input with trailing bytes.
 ///
 /// # Panics
-/// If they differ.
+/// If they differ. Only for tests and fuzzers.
 #[allow(clippy::panic)]
 pub fn assert_pieces_agree<S, E>(
     bytes: &[u8],
@@ -75,7 +75,7 @@ pub fn assert_pieces_agree<S, E>(
     for piece_bytes in 1..=7 {
         assert_eq!(whole, run(bytes, piece_bytes), "pieces of {piece_bytes}: {:?}", String::from_utf8_lossy(bytes));
     }
-    // It ended, successfully or not: trailing bytes must not matter.
+    // Decoding ended, successfully or not, so trailing bytes must not matter.
     if !matches!(whole.1, Some((_, false))) {
         let trailing = [bytes, b"GET / HTTP/1.1\r\n"].concat();
         for piece_bytes in [1, 3, usize::MAX / 2] {

@@ -1,44 +1,44 @@
 //! Client information from proxies: Forwarded (RFC 7239), X-Forwarded-For and related fields.
 //!
 //! Any client can send these fields, so they are read only from a trusted peer. Each proxy appends the address of its
-//! peer, so a chain is read from the end: as long as an address is trusted, the element before it came from a trusted
-//! proxy. The first untrusted address is the client, and everything before it came from that client.
+//! peer, so a chain is read from the end: while an address is trusted, the element before it came from a trusted proxy.
+//! The first untrusted address is the client; everything before it was sent by that client.
 //!
-//! X-Forwarded-For takes precedence over Forwarded, as more proxies write it. A proxy that writes only one must remove
-//! the other.
+//! X-Forwarded-For takes precedence over Forwarded because more proxies send it. A proxy that writes only one of the
+//! two fields must remove the other.
 
 use crate::head::Fields;
 use crate::host::check_host;
 use crate::token::{parse_decimal, trim};
 use core::net::{IpAddr, SocketAddr};
 
-/// Client information for a request.
+/// Properties of a request's client, as claimed by trusted proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim<'a> {
-    /// Address of the client.
+    /// The client's address.
     pub client: ClientClaim,
-    /// True if the client used TLS.
+    /// True if the client used TLS, or `None` if no proxy says so.
     pub secure: Option<bool>,
     /// The host that the client requested, with its port if given.
     pub host: Option<&'a [u8]>,
-    /// The port to which the client connected.
+    /// The port to which the client connected, if known.
     pub port: Option<u16>,
 }
 
-/// Client address according to proxies.
+/// The client's address according to trusted proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientClaim {
-    /// No information: the client is the peer.
+    /// No proxy names a client, so the peer is the client.
     #[default]
     Nothing,
-    /// Another client of unknown address (`unknown`, `_hidden`, or an invalid value).
+    /// A client other than the peer, with an unknown address (`unknown`, `_hidden`, or an invalid value).
     Unknown,
-    /// This address; the port is 0 if unknown.
+    /// The client's address. The port is 0 if unknown.
     At(SocketAddr),
 }
 
-/// Reads client information from `fields` sent by a trusted peer. `is_trusted` returns whether an address is a trusted
-/// proxy.
+/// Reads client information from the `fields` of a request that a trusted peer sent. `is_trusted` returns whether an
+/// address belongs to a trusted proxy.
 pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Claim<'_> {
     let nodes: Vec<ClientClaim> = elements(fields, "x-forwarded-for").map(parse_node).collect();
     let mut chain = Vec::new();
@@ -46,7 +46,7 @@ pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Cl
         for line in fields.all("forwarded") {
             let before = chain.len();
             if parse_line(line, &mut chain).is_none() {
-                // An unclosed quote from the client has swallowed a proxy's element.
+                // A quote that the client left open has swallowed an element written by a proxy.
                 chain.truncate(before);
                 chain.push(Element { node: ClientClaim::Unknown, ..Element::default() });
             }
@@ -68,7 +68,7 @@ pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Cl
     }
 }
 
-/// Element by one proxy.
+/// An element of the chain, written by one proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Element<'a> {
     node: ClientClaim,
@@ -76,7 +76,7 @@ struct Element<'a> {
     host: Option<&'a [u8]>,
 }
 
-/// Finds the client, and its index from the end of the chain.
+/// Returns the client, and its index counted from the end of the chain.
 fn find_client(chain: &[Element<'_>], is_trusted: impl Fn(IpAddr) -> bool) -> (ClientClaim, usize) {
     let mut found = (ClientClaim::Nothing, 0);
     for (back, element) in chain.iter().rev().enumerate() {
@@ -94,15 +94,16 @@ fn find_client(chain: &[Element<'_>], is_trusted: impl Fn(IpAddr) -> bool) -> (C
     found
 }
 
-/// Value of `name` for the element at index `back` from the end of a chain of `count`. Most proxies write a single
-/// value; otherwise lists correspond only if they have the same length.
+/// Returns the value of the field `name` that belongs to the element at index `back` from the end of a chain of `count`
+/// elements. Values correspond to elements only if there are `count` of them; otherwise the last value is returned,
+/// since most proxies write a single value.
 fn beside<'a>(fields: Fields<'a>, name: &'static str, count: usize, back: usize) -> Option<&'a [u8]> {
     let values: Vec<&[u8]> = elements(fields, name).collect();
     let back = if values.len() == count { back } else { 0 };
     values.iter().nth_back(back).copied()
 }
 
-/// Elements of a comma-separated list without quotes, over all its lines.
+/// Returns the elements of a comma-separated list without quoted strings, across all its lines.
 fn elements<'a>(fields: Fields<'a>, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
     fields.all(name).flat_map(|value| value.split(|&byte| byte == b',')).map(trim).filter(|element| !element.is_empty())
 }
@@ -112,8 +113,8 @@ fn parse_scheme(scheme: &[u8]) -> Option<bool> {
     if is("https") || is("wss") { Some(true) } else { (is("http") || is("ws")).then_some(false) }
 }
 
-/// Parses an address with optional port; brackets around IPv6 are optional. A non-numeric port counts as unknown (RFC
-/// 7239 §6.2).
+/// Parses an address with an optional port. Brackets around an IPv6 address are optional. A port that is not a number
+/// counts as unknown (RFC 7239 §6.2).
 fn parse_node(node: &[u8]) -> ClientClaim {
     let parse = || {
         let text = core::str::from_utf8(node).ok()?;
@@ -131,7 +132,7 @@ fn parse_node(node: &[u8]) -> ClientClaim {
     parse().map_or(ClientClaim::Unknown, ClientClaim::At)
 }
 
-/// Appends the elements of one Forwarded line (RFC 7239 §4); `None`: invalid.
+/// Appends the elements of one Forwarded line (RFC 7239 §4) to `chain`. Returns `None` if the line is invalid.
 fn parse_line<'a>(line: &'a [u8], chain: &mut Vec<Element<'a>>) -> Option<()> {
     let mut rest = Some(line);
     while let Some(elements) = rest {
@@ -170,8 +171,8 @@ fn parse_element(element: &[u8]) -> Option<Element<'_>> {
     Some(Element { node: node.map_or(ClientClaim::Nothing, parse_node), proto, host })
 }
 
-/// Splits at the first `separator` outside quotes. The second part is `None` without a separator; the result is `None`
-/// if a quote is unclosed.
+/// Splits `bytes` at the first `separator` outside quotes. The second part is `None` if there is no separator. Returns
+/// `None` if a quote is not closed.
 fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
     let (mut quoted, mut at) = (false, 0);
     while let Some(&byte) = bytes.get(at) {
@@ -186,7 +187,7 @@ fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
     (!quoted).then_some((bytes, None))
 }
 
-/// Unquotes a value. No relevant value needs an escape, so one makes it invalid.
+/// Removes the quotes around a value. No relevant value needs an escape, so a value with an escape is invalid.
 fn unquote(value: &[u8]) -> Option<&[u8]> {
     let bare = if let [b'"', bare @ .., b'"'] = value { bare } else { value };
     (!bare.iter().any(|byte| matches!(byte, b'"' | b'\\'))).then_some(bare)
@@ -198,7 +199,7 @@ mod tests {
     use crate::head::{Fields, Header};
     use core::net::IpAddr;
 
-    /// 10.0.0.0/8 is trusted.
+    /// Reads the claim in `lines`, with 10.0.0.0/8 as trusted proxies.
     fn read<T>(lines: &[(&str, &str)], look: impl FnOnce(Claim<'_>) -> T) -> T {
         let lines: Vec<Header<'_>> =
             lines.iter().map(|(name, value)| Header { name, value: value.as_bytes() }).collect();
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_is_the_last_who_is_not_trusted() {
+    fn the_client_is_the_last_untrusted_address() {
         for (value, expected) in [
             ("192.0.2.1", "192.0.2.1"),
             ("198.51.100.9, 192.0.2.1", "192.0.2.1"),
@@ -251,7 +252,8 @@ mod tests {
             ("for=\"192.0.2.1:_x\"", "192.0.2.1"),
             ("proto=https", "nothing"),
             ("proto=https, for=10.0.0.1", "10.0.0.1"),
-            // What stands before the proxy's own is the client's, and opens a quote that the proxy's closes or none does.
+            // The client wrote what precedes the proxy's element, and opened a quote that the proxy's quote closes or
+            // that stays open.
             ("for=\"192.0.2.9, for=192.0.2.1", "unknown"),
             ("for=\", for=\"[2001:db8::1]\"", "unknown"),
             ("for=\"\\, for=192.0.2.1;host=\"a:81\"", "unknown"),
@@ -260,7 +262,7 @@ mod tests {
         ] {
             assert_eq!(client(&[("Forwarded", value)]), expected, "{value}");
         }
-        // A line that a proxy added is not harmed by the one before it.
+        // An invalid line of the client does not affect a line that a proxy added.
         assert_eq!(client(&[("Forwarded", "for=\""), ("Forwarded", "for=192.0.2.1")]), "192.0.2.1");
     }
 

@@ -1,9 +1,9 @@
-//! Message framing (RFC 9112 §6) by Content-Length and Transfer-Encoding.
+//! Message framing (RFC 9112 §6) with Content-Length and Transfer-Encoding.
 
 use crate::refusal::Refusal;
 use crate::token::{parse_decimal, trim};
 
-/// HTTP version. A higher minor version of HTTP/1 counts as 1.1 (RFC 9110 §2.5).
+/// HTTP version. Higher minor versions of HTTP/1 count as 1.1 (RFC 9110 §2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
     /// HTTP/1.0.
@@ -12,29 +12,37 @@ pub enum Version {
     Http11,
     /// HTTP/2.
     Http2,
+    /// HTTP/3.
+    Http3,
 }
 
 impl Version {
-    /// Form for logs.
+    /// Returns whether requests are streams of a connection, with pseudo-fields instead of a request line and Host.
+    pub const fn has_streams(self) -> bool {
+        matches!(self, Self::Http2 | Self::Http3)
+    }
+
+    /// Returns the version as it appears in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
             Self::Http2 => "HTTP/2.0",
+            Self::Http3 => "HTTP/3.0",
         }
     }
 }
 
-/// Framing of a body.
+/// How a body is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// There is no body.
     None,
-    /// Exactly this many bytes; never 0.
+    /// A body of exactly this many bytes, never 0.
     Length(u64),
     /// Chunked transfer coding.
     Chunked,
-    /// Until the close of the connection; responses only.
+    /// The body extends until the connection closes. Responses only.
     UntilClose,
 }
 
@@ -48,7 +56,7 @@ pub struct FramingFields {
 }
 
 impl FramingFields {
-    /// Adds a Content-Length line. Duplicates are refused, even if equal.
+    /// Adds a Content-Length line. Refuses a second line, even if the values are equal.
     pub fn add_content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if self.content_length.is_some() {
             return Err(Refusal::LengthDuplicate);
@@ -57,8 +65,8 @@ impl FramingFields {
         Ok(())
     }
 
-    /// Adds a Transfer-Encoding line. Chunked must be the last coding and occur once. Parameters and empty list
-    /// elements are refused, since implementations differ on them.
+    /// Adds a Transfer-Encoding line. `chunked` must be the last coding and occur only once. Refuses parameters and
+    /// empty list elements, which implementations interpret differently.
     pub fn add_transfer_encoding(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.transfer_encoding = true;
         for coding in value.split(|&byte| byte == b',').map(trim) {
@@ -74,12 +82,17 @@ impl FramingFields {
         Ok(())
     }
 
-    /// The declared length, even if no body follows.
+    /// Returns the declared length, even if no body follows.
     pub const fn content_length(&self) -> Option<u64> {
         self.content_length
     }
 
-    /// Framing by the rules common to requests and responses.
+    /// Returns whether the fields declare content: a length above 0, or any transfer coding.
+    pub const fn declares_content(&self) -> bool {
+        self.transfer_encoding || matches!(self.content_length, Some(1..))
+    }
+
+    /// Returns the framing according to the rules common to requests and responses.
     fn decide_common(&self, version: Version) -> Result<Option<Framing>, Refusal> {
         if self.transfer_encoding {
             if self.content_length.is_some() {
@@ -94,30 +107,31 @@ impl FramingFields {
                 }
                 return Ok(Some(Framing::Chunked));
             }
-            // RFC 9112 §6.3: in a request the length is unknown; a response would end with the connection, in an
-            // unknown coding.
+            // RFC 9112 §6.3: the length of such a request is unknown; such a response would extend until the connection
+            // closes, in an unknown coding.
             return Err(Refusal::TransferEncodingInvalid);
         }
         Ok(self.content_length.map(|length| if length == 0 { Framing::None } else { Framing::Length(length) }))
     }
 
-    /// Framing of a request: without fields there is no body (RFC 9112 §6.3, rule 7).
+    /// Returns the framing of a request. Without framing fields, there is no body (RFC 9112 §6.3, rule 7).
     pub fn decide_request(&self, version: Version) -> Result<Framing, Refusal> {
         Ok(self.decide_common(version)?.unwrap_or(Framing::None))
     }
 
-    /// Returns whether there are transfer codings, but neither they nor Content-Length determine a length.
+    /// Returns whether the message has transfer codings but neither `chunked` nor Content-Length, so that its length is
+    /// unknown.
     pub const fn is_unknown_coding(&self) -> bool {
         self.transfer_encoding && !self.chunked && self.content_length.is_none()
     }
 
-    /// Framing of a response; `to_head`: the request was HEAD (RFC 9112 §6.3, rules 1 to 8).
+    /// Returns the framing of a response (RFC 9112 §6.3, rules 1 to 8). `to_head` is true if the request was HEAD.
     pub fn decide_response(&self, version: Version, status: u16, to_head: bool) -> Result<Framing, Refusal> {
         let common = self.decide_common(version)?;
         Ok(Self::frame_response(common, status, to_head))
     }
 
-    /// Framing of a response delimited only by the close of the connection.
+    /// Returns the framing of a response whose body extends until the connection closes.
     pub(crate) fn decide_until_close(status: u16, to_head: bool) -> Framing {
         Self::frame_response(None, status, to_head)
     }

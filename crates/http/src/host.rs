@@ -1,13 +1,14 @@
-//! `Host = uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2).
+//! Hosts with an optional port: `Host = uri-host [ ":" port ]` (RFC 9110 §7.2, RFC 3986 §3.2.2).
 
+use crate::percent::decode_first;
 use crate::refusal::Refusal;
-use crate::token::{HEX, REG_NAME, hex_value, is};
+use crate::token::{HEX, REG_NAME, is};
 use core::net::Ipv6Addr;
 
-/// Validates a host with an optional port, as in a Host field or an authority. User information is refused (RFC 9110
-/// §4.2.4), as is an empty host, which no http URI may have (§4.2.1).
+/// Validates a host with an optional port, as in a Host field or an authority. Refuses user information (RFC 9110
+/// §4.2.4) and an empty host, which no http URI may have (§4.2.1).
 pub fn check_host(value: &[u8]) -> Result<(), Refusal> {
-    // The usual case: a name or an IPv4 address, and perhaps a port.
+    // The usual case: a name or an IPv4 address, possibly with a port.
     let name_bytes = value.iter().position(|&byte| !is(byte, REG_NAME)).unwrap_or(value.len());
     let valid = match &value[name_bytes..] {
         [] => name_bytes > 0,
@@ -25,14 +26,14 @@ fn is_host(host: &[u8]) -> bool {
     }
 }
 
-/// Returns whether `digits` is `port = *DIGIT`, within the range of TCP.
+/// Returns whether `digits` matches `port = *DIGIT` and is at most 65535.
 fn is_port(digits: &[u8]) -> bool {
     digits.len() <= 5
         && digits.iter().all(u8::is_ascii_digit)
         && digits.iter().fold(0_u32, |value, digit| value * 10 + u32::from(digit - b'0')) <= 65_535
 }
 
-/// Splits at the colon before the port. `None` if a bracket is not closed.
+/// Splits `value` at the colon before the port. Returns `None` if a bracket is not closed.
 fn split_port(value: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     let host_end = if value.first() == Some(&b'[') {
         value.iter().position(|&byte| byte == b']')? + 1
@@ -50,7 +51,7 @@ fn is_reg_name(host: &[u8]) -> bool {
     let mut rest = host;
     while let [first, tail @ ..] = rest {
         rest = match (first, tail) {
-            (b'%', [high, low, tail @ ..]) if hex_value(*high).is_some() && hex_value(*low).is_some() => tail,
+            (b'%', [_, _, tail @ ..]) if decode_first(rest).is_some() => tail,
             (byte, tail) if is(*byte, REG_NAME) => tail,
             _ => return false,
         };
@@ -58,7 +59,7 @@ fn is_reg_name(host: &[u8]) -> bool {
     true
 }
 
-/// Validates `IPv6address / IPvFuture`. A zone identifier is not part of a URI's host.
+/// Returns whether `literal` matches `IPv6address / IPvFuture`. A URI host has no zone identifier.
 fn is_ip_literal(literal: &[u8]) -> bool {
     if let [b'v' | b'V', rest @ ..] = literal {
         let Some(dot) = rest.iter().position(|&byte| byte == b'.') else { return false };

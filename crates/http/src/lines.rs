@@ -3,41 +3,79 @@
 use crate::token::is_token;
 use memchr::memchr;
 
-/// Header operation on a response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FieldOp {
-    /// Replaces all fields of this name.
-    Set(String, String),
+/// Kind of a header operation. All code that parses, prints or applies operations is driven by these values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FieldOpKind {
+    /// The word for this kind in a configuration.
+    pub word: &'static str,
+    /// True if the operation has a value, which becomes a new field line.
+    pub has_value: bool,
+    /// True if the operation removes the existing fields with its name.
+    pub removes: bool,
+}
+
+impl FieldOpKind {
+    /// Replaces all fields with the operation's name.
+    pub const SET: Self = Self { word: "set", has_value: true, removes: true };
     /// Adds a field line.
-    Add(String, String),
-    /// Removes all fields of this name.
-    Remove(String),
+    pub const ADD: Self = Self { word: "add", has_value: true, removes: false };
+    /// Removes all fields with the operation's name.
+    pub const REMOVE: Self = Self { word: "remove", has_value: false, removes: true };
+
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::SET, Self::ADD, Self::REMOVE];
+}
+
+/// A header operation.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct FieldOp {
+    /// The effect of the operation.
+    pub kind: FieldOpKind,
+    name: String,
+    value: String,
 }
 
 impl FieldOp {
-    /// The name of the field.
+    /// Creates an operation of any kind. Kinds without a value ignore `value`.
+    pub const fn new(kind: FieldOpKind, name: String, value: String) -> Self {
+        Self { kind, name, value }
+    }
+
+    /// Creates an operation that replaces all fields called `name`.
+    pub const fn set(name: String, value: String) -> Self {
+        Self::new(FieldOpKind::SET, name, value)
+    }
+
+    /// Creates an operation that adds a field line.
+    pub const fn add(name: String, value: String) -> Self {
+        Self::new(FieldOpKind::ADD, name, value)
+    }
+
+    /// Creates an operation that removes all fields called `name`.
+    pub const fn remove(name: String) -> Self {
+        Self::new(FieldOpKind::REMOVE, name, String::new())
+    }
+
+    /// Returns the name of the field that the operation changes.
     pub fn name(&self) -> &str {
-        let (Self::Set(name, _) | Self::Add(name, _) | Self::Remove(name)) = self;
-        name
+        &self.name
     }
 
-    /// The value of the new field line; `None` for a removal.
+    /// Returns the value of the new field line, or `None` if the operation adds no line.
     pub fn value(&self) -> Option<&str> {
-        match self {
-            Self::Set(_, value) | Self::Add(_, value) => Some(value),
-            Self::Remove(_) => None,
-        }
+        self.kind.has_value.then_some(&self.value)
     }
 
-    /// Returns whether it removes existing fields called `name` (case-insensitive).
+    /// Returns whether the operation removes existing fields called `name`, ignoring case.
     pub fn removes(&self, name: &[u8]) -> bool {
-        !matches!(self, Self::Add(..)) && name.eq_ignore_ascii_case(self.name().as_bytes())
+        self.kind.removes && name.eq_ignore_ascii_case(self.name.as_bytes())
     }
 
-    /// Returns whether a response permits it: the field is not [fixed](is_fixed), and its line is one valid line.
+    /// Returns whether the operation may change a response: its field is not [fixed](is_fixed), and its name and value
+    /// form a valid field line.
     fn is_permitted(&self) -> bool {
         let is_safe = |value: &str| !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
-        let name = self.name().as_bytes();
+        let name = self.name.as_bytes();
         !is_fixed(name) && is_token(name) && self.value().is_none_or(is_safe)
     }
 }
@@ -46,16 +84,16 @@ impl FieldOp {
 const OF_A_CONNECTION: [&str; 7] =
     ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// Returns whether the field `name` (case-insensitive) is specific to a connection and its framing. Such fields are
-/// neither copied to another message nor configurable.
+/// Returns whether the field `name` is specific to a connection and its framing, ignoring case. Such fields are neither
+/// copied to another message nor configurable.
 pub fn is_of_a_connection(name: &[u8]) -> bool {
     is_any_of(name, &OF_A_CONNECTION)
 }
 
-/// Further response fields that only the server writes, as they determine the content or its age.
+/// Further response fields that only the server writes, because they determine the content or its age.
 const FIXED: [&str; 5] = ["age", "content-encoding", "content-length", "content-range", "date"];
 
-/// Returns whether no [`FieldOp`] changes the response field `name` (case-insensitive).
+/// Returns whether a [`FieldOp`] must not change the response field `name`, ignoring case.
 pub fn is_fixed(name: &[u8]) -> bool {
     is_of_a_connection(name) || is_any_of(name, &FIXED)
 }
@@ -64,8 +102,8 @@ fn is_any_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// `fields` of a response after `operations`, in order. Skips operations on [fixed](is_fixed) fields and values with
-/// control characters.
+/// Applies `operations`, in order, to the `fields` of a response and returns the new fields. Skips operations on
+/// [fixed](is_fixed) fields and operations whose value contains control characters.
 pub fn apply_operations<'a>(fields: &[(&'a str, &'a str)], operations: &'a [FieldOp]) -> Vec<(&'a str, &'a str)> {
     let mut fields = fields.to_vec();
     for operation in operations.iter().filter(|operation| operation.is_permitted()) {
@@ -75,7 +113,7 @@ pub fn apply_operations<'a>(fields: &[(&'a str, &'a str)], operations: &'a [Fiel
     fields
 }
 
-/// Iterates over `lines`: each line with its CR LF, and its name.
+/// Iterates over `lines`, yielding the name of each line and the whole line with its CR LF.
 pub fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     lines.split_inclusive(|&byte| byte == b'\n').filter_map(|line| {
         let colon = memchr(b':', line)?;
@@ -83,7 +121,7 @@ pub fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Appends `lines` to `output` with `changes` applied, as [`apply_operations`] does.
+/// Appends `lines` to `output` with `changes` applied as in [`apply_operations`].
 pub fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
     if changes.is_empty() {
         output.extend_from_slice(lines);
@@ -94,21 +132,30 @@ pub fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
             output.extend_from_slice(line);
         }
     }
-    for (index, change) in changes.iter().enumerate() {
-        let name = change.name().as_bytes();
-        // Skip a field that a later operation replaces or removes.
-        let is_undone = || changes[index + 1..].iter().any(|later| later.removes(name) && later.is_permitted());
-        if let Some(value) = change.value()
-            && change.is_permitted()
-            && !is_undone()
-        {
-            write_line(name, value.as_bytes(), output);
-        }
+    for (name, value) in new_fields(changes, FieldOp::is_permitted) {
+        write_line(name, value.as_bytes(), output);
     }
 }
 
-/// Appends one line.
-pub fn write_line(name: &[u8], value: &[u8], output: &mut Vec<u8>) {
+/// Returns the fields that `operations` add to a message, in order. Leaves out fields that a later operation replaces
+/// or removes, and ignores operations that `is_permitted` rejects.
+pub fn new_fields(
+    operations: &[FieldOp],
+    is_permitted: impl Fn(&FieldOp) -> bool,
+) -> impl Iterator<Item = (&str, &str)> {
+    operations.iter().enumerate().filter_map(move |(index, operation)| {
+        let is_undone = || {
+            operations[index + 1..].iter().any(|later| later.removes(operation.name.as_bytes()) && is_permitted(later))
+        };
+        let value = operation.value().filter(|_| is_permitted(operation) && !is_undone())?;
+        Some((operation.name(), value))
+    })
+}
+
+/// Appends one field line, with its CR LF, to `output`.
+pub fn write_line(name: impl AsRef<[u8]>, value: &[u8], output: &mut Vec<u8>) {
+    let name = name.as_ref();
+    output.reserve(name.len() + value.len() + b": \r\n".len());
     output.extend_from_slice(name);
     output.extend_from_slice(b": ");
     output.extend_from_slice(value);
@@ -121,12 +168,12 @@ mod tests {
 
     #[test]
     fn changes_are_made_in_order_and_framing_stays() {
-        let set = |name: &str, value: &str| FieldOp::Set(name.into(), value.into());
-        let add = |name: &str, value: &str| FieldOp::Add(name.into(), value.into());
+        let set = |name: &str, value: &str| FieldOp::set(name.into(), value.into());
+        let add = |name: &str, value: &str| FieldOp::add(name.into(), value.into());
         let changes = [
             set("etag", "\"b\""),
             add("Link", "<a>"),
-            FieldOp::Remove("X".into()),
+            FieldOp::remove("X".into()),
             set("Content-Length", "9"),
             set("Y", "1"),
             set("Y", "2"),
@@ -141,7 +188,7 @@ mod tests {
         let pairs: String = pairs.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         assert_eq!(pairs, expected);
         for name in ["Age", "Content-Encoding", "Content-Range", "Transfer-Encoding", "Connection", "date", "X Y"] {
-            let changes = [set(name, "1"), add(name, "2"), FieldOp::Remove(name.into())];
+            let changes = [set(name, "1"), add(name, "2"), FieldOp::remove(name.into())];
             assert_eq!(apply_operations(&[(name, "0")], &changes), [(name, "0")]);
         }
     }

@@ -1,18 +1,18 @@
-//! Media types of long-lived streams (SSE, gRPC), which may be idle.
+//! Media types of long-lived streams (server-sent events, gRPC), which may be idle for a long time.
 
 use crate::token::trim;
 
-/// Type and subtype of a Content-Type (RFC 9110 §8.3.1), without parameters.
+/// Returns the type and subtype of a Content-Type (RFC 9110 §8.3.1), without parameters.
 fn essence(content_type: &[u8]) -> &[u8] {
     trim(content_type.split(|byte| *byte == b';').next().unwrap_or_default())
 }
 
-/// Returns whether `content_type`, or a range of Accept, denotes server-sent events.
+/// Returns whether `content_type`, or a media range of Accept, denotes server-sent events.
 pub fn is_event_stream(content_type: &[u8]) -> bool {
     essence(content_type).eq_ignore_ascii_case(b"text/event-stream")
 }
 
-/// Returns whether `content_type` denotes gRPC: `application/grpc`, also with a suffix (`application/grpc+proto`,
+/// Returns whether `content_type` denotes gRPC: `application/grpc`, with or without a suffix (`application/grpc+proto`,
 /// `application/grpc-web`).
 pub fn is_grpc(content_type: &[u8]) -> bool {
     const GRPC: &[u8] = b"application/grpc";

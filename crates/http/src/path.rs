@@ -1,12 +1,14 @@
-//! Canonical form of a target's path, for matching rules and files.
+//! Canonical form of a target's path, for matching rules and finding files.
 //!
-//! The form is percent-decoded once, and has no `.` and `..`, no empty segments and no leading slash. An encoded slash
-//! belongs to its segment, as [`SLASH_IN_SEGMENT`]. Other servers interpret some paths differently: they treat `%2F`
-//! or `\` as a separator, or drop text after a `;`. [`Readings`] lists these interpretations, and [`decode_as`]
-//! returns the form under each, so that callers can refuse a path on whose rules they disagree.
+//! The canonical form is percent-decoded once and has no `.` and `..`, no empty segments and no leading slash. An
+//! encoded slash is part of its segment and is represented by [`SLASH_IN_SEGMENT`]. Other servers interpret some paths
+//! differently: they treat `%2F` or `\` as a separator, or drop the text after a `;`. [`Readings`] lists these
+//! interpretations, and [`decode_as`] returns the form under each of them, so that callers can refuse a path if the
+//! interpretations lead to different rules.
 
+use crate::percent::{self, decode_first};
 use crate::refusal::Refusal;
-use crate::token::{PATH, hex_value, is};
+use crate::token::{PATH, is};
 use memchr::{memchr, memchr2};
 use std::borrow::Cow;
 
@@ -16,24 +18,24 @@ pub const SLASH_IN_SEGMENT: u8 = 0;
 /// Properties of a decoded path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathFacts {
-    /// An empty segment other than the last (`//`).
+    /// The path has an empty segment other than the last (`//`).
     pub empty_segment: bool,
     /// A `.` or `..` segment was resolved.
     pub dot_segment: bool,
-    /// A percent-encoded slash: part of a name, which no file name can contain.
+    /// The path has a percent-encoded slash. It is part of a segment, so no file name can match that segment.
     pub encoded_slash: bool,
-    /// A segment begins with a dot, except an initial `.well-known` (RFC 8615).
+    /// A segment begins with a dot. An initial `.well-known` (RFC 8615) does not count.
     pub hidden_segment: bool,
-    /// Interpretations that differ for this path.
+    /// Interpretations under which this path may have a different canonical form.
     pub readings: Readings,
 }
 
-/// Set of path interpretations in which servers differ.
+/// A set of path interpretations in which servers differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Readings(u8);
 
 impl Readings {
-    /// RFC 3986: only slashes separate segments.
+    /// The empty set: RFC 3986, in which only `/` separates segments.
     pub const NONE: Self = Self(0);
     /// `%2F` separates segments.
     pub const ENCODED_SLASH: Self = Self(1);
@@ -41,12 +43,13 @@ impl Readings {
     pub const ENCODED_BACKSLASH: Self = Self(2);
     /// `\` separates segments, as in browsers (WHATWG URL, "path state").
     pub const BACKSLASH: Self = Self(4);
-    /// `..` removes an empty segment like any other, instead of the segment before it.
+    /// `..` removes a preceding empty segment, as it would any other, instead of the last non-empty segment.
     pub const EMPTY_SEGMENTS: Self = Self(8);
-    /// Text after a `;` in a segment is parameters, not part of the name (RFC 2396 §3.3; still so in Java servlets).
+    /// Text after a `;` in a segment is parameters, not part of the name (RFC 2396 §3.3; still the case in Java
+    /// servlets).
     pub const PARAMETERS: Self = Self(16);
 
-    /// Returns whether it contains all of `other`.
+    /// Returns whether this set contains all of `other`.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -56,32 +59,41 @@ impl Readings {
         self.0 == 0
     }
 
-    /// Union of both sets.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Difference of both sets.
+    /// Returns this set without the elements of `other`.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// All non-empty subsets: up to 31.
+    /// Returns all non-empty subsets; at most 31.
     pub fn combinations(self) -> impl Iterator<Item = Self> {
         (1..=self.0).filter(move |&bits| bits & !self.0 == 0).map(Self)
     }
 }
 
-/// Decodes `path`, which begins with `/`, into `decoded`. An invalid percent-encoding stays literal.
+/// Decodes `path`, which begins with `/`, into `decoded`. Invalid percent-encodings remain unchanged.
 ///
 /// # Errors
 /// [`Refusal::TargetNul`] for `%00`, [`Refusal::PathAboveRoot`] if `..` leads above the root.
 pub fn decode_path(path: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refusal> {
-    let mut facts = PathFacts::default();
     decoded.clear();
-    let mut rest = path.strip_prefix(b"/").unwrap_or(path);
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    if is_ordinary(path) {
+        decoded.extend_from_slice(path);
+        return Ok(PathFacts::default());
+    }
+    decode_unusual(path, decoded)
+}
+
+/// Decodes any path, given without its leading slash, as in [`decode_path`].
+fn decode_unusual(mut rest: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refusal> {
+    let mut facts = PathFacts::default();
     if let Some(at) = memchr2(b'\\', b';', rest) {
         for (byte, reading) in [(b'\\', Readings::BACKSLASH), (b';', Readings::PARAMETERS)] {
             if memchr(byte, &rest[at..]).is_some() {
@@ -91,7 +103,7 @@ pub fn decode_path(path: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refu
     }
     while let Some(at) = memchr(b'%', rest) {
         decoded.extend_from_slice(&rest[..at]);
-        let Some(byte) = decode_byte(&rest[at..]) else {
+        let Some(byte) = decode_first(&rest[at..]) else {
             decoded.push(b'%');
             rest = &rest[at + 1..];
             continue;
@@ -125,16 +137,26 @@ pub fn decode_path(path: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, Refu
     Ok(facts)
 }
 
+/// Returns whether a path, given without its leading slash, is its own decoded form and has no special properties. This
+/// holds for most paths.
+fn is_ordinary(path: &[u8]) -> bool {
+    let mut previous = b'/';
+    path.iter().all(|&byte| {
+        let begins_segment = std::mem::replace(&mut previous, byte) == b'/';
+        !(matches!(byte, b'%' | b'\\' | b';') || begins_segment && matches!(byte, b'/' | b'.'))
+    })
+}
+
 /// Decodes `path` into `decoded` under all interpretations in `readings`.
 ///
 /// # Errors
-/// As [`decode_path`]: a path may lead above the root under one interpretation only.
+/// As in [`decode_path`]. A path may lead above the root under one interpretation only.
 pub fn decode_as(path: &[u8], readings: Readings, decoded: &mut Vec<u8>) -> Result<(), Refusal> {
     decoded.clear();
     let mut rest = path.strip_prefix(b"/").unwrap_or(path);
     let mut in_parameters = false;
     while let [byte, after @ ..] = rest {
-        let encoded = if *byte == b'%' { decode_byte(rest) } else { None };
+        let encoded = if *byte == b'%' { decode_first(rest) } else { None };
         rest = if encoded.is_some() { &rest[3..] } else { after };
         let (byte, separates) = match (encoded, *byte) {
             (Some(0), _) => return Err(Refusal::TargetNul),
@@ -155,15 +177,7 @@ pub fn decode_as(path: &[u8], readings: Readings, decoded: &mut Vec<u8>) -> Resu
     resolve(decoded, readings.has(Readings::EMPTY_SEGMENTS))
 }
 
-/// Decodes a percent-encoding at the start of `bytes`, if there is one.
-fn decode_byte(bytes: &[u8]) -> Option<u8> {
-    match bytes {
-        [b'%', high, low, ..] => Some(hex_value(*high)? << 4 | hex_value(*low)?),
-        _ => None,
-    }
-}
-
-/// Records properties of the segments of a decoded path.
+/// Records the properties of the segments of a decoded path.
 fn note_segments(decoded: &[u8], facts: &mut PathFacts) {
     let mut segments = decoded.split(|&byte| byte == b'/').peekable();
     let mut first = true;
@@ -179,10 +193,10 @@ fn note_segments(decoded: &[u8], facts: &mut PathFacts) {
     }
 }
 
-/// Removes dot segments (RFC 3986 §5.2.4) and empty ones from a decoded path. Unless `keeps_empty`, empty ones are
-/// removed first, so that `..` does not remove one of them.
+/// Removes dot segments (RFC 3986 §5.2.4) and empty segments from a decoded path. If `keeps_empty`, removes empty
+/// segments last, so that a `..` can remove an empty segment; otherwise removes them first.
 fn resolve(decoded: &mut Vec<u8>, keeps_empty: bool) -> Result<(), Refusal> {
-    // The written part is empty, or ends with a slash before the last segment.
+    // The part written so far is empty or ends with a slash.
     let (mut read, mut written) = (0, 0);
     loop {
         let end = memchr(b'/', &decoded[read..]).map_or(decoded.len(), |at| read + at);
@@ -218,9 +232,9 @@ fn resolve(decoded: &mut Vec<u8>, keeps_empty: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Removes dot and empty segments from `path` without decoding it: it corresponds byte for byte to the output of
-/// [`decode_path`], with each byte possibly encoded. If [`decode_path`] refuses the path, segments above the root are
-/// dropped.
+/// Removes dot segments and empty segments from `path` without decoding it. The result corresponds byte for byte to the
+/// output of [`decode_path`], except that a byte may be percent-encoded. If [`decode_path`] refuses the path, segments
+/// above the root are dropped.
 pub fn normalize_path(path: &[u8]) -> Cow<'_, [u8]> {
     let segments = || path.strip_prefix(b"/").unwrap_or(path).split(|&byte| byte == b'/');
     let is_plain = |segment: &[u8]| !segment.is_empty() && count_dots(segment).is_none();
@@ -254,7 +268,7 @@ pub fn normalize_path(path: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(normal)
 }
 
-/// Number of dots, encoded or not, if `segment` consists of one or two dots only.
+/// Returns the number of dots, encoded or not, if `segment` consists only of one or two dots.
 fn count_dots(mut segment: &[u8]) -> Option<usize> {
     let mut dots = 0;
     while !segment.is_empty() {
@@ -267,44 +281,28 @@ fn count_dots(mut segment: &[u8]) -> Option<usize> {
     (1..=2).contains(&dots).then_some(dots)
 }
 
-/// Offset in `raw`, the output of [`normalize_path`] with its leading slash, of the byte at offset `decoded` in the
-/// decoded path without that slash.
+/// Returns the offset in `raw` that corresponds to the offset `decoded` in the decoded path. `raw` is the output of
+/// [`normalize_path`], with its leading slash; the decoded path has none.
 pub fn raw_offset(raw: &[u8], decoded: usize) -> usize {
     let mut at = 1.min(raw.len());
     for _ in 0..decoded {
-        at += if raw.get(at..).and_then(decode_byte).is_some() { 3 } else { 1 };
+        at += if raw.get(at..).and_then(decode_first).is_some() { 3 } else { 1 };
     }
     at.min(raw.len())
 }
 
-/// Appends `path` as the path of a Location, with exactly one leading slash. Browsers interpret two slashes, or
-/// characters that they treat like this, as the start of another host (WHATWG URL, "special authority slashes state").
+/// Appends `path` to `out` as the path of a Location, with exactly one leading slash. Browsers interpret two slashes,
+/// or backslashes in their place, as the start of another host (WHATWG URL, "special authority slashes state").
 pub fn append_local(path: &[u8], out: &mut Vec<u8>) {
     let lead = path.iter().take_while(|byte| matches!(byte, b'/' | b'\\')).count();
     out.push(b'/');
     out.extend_from_slice(&path[lead..]);
 }
 
-/// Encodes `reference`, which consists of characters valid in a request target, as the value of a Location: characters
-/// that RFC 3986 forbids in a URI are percent-encoded. Existing encodings, `#`, `[` and `]` stay.
+/// Encodes `reference`, whose characters are all valid in a request target, as the value of a Location. Percent-encodes
+/// characters that RFC 3986 forbids in a URI, but leaves existing encodings, `#`, `[` and `]` unchanged.
 pub fn encode_location(reference: &[u8]) -> String {
-    let mut encoded = String::with_capacity(reference.len());
-    for &byte in reference {
-        if is(byte, PATH) || matches!(byte, b'?' | b'%' | b'#' | b'[' | b']') {
-            encoded.push(char::from(byte));
-        } else {
-            push_encoded(&mut encoded, byte);
-        }
-    }
-    encoded
-}
-
-/// Appends `byte` percent-encoded (RFC 3986 §2.1).
-pub fn push_encoded(text: &mut String, byte: u8) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    text.push('%');
-    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    percent::encode(reference, |byte| is(byte, PATH) || matches!(byte, b'?' | b'%' | b'#' | b'[' | b']'))
 }
 
 #[cfg(test)]

@@ -1,38 +1,37 @@
-//! Multiple byte ranges (RFC 9110 §14): selection, and part heads of multipart/byteranges content (§14.6).
+//! Byte ranges (RFC 9110 §14): their selection, and the part heads of multipart/byteranges content (§14.6).
 
-use crate::range::{Spec, parse_spec};
-use crate::token::trim;
+use crate::token::{parse_decimal, trim};
 
-/// Maximum parts of one response, after joining.
+/// Maximum parts of one response, after nearby ranges have been joined.
 pub const PARTS_MAX: usize = 16;
 
-/// Maximum ranges parsed, before joining.
+/// Maximum ranges of one field that are evaluated, before nearby ranges are joined.
 const RANGES_MAX: usize = 64;
 
-/// Ranges less than this many bytes apart are joined: a part's head costs about as much (RFC 9110 §15.3.7.2).
+/// Maximum gap between ranges that are joined, in bytes: the head of a part costs about as much (RFC 9110 §15.3.7.2).
 const GAP_BYTES_MAX: u64 = 80;
 
-/// Maximum overlaps between ranges: more indicate a broken or malicious client (RFC 9110 §14.2).
+/// Maximum ranges that overlap an earlier range. More indicate a broken or malicious client (RFC 9110 §14.2).
 const OVERLAPS_MAX: u32 = 2;
 
-/// A part of a representation.
+/// A range of bytes of a representation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteRange {
-    /// The first byte.
+    /// Offset of the first byte.
     pub first: u64,
-    /// The last byte, inclusive.
+    /// Offset of the last byte, inclusive.
     pub last: u64,
 }
 
 impl ByteRange {
-    /// Length; at least 1.
+    /// Returns the length in bytes, which is at least 1.
     #[allow(clippy::len_without_is_empty)] // never empty
     pub const fn len(self) -> u64 {
         self.last - self.first + 1
     }
 }
 
-/// Up to [`PARTS_MAX`] parts in the order requested; no two are adjacent.
+/// Up to [`PARTS_MAX`] parts in the order requested. No two parts are near enough to be joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
     parts: [ByteRange; PARTS_MAX],
@@ -40,13 +39,13 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts.
+    /// Returns the parts in the order requested.
     pub fn as_slice(&self) -> &[ByteRange] {
         &self.parts[..self.count]
     }
 
-    /// Adds `part`, joined with all parts near it, in the position of the first of them. Returns false if there is no
-    /// room.
+    /// Adds `part`, joined with all parts near it, at the position of the first of those parts. Returns false if there
+    /// is no room.
     fn add(&mut self, mut part: ByteRange) -> bool {
         let mut place = None;
         let mut at = 0;
@@ -60,7 +59,7 @@ impl Parts {
             self.parts.copy_within(at + 1..self.count, at);
             self.count -= 1;
             place = Some(place.map_or(at, |place: usize| place.min(at)));
-            // It has grown, so it may now be near an earlier part.
+            // The part has grown, so it may now be near an earlier part.
             at = 0;
         }
         if self.count == PARTS_MAX {
@@ -79,41 +78,42 @@ const fn are_near(left: ByteRange, right: ByteRange) -> bool {
     left.first <= right.last.saturating_add(reach) && right.first <= left.last.saturating_add(reach)
 }
 
-/// Reason to serve the whole representation despite a Range field.
+/// The reason to serve the whole representation despite a Range field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unranged {
-    /// Another unit, or invalid syntax.
+    /// The unit is unknown or the syntax invalid.
     Malformed,
-    /// More ranges or parts than the limits.
+    /// There are more than 64 ranges or more than [`PARTS_MAX`] parts.
     TooMany,
-    /// More than two ranges overlap.
+    /// More than two ranges overlap an earlier range.
     Overlapping,
-    /// The parts would not be smaller than the whole.
+    /// The parts would not be smaller than the whole representation.
     NotSmaller,
 }
 
-/// Decision about a Range field.
+/// How to respond to a Range field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // lives on the stack for one decision
 pub enum RangesDecision {
-    /// The whole representation: 200.
+    /// Respond 200 with the whole representation.
     Whole(Unranged),
-    /// One part: 206 with Content-Range.
+    /// Respond 206 with one part and Content-Range.
     One(ByteRange),
-    /// Several parts: 206 as multipart/byteranges.
+    /// Respond 206 with several parts as multipart/byteranges.
     Many(Parts),
-    /// Valid, but all ranges are out of bounds: 416.
+    /// Respond 416: the field is valid, but all ranges are out of bounds.
     Unsatisfiable,
 }
 
-/// Evaluates `value`, of a Range field, for a representation of `length` bytes. Drops ranges out of bounds if at least
-/// one is within. The parts stay in the order requested (RFC 9110 §15.3.7.2), which the client may have chosen
-/// deliberately. A server may always ignore Range (§14.2), and does so for abusive ones.
+/// Evaluates `value`, the value of a Range field, for a representation of `length` bytes. Drops ranges that are out of
+/// bounds if at least one range is within bounds. Keeps the parts in the order requested (RFC 9110 §15.3.7.2), which
+/// the client may have chosen deliberately. A server may always ignore Range (§14.2); this function ignores abusive
+/// ranges.
 pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
     use RangesDecision::{Many, One, Unsatisfiable, Whole};
     let Some(equals) = value.iter().position(|&byte| byte == b'=') else { return Whole(Unranged::Malformed) };
     let (unit, set) = (&value[..equals], &value[equals + 1..]);
-    // List elements may have surrounding white space, but the list may not.
+    // List elements may have surrounding white space, but the whole list may not.
     if !unit.eq_ignore_ascii_case(b"bytes") || trim(set).len() != set.len() {
         return Whole(Unranged::Malformed);
     }
@@ -131,7 +131,7 @@ pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
             Spec::Part { first, last } => ByteRange { first, last },
         };
         if ranges > RANGES_MAX || too_many {
-            // Still parse the rest, so that malformed input is always classified as malformed.
+            // Parse the rest anyway, so that malformed input is always classified as malformed.
             too_many = true;
             continue;
         }
@@ -155,27 +155,79 @@ pub fn decide_ranges(value: &[u8], length: u64) -> RangesDecision {
     }
 }
 
-/// Creates a boundary from `seed`, which identifies this version of the representation, and `counter`, which
-/// identifies this response: 32 characters, unpredictable without both. It does not check the content for the
-/// boundary, whose presence is as likely as guessing 128 bits.
+/// One range of a range set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spec {
+    /// The range violates the grammar, or ends before it begins.
+    Malformed,
+    /// The range is entirely out of bounds.
+    Outside,
+    /// Offsets of the first and last byte, both inclusive and within bounds.
+    Part { first: u64, last: u64 },
+}
+
+/// Parses `first-`, `first-last` or `-suffix`, without white space, for a representation of `length` bytes.
+fn parse_spec(spec: &[u8], length: u64) -> Spec {
+    let Some(dash) = spec.iter().position(|&byte| byte == b'-') else { return Spec::Malformed };
+    let (first, last) = (&spec[..dash], &spec[dash + 1..]);
+    if first.is_empty() {
+        return parse_suffix(last, length);
+    }
+    // A number too large for 64 bits is valid and lies beyond any end.
+    let (Some(first), Some(last)) = (parse_position(first), parse_last(last)) else { return Spec::Malformed };
+    if last < first {
+        Spec::Malformed
+    } else if first >= length {
+        Spec::Outside
+    } else {
+        Spec::Part { first, last: last.min(length - 1) }
+    }
+}
+
+/// Parses the digits of `-n`: the last n bytes. Zero bytes, or any number of bytes of an empty representation, are
+/// unsatisfiable (RFC 9110 §14.1.2).
+fn parse_suffix(digits: &[u8], length: u64) -> Spec {
+    match parse_position(digits) {
+        None => Spec::Malformed,
+        Some(0) => Spec::Outside,
+        Some(_) if length == 0 => Spec::Outside,
+        Some(suffix) => Spec::Part { first: length.saturating_sub(suffix), last: length - 1 },
+    }
+}
+
+fn parse_position(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    Some(parse_decimal(digits).unwrap_or(u64::MAX))
+}
+
+fn parse_last(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() { Some(u64::MAX) } else { parse_position(digits) }
+}
+
+/// Creates a boundary of 32 characters from `seed`, which identifies this version of the representation, and `counter`,
+/// which identifies this response. The boundary is unpredictable without both. The content is not searched for the
+/// boundary, because the probability that it occurs there is that of guessing 128 bits.
 pub fn make_boundary(seed: &[u8], counter: u64) -> String {
     let hash = |basis: u64| {
         let bytes = seed.iter().chain(&[0]).copied().chain(counter.to_le_bytes());
         let mixed = bytes.fold(basis, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        // FNV leaves the last bytes in the low half; a multiplication and a shift spread them.
+        // FNV leaves the last bytes in the low half; the shift and the multiplication spread them.
         (mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
     };
     format!("{:016x}{:016x}", hash(0xcbf2_9ce4_8422_2325), hash(0x6c62_272e_07bb_0142))
 }
 
-/// Head of a part of a representation of `length` bytes, including the preceding delimiter. `fields` are whole lines
-/// that describe the representation, Content-Type first (RFC 9110 §15.3.7.2). `first`: it is the first part.
+/// Formats the head of a part of a representation of `length` bytes, including the preceding delimiter. `fields` are
+/// whole lines that describe the representation, Content-Type first (RFC 9110 §15.3.7.2). `first` is true for the first
+/// part.
 pub fn format_part_head(boundary: &str, fields: &str, part: ByteRange, length: u64, first: bool) -> String {
     let line_end = if first { "" } else { "\r\n" };
     format!("{line_end}--{boundary}\r\n{fields}Content-Range: bytes {}-{}/{length}\r\n\r\n", part.first, part.last)
 }
 
-/// Closing delimiter after the last part (RFC 2046 §5.1.1).
+/// Formats the closing delimiter after the last part (RFC 2046 §5.1.1).
 pub fn format_parts_end(boundary: &str) -> String {
     format!("\r\n--{boundary}--\r\n")
 }

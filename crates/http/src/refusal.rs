@@ -1,34 +1,34 @@
-//! Reasons to refuse a message: one table defines name, status and sentence.
+//! Reasons to refuse a message: one table defines the name, status code and sentence of each.
 //!
-//! A refusal is always the peer's fault. The server responds with its status and closes the connection; the client
+//! A refusal is always the peer's fault. The server responds with the status code and closes the connection; the client
 //! counts a bad response. The names appear in the access log and in docs/reasons.md.
 
 flatout_reason::reasons! {
-    /// Reason to refuse a message.
+    /// The reason a message is refused.
     pub enum Refusal {
         name,
-        /// Status of the server's response.
+        /// Status code of the server's response.
         status: u16,
         text,
     }
-    /// RFC 9112 §2.2: a recipient may accept a bare LF; this one does not.
-    BareLf, "bare_lf", 400, "A line ends in LF without CR before it.";
+    /// RFC 9112 §2.2. A recipient may accept a bare LF, but this implementation does not.
+    BareLf, "bare_lf", 400, "A line ends with LF without a preceding CR.";
     /// RFC 9112 §2.2.
-    BareCr, "bare_cr", 400, "A line contains a CR that is not part of its end.";
+    BareCr, "bare_cr", 400, "A line contains a CR that is not part of its line ending.";
     /// RFC 9112 §3.
-    RequestLine, "request_line", 400, "The request line is not a method, a target and a version, separated by single spaces.";
-    /// RFC 9110 §9.1: a method is a token.
+    RequestLine, "request_line", 400, "The request line does not consist of a method, a target and a version, separated by single spaces.";
+    /// RFC 9110 §9.1. A method is a token.
     Method, "method", 400, "The method contains an invalid character.";
     /// A TLS ClientHello arrived on a plain port.
-    TlsOnPlainPort, "tls_on_plain_port", 400, "This port speaks http, not https.";
+    TlsOnPlainPort, "tls_on_plain_port", 400, "This port accepts HTTP, not HTTPS.";
     /// Plain HTTP arrived on a TLS port.
-    HttpOnTlsPort, "http_on_tls_port", 400, "This port speaks https, not http.";
+    HttpOnTlsPort, "http_on_tls_port", 400, "This port accepts HTTPS, not HTTP.";
     /// RFC 9110 §9.1.
     MethodTooLong, "method_too_long", 501, "The method is longer than any method that this server knows.";
     /// RFC 9112 §2.3.
     Version, "version", 400, "The HTTP version is malformed.";
     /// RFC 9110 §15.6.6.
-    VersionUnsupported, "version_unsupported", 505, "This server speaks HTTP/1.1 and HTTP/1.0.";
+    VersionUnsupported, "version_unsupported", 505, "The HTTP version is neither HTTP/1.1 nor HTTP/1.0.";
     /// RFC 9112 §3.2.
     Target, "target", 400, "The request target does not have one of the four forms of RFC 9112.";
     /// RFC 9112 §3.2.
@@ -37,13 +37,16 @@ flatout_reason::reasons! {
     /// RFC 9110 §4.2.4 and §4.2.1.
     TargetAuthority, "target_authority", 400, "The authority in the request target is invalid.";
     /// RFC 9110 §7.4.
-    TargetScheme, "target_scheme", 421, "This server does not serve that scheme.";
+    TargetScheme, "target_scheme", 421, "This server does not serve the scheme in the request target.";
     /// RFC 9110 §15.5.15.
     TargetTooLong, "target_too_long", 414, "The request target is too long.";
-    /// A percent-encoded NUL, which no file name can hold.
+    /// The target contains a percent-encoded NUL, which no file name can contain.
     TargetNul, "target_nul", 400, "The request target contains an encoded NUL.";
-    /// RFC 3986 §5.2.4 would drop such a segment. Clients do so before sending, so this is an attempted traversal.
-    PathAboveRoot, "path_above_root", 400, "The path leads above the root.";
+    /// RFC 3986 §5.2.4 would drop such a segment. Clients do so before they send the request, so this is an attempted
+    /// path traversal.
+    PathAboveRoot, "path_above_root", 400, "The path escapes the root with `..` segments.";
+    /// RFC 8441 §4.
+    ConnectProtocol, "connect_protocol", 501, "This server opens tunnels only for WebSocket.";
     /// RFC 6585 §5.
     HeadTooLarge, "head_too_large", 431, "The header section is too large.";
     /// RFC 6585 §5.
@@ -58,7 +61,7 @@ flatout_reason::reasons! {
     ColonMissing, "colon_missing", 400, "A header line has no colon.";
     /// RFC 9110 §5.5.
     FieldValue, "field_value", 400, "A field value contains a control character or, over HTTP/2, begins or ends with white space.";
-    /// RFC 9110 §5.3: several lines of a field that is not a list.
+    /// RFC 9110 §5.3. A field that is not a list has several lines.
     FieldDuplicate, "field_duplicate", 400, "A field that may occur only once occurs more than once.";
     /// RFC 9112 §3.2.
     HostMissing, "host_missing", 400, "An HTTP/1.1 request needs a Host field.";
@@ -67,17 +70,17 @@ flatout_reason::reasons! {
     /// RFC 9112 §3.2.
     HostInvalid, "host_invalid", 400, "The Host field is not a valid host with an optional port.";
     /// RFC 9112 §6.3.
-    LengthInvalid, "length_invalid", 400, "Content-Length is not one decimal number.";
+    LengthInvalid, "length_invalid", 400, "Content-Length is not a single decimal number.";
     /// RFC 9112 §6.3.
     LengthDuplicate, "length_duplicate", 400, "Content-Length occurs more than once.";
     /// RFC 9112 §6.1.
     LengthWithTransferEncoding, "length_with_transfer_encoding", 400,
         "The message has both Content-Length and Transfer-Encoding.";
-    /// RFC 9112 §6.1: HTTP/1.0 does not define it.
+    /// RFC 9112 §6.1. HTTP/1.0 does not define Transfer-Encoding.
     TransferEncodingVersion, "transfer_encoding_version", 400, "An HTTP/1.0 message has Transfer-Encoding.";
     /// RFC 9112 §6.3.
     TransferEncodingInvalid, "transfer_encoding_invalid", 400,
-        "Transfer-Encoding is malformed, or chunked is repeated or not its last coding.";
+        "Transfer-Encoding is malformed, repeats chunked, or does not end with chunked.";
     /// RFC 9112 §6.1.
     TransferEncodingUnknown, "transfer_encoding_unknown", 501, "This server supports no transfer coding except chunked.";
     /// RFC 9110 §7.6.1.
@@ -90,13 +93,13 @@ flatout_reason::reasons! {
     ChunkSize, "chunk_size", 400, "A chunk size is too large or not a hexadecimal number.";
     /// RFC 9112 §7.1.1.
     ChunkExtension, "chunk_extension", 400, "A chunk extension is malformed.";
-    /// Total over a body; see `Limits::chunk_extension_bytes_max`.
+    /// The limit applies to all extensions of a body; see `Limits::chunk_extension_bytes_max`.
     ChunkExtensionTooLarge, "chunk_extension_too_large", 413, "The chunk extensions are too large.";
     /// RFC 9112 §7.1.
     ChunkEnd, "chunk_end", 400, "A chunk's data is not followed by CR LF.";
     /// RFC 9112 §7.1.2.
     TrailerTooLarge, "trailer_too_large", 431, "The trailer section is too large.";
-    /// RFC 9110 §6.5.1: fields of framing, routing and content format are forbidden in trailers.
+    /// RFC 9110 §6.5.1. Fields that concern framing, routing or content format are forbidden in trailers.
     TrailerForbidden, "trailer_forbidden", 400, "The trailer section contains a field that is not allowed there.";
     /// RFC 9112 §4.
     StatusLine, "status_line", 502, "The status line is malformed.";

@@ -1,7 +1,8 @@
-//! Request head: fields by httparse, plus stricter rules (RFC 9112 §3, §5, §6; RFC 9110 §7.2, §10.1.1).
+//! Request heads: httparse parses the fields, and this module applies stricter rules (RFC 9112 §3, §5, §6; RFC 9110
+//! §7.2, §10.1.1).
 
 use crate::framing::{Framing, FramingFields, Version};
-use crate::head::{ConnectionOptions, FieldStorage, Fields, find_end, parse_fields};
+use crate::head::{ConnectionOptions, FieldStorage, Fields, read_end, read_fields};
 use crate::host::check_host;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -9,7 +10,7 @@ use crate::target::{Target, parse_target};
 use crate::token::{TCHAR, is, trim};
 use memchr::memchr;
 
-/// Request method (RFC 9110 §9). Case-sensitive.
+/// Request method (RFC 9110 §9). Methods are case-sensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method<'a> {
     /// GET.
@@ -20,14 +21,14 @@ pub enum Method<'a> {
     Options,
     /// CONNECT.
     Connect,
-    /// POST, PUT, DELETE, PATCH or TRACE: known, but not supported by every resource.
+    /// POST, PUT, DELETE, PATCH or TRACE, which not every resource supports.
     Known(&'a str),
-    /// A token unknown to this server.
+    /// Any other token.
     Unknown(&'a str),
 }
 
 impl<'a> Method<'a> {
-    /// `None`: not even ASCII text, so no token.
+    /// Returns the method that `token` names, or `None` if `token` is not UTF-8.
     fn from_token(token: &'a [u8]) -> Option<Self> {
         match token {
             b"GET" => return Some(Self::Get),
@@ -43,7 +44,7 @@ impl<'a> Method<'a> {
         })
     }
 
-    /// The token as received.
+    /// Returns the token as received.
     pub const fn as_str(&self) -> &'a str {
         match self {
             Self::Get => "GET",
@@ -55,7 +56,7 @@ impl<'a> Method<'a> {
     }
 }
 
-/// Set of optional request fields that are present, one bit each, so that checking for an absent one is free.
+/// The optional request fields that are present, one bit each, so that checking for an absent field costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked(u8);
 
@@ -80,30 +81,30 @@ impl Asked {
 pub struct RequestHead<'a> {
     /// The method.
     pub method: Method<'a>,
-    /// The target, in one of its four forms.
+    /// The request target, in one of its four forms.
     pub target: Target<'a>,
     /// The target as received, for logs.
     pub target_text: &'a [u8],
-    /// The version; 1.2 to 1.9 count as 1.1.
+    /// The HTTP version. 1.2 to 1.9 count as 1.1.
     pub version: Version,
-    /// Validated value of Host; `None` only in HTTP/1.0.
+    /// Validated value of Host. `None` only in HTTP/1.0.
     pub host: Option<&'a [u8]>,
     /// All field lines.
     pub fields: Fields<'a>,
-    /// Framing of the body.
+    /// How the body is framed.
     pub framing: Framing,
     /// True if the client permits a persistent connection (RFC 9112 §9.3).
     pub persistent: bool,
-    /// True if the client waits for `100 Continue` before it sends the body (RFC 9110 §10.1.1).
+    /// True if the client waits for `100 Continue` before sending the body (RFC 9110 §10.1.1).
     pub expects_continue: bool,
     /// Optional fields that are present.
     pub asked: Asked,
-    /// Length of the head, including an empty line before the request line.
+    /// Length of the head in bytes, including empty lines before the request line.
     pub head_bytes: usize,
 }
 
 impl<'a> RequestHead<'a> {
-    /// The authority of an absolute-form target, otherwise the Host field (RFC 9112 §3.2.2).
+    /// Returns the authority of an absolute-form target, otherwise the value of Host (RFC 9112 §3.2.2).
     pub fn effective_host(&self) -> Option<&'a [u8]> {
         match self.target {
             Target::Resource { authority: Some(authority), .. } => Some(authority),
@@ -111,7 +112,7 @@ impl<'a> RequestHead<'a> {
         }
     }
 
-    /// Returns whether the target is an absolute-form with scheme https.
+    /// Returns whether the target is in absolute form with the scheme https.
     pub fn has_https_target(&self) -> bool {
         const PREFIX: &[u8] = b"https:";
         self.target_text.get(..PREFIX.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(PREFIX))
@@ -119,27 +120,32 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Parses the request head at the start of `bytes`. `Ok(None)`: more bytes are needed.
+/// Maximum empty lines skipped before a request line. Some clients send one or two after the content of a request.
+const EMPTY_LINES_MAX: usize = 8;
+
+/// Parses the request head at the start of `bytes`. Returns `Ok(None)` if more bytes are needed.
 ///
-/// The result depends only on the bytes, not on how they were split: if a prefix is refused, the whole is refused for
-/// the same reason. One empty line before the request line is skipped (RFC 9112 §2.2).
+/// The result depends only on the bytes, not on how they were split: if a prefix is refused, the whole head is refused
+/// for the same reason. Up to eight empty lines before the request line are skipped (RFC 9112 §2.2).
 pub fn parse_request_head<'a>(
     bytes: &'a [u8],
     limits: &Limits,
     storage: &'a mut FieldStorage<'a>,
 ) -> Result<Option<RequestHead<'a>>, Refusal> {
-    let skipped = match bytes {
-        [b'\r', b'\n', ..] => 2,
+    let skipped = bytes.chunks_exact(2).take(EMPTY_LINES_MAX).take_while(|line| *line == b"\r\n").count() * 2;
+    let bytes = &bytes[skipped..];
+    match bytes {
+        // An empty line beyond the limit is not a request line.
+        [b'\r', ..] if skipped == 2 * EMPTY_LINES_MAX => return Err(Refusal::RequestLine),
         [b'\r'] => return Ok(None),
         [b'\r', ..] => return Err(Refusal::BareCr),
         [b'\n', ..] => return Err(Refusal::BareLf),
-        _ => 0,
-    };
-    let bytes = &bytes[skipped..];
+        _ => {}
+    }
     let method_bytes = check_method_prefix(bytes, limits)?;
-    let Some(end) = find_end(bytes, limits, Refusal::TargetTooLong)? else { return Ok(None) };
+    let Some(end) = read_end(bytes, None, limits, Refusal::TargetTooLong, storage)? else { return Ok(None) };
     let line = parse_request_line(&bytes[..end.line_bytes - 2], method_bytes, limits)?;
-    let fields = parse_fields(&bytes[end.line_bytes..end.head_bytes], limits, storage)?;
+    let fields = read_fields(bytes, end, limits, storage)?;
     let gathered = gather(fields)?;
     if gathered.host.is_none() && line.version == Version::Http11 {
         return Err(Refusal::HostMissing);
@@ -162,8 +168,8 @@ pub fn parse_request_head<'a>(
     }))
 }
 
-/// Builds a request head from parts received by other means than HTTP/1.1 (RFC 9113 §8.3). The same rules apply: the
-/// target and all fields relevant to the message are validated. `authority` replaces Host, and must equal it if both
+/// Builds a request head from parts that were not received as HTTP/1.1 (RFC 9113 §8.3). The same rules apply: the
+/// target and all fields relevant to the message are validated. `authority` replaces Host, and must equal Host if both
 /// are present.
 pub fn assemble_request_head<'a>(
     method: &'a [u8],
@@ -183,6 +189,10 @@ pub fn assemble_request_head<'a>(
     }
     if fields.len() > limits.fields_max {
         return Err(Refusal::FieldsTooMany);
+    }
+    // RFC 9113 §8.3.1: `:path` is a path and a query. A target in absolute form would name a second host.
+    if method != b"CONNECT" && target_text != b"*" && !target_text.starts_with(b"/") {
+        return Err(Refusal::Target);
     }
     let target = parse_target(method, target_text)?;
     let method = Method::from_token(method).ok_or(Refusal::Method)?;
@@ -210,8 +220,8 @@ pub fn assemble_request_head<'a>(
     })
 }
 
-/// Refuses input that cannot become a request, whatever follows: binary bytes, a TLS ClientHello, an endless method.
-/// Returns the length of the method, or of its part so far.
+/// Refuses input that cannot become a request, whatever follows: binary data, a TLS ClientHello, an endless method.
+/// Returns the length of the method, or of the part received so far.
 fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<usize, Refusal> {
     for (at, &byte) in bytes.iter().take(limits.method_bytes_max + 1).enumerate() {
         if is(byte, TCHAR) {
@@ -234,11 +244,11 @@ struct RequestLine<'a> {
     version: Version,
 }
 
-/// Parses `request-line = method SP request-target SP HTTP-version`, with single spaces only. `line` has no line end;
-/// the method token and a space at its start, `method_bytes` long, are validated already.
+/// Parses `request-line = method SP request-target SP HTTP-version`, with single spaces only. `line` has no line
+/// ending. Its first `method_bytes` bytes, the method, and the space after them have already been validated.
 fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) -> Result<RequestLine<'a>, Refusal> {
     let (method, rest) = (&line[..method_bytes], line.get(method_bytes + 1..).unwrap_or(b""));
-    // Some implementations treat a CR within the line as a line end, so it is classified as one in any part.
+    // Some implementations treat a CR within the line as a line ending, so a CR in any part is classified as a bare CR.
     let name_cr = |refusal| if memchr(b'\r', line).is_some() { Refusal::BareCr } else { refusal };
     let target_bytes = rest.iter().position(|&byte| byte == b' ').ok_or(Refusal::RequestLine).map_err(name_cr)?;
     let (target_text, version) = (&rest[..target_bytes], &rest[target_bytes + 1..]);
@@ -254,7 +264,7 @@ fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) 
     Ok(RequestLine { method, target, target_text, version })
 }
 
-/// `HTTP-version = "HTTP/" DIGIT "." DIGIT`, case-sensitive (RFC 9112 §2.3).
+/// Parses `HTTP-version = "HTTP/" DIGIT "." DIGIT`, which is case-sensitive (RFC 9112 §2.3).
 pub(crate) fn parse_version(bytes: &[u8]) -> Result<Version, Refusal> {
     match bytes {
         b"HTTP/1.0" => Ok(Version::Http10),
@@ -274,12 +284,12 @@ struct Gathered<'a> {
     connection: ConnectionOptions,
     expects_continue: bool,
     asked: Asked,
-    /// One bit for each field of `SINGLETONS` present.
+    /// One bit for each field of `SINGLETONS` that is present.
     singletons: u16,
 }
 
 impl Gathered<'_> {
-    /// Adds an Expect line: a list, whose empty elements are skipped (RFC 9110 §10.1.1, §5.6.1).
+    /// Adds the expectations of an Expect line, a list whose empty elements are skipped (RFC 9110 §10.1.1, §5.6.1).
     fn add_expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for expectation in value.split(|&byte| byte == b',').map(trim).filter(|expectation| !expectation.is_empty()) {
             if !expectation.eq_ignore_ascii_case(b"100-continue") {
@@ -291,7 +301,7 @@ impl Gathered<'_> {
     }
 }
 
-/// Request fields that are not lists: a second line is malformed (RFC 9110 §5.3). Host and Content-Length have
+/// Request fields that are not lists, so that a second line is malformed (RFC 9110 §5.3). Host and Content-Length have
 /// separate refusals.
 const SINGLETONS: [&str; 14] = [
     "range",
@@ -310,7 +320,7 @@ const SINGLETONS: [&str; 14] = [
     "content-location",
 ];
 
-/// Makes one pass over the fields: validates those relevant to the message and marks optional ones.
+/// Validates the fields that are relevant to the message and marks the optional fields that are present, in one pass.
 fn gather(fields: Fields<'_>) -> Result<Gathered<'_>, Refusal> {
     let mut gathered = Gathered::default();
     for (name, value) in fields.iter() {
@@ -320,7 +330,7 @@ fn gather(fields: Fields<'_>) -> Result<Gathered<'_>, Refusal> {
 }
 
 fn gather_field<'a>(gathered: &mut Gathered<'a>, name: &str, value: &'a [u8]) -> Result<(), Refusal> {
-    // Length and first letter leave at most two candidates; other fields cost one branch.
+    // Length and first letter leave at most two candidates, and other fields cost one branch.
     let first = name.as_bytes().first().map_or(0, u8::to_ascii_lowercase);
     let named = |candidate: &str| name.eq_ignore_ascii_case(candidate);
     match (name.len(), first) {

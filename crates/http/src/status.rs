@@ -5,12 +5,12 @@ pub const fn has_content(status: u16) -> bool {
     status >= 200 && status != 204 && status != 304
 }
 
-/// The three digits of `status`.
+/// Returns the three digits of `status`.
 pub const fn digits(status: u16) -> [u8; 3] {
     [b'0' + (status / 100 % 10) as u8, b'0' + (status / 10 % 10) as u8, b'0' + (status % 10) as u8]
 }
 
-/// The reason phrase of `status` (RFC 9110 §15 and the IANA registry), or `"Unknown"`.
+/// Returns the reason phrase of `status` (RFC 9110 §15 and the IANA registry), or `"Unknown"`.
 pub const fn reason(status: u16) -> &'static str {
     match status {
         100 => "Continue",

@@ -1,19 +1,19 @@
-//! Structured fields (RFC 9651): the lines of a field, joined and parsed by the `sfv` crate.
+//! Structured fields (RFC 9651): joins the lines of a field, which the `sfv` crate then parses.
 
 use sfv::{Dictionary, FieldType, List, Parser};
 
-/// Parses the lines of a field as one dictionary. `None`: there is no line, or the grammar is violated and the field
-/// must be ignored (RFC 9651 §4.2).
+/// Parses the lines of a field as one dictionary. Returns `None` if there is no line, or if the field violates the
+/// grammar and must be ignored (RFC 9651 §4.2).
 pub fn parse_dictionary<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<Dictionary> {
     parse(lines)
 }
 
-/// Parses the lines of a field as one list. `None`: as for [`parse_dictionary`].
+/// Parses the lines of a field as one list. Returns `None` in the same cases as [`parse_dictionary`].
 pub fn parse_list<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<List> {
     parse(lines)
 }
 
-/// Skips empty lines.
+/// Joins the lines, skipping empty lines, and parses the result.
 fn parse<'a, T: FieldType>(lines: impl IntoIterator<Item = &'a [u8]>) -> Option<T> {
     let mut lines = lines.into_iter();
     let mut joined = lines.next()?.to_vec();

@@ -1,29 +1,29 @@
 //! The four forms of a request target (RFC 9112 §3.2).
 //!
-//! RFC 3986 requires percent-encoding of `[`, `|`, `"` and others, but browsers send them literally (WHATWG URL,
-//! "query state"). Hence path and query may contain every visible ASCII character except `#`, and UTF-8; a percent
-//! sign need not begin an encoding. Bytes that could end or split the request line are refused: spaces, controls, DEL,
-//! invalid UTF-8.
+//! RFC 3986 requires percent-encoding of `[`, `|`, `"` and others, but browsers send them literally (WHATWG URL, "query
+//! state"). Path and query may therefore contain every visible ASCII character except `#`, and UTF-8; a percent sign
+//! need not begin an encoding. Bytes that could end or split the request line are refused: spaces, control characters
+//! and invalid UTF-8.
 
 use crate::host::check_host;
 use crate::refusal::Refusal;
 use crate::token::{PATH, TARGET, TCHAR, is};
 
-/// A request target with validated form and bytes, neither decoded nor normalised.
+/// A request target whose form and bytes are valid, neither decoded nor normalised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
-    /// `/path?query`, also from an absolute-form after its authority.
+    /// `/path?query`, possibly from a target in absolute form.
     Resource {
         /// The path, beginning with `/`.
         path: &'a [u8],
-        /// The part after `?`, if present.
+        /// The part after `?`. `None` if there is no `?`.
         query: Option<&'a [u8]>,
-        /// The host and port of an absolute-form; it overrides Host (RFC 9112 §3.2.2).
+        /// The host and port of a target in absolute form. They override Host (RFC 9112 §3.2.2).
         authority: Option<&'a [u8]>,
     },
-    /// `host:port`, for CONNECT only.
+    /// `host:port`. Only for CONNECT.
     Authority(&'a [u8]),
-    /// `*`, for OPTIONS only.
+    /// `*`. Only for OPTIONS.
     Asterisk,
 }
 
@@ -56,8 +56,8 @@ fn check_characters(bytes: &[u8]) -> Result<(), Refusal> {
     if rest.chars().all(is_allowed) { Ok(()) } else { Err(Refusal::TargetCharacter) }
 }
 
-/// Parses `absolute-URI` with scheme http or https, regardless of the connection's. Another scheme is valid, but not
-/// served (RFC 9110 §7.4).
+/// Parses `absolute-URI` with the scheme http or https, even if the connection uses the other. Any other scheme is
+/// valid, but not served (RFC 9110 §7.4).
 fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(Refusal::Target)?;
     let (scheme, rest) = (&target[..colon], &target[colon + 1..]);
@@ -68,7 +68,7 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     }
     let after_slashes = rest.strip_prefix(b"//").map(split_authority);
     if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
-        // An authority of another scheme may have user information, or be empty.
+        // The authority of another scheme may have user information or be empty.
         let (authority, resource) = after_slashes.unwrap_or((b"", rest));
         let host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or(authority);
         check_characters(resource)?;
@@ -93,12 +93,12 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     }
 }
 
-/// Splits the text after `//` at the end of the authority (RFC 3986 §3.2).
+/// Splits the text after `//` where the authority ends (RFC 3986 §3.2).
 fn split_authority(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(bytes.iter().position(|&byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(bytes.len()))
 }
 
-/// Parses `authority-form = uri-host ":" port`; the port is required (RFC 9112 §3.2.3).
+/// Parses `authority-form = uri-host ":" port`, whose port is required (RFC 9112 §3.2.3).
 fn parse_authority_form(target: &[u8]) -> Result<&[u8], Refusal> {
     let port_given = target.iter().rposition(|&byte| byte == b':').is_some_and(|colon| {
         let port = &target[colon + 1..];
@@ -154,7 +154,7 @@ mod tests {
         for target in ["/a?x[]=1&{b}|^`\"<>\\", "/[a]{b}|^`\"<>\\?%", "/%", "/%2", "/%zz?%", "/\u{fc}?\u{65e5}"] {
             assert!(parse_target(b"GET", target.as_bytes()).is_ok(), "{target}");
         }
-        // A Latin-1 letter, an encoding that is too long, a surrogate, a character cut off.
+        // A Latin-1 letter, an overlong encoding, a surrogate, and a truncated character.
         for bytes in [&b"/\xfc"[..], b"/\xc0\xae", b"/?\xed\xa0\x80", b"/\xe6\x97"] {
             assert_eq!(parse_target(b"GET", bytes), Err(Refusal::TargetCharacter), "{bytes:?}");
         }

@@ -1,95 +1,70 @@
-//! URLs that people write in flags, configurations and lists. Request targets are bytes: see [`target`](crate::target).
+//! URLs that users write in flags, configurations and lists. Request targets are bytes: see [`target`](crate::target).
 
 use crate::host::check_host;
 use core::net::IpAddr;
-use std::fmt;
 
-/// Upper bound of a host in bytes (RFC 1035 §2.3.4 permits 255 for names).
+/// Maximum length of a host, in bytes (RFC 1035 §2.3.4 permits 255 for names).
 const HOST_BYTES_MAX: usize = 255;
 
 /// An absolute `http` or `https` URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{}://{}{target}", scheme(*secure), self.authority())]
 pub struct Url {
-    /// True for https.
+    /// True for https, false for http.
     pub secure: bool,
-    /// Host in lower case, without the brackets of an IPv6 address.
+    /// The host in lower case, without the brackets of an IPv6 address.
     pub host: String,
-    /// Port as written, or the scheme's default.
+    /// The port as written, or the scheme's default port.
     pub port: u16,
-    /// Path and query in origin form, beginning with a slash.
+    /// The path and query in origin form, beginning with a slash.
     pub target: String,
 }
 
-/// Reason why a text is not a valid URL.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason a string could not be parsed as a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
-    /// The text has no scheme.
+    /// The string has no scheme.
+    #[error("`{0}` is not a URL; write the complete URL, such as http://127.0.0.1:8080/")]
     SchemeMissing(String),
     /// The scheme is neither http nor https.
+    #[error("`{0}` is neither http nor https; use a URL such as http://127.0.0.1:8080/")]
     SchemeUnknown(String),
-    /// There is no host.
+    /// The URL has no host.
+    #[error("the URL has no host; write the complete URL, such as http://127.0.0.1:8080/")]
     HostMissing,
-    /// The host is neither a name in ASCII nor an address.
+    /// The host is neither a name in ASCII nor an IP address.
+    #[error("`{0}` is not a valid host; write a name such as example.com (non-ASCII letters as xn--…), or an address")]
     HostInvalid(String),
     /// An IPv6 address has no brackets.
+    #[error("an IPv6 address needs brackets in a URL: [{0}]")]
     BracketsMissing(String),
     /// There is user information before the host.
+    #[error("the client does not send user names in URLs; use a header 'Authorization: ...' instead")]
     UserInfo,
     /// The port is not a number from 1 to 65535.
+    #[error("the port {0:?} is not a number from 1 to 65535")]
     PortInvalid(String),
     /// The path or the query contains a character that must be percent-encoded.
+    #[error("the URL contains {0:?}; percent-encode it (a space is %20)")]
     CharacterInvalid(char),
 }
 
-impl fmt::Display for UrlError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SchemeMissing(text) => {
-                write!(formatter, "`{text}` is not a URL; write the complete URL, such as http://127.0.0.1:8080/")
-            }
-            Self::SchemeUnknown(scheme) => {
-                write!(formatter, "`{scheme}` is neither http nor https; give a URL such as http://127.0.0.1:8080/")
-            }
-            Self::HostMissing => {
-                formatter.write_str("the URL has no host; write the complete URL, such as http://127.0.0.1:8080/")
-            }
-            Self::HostInvalid(host) => write!(
-                formatter,
-                "`{host}` is not a valid host; write a name such as example.com (letters outside ASCII as xn--…), \
-                 or an address"
-            ),
-            Self::BracketsMissing(address) => {
-                write!(formatter, "an IPv6 address needs brackets in a URL: [{address}]")
-            }
-            Self::UserInfo => {
-                formatter.write_str("user names in URLs are not sent; use a header 'Authorization: ...' instead")
-            }
-            Self::PortInvalid(port) => write!(formatter, "the port {port:?} is not a number from 1 to 65535"),
-            Self::CharacterInvalid(character) => {
-                write!(formatter, "the URL contains {character:?}; percent-encode it (a space is %20)")
-            }
-        }
-    }
-}
-
-impl std::error::Error for UrlError {}
-
 impl Url {
-    /// Parses a URL whose path and query follow RFC 3986. A fragment is dropped, as clients do not send it.
+    /// Parses a URL whose path and query follow RFC 3986. Drops the fragment, which clients do not send.
     ///
     /// # Errors
-    /// The first problem.
+    /// The first problem found.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
         let url = Self::parse_lenient(text)?;
         let invalid = |character: &char| !character.is_ascii() || "\"<>\\^`{|}".contains(*character);
         url.target.chars().find(invalid).map_or(Ok(url), |character| Err(UrlError::CharacterInvalid(character)))
     }
 
-    /// Parses a URL whose path and query may contain all that servers accept in a request target: also UTF-8, and
-    /// characters that browsers send unencoded.
+    /// Parses a URL whose path and query may contain everything that servers accept in a request target, including
+    /// UTF-8 and characters that browsers send unencoded.
     ///
     /// # Errors
-    /// The first problem.
+    /// The first problem found.
     pub fn parse_lenient(text: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| UrlError::SchemeMissing(text.to_owned()))?;
         let secure = scheme.eq_ignore_ascii_case("https");
@@ -107,22 +82,17 @@ impl Url {
         Ok(Self { secure, host, port, target: format!("{slash}{target}") })
     }
 
-    /// The Host field's value, without the scheme's default port.
+    /// Returns the value of the Host field, without the scheme's default port.
     pub fn authority(&self) -> String {
         format_authority(self.secure, &self.host, self.port)
     }
 }
 
-impl fmt::Display for Url {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}://{}{}", if self.secure { "https" } else { "http" }, self.authority(), self.target)
-    }
-}
-
-/// A server by its scheme, host and port.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// The scheme, host and port of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, derive_more::Display)]
+#[display("{}://{}", scheme(*secure), self.authority())]
 pub struct OriginAddress {
-    /// True for https.
+    /// True for https, false for http.
     pub secure: bool,
     /// A name or an IP address, without the brackets of an IPv6 address.
     pub host: Box<str>,
@@ -131,7 +101,8 @@ pub struct OriginAddress {
 }
 
 impl OriginAddress {
-    /// The origin at `host`, a name or an address with or without brackets, and `port`.
+    /// Creates the address of the origin at `host` and `port`. `host` is a name or an IP address; an IPv6 address may
+    /// have brackets.
     pub fn new(secure: bool, host: &str, port: u16) -> Self {
         Self { secure, host: strip_brackets(host).into(), port }
     }
@@ -139,34 +110,29 @@ impl OriginAddress {
     /// Parses `host[:port]`.
     ///
     /// # Errors
-    /// The first problem.
+    /// The first problem found.
     pub fn parse(secure: bool, authority: &str) -> Result<Self, UrlError> {
         let (host, port) = parse_authority(secure, authority)?;
         Ok(Self { secure, host: host.into(), port })
     }
 
-    /// The IP address, if the host is one: no name resolution is needed then.
+    /// Returns the IP address, if the host is an IP address and needs no name resolution.
     pub fn ip(&self) -> Option<IpAddr> {
         self.host.parse().ok()
     }
 
-    /// The value of a Host field; the scheme's default port is left out (RFC 9110 §7.2).
+    /// Returns the value of a Host field, without the scheme's default port (RFC 9110 §7.2).
     pub fn authority(&self) -> String {
         format_authority(self.secure, &self.host, self.port)
     }
 }
 
-impl fmt::Display for OriginAddress {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}://{}", if self.secure { "https" } else { "http" }, self.authority())
-    }
-}
-
-/// Parses `host[:port]`: the host in lower case without brackets, and the port or the scheme's default. A port must
-/// follow a colon: an empty one, which RFC 9110 §4.2.3 allows, usually stands for a variable that was not set.
+/// Parses `host[:port]`. Returns the host in lower case without brackets, and the port or the scheme's default port.
+/// RFC 9110 §4.2.3 allows an empty port after the colon, but it usually means that a variable was not set, so it is
+/// refused.
 ///
 /// # Errors
-/// The first problem.
+/// The first problem found.
 pub fn parse_authority(secure: bool, authority: &str) -> Result<(String, u16), UrlError> {
     if authority.contains('@') {
         return Err(UrlError::UserInfo);
@@ -188,14 +154,14 @@ pub fn parse_authority(secure: bool, authority: &str) -> Result<(String, u16), U
     Ok((strip_brackets(host).to_ascii_lowercase(), port))
 }
 
-/// A port from 1 to 65535, in digits alone.
+/// Parses a port from 1 to 65535, written in digits only.
 pub fn parse_port(text: &str) -> Option<u16> {
     // `parse` would accept a sign.
     text.parse().ok().filter(|port| *port != 0 && text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Splits `host:port` into the host with its brackets and the text after the colon. Colons in brackets, or several
-/// without brackets, belong to an IPv6 address.
+/// Splits `host:port` into the host, with its brackets, and the text after the colon. Colons in brackets, or several
+/// colons without brackets, belong to an IPv6 address.
 pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     match authority.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') && (host.ends_with(']') || !host.contains(':')) => (host, Some(port)),
@@ -203,18 +169,23 @@ pub fn split_port(authority: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The host without the brackets of an IPv6 address.
+/// Returns the host without the brackets of an IPv6 address.
 pub fn strip_brackets(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-/// The Host field's value (RFC 9110 §7.2) for a host without brackets; the scheme's default port is left out.
+/// Formats the value of a Host field (RFC 9110 §7.2) for a host without brackets. Leaves out the scheme's default port.
 pub fn format_authority(secure: bool, host: &str, port: u16) -> String {
     let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
     if port == default_port(secure) { host } else { format!("{host}:{port}") }
 }
 
-/// The port of a scheme.
+/// Returns the name of the scheme.
+const fn scheme(secure: bool) -> &'static str {
+    if secure { "https" } else { "http" }
+}
+
+/// Returns the default port of the scheme.
 pub const fn default_port(secure: bool) -> u16 {
     if secure { 443 } else { 80 }
 }

@@ -1,16 +1,16 @@
 //! Distributed runs: several machines generate one load, and one controller merges their results.
 //!
-//! An agent connects to its controller over mutual TLS, exchanges clock readings until the offset is known well
-//! enough, receives its share of the work and a start time, and sends its record at the end. The controller merges
-//! histograms, not percentiles, and reports late starts. A lost agent makes the run invalid, as a smaller load must
-//! not be reported as the whole one.
+//! An agent connects to its controller over mutual TLS, exchanges clock readings until the offset is known precisely
+//! enough, receives its share of the work and a start time, and sends its recorded results at the end. The controller
+//! merges histograms, not percentiles, and reports late starts. If an agent is lost, the run is invalid, because the
+//! load was smaller than planned.
 //!
 //! - [`frame`] and [`message`]: the wire format, as bytes and as messages;
 //! - [`clock`]: clock offsets of other machines;
 //! - [`coordinator`]: the controller's decisions, without sockets;
-//! - [`trust`]: authentication of participants;
-//! - [`controller`] and [`member`]: the two sides with their sockets;
-//! - [`merge`]: one result from many.
+//! - [`trust`]: authentication of controller and agents;
+//! - [`controller`] and [`member`]: the two sides of the connection, with their sockets;
+//! - [`merge`]: merging the results of all agents into one report.
 
 pub mod clock;
 pub mod controller;

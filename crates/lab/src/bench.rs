@@ -1,12 +1,13 @@
-//! `flatout bench`: load levels against a server, in sequence, and optionally the machine's own limit for comparison.
+//! `flatout bench`: runs load levels against a server, one after another, and optionally measures the machine's own
+//! limit for comparison.
 //!
-//! A level is a plan; [`Bench`] runs one after another and retains each result. A single level with the limit has
-//! three parts: half of it, the bare loop, the other half. The first half determines the parameters of the comparison
-//! (size of the responses, busy threads of the server), and drift of the machine affects both alike. No requests are
-//! sent beyond those counted.
+//! A level is a plan; [`Bench`] runs the plans one after another and stores each result. A single level with the limit
+//! has three parts: half of the level, the bare loop, and the other half. The first half determines the parameters of
+//! the bare loop (size of the responses, busy threads of the server), and drift of the machine affects both alike.
+//! Every request that is sent is counted.
 //!
-//! Results are never lost: if a later level fails, or the server's counters become unreadable, the report contains
-//! everything before, and is invalid for a reason of that name.
+//! Results are never lost. If a later level fails, or the server's counters become unreadable, the report contains
+//! everything measured before, and is invalid for the corresponding reason.
 
 mod drive;
 mod error;
@@ -34,31 +35,31 @@ use flatout_load::report::RunReport;
 pub(crate) use span::{SpanPlan, SpanResult, run_span};
 use std::net::SocketAddr;
 
-/// The server, as far as it was found on this machine.
+/// The server under test, whose processes were found on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFound {
-    /// Short name of its first process.
+    /// Short name of the server's first process.
     pub name: String,
-    /// Its processes.
+    /// IDs of the server's processes.
     pub processes: Vec<u32>,
-    /// Number of its busy threads.
+    /// Number of the server's busy threads.
     pub busy_threads: usize,
 }
 
 /// The results of a bench.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
-    /// The bench as requested.
+    /// The specification of the bench.
     pub asked: BenchSpec,
-    /// The figures, as input of every view.
+    /// The figures, from which all views are made.
     pub run: RunReport,
-    /// The resolved address.
+    /// The address that the server's name resolved to.
     pub address: SocketAddr,
-    /// Threads actually used.
+    /// Number of client threads that were used.
     pub threads: usize,
-    /// The server, or why its CPU time is unknown.
+    /// The server's processes, or the reason its CPU time is unknown.
     pub server: Result<ServerFound, TargetUnknown>,
-    /// The machine's limit, if requested and reached.
+    /// The machine's limit, if it was requested and could be measured.
     pub limit: Option<Limit>,
     /// True if the run was interrupted.
     pub interrupted: bool,
@@ -70,13 +71,13 @@ impl BenchReport {
         self.run.is_valid()
     }
 
-    /// Returns whether nothing failed at any level.
+    /// Returns whether no level has a failure.
     pub fn passed(&self) -> bool {
         self.run.steps.iter().all(|step| step.failing.is_empty())
     }
 }
 
-/// Runs every requested level.
+/// Runs every level of the specification.
 pub fn run(
     ask: BenchSpec,
     counter_source: Option<CounterSource>,

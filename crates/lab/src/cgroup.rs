@@ -1,43 +1,43 @@
-//! CPU quotas of this process's cgroup.
+//! CPU quotas of the cgroup of this process.
 //!
-//! A quota bounds each period, usually of 100 ms: a group that has used it up is paused until the next one. Busy
-//! polling would cause that.
+//! A quota limits the CPU time per period, which is usually 100 ms. A cgroup that has used up its quota is throttled
+//! until the next period. Busy polling would use up the quota.
 
 use flatout_os::cgroup::{Setting, own_files};
 use std::fs;
 use std::path::PathBuf;
 
-/// Returns whether this process's cgroup, or a parent, has a quota; false if that is unreadable.
+/// Returns whether the cgroup of this process, or one of its ancestors, has a quota; false if that cannot be read.
 pub fn has_quota() -> bool {
     quotas().next().is_some()
 }
 
-/// The files of the quotas that apply to this process.
+/// Returns the files with the quotas that apply to this process.
 fn quotas() -> impl Iterator<Item = PathBuf> {
     own_files(&QUOTA).into_iter().filter(|file| fs::read_to_string(file).is_ok_and(|text| is_quota(&text)))
 }
 
-/// Throttling counts of each quota that applies to this process, the innermost first.
+/// Throttling counts for each quota that applies to this process, innermost cgroup first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldBack(Vec<Periods>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Periods {
-    /// Periods in which the group wanted to run.
+    /// Number of periods in which the cgroup had runnable tasks.
     periods: u64,
-    /// Those of them in which the quota was used up.
+    /// Number of periods in which the cgroup used up its quota.
     throttled: u64,
 }
 
 impl HeldBack {
-    /// Reads `cpu.stat` of each quota. `None` without a quota.
+    /// Reads `cpu.stat` for each quota. Returns `None` without a quota.
     pub fn read() -> Option<Self> {
         let read = |quota: PathBuf| parse(&fs::read_to_string(quota.with_file_name("cpu.stat")).ok()?);
         let all: Vec<Periods> = quotas().filter_map(read).collect();
         (!all.is_empty()).then_some(Self(all))
     }
 
-    /// Share of the periods since `before` that were throttled by the most restrictive quota, 0 to 1.
+    /// Returns the share of the periods since `before` that were throttled by the most restrictive quota, 0 to 1.
     pub fn share_since(&self, before: &Self) -> f64 {
         let shares = self.0.iter().zip(&before.0).map(|(now, before)| now.share_since(*before));
         shares.fold(0.0, f64::max)
@@ -51,17 +51,17 @@ impl Periods {
     }
 }
 
-/// Parses `nr_periods 30` and `nr_throttled 2`, which both cgroup versions have among others.
+/// Parses the lines `nr_periods 30` and `nr_throttled 2`, which exist in both cgroup versions.
 fn parse(text: &str) -> Option<Periods> {
     let of = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     Some(Periods { periods: of("nr_periods ")?, throttled: of("nr_throttled ")? })
 }
 
-/// The quota of CPU time.
+/// The cgroup setting of the CPU quota.
 const QUOTA: Setting<'_> =
     Setting { controller: "cpu", second: "cpu.max", first: "cpu.cfs_quota_us", first_folders: &["cpu", "cpu,cpuacct"] };
 
-/// Returns whether a text is a quota: `5000 100000` and `5000` are; `max 100000` and `-1` are not.
+/// Returns whether a string is a quota: `5000 100000` and `5000` are, `max 100000` and `-1` are not.
 fn is_quota(text: &str) -> bool {
     text.split_ascii_whitespace().next().and_then(|quota| quota.parse::<i64>().ok()).is_some_and(|quota| quota >= 0)
 }
@@ -93,7 +93,7 @@ mod tests {
         };
         let percent = |now: Periods, before| (100.0 * now.share_since(before)).round() as u32;
         assert_eq!(percent(at(30, 28), at(10, 10)), 90);
-        // The outer of two quotas is the narrow one.
+        // The outer of the two quotas is the more restrictive one.
         let (before, now) = (HeldBack(vec![at(0, 0), at(0, 0)]), HeldBack(vec![at(50, 1), at(40, 30)]));
         assert_eq!((100.0 * now.share_since(&before)).round() as u32, 75);
         assert_eq!((percent(at(10, 0), at(10, 0)), percent(at(0, 0), at(9, 9))), (0, 0));

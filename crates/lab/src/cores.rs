@@ -5,14 +5,15 @@ use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Cores that the calling thread may run on, in ascending order; never empty.
+/// Returns the cores that the calling thread may run on, in ascending order; never empty.
 pub fn cores_allowed() -> Vec<usize> {
     let cores = cores_of(None);
-    // If the kernel does not report them, there is still one.
+    // If the kernel does not report any core, there is at least one.
     if cores.is_empty() { vec![0] } else { cores }
 }
 
-/// Returns whether polling client threads leave a server of these processes as many cores as they use themselves.
+/// Returns whether polling client threads leave the server, which consists of these processes, as many cores as they
+/// use themselves.
 pub fn leave_room(threads: u32, server: impl Iterator<Item = u32>) -> bool {
     let ours = cores_allowed();
     let mut others: Vec<usize> = server.flat_map(|process| cores_of(Pid::from_raw(process.cast_signed()))).collect();
@@ -29,7 +30,7 @@ fn cores_of(task: Option<Pid>) -> Vec<usize> {
         .unwrap_or_default()
 }
 
-/// Two roles and their cores: different ones if the machine has several.
+/// The cores of server and client. They are different if the machine has several cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CorePair {
     /// The core of the side under measurement.
@@ -39,19 +40,19 @@ pub struct CorePair {
 }
 
 impl CorePair {
-    /// The first and the second available core, or the same one twice.
+    /// Chooses the first and the second available core, or the same core twice if there is only one.
     pub fn choose() -> Self {
         let cores = cores_allowed();
         Self { server: cores[0], client: cores.get(1).copied().unwrap_or(cores[0]) }
     }
 
-    /// Number of different cores, 1 or 2.
+    /// Returns the number of different cores, 1 or 2.
     pub fn cores_used(self) -> usize {
         if self.server == self.client { 1 } else { 2 }
     }
 }
 
-/// CPU time of this process with all its threads, including ended ones, in nanoseconds.
+/// Returns the CPU time of this process with all its threads, including exited threads, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
@@ -64,19 +65,19 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
     sched_setaffinity(None, &set)
 }
 
-/// The cores of a thread.
+/// The cores that a thread may run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// Any core.
+    /// Any available core.
     Anywhere,
-    /// This core only.
+    /// Only this core.
     Core(usize),
-    /// The same cores as this task, whose role it takes.
+    /// The same cores as the task with this ID, in whose place the thread runs.
     AsTask(u32),
 }
 
 impl Placement {
-    /// Applies it to the calling thread.
+    /// Applies the placement to the calling thread.
     pub fn apply(self) -> io::Result<()> {
         match self {
             Self::Anywhere => Ok(()),

@@ -1,7 +1,8 @@
-//! CPU time of processes between two moments, including threads and children that ended in between.
+//! CPU time of processes between two moments, including threads and children that exited in between.
 //!
-//! The kernel retains the time of ended ones: in a process's CPU clock that of its ended threads, and in its parent's
-//! `stat` that of each reaped child. A server with one thread or process per connection has little else.
+//! The kernel retains the CPU time of threads and processes that have exited: a process's CPU clock includes its exited
+//! threads, and a parent's `stat` includes each reaped child. In a server with one thread or process per connection,
+//! this is nearly all of the CPU time.
 
 use crate::tree::ObservedProcesses;
 use flatout_load::report::CpuClock;
@@ -9,21 +10,21 @@ use flatout_os::process_clock::process_cpu_ns;
 use flatout_os::procfs::{self, ProcessStat, Ticks};
 use std::collections::BTreeMap;
 
-/// CPU use of one process so far.
+/// CPU use of one process up to one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct ProcessCpu {
     parent: u32,
-    /// True if the kernel reaps its children without accounting for their use.
+    /// True if the kernel reaps the process's children without accounting for their CPU time.
     ignores_children: bool,
-    /// Of all its threads.
+    /// CPU time of all threads of the process, in nanoseconds.
     own_ns: u64,
-    /// Of its reaped children, to 10 ms.
+    /// CPU time of the reaped children in nanoseconds, with a resolution of 10 ms.
     children_ns: u64,
     clock: CpuClock,
 }
 
 impl ProcessCpu {
-    /// `None` if the process is gone.
+    /// Reads the CPU use of a process; `None` if the process has exited.
     fn read(pid: u32) -> Option<Self> {
         let stat = ProcessStat::read(pid).ok();
         let threads_ns = || Some(procfs::read_task_times(pid).ok()?.values().map(|time| time.cpu_ns).sum());
@@ -38,7 +39,7 @@ impl ProcessCpu {
     }
 }
 
-/// Chooses the most precise source for a process. The sum over its threads is the last resort, as it lacks ended
+/// Chooses the most precise source for a process. The sum over its threads is the last resort, because it lacks exited
 /// threads.
 fn choose_clock(
     process_ns: Option<u64>,
@@ -52,10 +53,10 @@ fn choose_clock(
     }
 }
 
-/// Possible difference between the children's own clocks and their parent's ticks of 10 ms.
+/// Possible difference between the children's own clocks and their parent's ticks of 10 ms, in nanoseconds.
 const SLACK_NS: u64 = 20_000_000;
 
-/// Upper bound of ancestors followed.
+/// Maximum number of ancestors that are followed.
 const GENERATIONS_MAX: u32 = 64;
 
 /// CPU use of some processes up to one moment.
@@ -63,15 +64,15 @@ const GENERATIONS_MAX: u32 = 64;
 pub struct CpuReading(BTreeMap<u32, ProcessCpu>);
 
 impl CpuReading {
-    /// Reads these processes now; those that are gone are left out.
+    /// Reads these processes now. Processes that have exited are left out.
     pub fn of(processes: impl IntoIterator<Item = u32>) -> Self {
         Self(processes.into_iter().filter_map(|pid| Some((pid, ProcessCpu::read(pid)?))).collect())
     }
 
-    /// CPU time used since `earlier`, in nanoseconds. A process that is new counts completely. One that is gone
-    /// counts if another of these has reaped it.
+    /// Returns the CPU time used since `earlier`, in nanoseconds. All the time of a new process counts. The time of a
+    /// process that has exited counts if one of the other processes has reaped it.
     pub fn used_since(&self, earlier: &Self) -> u64 {
-        // The earlier use of ended children is included in their parent's sum as well.
+        // The sum of a parent also includes what exited children had used before `earlier`.
         let mut gone_ns: BTreeMap<u32, u64> = BTreeMap::new();
         for (pid, before) in earlier.0.iter().filter(|(pid, _)| !self.0.contains_key(pid)) {
             if let Some(parent) = self.heir(*pid, |pid| Some(earlier.0.get(&pid)?.parent)) {
@@ -86,8 +87,8 @@ impl CpuReading {
         each.sum()
     }
 
-    /// Returns whether a child ended since `earlier` whose time is in no sum: its parent ignores SIGCHLD, or has not
-    /// reaped it. `seen` are processes observed meanwhile.
+    /// Returns whether a child exited since `earlier` whose CPU time is in no sum, because its parent ignores SIGCHLD
+    /// or has not reaped it. `seen` are processes that were observed in between.
     pub fn has_lost_since(&self, earlier: &Self, seen: &ObservedProcesses) -> bool {
         let known = earlier.0.iter().map(|(pid, cpu)| (*pid, cpu.parent, cpu.own_ns));
         let mut gone: BTreeMap<u32, (u32, u64)> = BTreeMap::new();
@@ -109,16 +110,16 @@ impl CpuReading {
         })
     }
 
-    /// CPU time of children of a process that were reaped since `earlier`.
+    /// Returns the CPU time of children of a process that were reaped since `earlier`, in nanoseconds.
     fn children_since(&self, pid: u32, earlier: &Self) -> u64 {
         let of = |reading: &Self| reading.0.get(&pid).map_or(0, |cpu| cpu.children_ns);
         of(self).saturating_sub(of(earlier))
     }
 
-    /// The nearest ancestor of an ended process that still exists, by the known parents.
+    /// Returns the nearest ancestor of an exited process that still exists, according to the known parents.
     fn heir(&self, pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut next = parent_of(pid)?;
-        // Process IDs are reused: the known parents may form a cycle.
+        // Process IDs are reused, so the known parents may form a cycle.
         for _ in 0..GENERATIONS_MAX {
             if self.0.contains_key(&next) {
                 return Some(next);
@@ -128,7 +129,7 @@ impl CpuReading {
         None
     }
 
-    /// The least precise source used for any of the processes.
+    /// Returns the least precise source that was used for any of the processes.
     pub fn clock(&self) -> CpuClock {
         self.0.values().map(|cpu| cpu.clock).max().unwrap_or(CpuClock::Process)
     }
@@ -140,7 +141,7 @@ mod tests {
     use flatout_os::procfs::Ticks;
     use std::process::{Command, Stdio};
 
-    /// Each process is the parent of the next one.
+    /// Creates a reading in which each process is the parent of the next.
     fn reading(processes: &[(u32, u64, u64)]) -> CpuReading {
         let cpu = |&(pid, own_ns, children_ns)| {
             let (parent, clock) = (pid - 1, CpuClock::Process);
@@ -192,7 +193,7 @@ mod tests {
         let used = |before: &[_], after: &[_]| reading(after).used_since(&reading(before));
         assert_eq!(used(&[(1, 10, 0)], &[(1, 25, 0)]), 15);
         assert_eq!(used(&[(1, 10, 0)], &[(1, 10, 0), (2, 7, 0)]), 7, "a process that began");
-        // A child of 5 before, which used 4 more, ended and was waited for.
+        // A child with 5 used 4 more, exited and was waited for.
         assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 9)]), 4);
         assert_eq!(used(&[(1, 10, 0)], &[(1, 11, 6)]), 7, "a child that came and went");
         assert_eq!(used(&[(1, 10, 0), (2, 5, 0)], &[(1, 10, 0)]), 0, "the parent has not waited for it");
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn children_that_ended_are_counted() {
-        // Each round starts a process that does some work and ends before the next one.
+        // Each round starts a process that does some work and exits before the next round.
         let script = "read -r go; i=0; while [ $i -lt 40 ]; do (j=0; while [ $j -lt 3000 ]; do j=$((j+1)); done); i=$((i+1)); done; \
             echo done; read -r go";
         let mut shell =

@@ -1,10 +1,10 @@
-//! Interference by other processes of the machine during a measurement.
+//! CPU contention: how much other processes of the machine interfered with a measurement.
 
 use crate::cores::process_cpu_ns;
 use flatout_os::clock::precise_ns;
 use flatout_os::procfs::{self, MachineBusy};
 
-/// Observes the machine since its creation.
+/// Observes the CPU use of the machine since the start of observation.
 #[derive(Clone, Copy, Debug)]
 pub struct CrowdWatch {
     begun_ns: u64,
@@ -18,13 +18,14 @@ impl CrowdWatch {
         Self { begun_ns: precise_ns(), busy: procfs::read_machine_busy().ok(), own_cpu_ns: process_cpu_ns() }
     }
 
-    /// Share of the machine's CPU since then that neither this process nor `server_cpu_ns` accounts for, 0 to 1.
-    /// `None` if /proc is unreadable.
+    /// Returns the share of the machine's CPU, 0 to 1, that was used by neither this process nor the server, whose CPU
+    /// time was `server_cpu_ns`. Returns `None` if /proc cannot be read.
     pub fn other_cpu_share(&self, server_cpu_ns: u64) -> Option<f64> {
         self.crowd(server_cpu_ns).map(|crowd| crowd.other_cpu_share)
     }
 
-    /// CPU use since then by role, of which `server_cpu_ns` was the server's. `None` if /proc is unreadable.
+    /// Returns the CPU use by role since the start of observation. The server's CPU time was `server_cpu_ns`. Returns
+    /// `None` if /proc cannot be read.
     pub fn crowd(&self, server_cpu_ns: u64) -> Option<CpuByRole> {
         let (before, after) = (self.busy?, procfs::read_machine_busy().ok()?);
         let elapsed_ns = precise_ns().saturating_sub(self.begun_ns) as f64;
@@ -41,28 +42,28 @@ impl CrowdWatch {
     }
 }
 
-/// CPU use of the machine by role.
+/// CPU use of the machine by client, server and other processes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuByRole {
     /// Share of the machine's CPU used by neither client nor server, 0 to 1.
     pub other_cpu_share: f64,
-    /// Cores used by other processes, without interrupts.
+    /// Mean number of cores used by other processes, without interrupts.
     pub other_cores: f64,
-    /// Cores used by this process.
+    /// Mean number of cores used by this process.
     pub client_cores: f64,
-    /// Cores used by the server.
+    /// Mean number of cores used by the server.
     pub server_cores: f64,
 }
 
 impl CpuByRole {
-    /// Share of the busiest client thread's waiting time caused by other processes. While it waits, another process,
-    /// the server or another client thread runs, each in proportion to its total use.
+    /// Returns how much of the busiest client thread's waiting time other processes caused. While the thread waits,
+    /// another process, the server or another client thread runs, each in proportion to its total use.
     pub fn of_client(&self, wait_share: f64, busy_share: f64) -> f64 {
         let rivals = self.other_cores + self.server_cores + (self.client_cores - busy_share).max(0.0);
         self.part_of(wait_share, rivals)
     }
 
-    /// The same for all threads of the server.
+    /// Returns how much of the server threads' waiting time other processes caused, in cores.
     pub fn of_server(&self, wait_cores: f64) -> f64 {
         self.part_of(wait_cores, self.other_cores + self.client_cores)
     }
@@ -93,7 +94,7 @@ mod tests {
     #[test]
     fn a_wait_is_others_in_proportion_to_what_they_ran() {
         let crowd = |other_cores| CpuByRole { other_cpu_share: 0.0, other_cores, client_cores: 0.5, server_cores: 0.5 };
-        // Client and server wait for one another on one core.
+        // Client and server wait for each other on one core.
         assert!((crowd(0.0).of_client(0.5, 0.5), crowd(0.0).of_server(0.5)) == (0.0, 0.0));
         assert!((crowd(0.5).of_client(0.4, 0.5) - 0.2).abs() < 1e-9);
         assert!((crowd(0.5).of_server(0.4) - 0.2).abs() < 1e-9);

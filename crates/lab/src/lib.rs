@@ -1,14 +1,14 @@
 //! The load lab: benches, the machine's limits, and their presentation.
 //!
-//! - [`mod@bench`] runs a load against a server, and the machine's own limit for comparison if requested;
-//! - [`limits`] measures the upper limits of this machine with built-in probes;
-//! - [`target`] finds the server's processes on this machine and their costs;
+//! - [`mod@bench`] runs a load against a server and, if requested, measures the machine's own limit for comparison;
+//! - [`limits`] measures the limits of this machine with built-in probes;
+//! - [`target`] finds the server's processes on this machine and their resource use;
 //! - [`machine`] describes the machine;
 //! - [`view`] renders results as text and versioned JSON;
-//! - [`workload`] reads lists and logs, and writes files to be served.
+//! - [`workload`] reads lists and logs, and writes sets of files to be served.
 //!
-//! Absent by design: sites, files to serve, and every other part of the server. The lab treats flatout like any other
-//! server.
+//! By design, the lab knows nothing of sites, files to serve, or any other part of the flatout server. It treats
+//! flatout like any other server.
 
 pub mod agent;
 pub mod bench;

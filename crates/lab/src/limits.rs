@@ -1,8 +1,8 @@
-//! `flatout limits`: the upper limits of this machine, measured over loopback by built-in probes.
+//! `flatout limits`: the limits of this machine, measured over loopback by built-in probes.
 //!
-//! Every probe plays both sides: a server role on one core and a client role on another, if there are two. Probes run
-//! in rounds, each probe once per round, so that drift of the machine affects all of them; the result is the median
-//! of the rounds, with minimum and maximum.
+//! Every probe plays both sides: a server on one core and a client on another core, if there are two. Probes run in
+//! rounds, each probe once per round, so that drift of the machine affects all of them. The result is the median over
+//! the rounds, with minimum and maximum.
 
 mod connect;
 mod http;
@@ -22,101 +22,66 @@ use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-/// Body length of large transfers, in bytes.
+/// Body length of large responses, in bytes.
 pub const LARGE_BODY_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Duration and number of rounds.
+/// Duration and number of rounds of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LimitsPlan {
     /// Duration of one probe in one round, at least [`PROBE_MIN`].
     pub probe: Duration,
-    /// Rounds, at least 1.
+    /// Number of rounds, at least 1.
     pub rounds: u32,
     /// Body length of small HTTP responses, in bytes.
     pub body_bytes: u64,
 }
 
-/// Lower bound of a probe's duration: below it, start and end weigh too much.
+/// Shortest duration of a probe. In a shorter probe, its start and end would weigh too much.
 pub const PROBE_MIN: Duration = Duration::from_millis(50);
 
-/// The unit of a measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
+flatout_reason::reasons! {
+    /// The unit of a measure.
+    pub enum Unit { name, }
     /// Operations per second.
-    PerSecond,
+    PerSecond, "1/s";
     /// Bytes per second.
-    BytesPerSecond,
+    BytesPerSecond, "bytes/s";
     /// Nanoseconds.
-    Nanoseconds,
+    Nanoseconds, "ns";
     /// Nanoseconds of CPU per mebibyte.
-    NanosecondsPerMebibyte,
+    NanosecondsPerMebibyte, "ns/MiB";
 }
 
-impl Unit {
-    /// The short name used in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PerSecond => "1/s",
-            Self::BytesPerSecond => "bytes/s",
-            Self::Nanoseconds => "ns",
-            Self::NanosecondsPerMebibyte => "ns/MiB",
-        }
+flatout_reason::reasons! {
+    /// A quantity that the probes measure.
+    #[derive(PartialOrd, Ord)]
+    pub enum Measure {
+        name,
+        /// The unit of its values.
+        unit: Unit,
+        text,
     }
+    RoundTrips, "roundtrips_per_s", Unit::PerSecond, "TCP round trips of 1 byte";
+    RoundTripP50, "roundtrip_ns_p50", Unit::Nanoseconds, "  p50";
+    RoundTripP99, "roundtrip_ns_p99", Unit::Nanoseconds, "  p99";
+    Connections, "connections_per_s", Unit::PerSecond, "TCP connect, accept, close";
+    Send, "send_bytes_per_s", Unit::BytesPerSecond, "TCP stream by send";
+    SendCpu, "send_cpu_ns_per_mib", Unit::NanosecondsPerMebibyte, "  sender's CPU time per MiB";
+    SendFile, "sendfile_bytes_per_s", Unit::BytesPerSecond, "TCP stream by sendfile";
+    SendFileCpu, "sendfile_cpu_ns_per_mib", Unit::NanosecondsPerMebibyte, "  sender's CPU time per MiB";
+    Http, "http_requests_per_s", Unit::PerSecond, "HTTP bare loop, kept alive";
+    HttpCpu, "http_cpu_ns_per_request", Unit::Nanoseconds, "  its CPU time per request";
+    HttpClose, "http_close_requests_per_s", Unit::PerSecond, "HTTP bare loop, one connection each";
+    HttpCloseCpu, "http_close_cpu_ns_per_request", Unit::Nanoseconds, "  its CPU time per request";
+    HttpLarge, "http_large_bytes_per_s", Unit::BytesPerSecond, "HTTP bare loop, 10 MiB by sendfile";
+    HttpLargeCpu, "http_large_cpu_ns_per_mib", Unit::NanosecondsPerMebibyte, "  its CPU time per MiB";
 }
 
-/// Declares measures: the name in JSON, the unit, and the display text.
-macro_rules! measures {
-    ($($variant:ident, $name:literal, $unit:ident, $words:literal;)*) => {
-        /// One quantity that the probes measure.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Measure {
-            $(#[doc = $words] $variant,)*
-        }
-
-        impl Measure {
-            /// All measures, in report order.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-
-            /// The name used in JSON.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)* }
-            }
-
-            /// Its unit.
-            pub const fn unit(self) -> Unit {
-                match self { $(Self::$variant => Unit::$unit,)* }
-            }
-
-            /// The display text.
-            pub const fn words(self) -> &'static str {
-                match self { $(Self::$variant => $words,)* }
-            }
-        }
-    };
-}
-
-measures! {
-    RoundTrips,        "roundtrips_per_s",           PerSecond,              "TCP round trips of 1 byte";
-    RoundTripP50,      "roundtrip_ns_p50",           Nanoseconds,            "  p50";
-    RoundTripP99,      "roundtrip_ns_p99",           Nanoseconds,            "  p99";
-    Connections,       "connections_per_s",          PerSecond,              "TCP connect, accept, close";
-    Send,              "send_bytes_per_s",           BytesPerSecond,         "TCP stream by send";
-    SendCpu,           "send_cpu_ns_per_mib",        NanosecondsPerMebibyte, "  sender's CPU for each MiB";
-    SendFile,          "sendfile_bytes_per_s",       BytesPerSecond,         "TCP stream by sendfile";
-    SendFileCpu,       "sendfile_cpu_ns_per_mib",    NanosecondsPerMebibyte, "  sender's CPU for each MiB";
-    Http,              "http_requests_per_s",        PerSecond,              "HTTP bare loop, kept alive";
-    HttpCpu,           "http_cpu_ns_per_request",    Nanoseconds,            "  its CPU for each request";
-    HttpClose,         "http_close_requests_per_s",  PerSecond,              "HTTP bare loop, a connection each";
-    HttpCloseCpu,      "http_close_cpu_ns_per_request", Nanoseconds,         "  its CPU for each request";
-    HttpLarge,         "http_large_bytes_per_s",     BytesPerSecond,         "HTTP bare loop, 10 MiB by sendfile";
-    HttpLargeCpu,      "http_large_cpu_ns_per_mib",  NanosecondsPerMebibyte, "  its CPU for each MiB";
-}
-
-/// The result of one probe.
+/// The readings of one probe in one round.
 #[derive(Debug)]
 struct Readings {
     measures: Vec<(Measure, f64)>,
-    /// The load of the two roles, if the probe can determine it.
+    /// CPU load of both sides, if the probe can determine it.
     roles: Option<RolesBusy>,
 }
 
@@ -124,7 +89,7 @@ struct Readings {
 #[derive(Clone, Copy, Debug)]
 struct RolesBusy {
     server: f64,
-    /// On a core, or ready and waiting for one.
+    /// Share of time that the client was on a core, or runnable and waiting for one.
     client: f64,
 }
 
@@ -134,32 +99,23 @@ impl From<Vec<(Measure, f64)>> for Readings {
     }
 }
 
-/// Why measuring the limits failed.
-#[derive(Debug)]
+/// The reason the limits could not be measured.
+#[derive(Debug, thiserror::Error)]
 pub enum LimitsError {
     /// A probe's socket or thread failed.
+    #[error("the probe of {probe} failed: {cause}")]
     Probe {
-        /// The probe.
+        /// Name of the probe.
         probe: &'static str,
-        /// The error.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The client of the bare loop failed.
+    /// The bench's client, which measures the bare loop, failed.
+    #[error("{0}")]
     Client(BenchError),
 }
 
-impl std::fmt::Display for LimitsError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Probe { probe, cause } => write!(formatter, "the probe of {probe} failed: {cause}"),
-            Self::Client(error) => error.fmt(formatter),
-        }
-    }
-}
-
-impl std::error::Error for LimitsError {}
-
-/// The cores and the duration of a probe.
+/// The settings of a probe.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     cores: CorePair,
@@ -167,7 +123,7 @@ struct Setting {
     body_bytes: u64,
 }
 
-/// A probe and its name in progress messages.
+/// A probe, and its name in progress messages.
 struct Probe {
     name: &'static str,
     run: fn(Setting) -> Result<Readings, LimitsError>,
@@ -179,7 +135,7 @@ const PROBES: [Probe; 7] = [
     Probe { name: "send", run: |setting| told("send", stream::measure_send(setting)) },
     Probe { name: "sendfile", run: |setting| told("sendfile", stream::measure_sendfile(setting)) },
     Probe { name: "the bare loop, kept alive", run: http::measure_kept },
-    Probe { name: "the bare loop, a connection each", run: http::measure_close },
+    Probe { name: "the bare loop, one connection each", run: http::measure_close },
     Probe { name: "the bare loop, 10 MiB", run: http::measure_large },
 ];
 
@@ -187,8 +143,8 @@ fn told(probe: &'static str, outcome: io::Result<Readings>) -> Result<Readings, 
     outcome.map_err(|cause| LimitsError::Probe { probe, cause })
 }
 
-/// Runs all probes. Before each, `progress` receives the round, from 1, and the probe; it may stop the run there, and
-/// the results so far are retained.
+/// Runs all probes. Before each probe, `progress` receives the round, from 1, and the name of the probe. If it returns
+/// `Break`, the run stops, and the results so far are reported.
 pub fn run(plan: LimitsPlan, progress: &mut dyn FnMut(u32, &str) -> ControlFlow<()>) -> LimitsReport {
     let cores = CorePair::choose();
     let setting = Setting { cores, duration: plan.probe.max(PROBE_MIN), body_bytes: plan.body_bytes };
@@ -257,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_probe_that_fails_leaves_a_gap_and_the_others_run() {
-        // No memory holds such an answer.
+        // A response of this length does not fit in any memory.
         let plan = LimitsPlan { probe: PROBE_MIN, rounds: 1, body_bytes: u64::MAX };
         let report = run(plan, &mut |_, _| ControlFlow::Continue(()));
         assert_eq!(report.gaps.len(), 2, "{:?}", report.gaps);

@@ -1,4 +1,4 @@
-//! The machine of a measurement, without which absolute figures mean little.
+//! The machine on which a measurement is made; without it, absolute figures mean little.
 
 use crate::cores::cores_allowed;
 use flatout_load::report::MachineReport;
@@ -16,7 +16,7 @@ const SYSCTLS: [&str; 7] = [
     "fs.nr_open",
 ];
 
-/// Reads this machine. Unreadable values are reported as unknown, never guessed.
+/// Reads the properties of this machine. Unreadable values are reported as unknown, never guessed.
 pub fn here() -> MachineReport {
     let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let read = |name: &str| {
@@ -38,19 +38,19 @@ pub fn here() -> MachineReport {
     }
 }
 
-/// SHA-256 of this program's file, in hexadecimal.
+/// Returns the SHA-256 of the flatout executable, in hexadecimal.
 fn binary_digest() -> Option<String> {
     let bytes = fs::read("/proc/self/exe").ok()?;
     Some(flatout_client::sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The processor's model: x86 has `model name`; several ARM kernels have no model at all, only `Hardware` or nothing.
+/// Returns the processor model. On x86 it is `model name`; several ARM kernels report only `Hardware`, or nothing.
 fn cpu_model(cpu_info: &str) -> String {
     let model = field(cpu_info, "model name").or_else(|| field(cpu_info, "Hardware"));
     model.unwrap_or("unknown CPU").to_owned()
 }
 
-/// The maximum clock in kHz, if the kernel has it, else the first core's current one.
+/// Returns the maximum clock rate in MHz if the kernel reports it, otherwise the current rate of the first core.
 fn cpu_mhz(max_khz: Option<&str>, cpu_info: &str) -> Option<u64> {
     let max = max_khz.and_then(|text| text.parse::<u64>().ok()).map(|khz| khz / 1000);
     let present = || Some(field(cpu_info, "cpu MHz")?.parse::<f64>().ok()?.round() as u64);

@@ -1,43 +1,33 @@
-//! The requests of a bench, each built once.
+//! The requests of a bench, each of which is built once.
 
-use flatout_http::http2::hpack::encode_field;
+use flatout_client::{SharedStreams, StreamVersion};
+use flatout_http::http2::hpack;
+use flatout_http::http3::qpack;
 use flatout_http::token::{is_token, trim};
 
-/// Why a field from the command line is invalid.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason a header field from the command line is invalid.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     /// There is no colon, or no valid name before it.
+    #[error("the header {0:?} does not have the form 'Name: value'")]
     Name(String),
     /// The value contains a control character.
+    #[error("the header {0:?} has a control character in its value")]
     Value(String),
-    /// The field is reserved for the client.
+    /// The client sets this field itself.
+    #[error("the client sets the header {0} itself; use {instead}", instead = instead_of(.0))]
     Reserved(String),
 }
 
-impl std::fmt::Display for FieldError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Name(line) => write!(formatter, "the header {line:?} is not of the form 'Name: value'"),
-            Self::Value(line) => write!(formatter, "the header {line:?} has a control character in its value"),
-            Self::Reserved(name) if name.eq_ignore_ascii_case("connection") => {
-                write!(
-                    formatter,
-                    "the client sets the header Connection itself; use --close for a connection per request"
-                )
-            }
-            Self::Reserved(name) => {
-                write!(formatter, "the client sets the header {name} itself; use --body for content")
-            }
-        }
-    }
+/// Returns the flag to use instead of a reserved field.
+fn instead_of(name: &str) -> &'static str {
+    if name.eq_ignore_ascii_case("connection") { "--close for a connection per request" } else { "--body for content" }
 }
 
-impl std::error::Error for FieldError {}
-
-/// Fields of framing and connection handling.
+/// Fields for framing and connection handling, which the client sets itself.
 const RESERVED: [&str; 4] = ["connection", "content-length", "transfer-encoding", "expect"];
 
-/// One field line of the request.
+/// One header field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestField {
     name: String,
@@ -45,7 +35,7 @@ pub struct RequestField {
 }
 
 impl RequestField {
-    /// Parses `Name: value`.
+    /// Parses a field line, `Name: value`.
     pub fn parse(line: &str) -> Result<Self, FieldError> {
         let Some((name, value)) = line.split_once(':').filter(|(name, _)| is_token(name.as_bytes())) else {
             return Err(FieldError::Name(line.to_owned()));
@@ -64,44 +54,71 @@ impl RequestField {
 /// The HTTP version of a bench.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HttpVersion {
-    /// 1.0: a connection persists only if both sides say so.
+    /// HTTP/1.0: a connection persists only if both sides say so.
     Http10,
-    /// 1.1.
+    /// HTTP/1.1.
     #[default]
     Http11,
-    /// 2, with this many concurrent streams per connection.
+    /// HTTP/2, with this many concurrent streams per connection.
     Http2 {
-        /// At least 1.
+        /// Number of streams, at least 1.
+        streams: u32,
+    },
+    /// HTTP/3, with this many concurrent streams per connection.
+    Http3 {
+        /// Number of streams, at least 1.
         streams: u32,
     },
 }
 
-/// The connection option of a request.
+impl HttpVersion {
+    /// Returns the streams of a connection; `None` for HTTP/1.
+    pub const fn streams(self) -> Option<SharedStreams> {
+        let (version, streams) = match self {
+            Self::Http10 | Self::Http11 => return None,
+            Self::Http2 { streams } => (StreamVersion::Http2, streams),
+            Self::Http3 { streams } => (StreamVersion::Http3, streams),
+        };
+        Some(SharedStreams { version, per_connection: if streams == 0 { 1 } else { streams } })
+    }
+
+    /// Returns the name for users.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 { .. } => "HTTP/2",
+            Self::Http3 { .. } => "HTTP/3",
+        }
+    }
+}
+
+/// The meaning of a request's Connection field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionUse {
-    /// The connection persists.
+    /// The connection persists after the request.
     Kept,
-    /// The last request on its connection.
+    /// The request is the last on its connection.
     Last,
 }
 
-/// One request before encoding.
+/// The parts of a request, before encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline<'a> {
     /// The method.
     pub method: &'a str,
-    /// Path and query.
+    /// Path and query, in origin form.
     pub target: &'a str,
-    /// The Host field's value.
+    /// Value of the Host field.
     pub host: &'a str,
-    /// Additional fields, or replacements of default ones.
+    /// Additional fields, or replacements for default fields.
     pub fields: &'a [RequestField],
-    /// Content; empty for none.
+    /// Content of the request; empty if it has none.
     pub content: &'a [u8],
 }
 
 impl Outline<'_> {
-    /// The request in HTTP/1 form. Given fields replace default ones of the same name.
+    /// Encodes the request in HTTP/1 form. Fields in `fields` replace default fields of the same name.
     pub fn encode(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<u8> {
         let number = if version == HttpVersion::Http10 { "1.0" } else { "1.1" };
         let mut text = format!("{} {} HTTP/{number}\r\n", self.method, self.target);
@@ -116,7 +133,7 @@ impl Outline<'_> {
         bytes
     }
 
-    /// Name and value of every field of that request, in order.
+    /// Returns the name and value of every field of the HTTP/1 request, in order.
     pub fn fields(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<(String, String)> {
         let own = [
             ("Host", self.host.to_owned()),
@@ -139,11 +156,11 @@ impl Outline<'_> {
         sent
     }
 
-    /// The head of the request in HTTP/2, as a field block.
+    /// Encodes the head of the request in HTTP/2 or HTTP/3, as a field block.
     ///
     /// # Errors
-    /// The name of a field that HTTP/2 does not have (RFC 9113 §8.2.2).
-    pub fn encode_http2(&self, secure: bool) -> Result<Vec<u8>, String> {
+    /// Returns the name of a field that these versions do not permit (RFC 9113 §8.2.2, RFC 9114 §4.2).
+    pub fn encode_streamed(&self, version: StreamVersion, secure: bool) -> Result<Vec<u8>, String> {
         const OF_CONNECTIONS: [&str; 5] =
             ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
         let is_of_connection = |field: &&RequestField| OF_CONNECTIONS.contains(&&*field.name.to_ascii_lowercase());
@@ -153,6 +170,10 @@ impl Outline<'_> {
         let fields = self.fields(HttpVersion::Http2 { streams: 1 }, ConnectionUse::Kept);
         let is_host = |name: &str| name.eq_ignore_ascii_case("host");
         let authority = fields.iter().find(|(name, _)| is_host(name)).map_or(self.host, |(_, value)| value);
+        let encode_field = match version {
+            StreamVersion::Http2 => hpack::encode_field,
+            StreamVersion::Http3 => qpack::encode_field,
+        };
         let mut block = Vec::new();
         for (name, value) in [
             (":method", self.method),
@@ -169,7 +190,7 @@ impl Outline<'_> {
     }
 }
 
-/// Returns whether a text is a valid method (RFC 9110 §9.1).
+/// Returns whether a string is a valid method (RFC 9110 §9.1).
 pub fn is_method(text: &str) -> bool {
     is_token(text.as_bytes())
 }
@@ -177,8 +198,10 @@ pub fn is_method(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{ConnectionUse, FieldError, HttpVersion, Outline, RequestField};
+    use flatout_client::StreamVersion;
     use flatout_http::head::FieldStorage;
     use flatout_http::http2::hpack::Decoder;
+    use flatout_http::http3::qpack;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
 
@@ -210,21 +233,33 @@ mod tests {
     }
 
     #[test]
-    fn http_2_has_an_authority_and_no_connection() {
+    fn streams_have_an_authority_and_no_connection() {
         let fields = [RequestField::parse("Host: x.example").unwrap(), RequestField::parse("X-Y: z").unwrap()];
-        let block = Outline { fields: &fields, ..OUTLINE }.encode_http2(true).unwrap();
+        let block = Outline { fields: &fields, ..OUTLINE }.encode_streamed(StreamVersion::Http2, true).unwrap();
         let (mut scratch, mut lines) = (Vec::new(), Vec::new());
         Decoder::new()
             .decode(&block, &mut scratch, |scratch, name, value| {
                 lines.push([&scratch[name], b"=", &scratch[value]].concat());
             })
             .unwrap();
+        let block = Outline { fields: &fields, ..OUTLINE }.encode_streamed(StreamVersion::Http3, true).unwrap();
+        let section = [&qpack::SECTION_PREFIX[..], &block].concat();
+        let mut same = Vec::new();
+        qpack::Decoder::new()
+            .decode(&section, &mut scratch, |scratch, name, value| {
+                same.push([&scratch[name], b"=", &scratch[value]].concat());
+            })
+            .unwrap();
+        assert_eq!(same, lines);
         let lines: Vec<_> = lines.iter().map(|line| String::from_utf8_lossy(line)).collect();
         assert_eq!(lines[..4], [":method=GET", ":scheme=https", ":authority=x.example", ":path=/a?b"]);
         assert!(lines[4].starts_with("user-agent=flatout-bench/"));
         assert_eq!(lines[5..], ["accept=*/*", "x-y=z"]);
         let fields = [RequestField::parse("Keep-Alive: 5").unwrap()];
-        assert_eq!(Outline { fields: &fields, ..OUTLINE }.encode_http2(true), Err("Keep-Alive".to_owned()));
+        for version in [StreamVersion::Http2, StreamVersion::Http3] {
+            let encoded = Outline { fields: &fields, ..OUTLINE }.encode_streamed(version, true);
+            assert_eq!(encoded, Err("Keep-Alive".to_owned()));
+        }
     }
 
     #[test]

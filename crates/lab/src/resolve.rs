@@ -1,16 +1,15 @@
 //! Name resolution for a bench.
 
 use crate::bench::BenchError;
-use crate::target::is_local;
 use flatout_http::url::Url;
-use flatout_os::socket::read_listening;
+use flatout_os::socket::{is_local, read_listening};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// An address of the URL's host. Of several (`localhost` has two), the first with a listener on this machine, else the
-/// first IPv4 address, else the first.
+/// Returns an address of the URL's host. If there are several (`localhost` has two), chooses the first on this machine
+/// that has a listener, else the first IPv4 address, else the first address.
 ///
 /// # Errors
-/// [`BenchError::Unresolvable`].
+/// Returns [`BenchError::Unresolvable`] if there is no address.
 pub fn resolve(url: &Url) -> Result<SocketAddr, BenchError> {
     let unresolvable = |cause: String| BenchError::Unresolvable { host: url.host.clone(), cause };
     let addresses: Vec<SocketAddr> =

@@ -1,4 +1,4 @@
-//! Readings of one quantity, and their dispersion.
+//! Repeated readings of one quantity, and how much they vary.
 
 use serde::Serialize;
 
@@ -9,19 +9,19 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Adds a reading, except NaN (nothing was measured).
+    /// Adds a reading. Ignores NaN, which means that nothing was measured, and infinite values.
     pub fn add(&mut self, reading: f64) {
         if reading.is_finite() {
             self.readings.push(reading);
         }
     }
 
-    /// All readings, in order.
+    /// Returns all readings, in order.
     pub fn readings(&self) -> &[f64] {
         &self.readings
     }
 
-    /// The median (the mean of the middle two), or 0 without readings.
+    /// Returns the median (for an even number of readings, the mean of the middle two); 0 without readings.
     pub fn median(&self) -> f64 {
         let mut sorted = self.readings.clone();
         sorted.sort_by(f64::total_cmp);
@@ -32,12 +32,12 @@ impl Spread {
         }
     }
 
-    /// The minimum, or 0 without readings.
+    /// Returns the smallest reading; 0 without readings.
     pub fn min(&self) -> f64 {
         self.readings.iter().copied().reduce(f64::min).unwrap_or(0.0)
     }
 
-    /// The maximum, or 0 without readings.
+    /// Returns the largest reading; 0 without readings.
     pub fn max(&self) -> f64 {
         self.readings.iter().copied().reduce(f64::max).unwrap_or(0.0)
     }

@@ -1,9 +1,9 @@
-//! The server under test, if it runs on this machine: its processes and their costs.
+//! The server under test, if it runs on this machine: its processes and their resource use.
 //!
-//! A server is found by its port: listening sockets at the address, then every process that holds one of them, and
-//! all descendants of those. That finds a master and its workers, all processes that share the port by
-//! `SO_REUSEPORT`, and children that serve connections without the listening socket. Upstream processes (an
-//! application it forwards to) are not found, and not counted, unless the server started them.
+//! A server is found by its port: first the listening sockets at the address, then every process that holds one of
+//! them, and all descendants of those processes. This finds a master and its workers, all processes that share the port
+//! by `SO_REUSEPORT`, and children that serve connections without the listening socket. Upstream processes, such as an
+//! application that the server forwards to, are neither found nor counted, unless the server started them.
 
 use crate::cpu::CpuReading;
 use crate::tree::{ObservedProcesses, descendants};
@@ -11,48 +11,21 @@ use flatout_load::report::CpuClock;
 use flatout_os::procfs::{self, ProcessStat};
 use flatout_os::socket;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 
-/// Why the server's CPU time is unknown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetUnknown {
+flatout_reason::reasons! {
+    /// The reason the server's CPU time is unknown.
+    #[derive(thiserror::Error)]
+    #[error("{}", self.text())]
+    pub enum TargetUnknown { name, text, }
     /// The address does not belong to this machine.
-    NotLocal,
-    /// Nothing listens there, or only in another network namespace.
-    NothingListens,
-    /// A process of another user listens there.
-    NotPermitted,
-    /// /proc is unreadable.
-    Unreadable,
-}
-
-impl TargetUnknown {
-    /// The short name used in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotLocal => "not-local",
-            Self::NothingListens => "nothing-listens",
-            Self::NotPermitted => "not-permitted",
-            Self::Unreadable => "unreadable",
-        }
-    }
-}
-
-impl std::fmt::Display for TargetUnknown {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::NotLocal => "the server runs on another machine",
-            Self::NothingListens => "no process of this machine listens there",
-            Self::NotPermitted => "the server's processes belong to another user",
-            Self::Unreadable => "/proc cannot be read",
-        })
-    }
-}
-
-/// Returns whether an address belongs to this machine.
-pub fn is_local(address: IpAddr) -> bool {
-    // Binding succeeds only for an address of this machine, without sending anything.
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+    NotLocal, "not-local", "the server runs on another machine";
+    /// Nothing listens at the address, or only in another network namespace.
+    NothingListens, "nothing-listens", "no process on this machine listens there";
+    /// A process of another user listens at the address.
+    NotPermitted, "not-permitted", "the server's processes belong to another user";
+    /// /proc cannot be read.
+    Unreadable, "unreadable", "/proc cannot be read";
 }
 
 /// The processes of a server on this machine.
@@ -67,7 +40,7 @@ pub struct ServerProcesses {
 impl ServerProcesses {
     /// Finds the server that listens at an address.
     pub fn find(address: SocketAddr) -> Result<Self, TargetUnknown> {
-        if !is_local(address.ip()) {
+        if !socket::is_local(address.ip()) {
             return Err(TargetUnknown::NotLocal);
         }
         let listeners = listeners_of(address)?;
@@ -76,34 +49,34 @@ impl ServerProcesses {
         Ok(Self { address, processes, listeners, name })
     }
 
-    /// Its current processes, including new children.
+    /// Returns the server's current processes, including new children.
     fn processes_now(&self) -> BTreeSet<u32> {
         let listeners = listeners_of(self.address).unwrap_or_else(|_| self.listeners.clone());
         descendants(&listeners).into_keys().collect()
     }
 
-    /// Records its current descendants, so that short-lived ones are known.
+    /// Records the server's current descendants, so that short-lived processes are known.
     pub fn look(&self, seen: &mut ObservedProcesses) {
         seen.look(&self.listeners);
     }
 
-    /// Short name of its first process, for example `nginx`.
+    /// Returns the short name of the server's first process, for example `nginx`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its processes, lowest id first; never empty.
+    /// Returns the IDs of the server's processes, in ascending order; never empty.
     pub fn processes(&self) -> &BTreeSet<u32> {
         &self.processes
     }
 
-    /// CPU time of every process and task of the server now.
+    /// Reads the current CPU time of every process and task of the server.
     pub fn snapshot(&self) -> CpuSnapshot {
         let processes = self.processes_now();
         let reading = CpuReading::of(processes.iter().copied());
         let mut tasks = BTreeMap::new();
         for pid in processes {
-            // The time of a process that is gone is still in the one that reaped it.
+            // The CPU time of a process that has exited is still included in that of the process that reaped it.
             for (task, time) in procfs::read_task_times(pid).unwrap_or_default() {
                 tasks.insert(task, TaskCpu { pid, time });
             }
@@ -113,7 +86,7 @@ impl ServerProcesses {
 }
 
 impl ServerProcesses {
-    /// Total memory, context switches, and user and system time of its processes.
+    /// Reads memory, context switches, and user and system time, summed over the server's processes.
     pub fn status(&self) -> TargetStatus {
         let processes = self.processes_now();
         let mut sum = TargetStatus::default();
@@ -133,20 +106,20 @@ impl ServerProcesses {
     }
 }
 
-/// The sum over a server's processes at one moment.
+/// Sums over a server's processes at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetStatus {
-    /// Readable processes.
+    /// Number of processes that could be read.
     pub processes: u32,
-    /// User and system time so far.
+    /// User and system time used so far.
     pub ticks: procfs::Ticks,
     /// Resident memory, in bytes.
     pub memory_bytes: u64,
-    /// Sum of the peaks of resident memory so far, in bytes.
+    /// Peak resident memory so far, summed over the processes, in bytes.
     pub memory_bytes_peak: u64,
-    /// Voluntary context switches of living threads.
+    /// Voluntary context switches of the threads that still exist.
     pub switches_voluntary: u64,
-    /// Involuntary context switches of living threads.
+    /// Involuntary context switches of the threads that still exist.
     pub switches_forced: u64,
 }
 
@@ -170,7 +143,7 @@ struct TaskCpu {
     time: procfs::SchedTime,
 }
 
-/// CPU time of every process and task at one moment.
+/// CPU time of every process and task of a server at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuSnapshot {
     tasks: BTreeMap<u32, TaskCpu>,
@@ -178,7 +151,8 @@ pub struct CpuSnapshot {
 }
 
 impl CpuSnapshot {
-    /// CPU time used since `earlier`. New tasks count completely. `seen` are processes observed in between.
+    /// Returns the CPU time used since `earlier`. All the time of a new task counts. `seen` are processes that were
+    /// observed in between.
     pub fn since(&self, earlier: &Self, seen: &ObservedProcesses) -> CpuUsed {
         let (mut by_task, mut wait_ns) = (Vec::new(), 0);
         for (task, now) in &self.tasks {
@@ -199,38 +173,38 @@ impl CpuSnapshot {
     }
 }
 
-/// CPU time one task used.
+/// CPU time used by one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskUsed {
-    /// Its process.
+    /// ID of the task's process.
     pub pid: u32,
-    /// The task.
+    /// ID of the task.
     pub task: u32,
-    /// On-CPU time, in nanoseconds.
+    /// CPU time used, in nanoseconds.
     pub cpu_ns: u64,
 }
 
-/// Share of time on a core above which a task counts as busy. A guess: above the housekeeping of idle threads, below
-/// a worker that shares the load with three others.
+/// Share of time on a core above which a task counts as busy. A guess: more than the housekeeping of idle threads, less
+/// than a worker that shares the load with three others.
 const BUSY_SHARE_MIN: f64 = 0.05;
 
 /// CPU time used between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuUsed {
-    /// The use of each task that still exists, by ascending task ID.
+    /// CPU time of each task that still exists, in ascending order of task ID.
     pub by_task: Vec<TaskUsed>,
-    /// CPU time of tasks and children that ended meanwhile, in nanoseconds.
+    /// CPU time of tasks and children that exited in between, in nanoseconds.
     pub ended_ns: u64,
-    /// Time that existing tasks were ready and waited for a core, in nanoseconds.
+    /// Time that existing tasks were runnable but waited for a core, in nanoseconds.
     pub wait_ns: u64,
     /// The source of the times.
     pub clock: CpuClock,
-    /// True if the real use was higher: by ended children whose time was not accounted for.
+    /// True if the real use was higher, because the time of exited children was not accounted for.
     pub is_short: bool,
 }
 
 impl CpuUsed {
-    /// On-CPU time of all tasks, in nanoseconds.
+    /// Returns the CPU time of all tasks, including exited tasks and children, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.ended_ns + self.by_task.iter().map(|task| task.cpu_ns).sum::<u64>()
     }
@@ -248,7 +222,7 @@ impl CpuUsed {
         }
     }
 
-    /// Tasks that were busy during `elapsed_ns`, the busiest first. The busiest is always included.
+    /// Returns the tasks that were busy during `elapsed_ns`, busiest first. The busiest task is always included.
     pub fn busy_tasks(&self, elapsed_ns: u64) -> Vec<u32> {
         let mut by_cpu = self.by_task.clone();
         by_cpu.sort_by_key(|task| std::cmp::Reverse(task.cpu_ns));
@@ -260,16 +234,17 @@ impl CpuUsed {
 
 #[cfg(test)]
 mod tests {
-    use super::{CpuUsed, ServerProcesses, TargetUnknown, TaskUsed, is_local};
+    use super::{CpuUsed, ServerProcesses, TargetUnknown, TaskUsed};
     use crate::tree::ObservedProcesses;
+    use flatout_os::socket::is_local;
     use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
     use std::os::fd::OwnedFd;
     use std::process::{Command, Stdio};
 
-    /// CPU time that a child of a server uses which has closed the listening socket, as the server's target tells it
-    /// while the child lives; and whether time is missing after it has ended. The server is a program with the listening
-    /// socket as standard input; it writes a line when the child has done its work, and another when the child is gone.
+    /// Returns the CPU time of a server whose child has closed the listening socket, as reported while the child runs,
+    /// and whether time is missing after the child has exited. The server is a program with the listening socket as
+    /// standard input. It writes a line when the child has done its work, and another line when the child has exited.
     fn of_a_child(program: &str, arguments: &[&str]) -> (u64, bool) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -298,7 +273,7 @@ mod tests {
         (while_it_lives.total_ns(), used.is_short)
     }
 
-    /// The pipe is standard error's descriptor, of which Perl reads as well.
+    /// The pipe has standard error's descriptor, from which Perl can also read.
     fn perl(setting: &str, wait: &str) -> String {
         format!(
             "$| = 1; open(G, '<&=', 2); {setting} print qq(ready\\n); sysread(G, $_, 1); pipe(R, W); \
@@ -357,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_nobody_listens_on_is_said_to_be_so() {
+    fn a_port_without_listener_is_reported() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);

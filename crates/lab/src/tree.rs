@@ -1,14 +1,14 @@
-//! The processes of a server: those that hold its listening socket, and all their descendants.
+//! The processes of a server: those that hold its listening socket, and all descendants of those.
 //!
-//! Workers of Node's `cluster`, and children that serve one connection each, hold no listening socket. They are found
-//! by their parents. Not followed: children of a process that started this one, whose other children need not belong
-//! to the server; and daemonised children, which fork twice.
+//! Workers of Node's `cluster`, and children that serve one connection each, do not hold the listening socket. They are
+//! found by their parents. Two kinds of processes are not followed: children of a process that started flatout, because
+//! its other children need not belong to the server; and daemonised children, which fork twice.
 
 use flatout_os::process_clock::process_cpu_ns;
 use flatout_os::procfs::{self, ProcessStat};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// These processes and all their current descendants, each with its parent if that is among them.
+/// Returns these processes and all their current descendants, each with its parent if the parent is among them.
 pub fn descendants(roots: &BTreeSet<u32>) -> BTreeMap<u32, Option<u32>> {
     let own = own_line();
     let mut processes: Option<BTreeMap<u32, ProcessStat>> = None;
@@ -32,7 +32,7 @@ pub fn descendants(roots: &BTreeSet<u32>) -> BTreeMap<u32, Option<u32>> {
     found
 }
 
-/// This process and its ancestors.
+/// Returns this process and its ancestors.
 fn own_line() -> BTreeSet<u32> {
     let mut line = BTreeSet::new();
     let mut next = Some(std::process::id());
@@ -42,11 +42,11 @@ fn own_line() -> BTreeSet<u32> {
     line
 }
 
-/// Processes observed at some time: the parent of each, and its last known CPU use.
+/// Processes that were observed at any time, with the parent and the last known CPU time of each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObservedProcesses(BTreeMap<u32, (u32, u64)>);
 
-/// Upper bound of observed processes.
+/// Maximum number of observed processes.
 const SEEN_MAX: usize = 100_000;
 
 impl ObservedProcesses {
@@ -61,7 +61,7 @@ impl ObservedProcesses {
         }
     }
 
-    /// Each process with its parent and its CPU use, in nanoseconds.
+    /// Iterates over the processes, with ID, parent, and CPU time in nanoseconds.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u32, u64)> {
         self.0.iter().map(|(pid, (parent, own_ns))| (*pid, *parent, *own_ns))
     }

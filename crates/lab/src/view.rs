@@ -6,5 +6,5 @@ pub mod live;
 pub mod tui;
 
 #[cfg(test)]
-#[path = "../../report/src/fixture.rs"]
+#[path = "../../report/src/tests/fixture.rs"]
 pub(crate) mod fixture;

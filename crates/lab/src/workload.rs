@@ -1,53 +1,40 @@
-//! Workloads on this machine: reading lists and logs, and writing files to be served.
+//! Workloads on this machine: reading lists and logs, and writing sets of files to be served.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use flatout_load::workload::fileset::{ContentGenerator, FileSpec, Fileset};
 use flatout_load::workload::{AccessLog, Faults, LogReader, Workload, filelist, urls};
 use rustix::fs::statvfs;
-use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Upper bound of a list, in bytes.
+/// Maximum length of a list, in bytes.
 pub const LIST_BYTES_MAX: u64 = 256 << 20;
 
-/// File name of the list written beside the files of a set.
+/// Name of the list that is written next to the files of a set.
 pub const FILELIST_NAME: &str = "filelist";
 
-/// Bytes read or written at once.
+/// Number of bytes read or written at once.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// Why a workload could not be read from a file.
-#[derive(Debug)]
+/// The reason a workload could not be read from a file.
+#[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file could not be read.
+    #[error("cannot read {0}: {1}")]
     Io(PathBuf, io::Error),
-    /// It is larger than [`LIST_BYTES_MAX`].
+    /// The file is larger than [`LIST_BYTES_MAX`].
+    #[error("{0} is larger than {LIST_BYTES_MAX} bytes")]
     TooLarge(PathBuf),
-    /// Some lines are malformed, or it is empty.
+    /// Some lines are malformed, or the file is empty.
+    #[error("{0} cannot be used:\n  {lines}", lines = .1.to_string().replace('\n', "\n  "))]
     Malformed(PathBuf, Faults),
 }
 
-impl fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(formatter, "cannot read {}: {error}", path.display()),
-            Self::TooLarge(path) => write!(formatter, "{} is larger than {LIST_BYTES_MAX} bytes", path.display()),
-            Self::Malformed(path, faults) => {
-                let lines = faults.to_string().replace('\n', "\n  ");
-                write!(formatter, "{} cannot be used:\n  {lines}", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
-
-/// Reads a filelist in WebStone's format.
+/// Reads a list in WebStone's format.
 ///
 /// # Errors
-/// The reason, with the numbers of malformed lines.
+/// Returns the reason, with the numbers of malformed lines.
 pub fn read_filelist(path: &Path) -> Result<Workload, ReadError> {
     filelist::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
 }
@@ -55,15 +42,16 @@ pub fn read_filelist(path: &Path) -> Result<Workload, ReadError> {
 /// Reads a list of URLs that are requested in turn.
 ///
 /// # Errors
-/// The reason, with the numbers of malformed lines.
+/// Returns the reason, with the numbers of malformed lines.
 pub fn read_urls(path: &Path) -> Result<Workload, ReadError> {
     urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
 }
 
-/// Reads an access log, from standard input for `-`, within the bounds of [`AccessLog`]; the result contains its faults.
+/// Reads an access log, from standard input if the path is `-`, within the limits of [`AccessLog`]. Malformed lines are
+/// reported in the result.
 ///
 /// # Errors
-/// If it cannot be read.
+/// Fails if the log cannot be read.
 pub fn read_log(path: &Path) -> Result<AccessLog, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut input = open(path).map_err(failed)?;
@@ -83,16 +71,16 @@ pub fn read_log(path: &Path) -> Result<AccessLog, ReadError> {
 /// Reads an access log in which every line must be valid.
 ///
 /// # Errors
-/// If it cannot be read, or lines are malformed: the error has their numbers.
+/// Fails if the log cannot be read. If lines are malformed, the error lists their numbers.
 pub fn read_sound_log(path: &Path) -> Result<AccessLog, ReadError> {
     let log = read_log(path)?;
     if log.faults.is_empty() { Ok(log) } else { Err(ReadError::Malformed(path.to_owned(), log.faults)) }
 }
 
-/// The text of a list, from standard input for `-`.
+/// Reads the text of a list, from standard input if the path is `-`.
 ///
 /// # Errors
-/// If it cannot be read, or is too large.
+/// Fails if the list cannot be read, or is too large.
 pub fn read_list(path: &Path) -> Result<Vec<u8>, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut text = Vec::new();
@@ -111,56 +99,41 @@ fn open(path: &Path) -> io::Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// Why a set of files was not written completely.
-#[derive(Debug)]
+/// The reason a set of files was not written completely.
+#[derive(Debug, thiserror::Error)]
 pub enum MakeError {
-    /// The folder contains something other than an earlier set of this name.
+    /// The folder contains something other than an earlier set with the same name.
+    #[error(
+        "{0} contains other files, which flatout does not overwrite; use a folder that is empty or does not exist yet"
+    )]
     NotEmpty(PathBuf),
-    /// The disk has less space than the set needs.
+    /// The disk has less free space than the set needs.
+    #[error("the files need {needed} bytes, but the disk has only {free} left")]
     NoRoom {
-        /// Bytes that are free.
+        /// Number of free bytes.
         free: u64,
-        /// Bytes that the set needs.
+        /// Number of bytes that the set needs.
         needed: u64,
     },
     /// Writing failed.
+    #[error("cannot write {path}: {error} ({written} of {files} files were written)")]
     Io {
-        /// The path.
+        /// The file, as given on the command line.
         path: PathBuf,
-        /// The error.
+        /// The system's error.
         error: io::Error,
-        /// Completed files, which remain.
+        /// Number of files written so far, which remain.
         written: usize,
-        /// Files of the set.
+        /// Number of files in the set.
         files: usize,
     },
 }
 
-impl fmt::Display for MakeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotEmpty(path) => write!(
-                formatter,
-                "{} contains other files, which are not overwritten; give a folder that is empty or does not exist yet",
-                path.display()
-            ),
-            Self::NoRoom { free, needed } => {
-                write!(formatter, "the files need {needed} bytes, but the disk has only {free} left")
-            }
-            Self::Io { path, error, written, files } => {
-                write!(formatter, "cannot write {}: {error} ({written} of {files} files were written)", path.display())
-            }
-        }
-    }
-}
-
-impl std::error::Error for MakeError {}
-
-/// Writes the files of a set into a folder, which is created if necessary, and their list with each size and SHA-256.
-/// `progress` receives the number of files written. Returns the list's path.
+/// Writes the files of a set into a folder, and a list with the size and SHA-256 of each. Creates the folder if
+/// necessary. `progress` receives the number of files written so far. Returns the path of the list.
 ///
 /// # Errors
-/// The reason.
+/// Returns the reason the set was not written completely.
 pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Result<PathBuf, MakeError> {
     let files = set.files.len();
     let failed = |path: &Path, written: usize| {
@@ -173,7 +146,8 @@ pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Re
     }
     check_room(set, folder)?;
     let list = folder.join(FILELIST_NAME);
-    // First, so that an interrupted set is recognised; the complete list with digests replaces it at the end.
+    // Write a preliminary list first, so that an interrupted set is recognised. The complete list with digests replaces
+    // it at the end.
     fs::write(&list, set.filelist(|_| None)).map_err(failed(&list, 0))?;
     let mut digests = Vec::with_capacity(files);
     for (index, file) in set.files.iter().enumerate() {
@@ -186,7 +160,7 @@ pub fn make(set: &Fileset, folder: &Path, mut progress: impl FnMut(usize)) -> Re
     Ok(list)
 }
 
-/// Returns whether a folder is empty, or contains a set of this name that was written by this program.
+/// Returns whether a folder is empty, or contains a set with this name that was written by this program.
 fn is_ours(folder: &Path, name: &str) -> io::Result<bool> {
     if fs::read_dir(folder)?.next().is_none() {
         return Ok(true);
@@ -200,7 +174,7 @@ fn is_ours(folder: &Path, name: &str) -> io::Result<bool> {
 }
 
 fn check_room(set: &Fileset, folder: &Path) -> Result<(), MakeError> {
-    // Rewriting a set takes no more space than it has. An unknown amount shows when it is written.
+    // Rewriting a set takes no additional space. If the free space is unknown, a shortage will show when writing.
     let Ok(status) = statvfs(folder) else { return Ok(()) };
     let there: u64 = set
         .files
@@ -213,14 +187,14 @@ fn check_room(set: &Fileset, folder: &Path) -> Result<(), MakeError> {
     if needed > free { Err(MakeError::NoRoom { free, needed }) } else { Ok(()) }
 }
 
-/// Writes a file, and removes it if that fails: a short file would look complete.
+/// Writes a file. Removes the file if that fails, because a truncated file would look complete.
 fn write_file(file: &FileSpec, path: &Path) -> io::Result<[u8; 32]> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
     let written = write_content(file, path);
     if written.is_err() {
-        // The first error is the one reported.
+        // The first error is the one that is reported.
         let _ = fs::remove_file(path);
     }
     written
@@ -282,18 +256,18 @@ mod tests {
             assert_eq!(Some(content.len() as u64), entry.body_bytes);
             assert_eq!(Some(digest(&SHA256, &content).as_ref()), entry.sha256.as_ref().map(<[u8; 32]>::as_slice));
         }
-        // Again over itself, the same; another set does not go there, nor does any into a folder of others' files.
+        // Writing the set again gives the same files. Another set is rejected, and so is a folder with other files.
         let before = fs::read(&list).unwrap();
         make(&set, &folder.0, |_| {}).unwrap();
         assert_eq!(fs::read(&list).unwrap(), before);
         let refused = make(&Fileset::webstone_standard(), &folder.0, |_| {});
         assert!(matches!(refused, Err(MakeError::NotEmpty(_))), "{refused:?}");
         fs::remove_file(&list).unwrap();
-        assert!(make(&set, &folder.0, |_| {}).unwrap_err().to_string().contains("not overwritten"));
+        assert!(make(&set, &folder.0, |_| {}).unwrap_err().to_string().contains("does not overwrite"));
     }
 
     #[test]
-    fn what_cannot_be_written_says_where() {
+    fn a_failed_write_names_the_file() {
         let folder = Folder::new("blocked");
         fs::create_dir_all(&folder.0).unwrap();
         let set = Fileset::webstone_standard();

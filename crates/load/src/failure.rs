@@ -1,4 +1,4 @@
-//! Failure kinds: one table for records, text and JSON.
+//! Failure kinds: one table of names and texts, used by records, text output and JSON.
 //!
 //! The first eight names are httperf's, so that reports can be compared; the rest distinguish failures that httperf
 //! does not. Each failed request has exactly one kind.
@@ -12,7 +12,7 @@ flatout_reason::reasons! {
     ConnRefused, "connrefused",  "nothing listens at the address";
     ConnReset,   "connreset",    "the peer reset the connection";
     FdUnavail,   "fd-unavail",   "this process has no free file descriptor (raise ulimit -n)";
-    AddrUnavail, "addrunavail",  "no free local port or source address was left";
+    AddrUnavail, "addrunavail",  "no local port or source address was free";
     FtabFull,    "ftab-full",    "the system's file table is full";
     Other,       "other",        "another system error";
     ShortBody,   "short-body",   "the body was shorter than its declared length";
@@ -21,14 +21,16 @@ flatout_reason::reasons! {
     WrongBody,   "wrong-body",   "the body was complete but not the expected one";
     Tls,         "tls",          "no TLS session could be established";
     Http2,       "http2",        "the server does not support HTTP/2, or ended a stream or connection with an HTTP/2 error";
+    Http3,       "http3",        "the server does not support HTTP/3, or ended a stream or connection with an HTTP/3 error";
+    Quic,        "quic",         "no QUIC connection could be established, or it was lost";
     Abandoned,   "abandoned",    "the run was interrupted twice while the request was in progress";
 }
 
 impl FailureKind {
-    /// Number of kinds.
+    /// Number of failure kinds.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// Index in [`FailureKind::ALL`], for arrays of counters.
+    /// Position in [`FailureKind::ALL`], for indexing arrays of counters.
     pub const fn index(self) -> usize {
         self as usize
     }

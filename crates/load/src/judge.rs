@@ -1,4 +1,5 @@
-//! Judgement of runs: validity of figures, requirements, and detection of steady state and tight estimates.
+//! Judging of runs: which figures are valid, whether requirements are met, when a run is steady and when an estimate is
+//! precise enough.
 
 mod batches;
 pub mod failing;

@@ -1,13 +1,13 @@
 //! Load plans, recording and statistics.
 //!
-//! Modules: the plan of a run ([`plan`]), execution of one thread's share ([`schedule`]), results ([`record`]),
-//! validity ([`judge`]), failure kinds ([`failure`]), the document for all views ([`report`]), the requests
-//! ([`workload`]) and statistics over several runs ([`stats`]).
+//! Modules: the plan of a run ([`plan`]), execution of one thread's share of it ([`schedule`]), results ([`record`]),
+//! validity ([`judge`]), failure kinds ([`failure`]), the document from which all views are made ([`report`]), the
+//! requests ([`workload`]), and statistics over several runs ([`stats`]).
 //!
-//! Absent by design: sockets, threads, files and the clock. Time is an argument, in nanoseconds of one monotonic
-//! clock, so every rule is testable without waiting.
+//! By design, there are no sockets, threads, files or clocks in this crate. Time is an argument, in nanoseconds of one
+//! monotonic clock, so every rule can be tested without waiting.
 
-/// Serialises an enum by its table of names. Names of earlier versions, `old => new`, are still read.
+/// Serialises an enum by its table of names. Names that earlier versions wrote, `old => new`, can still be read.
 macro_rules! by_name {
     ($table:ident, $what:literal $(, $old:literal => $new:literal)*) => {
         impl serde::Serialize for $table {

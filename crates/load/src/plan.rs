@@ -1,8 +1,8 @@
 //! Plan of a run, as data.
 //!
-//! A [`Plan`] is one load level: arrival of visits, their content, use of connections, warm-up and end. A
-//! [`sweep::Sweep`] is a list of levels. Every random choice depends only on the plan's seed and the number of the
-//! visit, so a plan gives the same arrivals on any number of threads and agents.
+//! A [`Plan`] is one load level: how visits arrive, what they contain, how they use connections, the warm-up and the
+//! end. A [`sweep::Sweep`] is a list of levels. Every random choice depends only on the plan's seed and the number of
+//! the visit, so a plan gives the same arrivals on any number of threads and agents.
 //!
 //! The unit of work is a *visit*: one request, the calls of one connection, or a session. In a closed loop each
 //! connection makes one visit after another; in an open loop visits arrive by the clock, whether or not the server
@@ -21,79 +21,79 @@ pub use sweep::Sweep;
 
 use serde::{Deserialize, Serialize};
 
-/// Maximum connections of a plan. One source address has about 28,000 ports per target, and loopback has many source
-/// addresses; this bound only protects memory from a typing error.
+/// Maximum number of connections in a plan. One source address has about 28,000 ports per target, and loopback has many
+/// source addresses; this bound only protects memory from a typing error.
 pub const CONNECTIONS_MAX: u32 = 1_000_000;
 
-/// Maximum requests in one pipelined burst.
+/// Maximum number of requests in one pipelined burst.
 pub const BURST_MAX: u32 = 1_000;
 
-/// Maximum threads of all agents together.
+/// Maximum number of threads of all agents together.
 pub const THREADS_MAX: u32 = 65_536;
 
-/// Timing of visits.
+/// The timing of visits: closed or open loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loop {
-    /// Every connection begins its next visit after the previous one ends, plus think time.
+    /// Each connection starts its next visit when the previous one has finished, plus think time.
     Closed,
-    /// Visits arrive by the clock. If no connection is free, a visit waits, and the wait is part of the response time.
+    /// Visits arrive by the clock. If no connection is free, a visit waits, and its wait is part of the response time.
     Open(Arrivals),
 }
 
-/// Content of one visit, and use of its connection.
+/// The content of one visit, and how it uses connections.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Visit {
-    /// One burst of requests on any idle connection, or a new one. Connections persist.
+    /// One burst of requests on any idle connection, or on a new one. Connections are persistent.
     Request,
-    /// A new connection for `calls` consecutive bursts, closed afterwards.
+    /// A new connection for `calls` consecutive bursts, which is then closed.
     Connection {
         /// Bursts per connection, at least 1.
         calls: u32,
     },
-    /// A separate connection for a random number of bursts with think times in between, closed afterwards. In a closed
-    /// loop a think time precedes the next visit too.
+    /// A separate connection for a random number of bursts with think times in between, which is then closed. In a
+    /// closed loop, a think time also precedes the next visit.
     Session {
-        /// Bursts per session, rounded to an integer of at least 1.
+        /// Number of bursts per session, rounded to an integer of at least 1.
         length: Dist,
     },
 }
 
-/// End of a run. Responses in progress are always awaited; only new starts stop.
+/// The end of a run. Responses in progress are always awaited; only new starts stop.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stop {
-    /// No visit is scheduled later than this after measuring began.
+    /// Stop after a fixed time: no visit is scheduled later than this after measuring began.
     After {
         /// Length of the measured span in nanoseconds, at least 1.
         duration_ns: u64,
     },
-    /// Begin exactly this many bursts (closed loop) or visits (open loop) after measuring began, at least 1.
+    /// Stop after exactly this many bursts (closed loop) or visits (open loop) since measuring began, at least 1.
     Count(u64),
-    /// Stop once the estimate is tight enough ([`crate::judge::tight`]); the driver then calls
+    /// Stop when the estimate is precise enough ([`crate::judge::tight`]); the driver then calls
     /// [`crate::schedule::Schedule::stop`]. At the latest after `duration_ns_max`.
     Tight {
-        /// Half-width of the 95 % confidence interval of the mean response time, as a share of the mean, above 0,
-        /// below 1.
+        /// Half-width of the 95 % confidence interval of the mean response time, as a share of the mean: above 0, below
+        /// 1.
         share: f64,
         /// Maximum length of the measured span in nanoseconds.
         duration_ns_max: u64,
     },
 }
 
-/// Start of measuring.
+/// The start of measuring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WarmUp {
-    /// Immediately.
+    /// Start immediately.
     None,
-    /// After a fixed time.
+    /// Start after a fixed time.
     For {
         /// Length of the warm-up in nanoseconds.
         duration_ns: u64,
     },
-    /// Once the service time is steady ([`crate::judge::steady`]); the driver then calls
+    /// Wait until the service time is steady ([`crate::judge::steady`]); the driver then calls
     /// [`crate::schedule::Schedule::begin_measuring`]. At the latest after `duration_ns_max`; the run is then invalid
     /// with `no-steady-state`.
     Steady {
@@ -102,44 +102,47 @@ pub enum WarmUp {
     },
 }
 
-/// One load level.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Plan {
-    /// Timing of visits.
-    #[serde(rename = "loop")]
-    pub kind: Loop,
-    /// Content of a visit.
-    pub visit: Visit,
-    /// Requests pipelined in one burst, 1 to [`BURST_MAX`]; 1 waits for each response.
-    pub burst: u32,
-    /// Think time in nanoseconds between a response and the next burst of the visit, and in a closed loop also between
-    /// visits.
-    pub think_ns: Dist,
-    /// Maximum connections open at once over all threads, 1 to [`CONNECTIONS_MAX`]. A closed loop uses all of them.
-    pub connections: u32,
-    /// Start of measuring.
-    pub warm_up: WarmUp,
-    /// End of the run.
-    pub stop: Stop,
-    /// Open loop: maximum arrivals that wait for a connection, over all threads. Beyond it the oldest are dropped and
-    /// counted, and the run is invalid.
-    pub backlog_max: u64,
-    /// Open loop: how long after the end waiting arrivals may still begin, in nanoseconds; the rest are dropped and
-    /// counted.
-    pub drain_ns: u64,
-    /// Closed loop: how long connecting may fail before a run by count is abandoned, in nanoseconds.
-    #[serde(rename = "patience_ns")]
-    pub timeout_ns: u64,
-    /// Seed of all random choices.
-    pub seed: u64,
+flatout_reason::defaults! {
+    /// One load level. The default is a closed loop of 64 persistent connections for ten seconds.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    pub struct Plan {
+        /// The timing of visits: closed or open loop.
+        #[serde(rename = "loop")]
+        pub kind: Loop = Loop::Closed,
+        /// The content of each visit.
+        pub visit: Visit = Visit::Request,
+        /// Requests pipelined in one burst, 1 to [`BURST_MAX`]; 1 waits for each response.
+        pub burst: u32 = 1,
+        /// Think time in nanoseconds between a response and the next burst of the visit, and in a closed loop also
+        /// between visits.
+        pub think_ns: Dist = Dist::Fixed(0.0),
+        /// Maximum number of connections open at once over all threads, 1 to [`CONNECTIONS_MAX`]. A closed loop uses
+        /// all of them.
+        pub connections: u32 = 64,
+        /// The start of measuring.
+        pub warm_up: WarmUp = WarmUp::None,
+        /// The end of the run.
+        pub stop: Stop = Stop::After { duration_ns: 10_000_000_000 },
+        /// Open loop: maximum number of arrivals that wait for a connection, over all threads. If there are more, the
+        /// oldest are dropped and counted, and the run is invalid.
+        pub backlog_max: u64 = BACKLOG_MAX_DEFAULT,
+        /// Open loop: how long after the end of the run waiting arrivals may still start, in nanoseconds. The remaining
+        /// arrivals are dropped and counted.
+        pub drain_ns: u64 = TIMEOUT_NS_DEFAULT,
+        /// Closed loop: how long connecting may fail before a run by count is given up, in nanoseconds.
+        #[serde(rename = "patience_ns")]
+        pub timeout_ns: u64 = TIMEOUT_NS_DEFAULT,
+        /// Seed of all random choices.
+        pub seed: u64 = 1,
+    }
 }
 
-/// Unit of arrivals, for comparing rates of arrivals with rates of requests.
+/// The unit of arrivals, for comparing rates of arrivals with rates of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ArrivalUnit {
-    /// Its plural; `requests` if each is one request.
+    /// Plural name of the unit; `requests` if each arrival is one request.
     pub name: &'static str,
-    /// Mean requests per arrival; at least 1.
+    /// Mean number of requests per arrival, at least 1.
     pub requests: f64,
 }
 
@@ -155,76 +158,38 @@ impl std::fmt::Display for ArrivalUnit {
     }
 }
 
-/// Default of [`Plan::backlog_max`]: a guess, one minute at about 17,000 arrivals per second. Waiting arrivals use no
+/// Default of [`Plan::backlog_max`]. A guess: one minute at about 17,000 arrivals per second. Waiting arrivals use no
 /// memory.
 pub const BACKLOG_MAX_DEFAULT: u64 = 1_000_000;
 
-/// Default of [`Plan::drain_ns`] and [`Plan::timeout_ns`]: the default request timeout of the command line.
+/// Default of [`Plan::drain_ns`] and [`Plan::timeout_ns`], equal to the command line's default request timeout.
 pub const TIMEOUT_NS_DEFAULT: u64 = 5_000_000_000;
 
-impl Default for Plan {
-    /// A closed loop of 64 persistent connections for ten seconds.
-    fn default() -> Self {
-        Self {
-            kind: Loop::Closed,
-            visit: Visit::Request,
-            burst: 1,
-            think_ns: Dist::Fixed(0.0),
-            connections: 64,
-            warm_up: WarmUp::None,
-            stop: Stop::After { duration_ns: 10_000_000_000 },
-            backlog_max: BACKLOG_MAX_DEFAULT,
-            drain_ns: TIMEOUT_NS_DEFAULT,
-            timeout_ns: TIMEOUT_NS_DEFAULT,
-            seed: 1,
-        }
-    }
-}
-
-/// Error of a plan.
-#[derive(Clone, Debug, PartialEq)]
+/// The reason a plan cannot be run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PlanError {
     /// Zero connections, or more than [`CONNECTIONS_MAX`].
+    #[error("{0} connections are not possible; use 1 to {CONNECTIONS_MAX}")]
     Connections(u32),
     /// Zero threads, or more than [`THREADS_MAX`].
+    #[error("{0} threads are not possible; use 1 to {THREADS_MAX}")]
     Threads(u32),
-    /// No requests or no time.
+    /// The plan has no requests or no duration.
+    #[error("a run needs at least one request, or a duration above 0")]
     NoWork,
     /// A burst of zero requests, or more than [`BURST_MAX`].
+    #[error("bursts of {0} requests are not possible; use 1 to {BURST_MAX}")]
     Burst(u32),
-    /// A connection without calls.
+    /// A connection makes no calls.
+    #[error("a connection needs at least one call")]
     NoCalls,
-    /// A share for a tight estimate that is not above 0 and below 1.
+    /// The precision of an estimate is not above 0 and below 1.
+    #[error("a precision of {} % is not possible; use more than 0 and less than 100", 100.0 * .0)]
     Tight(f64),
-    /// Invalid arrivals or distribution, in words.
+    /// The arrivals or a distribution are invalid. Contains the reason in words.
+    #[error("{0}")]
     Meaningless(String),
 }
-
-impl std::fmt::Display for PlanError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Connections(asked) => {
-                write!(formatter, "{asked} connections are not possible; give 1 to {CONNECTIONS_MAX}")
-            }
-            Self::Threads(asked) => write!(formatter, "{asked} threads are not possible; give 1 to {THREADS_MAX}"),
-            Self::NoWork => write!(formatter, "a run needs at least one request, or some time"),
-            Self::Burst(asked) => {
-                write!(formatter, "bursts of {asked} requests are not possible; give 1 to {BURST_MAX}")
-            }
-            Self::NoCalls => write!(formatter, "a connection needs at least one call"),
-            Self::Tight(share) => {
-                write!(
-                    formatter,
-                    "a precision of {} % is not possible; give more than 0 and less than 100",
-                    100.0 * share
-                )
-            }
-            Self::Meaningless(what) => formatter.write_str(what),
-        }
-    }
-}
-
-impl std::error::Error for PlanError {}
 
 impl Plan {
     /// Checks whether the plan can be run.
@@ -257,15 +222,14 @@ impl Plan {
         }
     }
 
-    /// Checks that a replay requests each line once, when it is due, without repetition or delay.
+    /// Checks that a replay requests each line exactly once, when it is due, without repetition or delay.
     fn check_replay(&self) -> Result<(), PlanError> {
         let asks_once = matches!(self.visit, Visit::Request | Visit::Connection { calls: 1 });
         if asks_once && self.burst == 1 && self.think_ns.is_zero() {
             return Ok(());
         }
         Err(PlanError::Meaningless(
-            "a replay asks for each line of its log once, when the log says: bursts, several calls of a connection, \
-             sessions of a drawn length and think times have no place in it"
+            "a replay sends each request in its log once, at its logged time: bursts, calls per connection, session lengths and think times do not apply"
                 .to_owned(),
         ))
     }
@@ -280,7 +244,7 @@ impl Plan {
         matches!(&self.kind, Loop::Open(arrivals) if arrivals.replay.is_some())
     }
 
-    /// Connections that will be used: a closed run of three requests opens at most three.
+    /// Returns the number of connections that will be used: a closed run of three requests opens at most three.
     pub fn connections_used(&self) -> u32 {
         match self.stop {
             Stop::Count(count) => u64::from(self.connections).min(count) as u32,
@@ -288,13 +252,13 @@ impl Plan {
         }
     }
 
-    /// Maximum planned requests per second, if the clock determines the rate; bursts and sessions count by their
-    /// means.
+    /// Returns the mean number of planned requests per second, if the clock determines the rate. Bursts and sessions
+    /// count with their mean number of requests.
     pub fn offered_per_s(&self) -> Option<f64> {
         Some(self.visits_per_s()? * self.arrival().requests)
     }
 
-    /// Unit of arrivals: a rate of arrivals times its requests is a rate of requests.
+    /// Returns the unit of arrivals. A rate of arrivals times the requests per arrival is a rate of requests.
     pub fn arrival(&self) -> ArrivalUnit {
         let bursts = match &self.visit {
             Visit::Request => 1.0,
@@ -313,7 +277,7 @@ impl Plan {
         arrivals.replay.is_some() || rates.any(|rate| first.is_some_and(|first| rate.total_cmp(&first).is_ne()))
     }
 
-    /// Plural noun for its visits.
+    /// Returns a plural noun for the plan's visits.
     pub const fn visits(&self) -> &'static str {
         match &self.visit {
             Visit::Request if self.burst > 1 => "bursts",
@@ -323,8 +287,8 @@ impl Plan {
         }
     }
 
-    /// Number after which it ends, with its plural noun: visits of an open loop, requests of a closed one. `None` if
-    /// it does not end by count.
+    /// Returns the number after which the run ends, with its plural noun: visits in an open loop, requests in a closed
+    /// loop. Returns `None` if the run does not end by count.
     pub const fn counted(&self) -> Option<(u64, &'static str)> {
         match (self.stop, &self.kind) {
             (Stop::Count(visits), Loop::Open(_)) => Some((visits, self.visits())),
@@ -333,7 +297,7 @@ impl Plan {
         }
     }
 
-    /// Mean rate of visits over the planned duration: a run may end before its last rate level begins.
+    /// Returns the mean rate of visits over the planned duration. A run may end before its last rate level begins.
     pub fn visits_per_s(&self) -> Option<f64> {
         let Loop::Open(arrivals) = &self.kind else { return None };
         Some(match self.stop {
@@ -342,14 +306,14 @@ impl Plan {
         })
     }
 
-    /// Shares for the threads of this process, which is agent `agent` (from 0) of `agents`. Over all agents and
-    /// threads, connections and counts add up exactly to the plan's numbers. There are never more shares than
+    /// Returns the shares for the threads of this process, which is agent `agent` (from 0) of `agents`. Over all agents
+    /// and threads, connections and counts add up exactly to the plan's numbers. There are never more shares than
     /// connections.
     pub fn shares(&self, threads: u32, agent: u32, agents: u32) -> Vec<Share> {
         let connections = self.connections_used();
         let agents = agents.max(1);
         let shares = u64::from(threads.max(1)).saturating_mul(u64::from(agents)).min(u64::from(connections)) as u32;
-        // Shares are assigned round robin, so that no agent is idle while another has two.
+        // Assign shares round robin, so that no agent is idle while another has two.
         (agent..shares)
             .step_by(agents as usize)
             .map(|index| {
@@ -361,7 +325,7 @@ impl Plan {
     }
 }
 
-/// `part/whole` of `total`, rounded down. Differences of adjacent portions add up to `total` exactly.
+/// Returns `part/whole` of `total`, rounded down. The differences between adjacent portions add up to exactly `total`.
 pub(crate) fn portion(total: u64, part: u32, whole: u32) -> u64 {
     // u128: `total` may be near `u64::MAX` and `part` near `u32::MAX`.
     (u128::from(total) * u128::from(part) / u128::from(whole.max(1))) as u64
@@ -374,9 +338,9 @@ pub struct Share {
     pub index: u32,
     /// Total number of shares.
     pub shares: u32,
-    /// Global index of this share's first connection.
+    /// Index of this share's first connection among the connections of all shares.
     pub first_connection: u32,
-    /// Connections of this share, at least 1.
+    /// Number of connections of this share, at least 1.
     pub connections: u32,
 }
 

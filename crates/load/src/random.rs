@@ -1,8 +1,8 @@
-//! Deterministic pseudorandom numbers, equal for the same seed on every machine and in every version.
+//! Deterministic pseudorandom numbers. The same seed gives the same numbers on every machine and in every version.
 //!
-//! All random choices of the lab come from here, and the seed is printed, so that a run can be repeated request by
-//! request. The generator is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
-//! 2014): eight bytes of state, and a separate stream for any number. It is not suitable for secrets.
+//! All random choices of the lab come from this module, and the seed is printed, so that a run can be repeated request
+//! by request. The generator is SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators",
+//! 2014), which has eight bytes of state and offers a separate stream for any number. It is not suitable for secrets.
 
 /// A stream of random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,51 +14,51 @@ pub struct Random {
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// Stream for a seed.
+    /// Creates the stream of a seed.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// Stream for number `index` (a visit, a request, a thread) of a purpose, independent of all other indices and
-    /// purposes.
+    /// Creates the stream for number `index` (of a visit, a request or a thread) and a purpose. It is independent of
+    /// the streams for all other indices and purposes.
     pub const fn stream(seed: u64, purpose: u64, index: u64) -> Self {
         let seed = mix(seed.wrapping_add(GAMMA));
         let purpose = mix((seed ^ purpose).wrapping_add(GAMMA));
         Self { state: mix((purpose ^ index).wrapping_add(GAMMA)) }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GAMMA);
         mix(self.state)
     }
 
-    /// A number in [0, 1) from 53 random bits.
+    /// Returns a number in [0, 1) from 53 random bits.
     pub const fn next_f64(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// A uniform number below `bound`; 0 if `bound` is 0. (Lemire, 2019.)
+    /// Returns a uniformly distributed number below `bound`, or 0 if `bound` is 0 (Lemire, 2019).
     pub fn below(&mut self, bound: u64) -> u64 {
         if bound == 0 {
             return 0;
         }
         loop {
             let product = u128::from(self.next_u64()) * u128::from(bound);
-            // Reject this many of the 2⁶⁴ numbers, which would favour the smallest results.
+            // Reject the 2⁶⁴ mod `bound` lowest products, which would favour some results.
             if product as u64 >= bound.wrapping_neg() % bound {
                 return (product >> 64) as u64;
             }
         }
     }
 
-    /// An exponentially distributed number with mean 1.
+    /// Returns an exponentially distributed number with mean 1.
     pub fn next_exp(&mut self) -> f64 {
         // 1 - u is above 0, so the logarithm is finite.
         -(1.0 - self.next_f64()).ln()
     }
 
-    /// A normally distributed number with mean 0 and variance 1 (Box and Muller, 1958).
+    /// Returns a normally distributed number with mean 0 and variance 1 (Box and Muller, 1958).
     #[cfg(test)]
     pub fn next_normal(&mut self) -> f64 {
         (2.0 * self.next_exp()).sqrt() * (std::f64::consts::TAU * self.next_f64()).cos()
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_numbers_are_the_published_ones() {
-        // The first three of SplitMix64 with seed 1234567, as in its authors' test vectors.
+        // The first three numbers of SplitMix64 with seed 1234567, from its authors' test vectors.
         let mut random = Random::new(1_234_567);
         let numbers: Vec<_> = (0..3).map(|_| random.next_u64()).collect();
         assert_eq!(numbers, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
@@ -106,7 +106,7 @@ mod tests {
         assert!((mean(&mut || random.next_exp()) - 1.0).abs() < 0.02);
         assert!(mean(&mut || random.next_normal()).abs() < 0.02);
         assert!((mean(&mut || random.next_normal().powi(2)) - 1.0).abs() < 0.02);
-        // The first number of neighbouring streams is as random as the next number of one.
+        // The first numbers of adjacent streams are as random as successive numbers of one stream.
         let mut index = 0;
         let mut first = || {
             index += 1;

@@ -1,8 +1,8 @@
 //! Records of a run: one [`Recorder`] per thread, merged afterwards.
 //!
-//! Three events feed it: start of a burst, end of a request ([`Sample`]), end of a connection ([`ConnectionEnd`]). All
-//! counts have 64 bits and none is estimated. Recording allocates only for a new failure detail, or for a new maximum
-//! of requests in flight.
+//! Three events feed a recorder: the start of a burst, the end of a request ([`Sample`]) and the end of a connection
+//! ([`ConnectionEnd`]). All counts have 64 bits, and none is estimated. Recording allocates only for a new failure
+//! detail, or for a new maximum of requests in flight.
 //!
 //! Requests scheduled before measuring began are counted separately ([`Recorder::warm_up_samples`]) and excluded from
 //! all figures.
@@ -28,10 +28,10 @@ use crate::failure::FailureKind;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Maximum recorded time, one hour in nanoseconds; longer times are clamped.
+/// Longest recorded time, one hour in nanoseconds. Longer times are clamped to it.
 pub const TIME_NS_MAX: u64 = 3_600_000_000_000;
 
-/// Maximum distinct classes; requests of further classes count with the last.
+/// Maximum number of distinct URL classes. Requests of any further class count under the last.
 pub const CLASSES_MAX: usize = 256;
 
 /// One finished request, with or without a response. All times are in nanoseconds of one monotonic clock.
@@ -39,132 +39,124 @@ pub const CLASSES_MAX: usize = 256;
 pub struct Sample {
     /// Class of the URL, below [`CLASSES_MAX`].
     pub class: u16,
-    /// Step of the sweep, from 0.
+    /// Step of the sweep, numbered from 0.
     pub step: u16,
-    /// Intended start.
+    /// Intended start of the request.
     pub intended_ns: u64,
-    /// Actual start: the client began to connect or send.
+    /// Actual start of the request, when the client began to connect or send.
     pub begun_ns: u64,
-    /// Time at which the kernel accepted its last byte; 0 if that never happened.
+    /// Time at which the kernel accepted the last byte of the request; 0 if that never happened.
     pub sent_ns: u64,
-    /// Time at which the first response byte was read; 0 if there was none.
+    /// Time at which the first response byte was read; 0 if there was no response.
     pub first_byte_ns: u64,
-    /// End: the last byte, or the failure.
+    /// Time at which the last byte was read, or the request failed.
     pub ended_ns: u64,
-    /// Time to resolve the host name for this request's connection; 0 without resolution.
+    /// Time taken to resolve the host name for this request's connection; 0 without resolution.
     pub resolve_ns: u64,
-    /// Time to establish the TCP connection; 0 on an existing connection.
+    /// Time taken to establish the TCP connection; 0 on an existing connection.
     pub connect_ns: u64,
-    /// Time of the TLS handshake; 0 without one.
+    /// Time taken by the TLS handshake; 0 without a handshake.
     pub tls_ns: u64,
-    /// The final status, or the failure.
+    /// The final status, or the kind of failure.
     pub result: Result<u16, FailureKind>,
-    /// Detail of a failure, such as a parser's reason or the name of an errno; otherwise empty.
+    /// Detail of a failure, such as a parser's reason or the name of an errno. Empty for a response.
     pub detail: &'static str,
-    /// Bytes of response heads, including interim ones and chunked framing.
+    /// Bytes of response heads, including interim responses and chunked framing.
     pub head_bytes: u64,
-    /// Bytes of the body, without framing.
+    /// Bytes of the response body, without framing.
     pub body_bytes: u64,
     /// Bytes of the request that were sent.
     pub sent_bytes: u64,
-    /// Interim (1xx) responses before the final response.
+    /// Number of interim (1xx) responses before the final response.
     pub interim_responses: u16,
-    /// True if it was the first on its connection.
+    /// True if the request was the first on its connection.
     pub is_new_connection: bool,
 }
 
 impl Sample {
-    /// Time from the intended start to the end.
+    /// Returns the time from the intended start to the end.
     pub fn response_ns(&self) -> u64 {
         self.ended_ns.saturating_sub(self.intended_ns)
     }
 
-    /// Time from the actual start to the end.
+    /// Returns the time from the actual start to the end.
     pub fn service_ns(&self) -> u64 {
         self.ended_ns.saturating_sub(self.begun_ns)
     }
 
-    /// Time from the intended start to the actual start.
+    /// Returns the time from the intended start to the actual start.
     pub fn lag_ns(&self) -> u64 {
         self.begun_ns.saturating_sub(self.intended_ns)
     }
 }
 
-/// One connection that ended, or was open when the run ended.
+/// One connection that was closed, or was still open when the run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionEnd {
     /// Time at which the client began to connect.
     pub begun_ns: u64,
-    /// Time at which it was closed.
+    /// Time at which the connection was closed.
     pub ended_ns: u64,
-    /// Complete responses on it.
+    /// Number of complete responses on the connection.
     pub replies: u64,
-    /// True if the server closed it although it was reusable.
+    /// True if the server closed the connection although it was reusable.
     pub by_server: bool,
 }
 
-/// Settings of a recorder.
+/// The URL classes and the measured span of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSettings {
-    /// URL classes, at least 1; at most [`CLASSES_MAX`] are distinguished.
+    /// Number of URL classes, at least 1; at most [`CLASSES_MAX`] are distinguished.
     pub classes: usize,
-    /// Start of the time series: the run's `start_ns`, equal for all threads.
+    /// Start of the time series: the run's `start_ns`, which all threads share.
     pub start_ns: u64,
-    /// Samples count from this intended time on; `u64::MAX` during warm-up of unknown length.
+    /// Samples with an intended start at this time or later are measured; `u64::MAX` during a warm-up of unknown
+    /// length.
     pub measured_from_ns: u64,
 }
 
-/// Error in creating or merging records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason records could not be created or merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// A histogram could not be created.
+    #[error("a histogram could not be created")]
     Histogram,
-    /// Two records have different bounds.
+    /// Two records have histograms with different bounds, or different numbers of classes.
+    #[error("two records have histograms with different bounds")]
     Different,
 }
 
-impl std::fmt::Display for RecordError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Histogram => "a histogram could not be created",
-            Self::Different => "two records have histograms of different bounds",
-        })
-    }
-}
-
-impl std::error::Error for RecordError {}
-
-/// One thread's record of one step. Agents serialise it as JSON.
+/// One thread's record of one step. Agents send it as JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Recorder {
-    /// Counts of the measured span.
+    /// Counters of the measured span.
     pub counts: Counts,
-    /// Response times, from the intended start.
+    /// Response times, measured from the intended start.
     pub response: Hdr,
-    /// Service times, from the actual start.
+    /// Service times, measured from the actual start.
     pub service: Hdr,
-    /// Schedule lag: from the intended to the actual start.
+    /// Schedule lag, from the intended start to the actual start.
     pub lag: Hdr,
     /// Durations of request phases.
     pub phases: Phases,
-    /// Sums for means.
+    /// Sums from which means are calculated.
     pub sums: Sums,
-    /// Records by URL class, at most [`CLASSES_MAX`].
+    /// Records by URL class; at most [`CLASSES_MAX`].
     #[serde(deserialize_with = "parts::read_classes")]
     pub classes: Vec<ClassRecord>,
-    /// Ended connections.
+    /// Record of closed connections.
     pub connections: ConnectionRecord,
-    /// Requests in flight.
+    /// Number of requests in flight over time.
     pub in_flight: InFlight,
-    /// Values per second, including warm-up.
+    /// Values per interval of time, including warm-up.
     pub series: Series,
-    /// Failed requests by kind and detail, if a detail is known.
+    /// Counts of failed requests by kind and detail, for failures with a known detail.
     pub details: Vec<FailureDetail>,
-    /// Finished requests scheduled before measuring began.
+    /// Number of finished requests that were scheduled before measuring began.
     pub warm_up_samples: u64,
-    /// Samples count from this time on, by the clock of [`Series::start_ns`].
+    /// Samples with an intended start at this time or later are measured, on the clock of [`Series::start_ns`].
     pub measured_from_ns: u64,
-    /// End of the last measured sample, by the same clock; 0 before the first.
+    /// End of the last measured sample, on the same clock; 0 before the first sample.
     pub last_ended_ns: u64,
     /// Time from the start of the measured span to the intended start of the last request, in nanoseconds.
     #[serde(default)]
@@ -172,30 +164,31 @@ pub struct Recorder {
     /// Time from the start of the measured span to the actual start of the last request, in nanoseconds.
     #[serde(default)]
     pub begun_span_ns: u64,
-    /// Requests that ended after the measured span.
+    /// Requests that finished after the end of the measured span.
     #[serde(default)]
     pub late: Late,
-    /// Length of the measured span, if the plan specifies it.
+    /// Length of the measured span, if the plan specifies it, in nanoseconds.
     #[serde(skip)]
     span_ns: Option<u64>,
-    /// Requests that ended since the last one began, until [`Recorder::close_span`]; never more than were in flight.
+    /// Requests that finished since the last start of a request, until [`Recorder::close_span`]. There are never more
+    /// of them than there were requests in flight.
     #[serde(skip)]
     tail: Vec<late::EndedRequest>,
 }
 
-/// Number of failures of one kind with the same detail.
+/// Number of failures with the same kind and detail.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureDetail {
-    /// The kind.
+    /// The failure kind.
     pub kind: FailureKind,
-    /// Message of a parser or the system.
+    /// The message of a parser or of the system.
     pub detail: Cow<'static, str>,
-    /// Number of failures.
+    /// Number of these failures.
     pub count: u64,
 }
 
 impl Recorder {
-    /// An empty record, of some megabytes.
+    /// Creates an empty record, which takes some megabytes of memory.
     pub fn new(settings: RecorderSettings) -> Result<Self, RecordError> {
         Ok(Self {
             counts: Counts::default(),
@@ -220,18 +213,20 @@ impl Recorder {
         })
     }
 
-    /// Sets the length of the measured span, if known in advance: later ends are late.
+    /// Sets the length of the measured span, if it is known in advance. Requests that finish later are late.
     pub fn end_span_after(&mut self, span_ns: u64) {
         self.span_ns = Some(span_ns);
     }
 
-    /// Number of late requests if the span ended at `until_ns`, which must not precede the start of the last request.
+    /// Returns the number of requests that would be late if the span ended at `until_ns`, which must not precede the
+    /// start of the last request.
     pub fn late_after(&self, until_ns: u64) -> u64 {
         let in_tail = self.tail.iter().filter(|ended| ended.at_ns > until_ns).count() as u64;
         self.late.responses + self.late.failures + in_tail
     }
 
-    /// Ends the span at `until_ns`, which must be the planned end or not precede the start of the last request.
+    /// Ends the span at `until_ns`, which must be the planned end, or at least not precede the start of the last
+    /// request.
     pub fn close_span(&mut self, until_ns: u64) {
         for ended in std::mem::take(&mut self.tail) {
             if ended.at_ns > until_ns {
@@ -241,22 +236,23 @@ impl Recorder {
         self.late.drain_ns = self.last_ended_ns.saturating_sub(until_ns);
     }
 
-    /// Responses within the measured span.
+    /// Returns the number of responses within the measured span.
     pub const fn responses_in_time(&self) -> u64 {
         self.counts.responses.saturating_sub(self.late.responses)
     }
 
-    /// Bytes received by requests that ended within the measured span.
+    /// Returns the number of bytes received by requests that finished within the measured span.
     pub fn bytes_in_time(&self) -> u64 {
         self.counts.bytes_in().saturating_sub(self.late.bytes_in)
     }
 
-    /// Sets the start of measuring after a warm-up by steady state.
+    /// Sets the start of measuring, after a warm-up until steady state.
     pub fn begin_measuring(&mut self, from_ns: u64) {
         self.measured_from_ns = from_ns;
     }
 
-    /// Records the start of a burst of `requests` at `now_ns`. Each ends in one [`Sample`].
+    /// Records that a burst of `requests` started at `now_ns`. Each of these requests must later be recorded as a
+    /// [`Sample`].
     pub fn record_begun(&mut self, requests: u32, intended_ns: u64, now_ns: u64) {
         self.series.record_begun(requests, now_ns);
         self.tail.clear();
@@ -268,12 +264,13 @@ impl Recorder {
         }
     }
 
-    /// Records the start of a connection attempt.
+    /// Records that a connection attempt started.
     pub fn record_connect_begun(&mut self, now_ns: u64) {
         self.counts.connects_begun += u64::from(now_ns >= self.measured_from_ns);
     }
 
-    /// Records an established connection; `tls_resumed`: whether its TLS handshake, if any, resumed a session.
+    /// Records that a connection was established. `tls_resumed` says whether its TLS handshake, if any, resumed a
+    /// session.
     pub fn record_connected(&mut self, now_ns: u64, tls_resumed: Option<bool>) {
         self.connections.open += 1;
         self.connections.peak = self.connections.peak.max(self.connections.open);
@@ -285,8 +282,8 @@ impl Recorder {
         }
     }
 
-    /// Records the end of an established connection. One that began before measuring only reduces the number of open
-    /// ones.
+    /// Records that an established connection was closed. A connection opened before measuring began only lowers the
+    /// number of open connections.
     pub fn record_connection_end(&mut self, end: &ConnectionEnd) {
         self.connections.open = self.connections.open.saturating_sub(1);
         if end.begun_ns < self.measured_from_ns {
@@ -301,7 +298,7 @@ impl Recorder {
         }
     }
 
-    /// Records the end of a request.
+    /// Records that a request finished.
     pub fn record(&mut self, sample: &Sample) {
         self.series.record(sample);
         if sample.intended_ns < self.measured_from_ns {
@@ -330,7 +327,7 @@ impl Recorder {
             }
             Err(kind) => self.record_detail(kind, sample.detail),
         }
-        // A single class equals the whole, and is copied at the end.
+        // A single class equals the total, and is copied in `finish`.
         if self.classes.len() > 1 {
             let class = usize::from(sample.class).min(self.classes.len() - 1);
             self.classes[class].record(sample);
@@ -347,7 +344,7 @@ impl Recorder {
         }
     }
 
-    /// Packs a finished record losslessly: some megabytes become some kilobytes.
+    /// Packs a finished record losslessly, from some megabytes to some kilobytes.
     pub fn pack(&mut self) {
         let Phases { resolve, connect, tls, wait, transfer } = &mut self.phases;
         let own = [&mut self.response, &mut self.service, &mut self.lag, &mut self.connections.lifetime];
@@ -355,12 +352,12 @@ impl Recorder {
         own.into_iter().chain([resolve, connect, tls, wait, transfer]).chain(of_classes).for_each(Hdr::pack);
     }
 
-    /// Records a digest check. A mismatch is a failed sample in addition.
+    /// Records that a body was checked by digest. A mismatch is also recorded as a failed sample.
     pub fn record_digest_checked(&mut self) {
         self.counts.digests_checked += 1;
     }
 
-    /// Finishes the record: extends the integral of requests in flight to `now_ns`. Merging comes after this.
+    /// Finishes the record: extends the integral of requests in flight to `now_ns`. Call this before merging.
     pub fn finish(&mut self, now_ns: u64) {
         self.in_flight.advance(now_ns);
         if let [class] = self.classes.as_mut_slice() {
@@ -373,15 +370,15 @@ impl Recorder {
         }
     }
 
-    /// Merges another thread's or agent's record of the same step and time. Agents have different clocks: as all
-    /// started together, times are relative to each record's start.
+    /// Merges the record of another thread or agent of the same step over the same time. The clocks of agents differ
+    /// but all of them started together, so times are taken relative to each record's start.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
         self.add(other)?;
         let ours = |theirs_ns: u64| {
             let since_ns = theirs_ns.saturating_sub(other.series.start_ns);
             self.series.start_ns.saturating_add(since_ns)
         };
-        // Neither is a time while it is unknown.
+        // If the other start of measuring is unknown, keep this one.
         if other.measured_from_ns != u64::MAX {
             self.measured_from_ns = self.measured_from_ns.min(ours(other.measured_from_ns));
         }
@@ -397,7 +394,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Appends a later record of the same step by the same clock: a second half.
+    /// Appends a later record of the same step on the same clock, such as a second half.
     pub fn append(&mut self, other: &Self) -> Result<(), RecordError> {
         self.add(other)?;
         self.connections.peak = self.connections.peak.max(other.connections.peak);
@@ -411,7 +408,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Adds the values that do not depend on time.
+    /// Adds the values of `other` that do not depend on time.
     fn add(&mut self, other: &Self) -> Result<(), RecordError> {
         if self.classes.len() != other.classes.len() {
             return Err(RecordError::Different);

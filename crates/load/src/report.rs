@@ -1,4 +1,4 @@
-//! Result of a run as a versioned JSON document, with the data for all views.
+//! The result of a run as a versioned JSON document, which contains the data for all views.
 
 pub mod goodput;
 pub mod percentiles;
@@ -15,14 +15,14 @@ pub use visible::visible;
 use crate::judge::threshold::{Threshold, ThresholdOutcome};
 use serde::{Deserialize, Serialize};
 
-/// Name of the schema, in every document.
+/// Name of the schema, which every document states.
 pub const SCHEMA: &str = "flatout-run";
 
-/// Version of the schema. It changes if a reader of the old one would misinterpret the new one; additional fields do
-/// not change it.
+/// Version of the schema. It changes if a reader of the old version would misinterpret the new one; additional fields
+/// do not change it.
 ///
-/// 2: rates refer to the measured span, and late results are separate. In 1 they referred to the time to the end of
-/// the last response.
+/// In version 2, rates refer to the measured span, and late results are separate. In version 1, rates referred to the
+/// time until the end of the last response.
 pub const SCHEMA_VERSION: u32 = 2;
 
 /// The result of a run of one or more steps.
@@ -30,19 +30,19 @@ pub const SCHEMA_VERSION: u32 = 2;
 pub struct RunReport {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// Version of the schema.
+    /// Version of the document's schema. Readers reject a newer version.
     pub schema_version: u32,
-    /// Name of the run: its label, or the URL.
+    /// Name of the run: its label, or the URL if it has no label.
     pub label: String,
     /// Version of the program that wrote it.
     pub flatout_version: String,
     /// The command line, program name first.
     pub command: Vec<String>,
-    /// When it began, in milliseconds since the epoch.
+    /// Time at which the run started, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
-    /// The requested URL, or the first of the workload.
+    /// The requested URL, or the first URL of the workload.
     pub url: String,
-    /// The address connected to.
+    /// The address that the client connected to.
     pub address: String,
     /// HTTP version and transport, for users: `HTTP/1.1`, `HTTP/2 over TLS 1.3`.
     pub protocol: String,
@@ -54,70 +54,60 @@ pub struct RunReport {
     pub request_timeout_ns: u64,
     /// Client threads used.
     pub threads: u32,
-    /// Agents that took part; 0 if this process ran alone.
+    /// Number of agents that took part; 0 if this process ran alone.
     pub agents: u32,
-    /// Name of the server's process, if it runs on the client's machine.
+    /// Name of the server's process, if the server runs on the client's machine.
     pub server_software: Option<String>,
-    /// The machine of the client.
+    /// The machine that the client ran on.
     pub machine: MachineReport,
-    /// Names of the classes of URLs, in the order of every step's classes.
+    /// Names of the URL classes, in the order of every step's classes.
     pub class_names: Vec<String>,
-    /// One for each load level, in order.
+    /// One report for each load level, in order.
     pub steps: Vec<StepReport>,
-    /// Maximum of this machine, measured beside the run, and the share reached.
+    /// The limit of this machine, measured alongside the run, and the share of it that was reached.
     pub limit: Option<LimitReport>,
-    /// Result of every requirement.
+    /// The results of all requirements.
     pub thresholds: Vec<ThresholdOutcome>,
-    /// Results of analyses: the knee, overload, comparison, scalability fit; each a separate document by name.
+    /// Results of analyses by name (knee, overload, comparison, scalability fit), each of which is a separate document.
     #[serde(default)]
     pub findings: serde_json::Map<String, serde_json::Value>,
 }
 
-/// The machine's limit beside the run.
+/// The machine's limit, measured alongside the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LimitReport {
-    /// Name of the measure in `flatout limits`.
+    /// Name of the measurement in `flatout limits`.
     pub measure: String,
-    /// Its description.
+    /// Description of the measurement.
     pub words: String,
-    /// Its unit: `1/s`, `bytes/s`.
+    /// Unit of the values: `1/s`, `bytes/s`.
     pub unit: String,
-    /// Its value, in its unit.
+    /// The machine's limit, in `unit`.
     pub value: f64,
-    /// Value of the run's best step, in the same unit.
+    /// Value of the run's best step, in `unit`.
     pub reached: f64,
     /// `reached / value`.
     pub share: f64,
 }
 
-/// Error of reading a document.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason a document could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// Not JSON, or fields are missing: the parser's message.
+    /// The text is not JSON, or fields are missing. Contains the parser's message.
+    #[error("not a result of flatout bench: {}", visible(.0))]
     Malformed(String),
-    /// JSON of another schema, with its name if any.
+    /// The text is JSON of another schema. Contains the schema's name, or an empty string.
+    #[error("not a result of flatout bench{}", other_schema(.0))]
     OtherSchema(String),
-    /// Written by a newer version of the program: its schema version.
+    /// The document was written by a newer version of the program. Contains its schema version.
+    #[error("written by a newer flatout: its schema version is {0}, but this one reads only up to {SCHEMA_VERSION}")]
     Newer(u32),
 }
 
-impl std::fmt::Display for ReadError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Malformed(what) => write!(formatter, "not a result of flatout bench: {}", visible(what)),
-            Self::OtherSchema(schema) if schema.is_empty() => {
-                write!(formatter, "not a result of flatout bench: it has no schema")
-            }
-            Self::OtherSchema(schema) => write!(formatter, "not a result of flatout bench but {schema:?}"),
-            Self::Newer(version) => write!(
-                formatter,
-                "written by a newer flatout: its schema version is {version}, and this one reads up to {SCHEMA_VERSION}"
-            ),
-        }
-    }
+/// Describes the name of another schema, for an error message.
+fn other_schema(schema: &str) -> String {
+    if schema.is_empty() { ": it has no schema".to_owned() } else { format!(" but {schema:?}") }
 }
-
-impl std::error::Error for ReadError {}
 
 impl RunReport {
     /// Parses a document. It may come from an untrusted source, so invisible characters are escaped for display
@@ -138,7 +128,7 @@ impl RunReport {
         if head.schema_version > SCHEMA_VERSION {
             return Err(ReadError::Newer(head.schema_version));
         }
-        // Documents of this program normally contain none; an escape may represent one.
+        // Documents written by this program normally contain no invisible characters, but an escape may stand for one.
         if !text.contains('\\') && !text.chars().any(|character| visible::is_unseen(character) && character != '\n') {
             return serde_json::from_str(text).map_err(malformed);
         }
@@ -157,22 +147,22 @@ impl RunReport {
         serde_json::to_string_pretty(self).map_err(|error| ReadError::Malformed(error.to_string()))
     }
 
-    /// Returns whether all figures of all steps are valid, and everything requested was measured.
+    /// Returns whether all figures of all steps are valid and everything requested was measured.
     pub fn is_valid(&self) -> bool {
         self.steps.iter().all(|step| step.invalid.is_empty())
     }
 
-    /// Returns whether everything requested was measured, regardless of validity.
+    /// Returns whether everything requested was measured, whether or not the figures are valid.
     pub fn is_whole(&self) -> bool {
         !self.steps.iter().flat_map(|step| &step.invalid).any(|invalid| invalid.reason.is_of_a_part())
     }
 
-    /// Returns whether at least one figure of a step is valid.
+    /// Returns whether at least one figure of any step is valid.
     pub fn has_sound(&self) -> bool {
         self.steps.iter().any(StepReport::has_sound)
     }
 
-    /// Evaluates requirements on every step, and removes permitted failures from `failing`.
+    /// Evaluates requirements on every step, and moves permitted failures from `failing` to the notes.
     pub fn require(&mut self, thresholds: &[Threshold]) {
         for step in &mut self.steps {
             self.thresholds.extend(thresholds.iter().map(|threshold| step.judge_among(threshold, thresholds)));

@@ -1,15 +1,15 @@
-//! Execution of one thread's share of a plan: bursts to begin, their times and connections.
+//! Execution of one thread's share of a plan: which bursts to start, when, and on which connections.
 //!
-//! The driver calls [`Schedule::next`] for a [`Move`] and reports events by [`Schedule::handle_answered`],
-//! [`Schedule::handle_failed`] and [`Schedule::handle_closed`]. A *slot* represents one connection, numbered from 0 up
-//! to the share's connections; it holds at most one visit. An arrival without a free slot waits with its intended time
-//! unchanged, so that the delay by a stalled server is measured (no coordinated omission). Waiting arrivals use no
-//! memory: they are generated again when their turn comes.
+//! The driver calls [`Schedule::next`] to get a [`Move`], and reports events by [`Schedule::handle_answered`],
+//! [`Schedule::handle_failed`] and [`Schedule::handle_closed`]. A *slot* represents one connection. Slots are numbered
+//! from 0 up to the share's connections, and each holds at most one visit. An arrival without a free slot waits with
+//! its intended time unchanged, so that the delay caused by a stalled server is measured (no coordinated omission).
+//! Waiting arrivals use no memory: they are generated again when their turn comes.
 //!
-//! In a replay a connection serves only one client of the log. A client whose last response is late opens another one
-//! for its next line, at the time in the log.
+//! In a replay, a connection serves only one client of the log. If a client's last response is late, the client opens
+//! another connection for its next line, at the time in the log.
 //!
-//! `next` and the event handlers allocate nothing.
+//! `next` and the event handlers do not allocate.
 
 mod backlog;
 mod cursor;
@@ -30,71 +30,71 @@ use slot::{ConnectionSlot, Holding};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// ID of the random streams for starts of a closed loop.
+/// ID of the random streams for the starts of a closed loop.
 const PURPOSE_START: u64 = 3;
 
-/// A burst to begin now.
+/// A burst to start now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// The slot of its connection, from 0.
+    /// The slot of the burst's connection, from 0.
     pub slot: u32,
-    /// True to open the connection first. Never true if the slot has a reusable connection.
+    /// True if the connection must be opened first. Never true if the slot has a reusable connection.
     pub connect: bool,
-    /// Requests to send without waiting for responses, at least 1.
+    /// Number of requests to send without waiting for responses, at least 1.
     pub burst: u32,
-    /// True to close the connection after this burst, as its last request announces.
+    /// True if the connection must be closed after this burst, as the burst's last request announces.
     pub closes: bool,
-    /// Intended start, in nanoseconds of the driver's clock.
+    /// Intended start, in nanoseconds on the driver's clock.
     pub intended_ns: u64,
-    /// Number of the visit over all threads, from 0; selects the request of a replay.
+    /// Number of the visit over all threads, from 0. In a replay, it selects the request.
     pub visit: u64,
-    /// Number of the first request of the burst. Numbers from this one on are unique in the run, over all threads.
-    /// Selects URLs.
+    /// Number of the first request of the burst; the others count up from it. The numbers are unique in the run, over
+    /// all threads, and select URLs.
     pub request: u64,
-    /// Index of the burst in its visit, from 0.
+    /// Index of the burst within its visit, from 0.
     pub call: u32,
 }
 
-/// Next action of the driver.
+/// The next action of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Move {
-    /// Begin a burst, then call again.
+    /// Start a burst, then call again.
     Begin(Begin),
-    /// Close the unneeded connection of this slot, then call again.
+    /// Close the connection of this slot, which is no longer needed, then call again.
     Close(u32),
     /// Call again at this time, or after any event.
     WaitUntil(u64),
     /// Call again after any event.
     Idle,
-    /// Nothing more begins; requests in progress may still be awaited.
+    /// Nothing more starts. Requests in progress may still be awaited.
     Done,
 }
 
-/// Counts of a schedule in the measured span.
+/// Counts of a schedule. They cover the measured span unless stated otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Visits begun.
+    /// Visits started.
     pub visits: u64,
-    /// Visits among them that completed all bursts.
+    /// Visits that completed all their bursts.
     pub visits_completed: u64,
-    /// Bursts begun.
+    /// Bursts started.
     pub bursts: u64,
-    /// Requests begun.
+    /// Requests started.
     pub requests: u64,
     /// Arrivals dropped because they exceeded the backlog limit or the drain time.
     pub dropped: u64,
     /// Arrivals that waited for a free connection, including warm-up.
     pub waited: u64,
-    /// Maximum waiting arrivals, including warm-up.
+    /// Maximum number of waiting arrivals, including warm-up.
     pub backlog_peak: u64,
-    /// Maximum slots that held a visit, including warm-up.
+    /// Maximum number of slots that held a visit at once, including warm-up.
     pub slots_peak: u32,
-    /// Slots abandoned because connecting failed.
+    /// Slots that were given up because connecting failed.
     pub slots_given_up: u32,
 }
 
 impl Tally {
-    /// Adds another share's counts. Peaks are summed too, as an upper bound.
+    /// Adds another share's counts. Peaks are also added, which gives an upper bound.
     pub fn merge(&mut self, other: &Self) {
         self.visits += other.visits;
         self.visits_completed += other.visits_completed;
@@ -108,14 +108,14 @@ impl Tally {
     }
 }
 
-/// State of an open loop: arrivals that have not begun.
+/// Arrivals of an open loop that have not started.
 #[derive(Clone, Debug)]
 struct Open {
-    /// The next arrival to begin.
+    /// The next arrival to start.
     head: Cursor,
-    /// The next arrival that is not due yet, if arrivals wait; never before `head` when it is used.
+    /// The first arrival that is not due yet, if arrivals wait. Never before `head` when it is used.
     tail: Cursor,
-    /// Number of the first measured arrival, once known.
+    /// Number of the first measured arrival, if known.
     first_measured: Option<u64>,
 }
 
@@ -126,19 +126,19 @@ pub struct Schedule {
     share: Share,
     slots: Box<[ConnectionSlot]>,
     free: Free,
-    /// Times at which slots continue.
+    /// Times at which slots continue, as pairs of a time in nanoseconds and a slot.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     open: Option<Open>,
     measured_from_ns: Option<u64>,
-    /// Nothing scheduled at this time or later begins.
+    /// Nothing that is scheduled at this time or later starts.
     deadline_ns: u64,
-    /// Closed loop: measured requests that this share may still begin.
+    /// Closed loop: number of measured requests that this share may still start.
     requests_left: u64,
-    /// Numbers of visits of a closed loop, and of bursts, within this share.
+    /// Number of visits (in a closed loop) and of bursts that this share has numbered so far.
     visits_numbered: u64,
     bursts_numbered: u64,
     slots_held: u32,
-    /// Slots whose visit has further bursts to begin.
+    /// Number of slots whose visit has further bursts to start.
     unfinished: u32,
     retries: Retries,
     stopped: bool,
@@ -146,7 +146,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Starts a share at `start_ns`, which is equal for all threads of all agents (by each clock).
+    /// Starts a share at `start_ns`, which is the same for all threads of all agents (on each agent's clock).
     pub fn begin(plan: &Plan, share: Share, start_ns: u64) -> Result<Self, PlanError> {
         plan.check()?;
         if share.connections == 0 || share.index >= share.shares {
@@ -200,21 +200,21 @@ impl Schedule {
                 self.free.put_closed(slot);
                 continue;
             }
-            // Randomise starts under think time, so that connections do not proceed in waves.
+            // Randomise starts if there is think time, so that connections do not proceed in waves.
             let think_ns = self.plan.think_ns.draw(&mut random) * random.next_f64();
             self.slots[slot as usize].holding = Holding::Thought;
             self.timers.push(Reverse((start_ns.saturating_add(think_ns as u64), slot)));
         }
     }
 
-    /// Returns the action at `now_ns`.
+    /// Returns what to do at `now_ns`.
     pub fn next(&mut self, now_ns: u64) -> Move {
         if self.stopped {
             return Move::Done;
         }
         while let Some(slot) = self.free.take_leaving() {
             let state = &self.slots[slot as usize];
-            // What was begun on it meanwhile has closed it already.
+            // The slot may have been used since, and its connection closed.
             if state.holding == Holding::Nothing && !state.is_open {
                 return Move::Close(slot);
             }
@@ -239,8 +239,9 @@ impl Schedule {
         }
     }
 
-    /// Handles the last response of a slot's burst. `is_open`: the connection is reusable. Returns the slot's
-    /// immediate next burst, if any: the fast path of a closed loop. After `None`, call [`Schedule::next`].
+    /// Handles the last response of a slot's burst. `is_open` says whether the connection is reusable. Returns the
+    /// slot's next burst if it starts immediately, which is the fast path of a closed loop. After `None`, call
+    /// [`Schedule::next`].
     pub fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
         let state = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Burst)?;
         state.is_open = is_open;
@@ -248,7 +249,7 @@ impl Schedule {
         if state.calls_left == 0 {
             self.tally.visits_completed += u64::from(state.is_measured);
             if !matches!(self.plan.visit, Visit::Request) {
-                state.is_open = false; // it was told to close
+                state.is_open = false; // the request announced the close
             }
             if self.open.is_some() {
                 self.release(slot, now_ns);
@@ -258,8 +259,8 @@ impl Schedule {
         self.think(slot, now_ns, now_ns)
     }
 
-    /// Handles a failed burst, whose connection is closed; `connected`: it had been established. The visit ends. Call
-    /// [`Schedule::next`] afterwards.
+    /// Handles a failed burst, whose connection is closed. `connected` says whether the connection had been
+    /// established. The visit ends. Call [`Schedule::next`] afterwards.
     pub fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
         let Some(state) = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Burst) else {
             return;
@@ -291,14 +292,14 @@ impl Schedule {
         }
     }
 
-    /// Handles a close by the server between bursts. The visit, if any, continues on a new connection.
+    /// Handles a connection that the server closed between bursts. The visit, if any, continues on a new connection.
     pub fn handle_closed(&mut self, slot: u32) {
         if let Some(state) = self.slots.get_mut(slot as usize) {
             state.is_open = false;
         }
     }
 
-    /// Handles an established connection: resets the pause between connection attempts.
+    /// Handles an established connection by resetting the pause between connection attempts.
     pub fn handle_connected(&mut self, slot: u32) {
         self.retries.handle_connected();
         if let Some(state) = self.slots.get_mut(slot as usize) {
@@ -306,8 +307,9 @@ impl Schedule {
         }
     }
 
-    /// Ends the warm-up: time and counts of the plan's stop begin at `from_ns`, which is equal for all threads and
-    /// preferably slightly in the future. Plans with a fixed warm-up call this themselves.
+    /// Ends the warm-up: from `from_ns` on, the time and the counts of the plan's stop condition apply. `from_ns` must
+    /// be the same for all threads, and preferably lies slightly in the future. Plans with a fixed warm-up call this
+    /// themselves.
     pub fn begin_measuring(&mut self, from_ns: u64) {
         if self.measured_from_ns.is_some() {
             return;
@@ -318,7 +320,7 @@ impl Schedule {
                 self.deadline_ns = from_ns.saturating_add(duration_ns);
             }
             Stop::Count(count) if self.open.is_none() => {
-                // Proportional to the thread's connections, so that none idles while others work.
+                // The count is proportional to the thread's connections, so that no thread is idle while others work.
                 let connections = self.plan.connections_used();
                 let before = |connection| portion(count, connection, connections);
                 let end = self.share.first_connection.saturating_add(self.share.connections);
@@ -332,27 +334,27 @@ impl Schedule {
         }
     }
 
-    /// Start of measuring, if known.
+    /// Returns the start of measuring, if known, in nanoseconds on the driver's clock.
     pub fn measured_from_ns(&self) -> Option<u64> {
         self.measured_from_ns
     }
 
-    /// End of scheduling, if known.
+    /// Returns the time from which on nothing is scheduled, if known, in nanoseconds on the driver's clock.
     pub fn deadline_ns(&self) -> Option<u64> {
         (self.deadline_ns != u64::MAX).then_some(self.deadline_ns)
     }
 
-    /// Ends the run early: nothing more begins, and waiting arrivals do not count as dropped.
+    /// Ends the run early: nothing more starts, and waiting arrivals do not count as dropped.
     pub fn stop(&mut self) {
         self.stopped = true;
     }
 
-    /// Number of arrivals that wait for a free slot at `now_ns`.
+    /// Returns the number of arrivals that wait for a free slot at `now_ns`.
     pub fn backlog(&mut self, now_ns: u64) -> u64 {
         self.count_backlog(now_ns)
     }
 
-    /// Counts so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> Tally {
         self.tally
     }

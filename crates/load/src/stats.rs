@@ -11,8 +11,8 @@
 //! | `knee` | highest rate that meets a requirement |
 //! | `overload` | goodput beyond the peak, and recovery |
 //!
-//! Nothing here runs a load: measurements are arguments, and the next measurement is a return value. All random
-//! choices come from a seed. The methods and their sources are in docs/lab-method.md.
+//! Nothing in this module generates load: measurements are arguments, and the next measurement to make is a return
+//! value. All random choices come from a seed. The methods and their sources are described in docs/lab-method.md.
 
 pub mod bootstrap;
 pub mod compare;
@@ -28,16 +28,16 @@ use serde::{Deserialize, Serialize};
 /// An estimate with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// The estimate.
+    /// Point estimate between `low` and `high`.
     pub estimate: f64,
-    /// Lower end.
+    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Interval {
-    /// Returns whether the value lies within, inclusive.
+    /// Returns whether the value lies within the interval, including its ends.
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
@@ -47,7 +47,7 @@ impl Interval {
         self.estimate.is_finite() && self.low.is_finite() && self.high.is_finite()
     }
 
-    /// Half of its width as a share of the estimate; infinite if that is 0.
+    /// Returns half the width of the interval as a share of the estimate; infinite if the estimate is 0.
     pub fn half_width_share(&self) -> f64 {
         if self.estimate == 0.0 { f64::INFINITY } else { (self.high - self.low) / 2.0 / self.estimate.abs() }
     }
@@ -60,5 +60,5 @@ impl Interval {
     }
 }
 
-/// Default confidence of all intervals.
+/// Default confidence level of all intervals.
 pub const LEVEL_DEFAULT: f64 = 0.95;

@@ -12,9 +12,10 @@
 //!
 //! A [`Workload`] is a value shared by all threads. Random choices depend only on the run's seed and the number of the
 //! request, so a run makes the same requests on any number of threads. (A known copy of WebStone's client seeds its
-//! generator for every request, and so requests one page only.)
+//! generator for every request, and so requests only one page.)
 //!
-//! Absent by design: files, sockets and computation of digests. Texts are arguments, in pieces of any size.
+//! By design, this module uses no files or sockets and computes no digests. Text is passed as an argument, in pieces of
+//! any size.
 
 pub mod address;
 pub mod alias;
@@ -39,42 +40,42 @@ pub use replay::{Replay, ReplayRequest};
 use crate::random::Random;
 use alias::Alias;
 
-/// Maximum entries of a workload. The original's lists had room for 100.
+/// Maximum number of entries in a workload. WebStone's own lists had room for 100.
 pub const ENTRIES_MAX: usize = 1_000_000;
 
-/// Maximum total bytes of targets and hosts in a list or a log.
+/// Maximum total size of targets and hosts in a list or a log, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 20;
 
-/// A workload: the possible requests, and their order.
+/// A workload: the possible requests and how they are chosen.
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Name in reports: `url-list`, `filelist`, `web96-like`, `web99-like` or `replay`.
     pub name: &'static str,
-    /// Possible requests, at least one.
+    /// The possible requests, at least one.
     pub entries: Vec<WorkloadEntry>,
-    /// The classes that entries name by their index, at least one.
+    /// The classes to which entries refer by index, at least one.
     pub classes: Vec<Class>,
     /// Further parameters for reports, as names and values.
     pub parameters: Vec<(&'static str, String)>,
-    /// Requests per session if the workload defines it, as in `--session-length`.
+    /// Number of requests per session, if the workload defines it, in the syntax of `--session-length`.
     pub session_length: Option<&'static str>,
     choice: EntrySelection,
 }
 
-/// Selection of the next entry.
+/// The rule by which the next entry is selected.
 #[derive(Clone, Debug)]
 enum EntrySelection {
-    /// In order, repeated from the beginning.
+    /// Entries are requested in order, and again from the beginning.
     InTurn,
-    /// At random by weight.
+    /// Entries are requested at random by weight.
     ByWeight(Alias),
 }
 
-/// ID of the random stream for choices.
+/// ID of the random streams for choices.
 const PURPOSE_CHOICE: u64 = 0x0063_686f_6963_6500;
 
 impl Workload {
-    /// A workload requested in order. `None` without entries.
+    /// Creates a workload whose entries are requested in order. Returns `None` without entries.
     pub fn in_turn(name: &'static str, entries: Vec<WorkloadEntry>) -> Option<Self> {
         (!entries.is_empty()).then(|| {
             let mut workload = Self::new(name, entries, Vec::new(), EntrySelection::InTurn);
@@ -83,8 +84,8 @@ impl Workload {
         })
     }
 
-    /// A workload requested by the entries' weights, with a class per entry or, if there are many, per range of sizes.
-    /// `None` if no entry has a weight above 0.
+    /// Creates a workload whose entries are requested by weight. Each entry has its own class; if there are many
+    /// entries, each range of sizes has one. Returns `None` if no entry has a weight above 0.
     pub fn by_weight(name: &'static str, entries: Vec<WorkloadEntry>) -> Option<Self> {
         let alias = Alias::new(entries.iter().map(|entry| entry.weight))?;
         let mut workload = Self::new(name, entries, Vec::new(), EntrySelection::ByWeight(alias));
@@ -92,7 +93,8 @@ impl Workload {
         Some(workload)
     }
 
-    /// The same with classes of its own, which the entries name already.
+    /// Creates a workload whose entries are requested by weight, with these names of the classes to which entries
+    /// already refer.
     fn by_weight_in_classes(name: &'static str, entries: Vec<WorkloadEntry>, names: Vec<String>) -> Option<Self> {
         let alias = Alias::new(entries.iter().map(|entry| entry.weight))?;
         let classes = names.into_iter().map(Class::named).collect();
@@ -110,7 +112,7 @@ impl Workload {
         self.count_classes();
     }
 
-    /// Calculates the classes' shares and mean sizes.
+    /// Calculates the shares and mean sizes of the classes.
     fn count_classes(&mut self) {
         let total = self.weights_total();
         entry::count_classes(&mut self.classes, &self.entries, total, |entry| self.choice.weight(entry));
@@ -120,14 +122,14 @@ impl Workload {
         self.entries.iter().map(|entry| self.choice.weight(entry)).sum()
     }
 
-    /// Weighted mean of the expected body sizes in bytes; `None` if one is unknown.
+    /// Returns the weighted mean of the expected body sizes in bytes; `None` if a size is unknown.
     pub fn body_bytes_mean(&self) -> Option<f64> {
         let bytes: Option<f64> =
             self.entries.iter().map(|entry| Some(entry.body_bytes? as f64 * self.choice.weight(entry))).sum();
         Some(bytes? / self.weights_total())
     }
 
-    /// Index of the entry for request number `request` of a run.
+    /// Returns the index of the entry for request number `request` of a run.
     pub fn choose(&self, seed: u64, request: u64) -> usize {
         match &self.choice {
             EntrySelection::InTurn => (request % self.entries.len() as u64) as usize,
@@ -135,7 +137,7 @@ impl Workload {
         }
     }
 
-    /// Description in one line: name and parameters.
+    /// Describes the workload in one line: name and parameters.
     pub fn describe(&self) -> String {
         let parameters: Vec<_> = self.parameters.iter().map(|(name, value)| format!("{name} {value}")).collect();
         let separator = if parameters.is_empty() { "" } else { ": " };
@@ -144,7 +146,7 @@ impl Workload {
 }
 
 impl EntrySelection {
-    /// Relative frequency of an entry.
+    /// Returns the relative frequency of an entry.
     fn weight(&self, entry: &WorkloadEntry) -> f64 {
         match self {
             Self::InTurn => 1.0,
@@ -153,7 +155,7 @@ impl EntrySelection {
     }
 }
 
-/// Parses `text` as in `--workload`: `web96:OPS`, `web96:OPS,lambda=L` or `web99:CONNECTIONS`.
+/// Parses the value of `--workload`: `web96:OPS`, `web96:OPS,lambda=L` or `web99:CONNECTIONS`.
 ///
 /// # Errors
 /// Returns a sentence with the valid syntax.
@@ -174,11 +176,11 @@ pub fn parse_named(text: &str) -> Result<Workload, String> {
             web96::workload(ops_per_s, lambda).map_err(|error| error.to_string())
         }
         ("web99", Some(connections), None) => web99::workload(connections).map_err(|error| error.to_string()),
-        ("web96", None, _) => Err("give the number of operations per second, such as web96:100".to_owned()),
-        ("web99", None, _) => Err("give the number of connections, such as web99:50".to_owned()),
-        _ => Err(format!(
-            "there is no workload called {text:?}; known are web96:OPS, web96:OPS,lambda=L and web99:CONNECTIONS"
-        )),
+        ("web96", None, _) => Err("specify the number of operations per second, such as web96:100".to_owned()),
+        ("web99", None, _) => Err("specify the number of connections, such as web99:50".to_owned()),
+        _ => {
+            Err(format!("there is no workload called {text:?}; use web96:OPS, web96:OPS,lambda=L or web99:CONNECTIONS"))
+        }
     }
 }
 

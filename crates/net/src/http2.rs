@@ -1,7 +1,7 @@
-//! Client connections: many requests on one transport, to origins and of the lab.
+//! HTTP/2 connections of clients, such as the proxy and the benchmark client: many requests share one transport.
 //!
-//! A task owns the transport; requests talk to it through shared state. What they send is gathered and written when the
-//! task runs next.
+//! A task owns the transport, and requests communicate with the task through shared state. What requests send is
+//! gathered and written when the task runs next.
 
 use crate::tls::ClientTlsFailure;
 use crate::windows::AdaptiveWindows;
@@ -21,28 +21,28 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Gathered bytes above which content waits for the transport.
+/// Amount of gathered output at which content waits for the transport, in bytes.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of one read.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Reads before the task yields to others.
+/// Maximum reads before the task yields to others.
 const READS_MAX: u32 = 8;
 
 /// Payload of the PING that measures a round trip.
 const PROBE_PING: u64 = u64::from_be_bytes(*b"measures");
 
-/// Why a stream ended before its response did.
+/// The reason a stream ended before its response was complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
-    /// The peer did not process the request: its GOAWAY says so (RFC 9113 §6.8).
+    /// The peer did not process the request, according to its GOAWAY (RFC 9113 §6.8).
     Refused,
     /// The stream was reset, by the peer or because of an error of the peer.
     Reset(ErrorCode),
-    /// The connection ended with this code, sent by either side.
+    /// The connection was closed with this error code, sent by either side.
     Connection(ErrorCode),
-    /// The transport ended.
+    /// The transport reached its end.
     Closed,
     /// The transport failed.
     System(Errno),
@@ -63,12 +63,12 @@ impl From<io::Error> for StreamError {
     }
 }
 
-/// The head of a response.
+/// The head of a final or interim response.
 #[derive(Debug)]
 pub struct ResponseFields {
-    /// Status code.
+    /// The status code.
     pub status: u16,
-    /// Field lines, each `name: value` and CR LF.
+    /// Field lines, each as `name: value` and CR LF.
     pub lines: Vec<u8>,
     /// The declared length of the content, in bytes.
     pub content_length: Option<u64>,
@@ -76,7 +76,7 @@ pub struct ResponseFields {
     pub ends: bool,
 }
 
-/// Received heads and content of a stream, until they are taken.
+/// Heads and content of a stream that were received and not consumed yet.
 #[derive(Debug, Default)]
 struct Arrived {
     heads: VecDeque<ResponseFields>,
@@ -104,13 +104,13 @@ type StreamState = Rc<RefCell<Arrived>>;
 struct ClientState {
     core: Connection<StreamState>,
     output: Vec<u8>,
-    /// `None` if the windows stay as they are.
+    /// `None` if the windows keep their initial size.
     windows: Option<AdaptiveWindows>,
-    /// A round trip has ended.
+    /// True if a round trip has ended and its result is not applied yet.
     is_measured: bool,
-    /// Wakes the task.
+    /// Wakes the task of the connection.
     task: Option<Waker>,
-    /// Requests that wait for a stream.
+    /// Wakers of requests that wait for a stream.
     waiting: Vec<Waker>,
     ended: Option<StreamError>,
 }
@@ -126,7 +126,7 @@ impl ClientState {
         OUTPUT_BYTES_MAX.saturating_sub(self.output.len())
     }
 
-    /// Fails the open streams that `selects` accepts.
+    /// Fails the open streams for which `selects` returns true.
     fn fail_streams(&mut self, error: StreamError, selects: impl Fn(u32) -> bool) {
         for (id, stream) in self.core.iter() {
             if selects(id) {
@@ -171,7 +171,7 @@ impl ClientState {
             }
             Event::Reset { code, data, .. } => data.borrow_mut().fail(StreamError::Reset(code)),
             Event::Acknowledged(PROBE_PING) => {
-                // Readers first take what has arrived before it.
+                // Readers first consume what arrived before the acknowledgement.
                 self.is_measured = true;
                 self.wake_task();
             }
@@ -181,12 +181,13 @@ impl ClientState {
             Event::GoAway { code, .. } => {
                 self.ended.get_or_insert(StreamError::Connection(code));
             }
-            Event::Acknowledged(_) | Event::Malformed { .. } | Event::Request { .. } => {}
+            Event::Acknowledged(_) | Event::Rejected { .. } | Event::Request { .. } => {}
         }
     }
 }
 
-/// A connection, as requests and pools hold it. It closes when nobody holds it and its streams have ended.
+/// A shared handle to a connection. The connection closes when the last handle is dropped, including those held by its
+/// streams.
 #[derive(Clone)]
 pub struct ClientConnection(Rc<RefCell<ClientState>>);
 
@@ -197,8 +198,14 @@ impl Drop for ClientConnection {
 }
 
 impl ClientConnection {
-    /// Opens a stream and sends a head, which `encode` writes as a field block. Pending while the peer permits no more
-    /// streams; an error if the connection is closing, before anything was sent.
+    /// Returns whether the connection accepts new streams: it has not ended, and neither side has sent GOAWAY.
+    pub fn takes_streams(&self) -> bool {
+        let state = self.0.borrow();
+        state.ended.is_none() && !state.core.is_leaving()
+    }
+
+    /// Opens a stream and sends a head, which `encode` writes as a field block. Returns `Pending` while the peer
+    /// permits no more streams, and an error if the connection is closing, in which case nothing was sent.
     pub fn poll_open(
         &self,
         (is_head, ends): (bool, bool),
@@ -223,17 +230,33 @@ impl ClientConnection {
     }
 }
 
-/// One request's stream. Dropping it before its end resets it.
+impl ClientConnection {
+    /// Returns whether the peer accepts extended CONNECT (RFC 8441 §3). Returns `Pending` until the peer's first
+    /// SETTINGS frame has arrived, and an error if the connection has ended.
+    pub fn poll_connect_protocol(&self, context: &mut Context<'_>) -> Poll<Result<bool, StreamError>> {
+        let state = &mut *self.0.borrow_mut();
+        match (state.ended, state.core.peer_connect_protocol()) {
+            (Some(error), _) => Poll::Ready(Err(error)),
+            (None, Some(accepts)) => Poll::Ready(Ok(accepts)),
+            (None, None) => {
+                state.waiting.push(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The stream of one request. Dropping it before the stream has ended resets the stream.
 pub struct ClientStream {
     connection: ClientConnection,
     id: u32,
     arrived: StreamState,
-    /// The end of the response was taken.
+    /// True if the end of the response has been consumed.
     is_done: bool,
 }
 
 impl ClientStream {
-    /// The next head: any interim ones, then the final one.
+    /// Returns the next head: interim responses first, then the final response.
     pub fn poll_head(&self, context: &mut Context<'_>) -> Poll<Result<ResponseFields, StreamError>> {
         let mut arrived = self.arrived.borrow_mut();
         if let Some(head) = arrived.heads.pop_front() {
@@ -246,7 +269,7 @@ impl ClientStream {
         Poll::Pending
     }
 
-    /// The next piece of content, or the end. Credit is returned to the peer when a piece is taken.
+    /// Returns the next piece of content, or the end. Returning a piece also returns its credit to the peer.
     pub fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
@@ -259,7 +282,10 @@ impl ClientStream {
             {
                 state.core.ping(PROBE_PING, &mut state.output);
             }
-            state.core.release(self.id, piece.len(), &mut state.output);
+            // If the stream was reset, its credit has been returned already.
+            if arrived.error.is_none() {
+                state.core.release(self.id, piece.len(), &mut state.output);
+            }
             if !state.output.is_empty() {
                 state.wake_task();
             }
@@ -276,7 +302,7 @@ impl ClientStream {
         Poll::Pending
     }
 
-    /// Bytes of content that may be sent now, at least one.
+    /// Returns the number of content bytes that may be sent now, which is at least 1.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<Result<usize, StreamError>> {
         let mut arrived = self.arrived.borrow_mut();
         if let Some(error) = arrived.error {
@@ -292,7 +318,7 @@ impl ClientStream {
         }
     }
 
-    /// Returns the error that ended the stream, if any; otherwise wakes `context` when there is one.
+    /// Returns the error that ended the stream. Wakes `context` when there is one.
     pub fn poll_error(&self, context: &mut Context<'_>) -> Poll<StreamError> {
         let mut arrived = self.arrived.borrow_mut();
         if let Some(error) = arrived.error {
@@ -302,7 +328,7 @@ impl ClientStream {
         Poll::Pending
     }
 
-    /// Sends content, at most as much as [`Self::poll_room`] returned.
+    /// Sends content, at most as many bytes as [`Self::poll_room`] returned. If `ends`, ends the request.
     pub fn send(&self, bytes: &[u8], ends: bool) {
         let state = &mut *self.connection.0.borrow_mut();
         if self.arrived.borrow().error.is_none() {
@@ -313,7 +339,7 @@ impl ClientStream {
         }
     }
 
-    /// Sends trailers, which end the request.
+    /// Sends trailers, which `encode` writes as a field block and which end the request.
     pub fn send_trailers(&self, encode: impl FnOnce(&mut Vec<u8>)) {
         let state = &mut *self.connection.0.borrow_mut();
         if self.arrived.borrow().error.is_none() {
@@ -326,33 +352,35 @@ impl ClientStream {
 impl Drop for ClientStream {
     fn drop(&mut self) {
         let state = &mut *self.connection.0.borrow_mut();
+        let mut arrived = self.arrived.borrow_mut();
         if state.core.is_open(self.id) {
             let code = if self.is_done { ErrorCode::NoError } else { ErrorCode::Cancel };
             state.core.reset(self.id, code, &mut state.output);
-        }
-        // Credit for what nobody reads.
-        for piece in self.arrived.borrow_mut().pieces.drain(..) {
-            state.core.release(self.id, piece.len(), &mut state.output);
+        } else if arrived.error.is_none() {
+            // Return the credit for content that will not be read.
+            for piece in arrived.pieces.drain(..) {
+                state.core.release(self.id, piece.len(), &mut state.output);
+            }
         }
         state.waiting.drain(..).for_each(Waker::wake);
         state.wake_task();
     }
 }
 
-/// The task of a connection.
+/// The task of a connection, which the caller must spawn.
 pub struct ClientTask<T> {
     transport: T,
     shared: Rc<RefCell<ClientState>>,
     input: Box<[u8]>,
     stash: Vec<u8>,
     fields: FieldBlock,
-    /// Bytes being written, and how many of them were.
+    /// Bytes that are being written, and how many of them have been written.
     writing: Vec<u8>,
     written: usize,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
-    /// A connection on `transport`, and its task, which the caller spawns.
+    /// Creates a connection on `transport`, and its task, which the caller must spawn.
     pub fn new(transport: T, config: Config, windows: Option<AdaptiveWindows>) -> (ClientConnection, Self) {
         let mut output = Vec::new();
         let core = Connection::new(Role::Client, config, &mut output);
@@ -371,7 +399,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
         (ClientConnection(shared), task)
     }
 
-    /// Reads once and handles what has arrived. `Ok(false)` if there is nothing.
+    /// Reads once and handles what has arrived. Returns `Ok(false)` if nothing has.
     fn read(&mut self, context: &mut Context<'_>) -> Result<bool, StreamError> {
         let mut buffer = ReadBuf::new(&mut self.input);
         match Pin::new(&mut self.transport).poll_read(context, &mut buffer) {
@@ -386,11 +414,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
         }
         let mut input = if stashed { &self.stash[..] } else { buffer.filled() };
         let state = &mut *self.shared.borrow_mut();
-        // A client has no budgets that time refills.
+        // Time is 0, because only servers have flood budgets that refill over time.
         while let Some(event) = state
             .core
             .handle(0, &mut input, &mut self.fields, &mut state.output)
-            .map_err(|error| StreamError::Connection(error.code))?
+            .map_err(|error| StreamError::Connection(error.code()))?
         {
             state.handle_event(event, &self.fields);
         }
@@ -398,7 +426,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> ClientTask<T> {
         Ok(true)
     }
 
-    /// Writes what is gathered. `false` if the transport takes no more now.
+    /// Writes the gathered output. Returns `false` if the transport accepts no more now.
     fn write(&mut self, context: &mut Context<'_>) -> io::Result<bool> {
         loop {
             if self.written == self.writing.len() {
@@ -483,7 +511,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Future for ClientTask<T> {
             state.waiting.drain(..).for_each(Waker::wake);
             state.core.shut(ErrorCode::NoError, &mut state.output);
         }
-        // The GOAWAY is a courtesy: what does not take it at once closes without.
+        // The GOAWAY is a courtesy: if the transport does not accept it immediately, the connection closes without it.
         let _ = task.write(context);
         let _ = Pin::new(&mut task.transport).poll_shutdown(context);
         Poll::Ready(())

@@ -1,115 +1,89 @@
-//! Deadlines of tasks, in a dense table that one task scans while any is set.
+//! Deadlines of tasks, in a table that one task scans while any deadline is set.
 //!
-//! A worker's runtime has no tokio timers, which would be checked on every turn. Each owner stores its own deadline
-//! and is woken after it has passed; so a deadline costs one store, and is precise to the interval of the sweep.
-//!
-//! Connections of clients have a table of their own in the server,
-//! through which they receive other calls, too.
+//! A worker's runtime has no tokio timers, because they would be checked on every turn. Each owner stores its own
+//! deadline and is woken after the deadline has passed. A deadline therefore costs one store, and is accurate to the
+//! interval of the sweep.
 
+/// Returns the time with which deadlines are compared, in milliseconds on the coarse monotonic clock.
+pub use flatout_os::clock::monotonic_ms as now_ms;
+
+use crate::deadlines::{DeadlineId, Deadlines, NEVER};
 use flatout_os::timer::Timer;
-use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use tokio::sync::Notify;
 use tokio::task::spawn_local;
 
-/// Milliseconds on the coarse monotonic clock.
-pub fn now_ms() -> u64 {
-    let time = clock_gettime(ClockId::MonotonicCoarse);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1000 + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
-}
-
-/// No deadline is set.
-const NEVER: u64 = u64::MAX;
-
-#[derive(Debug)]
-struct DeadlineEntry {
-    deadline_ms: u64,
-    /// `None` in a free entry.
-    waker: Option<Waker>,
-}
-
-/// The deadlines of tasks of one kind, in one worker.
+/// The deadlines of one kind of task in one worker.
 #[derive(Debug, Default)]
 pub struct DeadlineTable {
-    slots: RefCell<Vec<DeadlineEntry>>,
-    free: RefCell<Vec<u32>>,
+    deadlines: RefCell<Deadlines<Waker>>,
     /// Notifies the sweep that there is something to check.
     pub changed: Notify,
     resting: Cell<bool>,
-    /// True while [`Self::keep_swept`] has a task.
+    /// True while a task that [`Self::keep_swept`] spawned is running.
     is_swept: Cell<bool>,
 }
 
 impl DeadlineTable {
     /// Returns whether no deadline is set.
     pub fn is_empty(&self) -> bool {
-        self.slots.borrow().len() == self.free.borrow().len()
+        self.deadlines.borrow().is_empty()
     }
 
-    /// Lets the sweep pause until the next notification.
+    /// Pauses the sweep until the next notification.
     pub fn rest(&self) {
         self.resting.set(true);
     }
 
-    /// Notifies the sweep.
+    /// Wakes the sweep if it is paused.
     pub fn wake_sweep(&self) {
         if self.resting.replace(false) {
             self.changed.notify_one();
         }
     }
 
-    /// Wakes every owner whose deadline has passed.
+    /// Wakes every owner whose deadline is at or before `now_ms`.
     pub fn handle_time(&self, now_ms: u64) {
         let mut due = Vec::new();
-        for slot in &mut *self.slots.borrow_mut() {
-            if slot.deadline_ms <= now_ms {
-                slot.deadline_ms = NEVER;
-                due.extend(slot.waker.clone());
-            }
-        }
-        // A waker may run arbitrary code, including calls to this table.
+        self.deadlines.borrow_mut().handle_time(now_ms, |waker| {
+            due.push(waker.clone());
+            true
+        });
+        // Wakers are called after the borrow, because they may run arbitrary code, including calls to this table.
         due.into_iter().for_each(Waker::wake);
     }
 
-    /// Has a task of its own scan the table every `interval_ms` while deadlines are set. For owners without a task that
-    /// scans it. Must be called within a worker's runtime; if no timer can be created, the next call tries again.
+    /// Spawns a task that scans the table every `interval_ms` while deadlines are set, for tables that no other task
+    /// scans. Must be called within a worker's runtime. If no timer can be created, the next call tries again.
     pub fn keep_swept(self: &Rc<Self>, interval_ms: u64) {
         if !self.is_swept.replace(true) {
             spawn_local(sweep(Rc::clone(self), interval_ms));
         }
     }
 
-    fn arm(&self, slot: &mut Option<u32>, deadline_ms: u64, waker: &Waker) {
-        let mut slots = self.slots.borrow_mut();
-        if let Some(index) = *slot {
-            let slot = &mut slots[index as usize];
-            slot.deadline_ms = deadline_ms;
-            if !slot.waker.as_ref().is_some_and(|known| known.will_wake(waker)) {
-                slot.waker = Some(waker.clone());
-            }
-            return;
-        }
-        let taken = DeadlineEntry { deadline_ms, waker: Some(waker.clone()) };
-        let free = self.free.borrow_mut().pop();
-        *slot = Some(if let Some(index) = free {
-            slots[index as usize] = taken;
-            index
-        } else {
-            slots.push(taken);
-            slots.len() as u32 - 1
+    fn arm(&self, entry: &mut Option<DeadlineId>, deadline_ms: u64, waker: &Waker) {
+        let mut deadlines = self.deadlines.borrow_mut();
+        let id = *entry.get_or_insert_with(|| {
+            self.wake_sweep();
+            deadlines.insert(waker.clone())
         });
-        self.wake_sweep();
+        deadlines.set(id, deadline_ms);
+        let owner = deadlines.owner_mut(id);
+        if !owner.will_wake(waker) {
+            // Dropped after the borrow, as in `release`.
+            let former = std::mem::replace(owner, waker.clone());
+            drop(deadlines);
+            drop(former);
+        }
     }
 
-    fn release(&self, index: u32) {
-        let slot = DeadlineEntry { deadline_ms: NEVER, waker: None };
-        // The waker may be the last reference to a task, whose end may free another entry, so it is dropped after the
-        // borrow.
-        let before = std::mem::replace(&mut self.slots.borrow_mut()[index as usize], slot);
-        self.free.borrow_mut().push(index);
-        drop(before);
+    fn release(&self, id: DeadlineId) {
+        // Dropped after the borrow: the waker may be the last reference to a task, and dropping that task may release
+        // another entry.
+        let waker = self.deadlines.borrow_mut().remove(id);
+        drop(waker);
     }
 }
 
@@ -125,18 +99,18 @@ async fn sweep(table: Rc<DeadlineTable>, interval_ms: u64) {
     table.is_swept.set(false);
 }
 
-/// The successive timeouts of one owner.
+/// The timeouts of one owner, one after another.
 #[derive(Debug)]
 pub struct DeadlineTimer {
     deadlines: Rc<DeadlineTable>,
-    slot: Option<u32>,
+    entry: Option<DeadlineId>,
     deadline_ms: u64,
 }
 
 impl DeadlineTimer {
-    /// A timeout that has not started.
+    /// Creates a timer without a timeout.
     pub fn new(deadlines: &Rc<DeadlineTable>) -> Self {
-        Self { deadlines: Rc::clone(deadlines), slot: None, deadline_ms: NEVER }
+        Self { deadlines: Rc::clone(deadlines), entry: None, deadline_ms: NEVER }
     }
 
     /// Starts a wait of at most `timeout_ms`.
@@ -144,35 +118,35 @@ impl DeadlineTimer {
         self.deadline_ms = now_ms().saturating_add(timeout_ms);
     }
 
-    /// Starts a wait that ends at `deadline_ms` on the monotonic clock.
+    /// Starts a wait that times out at `deadline_ms` on the monotonic clock.
     pub fn begin_until(&mut self, deadline_ms: u64) {
         self.deadline_ms = deadline_ms;
     }
 
-    /// Ends the wait, or makes it unbounded.
+    /// Clears the timeout.
     pub fn clear(&mut self) {
         self.deadline_ms = NEVER;
     }
 
-    /// Returns whether a bounded wait has started.
+    /// Returns whether a timeout is set.
     pub const fn is_waiting(&self) -> bool {
         self.deadline_ms != NEVER
     }
 
-    /// Ready if the wait has timed out. Poll this last, after everything else is pending.
+    /// Returns `Ready` if the wait has timed out. Poll this last, after everything else is pending.
     pub fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
         if self.deadline_ms == NEVER {
-            // An earlier deadline left in the table only causes one spurious wake-up.
+            // An earlier deadline that remains in the table causes only one spurious wake-up.
             return Poll::Pending;
         }
         if now_ms() >= self.deadline_ms {
             return Poll::Ready(());
         }
-        self.deadlines.arm(&mut self.slot, self.deadline_ms, context.waker());
+        self.deadlines.arm(&mut self.entry, self.deadline_ms, context.waker());
         Poll::Pending
     }
 
-    /// The result of `future`, or `None` if its wait times out.
+    /// Returns the result of `future`, or `None` if the timeout expires first.
     pub async fn bound<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         std::future::poll_fn(|context| {
@@ -187,8 +161,8 @@ impl DeadlineTimer {
 
 impl Drop for DeadlineTimer {
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            self.deadlines.release(slot);
+        if let Some(entry) = self.entry.take() {
+            self.deadlines.release(entry);
         }
     }
 }
@@ -234,7 +208,7 @@ mod tests {
         let mut again = DeadlineTimer::new(&deadlines);
         again.begin(1_000_000);
         assert!(again.poll_expired(&context).is_pending());
-        assert_eq!((deadlines.slots.borrow().len(), deadlines.is_empty()), (2, false));
+        assert!(!deadlines.is_empty());
     }
 
     #[test]

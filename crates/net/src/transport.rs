@@ -1,11 +1,10 @@
-//! A client's connection, of the lab or to an origin or application server: a socket, possibly with a TLS session.
+//! Connections of clients, such as the benchmark client and the proxy: a socket, possibly with a TLS session.
 
 use flatout_os::registered::{Descriptor, Registered};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 use std::cell::Cell;
-use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
@@ -17,17 +16,17 @@ use tokio_rustls::client::TlsStream;
 #[derive(Debug)]
 pub struct Socket<T: Descriptor = OwnedFd> {
     fd: Registered<T>,
-    /// The last write would have blocked: wait for readiness before the next.
+    /// True if the last write would have blocked, so that the next write must wait for readiness first.
     full: Cell<bool>,
 }
 
 impl<T: Descriptor> Socket<T> {
-    /// A registered socket as a stream.
+    /// Creates a stream from a registered socket.
     pub const fn new(fd: Registered<T>) -> Self {
         Self { fd, full: Cell::new(false) }
     }
 
-    /// Receives available bytes; 0 bytes at the end.
+    /// Receives available bytes. Returns 0 bytes at the end.
     pub fn poll_receive(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let room = buffer.len();
         self.poll_receive_by(context, room, |fd| recv(fd, &mut *buffer, RecvFlags::empty()).map(|(count, _)| count))
@@ -44,8 +43,8 @@ impl<T: Descriptor> Socket<T> {
             match receive(self.fd.fd()) {
                 Ok(count) => {
                     if count < room {
-                        // The socket is empty: this saves the next wait an empty receive. The runtime retains a
-                        // read-closed state.
+                        // The socket is empty, so clearing readiness saves a useless receive call before the next wait.
+                        // The runtime retains a read-closed state.
                         guard.clear_ready();
                     }
                     return Poll::Ready(Ok(count));
@@ -57,7 +56,7 @@ impl<T: Descriptor> Socket<T> {
         }
     }
 
-    /// Sends as much of `slices` as the socket takes.
+    /// Sends as much of `slices` as the socket accepts.
     pub fn poll_send(&self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         if !self.full.get() {
             match self.send(slices) {
@@ -89,12 +88,12 @@ impl<T: Descriptor> Socket<T> {
         }
     }
 
-    /// Returns whether nothing has arrived, including the end. With `ask_kernel` it does not rely on the runtime's
-    /// readiness.
+    /// Returns whether nothing has arrived, not even the end. If `ask_kernel`, asks the kernel instead of relying on
+    /// the runtime's readiness.
     pub fn is_quiet(&self, ask_kernel: bool) -> bool {
         let look = || recv(self.fd.fd(), &mut [0_u8; 1][..], RecvFlags::PEEK) == Err(Errno::AGAIN);
         if ask_kernel {
-            // A stale readiness is corrected by the next receive.
+            // If the readiness is stale, the next receive corrects it.
             return look();
         }
         let mut context = Context::from_waker(Waker::noop());
@@ -142,23 +141,26 @@ impl<T: Descriptor> AsyncWrite for Socket<T> {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(match shutdown(self.fd.fd(), Shutdown::Write) {
-            // A peer that has disconnected needs no shutdown.
+            // No shutdown is needed if the peer has disconnected.
             Ok(()) | Err(Errno::NOTCONN) => Ok(()),
             Err(errno) => Err(errno.into()),
         })
     }
 }
 
-/// The transport of bytes to and from a server.
+/// Transports bytes to and from a server.
+#[derive(derive_more::Debug)]
 pub enum Transport<T: Descriptor = OwnedFd> {
-    /// Clear text.
+    /// A connection without TLS.
+    #[debug("Plain")]
     Plain(Socket<T>),
-    /// TLS.
+    /// A TLS session on a socket.
+    #[debug("Tls")]
     Tls(Box<TlsStream<Socket<T>>>),
 }
 
 impl<T: Descriptor> Transport<T> {
-    /// Receives available bytes; 0 bytes at the end.
+    /// Receives available bytes. Returns 0 bytes at the end.
     pub fn poll_receive(&mut self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_receive(context, buffer),
@@ -170,8 +172,8 @@ impl<T: Descriptor> Transport<T> {
         }
     }
 
-    /// Receives available bytes into a new buffer of at most `bytes_max`; empty at the end. `None` if that would save
-    /// no copy.
+    /// Receives available bytes into a new buffer of at most `bytes_max`, which is empty at the end. Returns `None` if
+    /// that would save no copy.
     pub fn poll_receive_buffer(
         &mut self,
         context: &mut Context<'_>,
@@ -190,7 +192,7 @@ impl<T: Descriptor> Transport<T> {
         )
     }
 
-    /// Sends as much of `slices` as possible; none of them may be empty.
+    /// Sends as much of `slices` as possible. None of the slices may be empty.
     pub fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         match self {
             Self::Plain(socket) => socket.poll_send(context, slices),
@@ -198,7 +200,19 @@ impl<T: Descriptor> Transport<T> {
         }
     }
 
-    /// Sends buffered bytes and waits for the socket. Only TLS buffers any.
+    /// Sends as much of `bytes`, which must not be empty, as possible without waiting. Returns the number of bytes
+    /// accepted, and whether they have left the process. Returns `None` if the connection has failed and will never
+    /// accept bytes.
+    pub fn send_now(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
+        let mut context = Context::from_waker(Waker::noop());
+        match self.poll_send(&mut context, &[IoSlice::new(bytes)]) {
+            Poll::Pending => Some((0, false)),
+            Poll::Ready(Err(_) | Ok(0)) => None,
+            Poll::Ready(Ok(sent)) => Some((sent, matches!(self.poll_flush(&mut context), Poll::Ready(Ok(()))))),
+        }
+    }
+
+    /// Sends buffered bytes and waits for the socket. Only TLS buffers bytes.
     pub fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -206,7 +220,7 @@ impl<T: Descriptor> Transport<T> {
         }
     }
 
-    /// Returns whether an idle connection is usable: nothing has arrived on it, including its end.
+    /// Returns whether an idle connection is usable, because nothing has arrived on it, not even its end.
     pub fn is_quiet(&mut self, ask_kernel: bool) -> bool {
         match self {
             Self::Plain(socket) => socket.is_quiet(ask_kernel),
@@ -214,7 +228,7 @@ impl<T: Descriptor> Transport<T> {
                 if stream.get_ref().0.is_quiet(ask_kernel) {
                     return true;
                 }
-                // This may be a session ticket, which is processed here.
+                // What has arrived may be a session ticket, which is processed here.
                 let mut byte = [0];
                 let mut buffer = ReadBuf::new(&mut byte);
                 Pin::new(stream).poll_read(&mut Context::from_waker(Waker::noop()), &mut buffer).is_pending()
@@ -262,15 +276,6 @@ impl<T: Descriptor> AsyncWrite for Transport<T> {
             Self::Plain(socket) => Pin::new(socket).poll_shutdown(context),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
-    }
-}
-
-impl<T: Descriptor> fmt::Debug for Transport<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Plain(_) => "Plain",
-            Self::Tls(_) => "Tls",
-        })
     }
 }
 

@@ -1,71 +1,98 @@
-//! The windows of one HTTP/2 connection, in either role: they grow as `flatout_http::http2::window` decides, within
-//! the credit that the worker may grant to all peers.
+//! The budgets of a worker for data that its connections have in transit, and the windows of one HTTP/2 connection in
+//! either role. The windows grow as `flatout_http::http2::window` decides, within the credit that the worker may grant
+//! to all peers together.
 
 use flatout_http::http2::window::{StreamCount, WindowEstimator, Windows};
 use flatout_os::clock::precise_ns;
+use flatout_os::counter::Counter;
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::Arc;
 
-/// Bytes of credit that the connections of one worker may grant to peers, beyond their initial windows.
+/// The budget for data that the connections of one worker may have in transit beyond their initial windows: credit
+/// granted to peers, or content that the kernel or QUIC stores for them.
 #[derive(Debug)]
 pub struct WindowBudget {
-    left: Cell<u64>,
+    bytes_max: u64,
+    /// Number of bytes currently granted, which any thread may read.
+    granted: Arc<Counter>,
 }
 
 impl WindowBudget {
-    /// A budget of this many bytes.
-    pub fn new(bytes: u64) -> Rc<Self> {
-        Rc::new(Self { left: Cell::new(bytes) })
+    /// Creates a budget of `bytes_max` bytes.
+    pub fn new(bytes_max: u64) -> Rc<Self> {
+        Self::shown_in(bytes_max, Arc::default())
+    }
+
+    /// Creates a budget of `bytes_max` bytes, and publishes the number of bytes currently granted in `granted`.
+    pub fn shown_in(bytes_max: u64, granted: Arc<Counter>) -> Rc<Self> {
+        Rc::new(Self { bytes_max, granted })
+    }
+
+    fn left(&self) -> u64 {
+        self.bytes_max.saturating_sub(self.granted.get())
     }
 }
 
-/// One connection's part of the budget, given back when the connection closes.
+/// One connection's share of the budget, which is returned when the grant is dropped.
 #[derive(Debug)]
-struct WindowGrant {
+pub struct WindowGrant {
     budget: Rc<WindowBudget>,
     bytes: Cell<u64>,
 }
 
 impl WindowGrant {
-    /// Requests `wanted` bytes in total; grants at most half of the remaining budget, so that some is left for
+    /// Creates a grant of 0 bytes.
+    pub fn new(budget: &Rc<WindowBudget>) -> Self {
+        Self { budget: Rc::clone(budget), bytes: Cell::new(0) }
+    }
+
+    /// Requests `wanted` bytes in total. Grants at most half of the remaining budget, so that some of it is left for
     /// others. Returns the connection's new total.
-    fn grow_to(&self, wanted: u64) -> u64 {
-        let left = self.budget.left.get();
-        let more = wanted.saturating_sub(self.bytes.get()).min(left / 2);
-        self.budget.left.set(left - more);
+    pub fn grow_to(&self, wanted: u64) -> u64 {
+        let more = wanted.saturating_sub(self.bytes.get()).min(self.budget.left() / 2);
+        self.budget.granted.add(more);
         self.bytes.set(self.bytes.get() + more);
         self.bytes.get()
+    }
+
+    /// Returns bytes to the budget so that at most `wanted` bytes remain granted. The returned bytes must no longer be
+    /// in use.
+    pub fn shrink_to(&self, wanted: u64) {
+        let less = self.bytes.get().saturating_sub(wanted);
+        self.budget.granted.subtract(less);
+        self.bytes.set(self.bytes.get() - less);
     }
 }
 
 impl Drop for WindowGrant {
     fn drop(&mut self) {
-        self.budget.left.set(self.budget.left.get() + self.bytes.get());
+        self.shrink_to(0);
     }
 }
 
-/// The windows of one connection, as they are decided.
+/// The adaptive windows of one connection.
 pub struct AdaptiveWindows {
     estimator: WindowEstimator,
     grant: WindowGrant,
     first: Windows,
-    /// Lower bound of the connection's window, in stream windows.
+    /// Minimum size of the connection's window, in stream windows.
     streams_per_connection: u32,
-    /// The windows announced to the peer.
+    /// The windows that were last announced to the peer.
     announced: Windows,
-    /// The windows to announce.
+    /// The windows that should be announced.
     wanted: Windows,
-    /// Open streams at the last decision.
+    /// Number of open streams at the last decision.
     streams: usize,
 }
 
 impl AdaptiveWindows {
-    /// For a connection with the initial windows `first`. The connection's window is at least
-    /// `streams_per_connection` stream windows, so that this many unread streams leave room for others.
+    /// Creates the windows of a connection, initially `first`. The connection's window is at least
+    /// `streams_per_connection` stream windows, so that fewer unread streams leave room for others.
     pub fn new(first: Windows, streams_per_connection: u32, budget: &Rc<WindowBudget>) -> Self {
         Self {
             estimator: WindowEstimator::new(first),
-            grant: WindowGrant { budget: Rc::clone(budget), bytes: Cell::new(0) },
+            grant: WindowGrant::new(budget),
             first,
             streams_per_connection,
             announced: first,
@@ -74,20 +101,21 @@ impl AdaptiveWindows {
         }
     }
 
-    /// Records that `bytes` were taken from a stream. Returns whether to send a PING now.
+    /// Records that `bytes` of a stream were consumed. Returns whether to send a PING now, with which a round trip is
+    /// measured.
     pub fn handle_taken(&mut self, stream: &mut StreamCount, bytes: usize) -> bool {
         self.estimator.handle_taken(stream, bytes as u64, precise_ns() / 1000)
     }
 
-    /// Records the acknowledgement of the PING.
+    /// Records the acknowledgement of that PING.
     pub fn handle_acknowledged(&mut self) {
         if self.estimator.handle_acknowledged(self.announced, precise_ns() / 1000) {
             self.decide();
         }
     }
 
-    /// Returns new windows to announce to the peer, with `streams` open now; again until
-    /// [`Self::handle_announced`].
+    /// Returns new windows to announce to the peer, given the number of `streams` open now. Returns them repeatedly
+    /// until [`Self::handle_announced`] is called.
     pub fn wanted(&mut self, streams: usize) -> Option<Windows> {
         if streams != std::mem::replace(&mut self.streams, streams) && self.wanted != self.first {
             self.decide();
@@ -106,7 +134,7 @@ impl AdaptiveWindows {
         let wished = u64::from(estimated.connection).max(u64::from(estimated.stream) * per);
         let beyond = wished.saturating_sub(u64::from(self.first.connection));
         let connection = u64::from(self.first.connection) + self.grant.grow_to(beyond).min(beyond);
-        // In powers of two: not every opened or closed stream is worth a SETTINGS frame.
+        // Shares are powers of two, because not every opened or closed stream is worth a SETTINGS frame.
         let share = 1 << (connection / per / (self.streams as u64).max(1)).max(1).ilog2();
         let stream = u64::from(estimated.stream).min(share).max(u64::from(self.first.stream));
         self.wanted = Windows { stream: stream as u32, connection: connection as u32 };
@@ -125,8 +153,11 @@ mod tests {
         let grant = |budget: &Rc<WindowBudget>| WindowGrant { budget: Rc::clone(budget), bytes: Cell::new(0) };
         let (first, second, third) = (grant(&budget), grant(&budget), grant(&budget));
         assert_eq!((first.grow_to(16), second.grow_to(100), third.grow_to(100)), (16, 24, 12));
-        assert_eq!((first.grow_to(8), third.grow_to(12), budget.left.get()), (16, 12, 12));
+        assert_eq!((first.grow_to(8), third.grow_to(12), budget.left()), (16, 12, 12));
+        first.shrink_to(10);
+        first.shrink_to(12);
+        assert_eq!((first.grow_to(0), budget.granted.get()), (10, 46));
         drop((first, second, third));
-        assert_eq!(budget.left.get(), 64);
+        assert_eq!((budget.left(), budget.granted.get()), (64, 0));
     }
 }

@@ -1,33 +1,35 @@
-//! Immutable bytes that are sent often, stored in unnamed files.
+//! Immutable byte strings that are sent often, stored in unnamed files.
 //!
-//! Sending 100 KiB from memory copies them into the socket; sendfile does not. A file on a disk is best: its page
-//! cache has large folios, a memory file small pages ([performance](../../../docs/performance.md)). One file per text
-//! would cost one descriptor each, so texts of all owners share blocks. A block is freed when its last text is freed.
+//! Sending 100 KiB from memory copies the bytes into the socket; sendfile does not. A file on a disk is best, because
+//! its page cache consists of large folios, whereas a memory file consists of small pages
+//! ([performance](../../../docs/performance.md)). One file per byte string would cost one descriptor each, so strings
+//! of all owners share files, called blocks. A block is freed with the last string in it.
 
-use crate::file::{OpenFile, create_nameless, write_all_at};
+use crate::file::{OpenFile, PAGE_BYTES, create_nameless, write_all_at};
 use rustix::io::{Errno, pread};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// A block accepts texts until it holds this many bytes.
+/// Size up to which a block accepts further strings, in bytes. Only a block's first string may be larger.
 const BLOCK_BYTES: u64 = 2 * 1024 * 1024;
 
 /// All blocks that are still referenced.
 static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
-/// One file. Only [`place`] writes to it, and it never overwrites a text.
+/// An unnamed file. Only [`place`] writes to it, and it never overwrites a string.
 #[derive(Debug)]
 struct Block {
-    /// Open as long as one of its texts is referenced or being sent.
+    /// The file, open as long as one of its strings is referenced or being sent.
     fd: Weak<OwnedFd>,
-    /// Offset and length of each text; free space follows the last one.
+    /// Offset and length of each string, in bytes. Every string starts at a page boundary, and free space follows the
+    /// last one.
     texts: Vec<(u64, u64)>,
 }
 
 impl Block {
-    /// The existing copy of `text`, if another worker has placed it already.
+    /// Returns the existing copy of `text`, if any worker has placed it already.
     fn find(&self, text: &[u8]) -> Option<Placed> {
         let fd = self.fd.upgrade()?;
         let alike = self.texts.iter().filter(|(_, bytes)| *bytes == text.len() as u64);
@@ -35,9 +37,9 @@ impl Block {
         Some(Placed::new(fd, offset))
     }
 
-    /// Writes `text` after all others; `None` if the block is full.
+    /// Writes `text` after all other strings. Returns `None` if the block is full.
     fn add(&mut self, text: &[u8]) -> io::Result<Option<Placed>> {
-        let offset = self.texts.last().map_or(0, |(offset, bytes)| offset + bytes);
+        let offset = self.texts.last().map_or(0, |(offset, bytes)| (offset + bytes).next_multiple_of(PAGE_BYTES));
         let Some(fd) = self.fd.upgrade() else { return Ok(None) };
         if offset > 0 && offset + text.len() as u64 > BLOCK_BYTES {
             return Ok(None);
@@ -64,7 +66,7 @@ fn holds(fd: &OwnedFd, mut offset: u64, mut text: &[u8]) -> bool {
     true
 }
 
-/// A text in a block.
+/// A byte string in a block.
 #[derive(Clone, Debug)]
 pub struct Placed {
     file: Rc<OpenFile>,
@@ -76,18 +78,18 @@ impl Placed {
         Self { file: Rc::new(OpenFile::own(fd)), offset }
     }
 
-    /// The file that holds the text.
+    /// The file that holds the string.
     pub const fn file(&self) -> &Rc<OpenFile> {
         &self.file
     }
 
-    /// The text's offset in the file.
+    /// The string's offset in the file, a multiple of [`PAGE_BYTES`].
     pub const fn offset(&self) -> u64 {
         self.offset
     }
 }
 
-/// Puts `text` into a block, or finds the copy that is already in one.
+/// Writes `text` into a block, or finds the copy that is already in one.
 ///
 /// # Errors
 /// If no descriptor or no space is left.
@@ -111,11 +113,11 @@ pub fn place(text: &[u8]) -> io::Result<Placed> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK_BYTES, holds, place};
+    use super::{BLOCK_BYTES, PAGE_BYTES, holds, place};
     use std::sync::Arc;
 
     #[test]
-    fn equal_texts_stand_once_and_others_beside_them() {
+    fn equal_texts_are_stored_once() {
         let (one, two) = (b"one text ".repeat(9_000), b"another  ".repeat(9_000));
         let placed = place(&one).unwrap();
         let again = place(&one).unwrap();
@@ -124,10 +126,11 @@ mod tests {
         let other = place(&two).unwrap();
         assert!(holds(&placed.file().fd, placed.offset(), &one) && holds(&other.file().fd, other.offset(), &two));
         assert!(!holds(&other.file().fd, other.offset(), &one));
+        assert_eq!((placed.offset() % PAGE_BYTES, other.offset() % PAGE_BYTES), (0, 0));
     }
 
     #[test]
-    fn a_block_without_texts_is_gone() {
+    fn a_block_without_texts_is_freed() {
         let text = vec![b'l'; BLOCK_BYTES as usize + 1];
         let fd = Arc::downgrade(&place(&text).unwrap().file().fd);
         assert!(fd.upgrade().is_none());

@@ -1,8 +1,8 @@
-//! Counters with one writer, which any thread may read.
+//! Counters that one thread writes and any thread may read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A counter with one writer.
+/// A counter that one thread writes and any thread may read. It wraps around on overflow.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -11,6 +11,12 @@ impl Counter {
     #[inline]
     pub fn add(&self, amount: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
+    }
+
+    /// Subtracts `amount`, for counters of things that currently exist. Only the owning worker may call it.
+    #[inline]
+    pub fn subtract(&self, amount: u64) {
+        self.add(amount.wrapping_neg());
     }
 
     /// The current count.

@@ -1,8 +1,8 @@
 //! Huge pages for memory files.
 //!
-//! Sendfile hands the network stack one reference per page. A file in the page cache of ext4 or XFS consists of large
-//! folios, a memory file of 4 KiB pages unless the whole machine is configured otherwise, and sending the latter
-//! costs a third more ([performance](../../../docs/performance.md)).
+//! Sendfile hands the network stack one reference per page. In the page cache of ext4 or XFS, a file consists of large
+//! folios. A memory file consists of 4 KiB pages, unless the whole machine is configured otherwise, which makes sending
+//! it a third more expensive ([performance](../../../docs/performance.md)).
 
 #![allow(unsafe_code)] // no safe wrapper offers a mapping
 
@@ -14,31 +14,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of a huge page. A kernel with another size refuses the call, without effect.
+/// Size of a huge page, in bytes. A kernel with another size refuses the call, without effect.
 pub const HUGE_PAGE_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Waiting times before each attempt, a second and a half in total: a page that a socket still references cannot be
-/// moved.
+/// Delays before each attempt, in milliseconds, about a second and a half in total: a page that a socket still
+/// references cannot be moved.
 const WAITS_MS: [u64; 7] = [0, 10, 40, 100, 200, 400, 800];
 
-/// The only permit to join pages: joining takes a thread and holds the memory of entries that have left the store
-/// meanwhile.
+/// The only permit to join pages. There is only one because joining takes a thread and keeps entries in memory that may
+/// have left the store in the meantime.
 #[derive(Debug)]
 pub struct Joiner(());
 
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 impl Joiner {
-    /// Takes the permit; `None` while it is in use.
+    /// Takes the permit. Returns `None` while the permit is in use.
     pub fn take() -> Option<Self> {
         (!IS_TAKEN.swap(true, Ordering::Acquire)).then_some(Self(()))
     }
 
-    /// Joins the pages of `fd`, as [`join_pages`] does, on a separate thread; does nothing if no thread can be
+    /// Joins the pages of `fd` on a separate thread, as [`join_pages`] does. Does nothing if the thread cannot be
     /// started.
     pub fn join(self, fd: Arc<OwnedFd>, bytes: u64) {
         let thread = thread::Builder::new().name("join-pages".to_owned());
-        // The permit is returned in either case.
+        // If the thread cannot be started, the closure is dropped and the permit is returned with it.
         let _ = thread.spawn(move || {
             let _leave = self;
             join_pages(&fd, bytes)
@@ -52,12 +52,12 @@ impl Drop for Joiner {
     }
 }
 
-/// Moves the memory file `fd` into huge pages, as far as it fills whole ones. The first `bytes` must not be written
-/// to any more; they may be read and sent meanwhile, and do not change. Takes about 0.3 ms per MiB plus waiting
-/// times, so call it on a thread that may block.
+/// Moves the whole huge pages among the first `bytes` of the memory file `fd` into huge pages. These bytes must not be
+/// written to any more. They may be read and sent in the meantime, and do not change. Takes about 0.3 ms per MiB plus
+/// the delays between attempts, so call it on a thread that may block.
 ///
-/// Returns the number of huge pages; fewer than requested if the kernel has none left or has no `MADV_COLLAPSE`
-/// (before Linux 6.1).
+/// Returns the number of huge pages. This is less than requested if the kernel has no more huge pages or has no
+/// `MADV_COLLAPSE` (before Linux 6.1).
 pub fn join_pages(fd: &OwnedFd, bytes: u64) -> u64 {
     let count = bytes / HUGE_PAGE_BYTES;
     let mut left: Vec<u64> = (0..count).collect();
@@ -80,11 +80,12 @@ pub fn join_pages(fd: &OwnedFd, bytes: u64) -> u64 {
     count - left.len() as u64
 }
 
-/// Collapses one huge page at `offset`, which must be a multiple of its size.
+/// Collapses one huge page at `offset`, which must be a multiple of [`HUGE_PAGE_BYTES`].
 fn join_page(fd: &OwnedFd, offset: u64) -> io::Result<()> {
     const SIZE: usize = HUGE_PAGE_BYTES as usize;
     let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // Reserves twice the address space needed, so that it contains a multiple of the size. It takes no memory.
+    // Reserves twice the address space needed, so that it contains an aligned huge page. The reservation takes no
+    // memory.
     // SAFETY: without MAP_FIXED the kernel chooses an unused range.
     let reserved = unsafe {
         libc::mmap(ptr::null_mut(), 2 * SIZE, libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
@@ -94,7 +95,7 @@ fn join_page(fd: &OwnedFd, offset: u64) -> io::Result<()> {
     }
     let start = reserved.wrapping_byte_add(reserved.addr().next_multiple_of(SIZE) - reserved.addr());
     // SAFETY: [start, start + SIZE) lies in the range reserved above, which nothing else uses. If this fails, the
-    // address space stays reserved: part of it may be in use again already.
+    // address space stays reserved, because part of it may already be in use again.
     let mapped = unsafe {
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         libc::mmap(start, SIZE, libc::PROT_READ, flags, fd.as_raw_fd(), offset)
@@ -118,7 +119,7 @@ mod tests {
     use rustix::fs::{MemfdFlags, memfd_create};
 
     #[test]
-    fn content_stays_what_it_is() {
+    fn content_is_unchanged_in_huge_pages() {
         let fd = memfd_create("huge", MemfdFlags::CLOEXEC).unwrap();
         let bytes = 2 * HUGE_PAGE_BYTES as usize + 12_345;
         let content: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_small_or_no_memory_is_left_alone() {
+    fn small_files_and_pipes_are_left_alone() {
         let fd = memfd_create("huge", MemfdFlags::CLOEXEC).unwrap();
         assert_eq!(join_pages(&fd, HUGE_PAGE_BYTES - 1), 0);
         let (reader, _writer) = rustix::pipe::pipe().unwrap();

@@ -1,60 +1,70 @@
-//! Returns memory to the kernel after a load peak.
+//! Returning memory to the kernel after a load peak.
 //!
-//! glibc retains freed memory for the next peak, and retains all of it if one allocation above is still in use.
-//! Without trimming, a server that was busy once would look busy for the rest of its life.
+//! glibc retains freed memory for the next peak, and retains all of it if a single allocation at a higher address is
+//! still in use. Without trimming, a server would keep its peak memory use long after the peak.
 
 #![allow(unsafe_code)] // one call that no safe wrapper offers
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of open connections and streams below which the heap is not trimmed.
-const CROWD: usize = 512;
+/// Number of connections and streams that must have closed before the heap is trimmed. Each worker counts only its own,
+/// so a peak of a thousand connections amounts to a few hundred per worker.
+const CROWD: usize = 128;
 
-/// Delay of the second trim, in milliseconds: memory of closed connections may be freed a little after they close.
+/// Delay before each further trim, in milliseconds: the memory of connections may be freed some time after they close.
 const AGAIN_MS: u64 = 3_000;
 
-/// Bytes of large buffers freed after which the heap is trimmed.
+/// Number of trims after the first.
+const FURTHER_TRIMS: u8 = 2;
+
+/// Total size of freed large buffers, in bytes, at which the heap is trimmed.
 const RELEASED_BYTES: u64 = 32 << 20;
 
-/// Bytes of large buffers freed since the last trim.
+/// Total size of large buffers freed since the last trim that they caused, in bytes.
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts `bytes` of large buffers as freed; a trim follows once the sum is large enough.
+/// Counts `bytes` of large buffers as freed. The heap is trimmed once the total is large enough.
 pub fn note_released(bytes: u64) {
     RELEASED.fetch_add(bytes, Ordering::Relaxed);
 }
 
-/// Watches the number of open connections and streams, and trims the heap once most of a peak has gone.
+/// Tracks the number of open connections and streams, and trims the heap once most of those of a peak have closed.
 #[derive(Debug, Default)]
 pub struct CrowdMemory {
     most: Cell<usize>,
-    /// When the heap is trimmed again; 0 is never.
+    /// When the heap is trimmed again, in milliseconds on the monotonic clock; 0 if no trim is planned.
     again_ms: Cell<u64>,
+    /// Number of trims still to come.
+    further: Cell<u8>,
 }
 
 impl CrowdMemory {
-    /// Records that `open` connections and streams are open. Trims the heap once that is half of the peak.
+    /// Records that `open` connections and streams are open. Trims the heap once their number is half of the peak.
     pub fn handle_count(&self, open: usize, now_ms: u64) {
         if open > self.most.get() {
             self.most.set(open);
         } else if self.most.get() - open >= CROWD.max(self.most.get() / 2) {
             self.most.set(open);
-            self.again_ms.set(now_ms.saturating_add(AGAIN_MS));
-            give_back();
+            self.trim(now_ms, FURTHER_TRIMS);
         }
         if RELEASED.load(Ordering::Relaxed) >= RELEASED_BYTES {
             RELEASED.store(0, Ordering::Relaxed);
-            self.again_ms.set(now_ms.saturating_add(AGAIN_MS));
-            give_back();
+            self.trim(now_ms, FURTHER_TRIMS);
         }
         if self.is_due() && now_ms >= self.again_ms.get() {
-            self.again_ms.set(0);
-            give_back();
+            self.trim(now_ms, self.further.get().saturating_sub(1));
         }
     }
 
-    /// Returns whether another trim is due.
+    /// Trims the heap now, and plans `further` more trims.
+    fn trim(&self, now_ms: u64, further: u8) {
+        self.further.set(further);
+        self.again_ms.set(if further == 0 { 0 } else { now_ms.saturating_add(AGAIN_MS) });
+        give_back();
+    }
+
+    /// Returns whether a further trim is planned.
     pub const fn is_due(&self) -> bool {
         self.again_ms.get() > 0
     }
@@ -74,7 +84,7 @@ mod tests {
     use super::{AGAIN_MS, CrowdMemory};
 
     #[test]
-    fn only_the_end_of_a_crowd_is_one() {
+    fn trimming_is_due_after_a_load_peak() {
         let memory = CrowdMemory::default();
         for (open, most) in [(100, 100), (0, 100), (2000, 2000), (1500, 2000), (1000, 1000), (600, 1000), (400, 400)] {
             memory.handle_count(open, 1);
@@ -82,6 +92,8 @@ mod tests {
         }
         assert!(memory.is_due());
         memory.handle_count(400, 1 + AGAIN_MS);
+        assert!(memory.is_due());
+        memory.handle_count(400, 1 + 2 * AGAIN_MS);
         assert!(!memory.is_due());
     }
 }

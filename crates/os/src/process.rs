@@ -1,4 +1,4 @@
-//! Properties of the process: its user and group, and inherited descriptors.
+//! Properties of the process: its user and group, and its inherited descriptors.
 
 #![allow(unsafe_code)] // identities and inherited descriptors, which no safe wrapper offers
 
@@ -12,38 +12,38 @@ use std::ptr;
 /// Numeric user and group IDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The user.
+    /// User ID.
     pub uid: u32,
-    /// The group.
+    /// Group ID.
     pub gid: u32,
 }
 
-/// Takes an inherited descriptor and sets close-on-exec on it.
+/// Takes ownership of an inherited descriptor and sets close-on-exec on it.
 ///
 /// # Errors
 /// If the descriptor does not exist or is a standard stream.
 ///
-/// Each number must be taken at most once and at startup, before the process could have reused it.
+/// Each number must be taken at most once, and at startup, before the process could have reused it.
 pub fn take_inherited(number: RawFd) -> io::Result<OwnedFd> {
     const STANDARD_STREAMS: RawFd = 3;
     if number < STANDARD_STREAMS {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    // SAFETY: the borrow is used for two calls only, which fail when nothing is open under that number.
+    // SAFETY: the borrow is used for two calls only, which fail if nothing is open under that number.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let flags = fcntl_getfd(borrowed)?;
-    // All descriptors opened by this process, through the standard library or directly, are close-on-exec; others
-    // were inherited.
+    // All descriptors that this process has opened, through the standard library or directly, are close-on-exec. Any
+    // others were inherited.
     if flags.contains(FdFlags::CLOEXEC) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     fcntl_setfd(borrowed, flags | FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, it was not opened by this process, and the flag just set keeps a second call from taking it
-    // again: nobody else owns it.
+    // SAFETY: the descriptor is open, was not opened by this process, and the flag that was just set keeps a second
+    // call from taking it again, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// The user of this name, with its primary group; `None` if there is none.
+/// Looks up a user by name. Returns the user's ID and primary group, or `None` if there is no such user.
 ///
 /// # Errors
 /// If the system's user database cannot be read.
@@ -52,17 +52,17 @@ pub fn find_user(name: &str) -> io::Result<Option<Identity>> {
     let mut found: *mut libc::passwd = ptr::null_mut();
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let uid_gid = with_buffer(|buffer| {
-        // SAFETY: all pointers are to memory that outlives the call, and the length is the buffer's.
+        // SAFETY: all pointers point to memory that outlives the call, and the length is the buffer's.
         let error = unsafe {
             libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), buffer.as_mut_ptr(), buffer.len(), &raw mut found)
         };
         (error, !found.is_null())
     })?;
-    // SAFETY: getpwnam_r has filled in the entry when it has set the pointer to it; only plain numbers are read.
+    // SAFETY: when getpwnam_r sets the pointer to the entry, it has filled in the entry; only plain numbers are read.
     Ok(uid_gid.then(|| unsafe { Identity { uid: (*entry.as_ptr()).pw_uid, gid: (*entry.as_ptr()).pw_gid } }))
 }
 
-/// The ID of the group of this name; `None` if there is none.
+/// Looks up the ID of a group by name. Returns `None` if there is no such group.
 ///
 /// # Errors
 /// If the system's group database cannot be read.
@@ -83,7 +83,7 @@ pub fn find_group(name: &str) -> io::Result<Option<u32>> {
 
 /// Calls `look_up` with larger and larger buffers until the entry fits.
 fn with_buffer(mut look_up: impl FnMut(&mut [libc::c_char]) -> (libc::c_int, bool)) -> io::Result<bool> {
-    // A group may have many members; none needs more than a megabyte.
+    // A group may have many members, but none needs more than a megabyte.
     const BYTES_MAX: usize = 1024 * 1024;
     let mut buffer: Vec<libc::c_char> = vec![0; 4096];
     loop {
@@ -106,14 +106,14 @@ fn with_buffer(mut look_up: impl FnMut(&mut [libc::c_char]) -> (libc::c_int, boo
 pub fn become_user(identity: Identity) -> io::Result<()> {
     let Identity { uid, gid } = identity;
     let check = |result: libc::c_int| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: plain numbers, and a pointer to one group that is read during the call. The C library carries the change
-    // to all threads.
+    // SAFETY: plain numbers, and a pointer to one group ID that is read during the call. The C library applies the
+    // change to all threads.
     unsafe {
         check(libc::setgroups(1, &raw const gid))?;
         check(libc::setresgid(gid, gid, gid))?;
         check(libc::setresuid(uid, uid, uid))?;
     }
-    // SAFETY: as above. Root (0) may always switch, so this is skipped if the new user is root.
+    // SAFETY: as above. Root (0) may always switch back, so this check is skipped if the new user is root.
     let came_back = uid != 0 && unsafe { libc::setuid(0) == 0 || libc::setgid(0) == 0 && gid != 0 };
     if came_back { Err(io::Error::other("the process could still become root again")) } else { Ok(()) }
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_inherited_is_taken_and_only_once() {
+    fn inherited_descriptors_are_taken_once() {
         // Without the flag it is as if it had been there before us.
         let inherited = rustix::io::dup(std::io::stdin()).unwrap().into_raw_fd();
         let taken = take_inherited(inherited).unwrap();

@@ -1,7 +1,7 @@
 //! Readers of /proc: processes, threads, the machine and the kernel's settings.
 //!
-//! Parsers take text, so they are tested without a kernel; readers open the file and call them. Listening sockets and
-//! their processes are in [`socket`](crate::socket).
+//! Parsers take a string, so they are tested without a kernel; readers open the file and call them. Listening sockets
+//! and the processes that own them are in [`socket`](crate::socket).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,67 +10,67 @@ use std::io;
 /// CPU time and time spent ready but waiting for a core, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedTime {
-    /// On a core.
+    /// Time running on a core.
     pub cpu_ns: u64,
-    /// Ready, waiting for a core.
+    /// Time ready to run, waiting for a core.
     pub wait_ns: u64,
 }
 
 /// CPU time in user mode and in the kernel, in ticks of 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ticks {
-    /// In user mode.
+    /// Ticks in user mode.
     pub user: u64,
-    /// In the kernel.
+    /// Ticks in the kernel.
     pub system: u64,
 }
 
 impl Ticks {
-    /// The difference to `earlier`.
+    /// The ticks since `earlier`.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Self {
         Self { user: self.user.saturating_sub(earlier.user), system: self.system.saturating_sub(earlier.system) }
     }
 
-    /// Both together, in nanoseconds.
+    /// The sum of both, in nanoseconds.
     pub const fn total_ns(self) -> u64 {
         (self.user + self.system) * TICK_NS
     }
 
-    /// The share in user mode, from 0 to 1; a half if there are no ticks.
+    /// The share of ticks in user mode, from 0 to 1; 0.5 if there are no ticks.
     pub fn user_share(self) -> f64 {
         let all = self.user + self.system;
         if all == 0 { 0.5 } else { self.user as f64 / all as f64 }
     }
 }
 
-/// Length of a tick of /proc/stat. The kernel's internal ticks vary; those shown to programs are 100 per second on
-/// all platforms of Rust's standard library.
+/// Length of a tick in /proc/stat, in nanoseconds. The kernel's internal ticks vary, but those shown to programs are
+/// 100 per second on all platforms of Rust's standard library.
 const TICK_NS: u64 = 10_000_000;
 
 /// CPU use of the whole machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MachineBusy {
-    /// Busy time of all cores, including the kernel, in nanoseconds, to a tick of 10 ms.
+    /// Busy time of all cores, including the kernel's, in nanoseconds, with a resolution of 10 ms.
     pub busy_ns: u64,
-    /// The part used by processes: without interrupts and stolen time.
+    /// The part of the busy time that processes used, in nanoseconds: without interrupts and stolen time.
     pub processes_ns: u64,
-    /// Cores of the machine, including those unavailable to this process.
+    /// Number of cores of the machine, including those unavailable to this process.
     pub cores: usize,
 }
 
 /// The fields of `/proc/PID/stat` that this program uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// The state: `R`, `S`, `Z` and so on.
+    /// State of the process: `R`, `S`, `Z` and so on.
     pub state: char,
     /// The parent's process ID.
     pub parent: u32,
     /// The process group's ID.
     pub group: u32,
-    /// CPU time of all threads, including ended ones.
+    /// CPU time of all threads, including exited ones.
     pub own: Ticks,
-    /// CPU time of reaped children.
+    /// CPU time of the children that have been reaped.
     pub children: Ticks,
     /// Start time, in the kernel's ticks since boot.
     pub start: u64,
@@ -78,48 +78,49 @@ pub struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// Reads that of a process; that of a thread if `pid` is `thread-self`.
+    /// Reads the fields of the process `pid`, or of this thread if `pid` is `thread-self`.
     pub fn read(pid: impl std::fmt::Display) -> io::Result<Self> {
         read_parsed(&format!("/proc/{pid}/stat"), parse_stat)
     }
 
-    /// Returns whether the process has ended, although its parent may not have reaped it yet.
+    /// Returns whether the process has exited, although its parent may not have reaped it yet.
     pub const fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// Returns whether the scheduling policy is FIFO, round robin or deadline. The kernel limits such threads to 95 % of
-    /// each second (`kernel.sched_rt_runtime_us`), and stops one that never sleeps for the rest.
+    /// Returns whether the scheduling policy is FIFO, round robin or deadline. The kernel limits such threads to 95 %
+    /// of each second (`kernel.sched_rt_runtime_us`), and suspends a thread that never sleeps for the rest of the
+    /// second.
     pub const fn is_realtime(&self) -> bool {
         matches!(self.policy, 1 | 2 | 6)
     }
 }
 
-/// All processes of this machine by their IDs.
+/// All processes of this machine, by process ID.
 pub fn read_processes() -> BTreeMap<u32, ProcessStat> {
-    // A process that ends meanwhile is left out.
+    // Leaves out processes that exit while /proc is being read.
     numbered("/proc").into_iter().flatten().filter_map(|pid| Some((pid, ProcessStat::read(pid).ok()?))).collect()
 }
 
-/// Times of every task of a process, without tasks that have ended or end meanwhile.
+/// Times of every thread of a process, by thread ID, without threads that have exited or exit during the call.
 pub fn read_task_times(pid: u32) -> io::Result<BTreeMap<u32, SchedTime>> {
     let time = |task: u32| Some((task, read_sched_time(&format!("{pid}/task/{task}")).ok()?));
     Ok(numbered(&format!("/proc/{pid}/task"))?.filter_map(time).collect())
 }
 
-/// Times of a thread, `thread-self` or `PID/task/TASK`.
+/// Times of one thread: `thread` is `thread-self` or `PID/task/TASK`.
 pub fn read_sched_time(thread: &str) -> io::Result<SchedTime> {
     read_parsed(&format!("/proc/{thread}/schedstat"), parse_sched_time)
 }
 
-/// The current children of a process, of all its threads. `None` if the kernel does not list them
-/// (`CONFIG_PROC_CHILDREN`) or the process is gone.
+/// The current children of all threads of a process. Returns `None` if the kernel does not list them
+/// (`CONFIG_PROC_CHILDREN`) or if the process does not exist.
 pub fn read_children(pid: u32) -> Option<Vec<u32>> {
     let mut children = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten() {
         match fs::read_to_string(entry.path().join("children")) {
             Ok(text) => children.extend(text.split_ascii_whitespace().filter_map(|child| child.parse::<u32>().ok())),
-            // The thread ended while its siblings were read.
+            // The thread exited while its siblings were being read.
             Err(_) if !entry.path().exists() => {}
             Err(_) => return None,
         }
@@ -127,7 +128,8 @@ pub fn read_children(pid: u32) -> Option<Vec<u32>> {
     Some(children)
 }
 
-/// Returns whether a process ignores SIGCHLD, so that the kernel reaps its children without accounting for their use.
+/// Returns whether a process ignores SIGCHLD, in which case the kernel reaps its children without adding up their CPU
+/// time.
 pub fn ignores_children(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|text| parse_ignores_children(&text))
 }
@@ -141,13 +143,13 @@ pub struct ProcessStatus {
     pub memory_bytes: u64,
     /// Peak resident memory, in bytes.
     pub memory_bytes_peak: u64,
-    /// Voluntary context switches; the kernel reports those of the first thread only.
+    /// Number of voluntary context switches.
     pub switches_voluntary: u64,
-    /// Involuntary context switches.
+    /// Number of involuntary context switches.
     pub switches_forced: u64,
 }
 
-/// Reads that of a process, with the switches of all its threads added.
+/// Reads the memory use of a process, and the context switches of all its threads together.
 pub fn read_process_status(pid: u32) -> io::Result<ProcessStatus> {
     let mut all = parse_process_status(&fs::read_to_string(format!("/proc/{pid}/status"))?);
     (all.switches_voluntary, all.switches_forced) = (0, 0);
@@ -171,21 +173,21 @@ pub fn read_memory_total() -> Option<u64> {
     bytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")
 }
 
-/// A kernel setting by its name: `net.core.somaxconn`.
+/// The value of a kernel setting by its name, such as `net.core.somaxconn`.
 pub fn sysctl(name: &str) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok()?;
     Some(text.trim().to_owned())
 }
 
-/// TCP counters of the network namespace since boot, by the kernel's names, such as `RetransSegs`; 0 for a name that
-/// the kernel lacks, `None` if it has no counters.
+/// TCP counters of the network namespace since boot, by the kernel's names, such as `RetransSegs`. A counter is 0 if
+/// the kernel does not have it. Returns `None` if the counters cannot be read.
 pub fn read_tcp_counters<const N: usize>(names: [&str; N]) -> Option<[u64; N]> {
     let snmp = fs::read_to_string("/proc/net/snmp").ok()?;
     let netstat = fs::read_to_string("/proc/net/netstat").ok()?;
     Some(names.map(|name| parse_tcp_counter(&snmp, &netstat, name)))
 }
 
-/// The value of the first line `name : value`.
+/// The value of the first line of the form `name : value`.
 pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
@@ -193,12 +195,12 @@ pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// A field in kB, in bytes.
+/// The value of a field in kB, converted to bytes.
 fn bytes(text: &str, name: &str) -> Option<u64> {
     field(text, name)?.strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The numbers among the names in a folder: IDs of processes or threads.
+/// The entries of a folder whose names are numbers: IDs of processes or threads.
 fn numbered(folder: &str) -> io::Result<impl Iterator<Item = u32>> {
     Ok(fs::read_dir(folder)?.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()))
 }
@@ -208,7 +210,7 @@ fn read_parsed<T>(path: &str, parse: impl FnOnce(&str) -> Option<T>) -> io::Resu
         .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("{path} does not have the expected form")))
 }
 
-/// `pid (name) state …`; a name may have spaces and brackets.
+/// Parses `pid (name) state …`, where the name may contain spaces and parentheses.
 fn parse_stat(text: &str) -> Option<ProcessStat> {
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
@@ -225,7 +227,7 @@ fn parse_stat(text: &str) -> Option<ProcessStat> {
     })
 }
 
-/// `SigIgn` is a mask in hexadecimal, of which bit n - 1 is signal n.
+/// Parses `SigIgn`, a hexadecimal mask in which bit n - 1 stands for signal n.
 fn parse_ignores_children(text: &str) -> bool {
     let mask = field(text, "SigIgn").and_then(|mask| u64::from_str_radix(mask, 16).ok());
     mask.is_some_and(|mask| mask & (1 << (rustix::process::Signal::CHILD.as_raw() - 1)) != 0)
@@ -242,8 +244,8 @@ fn parse_process_status(text: &str) -> ProcessStatus {
     }
 }
 
-/// Parses `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks; guests are included in
-/// user.
+/// Parses `cpu user nice system idle iowait irq softirq steal guest guest_nice`, in ticks. Guest time is included in
+/// user time.
 fn parse_machine_busy(text: &str) -> Option<MachineBusy> {
     let all = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = all.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -263,12 +265,12 @@ fn parse_sched_time(text: &str) -> Option<SchedTime> {
 }
 
 fn parse_tcp_counter(snmp: &str, netstat: &str, name: &str) -> u64 {
-    // Each group has a line of names and one of values.
+    // Each group has a line with names and a line with values.
     let counter = |text: &str, group: &str| {
         let mut lines = text.lines().filter_map(|line| line.strip_prefix(group));
         let (names, values) = (lines.next()?, lines.next()?);
         let index = names.split_ascii_whitespace().position(|found| found == name)?;
-        // Signed counters are not of interest.
+        // Signed counters are not needed.
         values.split_ascii_whitespace().nth(index)?.parse().ok()
     };
     counter(snmp, "Tcp:").or_else(|| counter(netstat, "TcpExt:")).unwrap_or(0)
@@ -283,7 +285,7 @@ mod tests {
     };
 
     #[test]
-    fn times_are_read_or_refused() {
+    fn process_times_are_parsed_or_rejected() {
         assert_eq!(parse_sched_time("5 7 9\n"), Some(SchedTime { cpu_ns: 5, wait_ns: 7 }));
         assert_eq!(parse_sched_time("5"), None);
         // A thread that has never left its core may still read as zero.
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_a_process_follow_any_name() {
+    fn process_fields_follow_any_process_name() {
         let found = parse_stat(&stat("0")).unwrap();
         let expected = ProcessStat {
             state: 'S',
@@ -314,28 +316,28 @@ mod tests {
     }
 
     #[test]
-    fn policies_are_realtime_or_not() {
+    fn realtime_policies_are_recognised() {
         let found = ["0", "1", "2", "3", "5", "6"].map(|policy| parse_stat(&stat(policy)).unwrap().is_realtime());
         assert_eq!(found, [false, true, true, false, false, true]);
         assert_eq!(parse_stat(&stat("x")), None);
     }
 
     #[test]
-    fn ticks_have_shares() {
+    fn the_user_share_of_cpu_ticks_is_computed() {
         let share = Ticks { user: 3, system: 1 }.user_share();
         assert!((share - 0.75).abs() < f64::EPSILON);
         assert!((Ticks::default().user_share() - 0.5).abs() < f64::EPSILON);
     }
 
     #[test]
-    fn ignored_signals_are_read() {
+    fn ignored_signals_are_parsed() {
         assert!(parse_ignores_children("SigBlk:\t0\nSigIgn:\t0000000000011000\n"));
         assert!(!parse_ignores_children("SigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001000\n"));
         assert!(!parse_ignores_children(""));
     }
 
     #[test]
-    fn a_status_has_memory_and_switches() {
+    fn a_status_file_has_memory_and_context_switches() {
         let text = "Name:\tx\nVmSize:\t 40 kB\nVmHWM:\t  20 kB\nVmRSS:\t  10 kB\nvoluntary_ctxt_switches:\t3\n\
             nonvoluntary_ctxt_switches:\t4\n";
         let status = parse_process_status(text);
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn busy_time_leaves_out_idling_and_waiting_for_disks() {
+    fn busy_time_excludes_idle_and_iowait() {
         let text =
             "cpu  10 20 30 4000 5000 1 2 3 9 9\ncpu0 5 10 15 1 1 1 1 1 0 0\ncpu1 5 10 15 1 1 0 1 2 0 0\nintr 1\n";
         assert_eq!(

@@ -1,4 +1,4 @@
-//! A descriptor registered with the worker's runtime, so that tasks can wait for it.
+//! A descriptor registered with the worker's runtime, so that tasks can wait until it is ready.
 
 #![allow(unsafe_code)] // tokio asks for a promise about the descriptor; the type below keeps it
 
@@ -28,14 +28,14 @@ impl Registered {
 }
 
 impl<T: Descriptor> Registered<T> {
-    /// Registers `fd` for these directions. Must be called within a worker's runtime.
+    /// Registers `fd` for the directions in `interest`. Must be called within a worker's runtime.
     pub fn with_interest(fd: T, interest: Interest) -> io::Result<Self> {
         // SAFETY: a `Descriptor` is open until it is dropped, and this type neither gives it away nor lets it be
         // replaced: it stays the same open descriptor for as long as the registration lasts.
         unsafe { AsyncFd::register_with_interest(fd, interest) }.map(Self).map_err(Into::into)
     }
 
-    /// Ends the registration.
+    /// Ends the registration and returns the descriptor.
     pub fn into_inner(self) -> T {
         self.0.into_inner()
     }
@@ -45,12 +45,13 @@ impl<T: Descriptor> Registered<T> {
         self.0.get_ref().as_fd()
     }
 
-    /// Ready if the descriptor may be readable. The caller clears the guard once it has read everything.
+    /// Ready if the descriptor may be readable. The caller must clear the guard's readiness once it has read
+    /// everything.
     pub fn poll_read_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'_, T>>> {
         self.0.poll_read_ready(context)
     }
 
-    /// Ready if the descriptor may be writable. The caller clears the guard once a write would block.
+    /// Ready if the descriptor may be writable. The caller must clear the guard's readiness once a write would block.
     pub fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<AsyncFdReadyGuard<'_, T>>> {
         self.0.poll_write_ready(context)
     }

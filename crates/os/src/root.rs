@@ -1,4 +1,4 @@
-//! Opening names below a folder under the kernel's resolution rules, and why that fails.
+//! Opening names below a folder under the kernel's resolution rules, and the reasons for failure.
 
 mod links;
 
@@ -10,44 +10,44 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Retries of openat2 with RESOLVE_BENEATH: it returns EAGAIN if a rename anywhere raced with it.
+/// Maximum number of attempts of openat2 with RESOLVE_BENEATH: it returns EAGAIN if a rename anywhere raced with it.
 const RACES_MAX: u32 = 16;
 
 /// The kind of file that a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Named {
-    /// A regular file of this version.
+    /// A regular file, with its identity.
     File(FileIdentity),
-    /// A folder.
+    /// A folder, which is not opened.
     Folder,
 }
 
-/// Why a name below a folder cannot be opened.
+/// The reason why a name below a folder cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OpenFault {
-    /// Nothing has this name.
+    /// No file has this name.
     NotFound,
-    /// A symbolic link leads out of the folder and of the trusted targets, or in a circle.
+    /// A symbolic link leads out of the folder and of the trusted folders, or links form a loop.
     OutsideRoot,
-    /// Permissions forbid it.
+    /// Permissions forbid access.
     Forbidden,
-    /// It is a device, a pipe or a socket.
+    /// The name refers to a device, a pipe or a socket.
     NotAFile,
     /// No descriptor or memory is left.
     NoDescriptor,
-    /// Names changed during every attempt.
+    /// The names kept changing during every attempt.
     Unsettled,
     /// The kernel reported another error.
     Failed,
 }
 
-/// A served folder, held open: renaming or replacing it does not redirect requests.
+/// A served folder, held open so that renaming or replacing it does not redirect requests.
 #[derive(Debug)]
 pub struct Root {
     folder: Arc<OwnedFd>,
     /// The folder's absolute paths when it was opened: as configured, and with symbolic links resolved.
     paths: [PathBuf; 2],
-    /// Folders outside that symbolic links may lead into.
+    /// Other folders that symbolic links may lead into.
     trusted: Vec<Arc<Self>>,
 }
 
@@ -61,25 +61,26 @@ impl Root {
         Ok(Self { folder, paths: [named, real], trusted: Vec::new() })
     }
 
-    /// The same folder, whose symbolic links may also lead into the folders `trusted`, and from there into each
+    /// The same folder, but with symbolic links allowed to lead into the folders in `trusted`, and from there into each
     /// other.
     #[must_use]
     pub fn trusting(&self, trusted: Vec<Arc<Self>>) -> Self {
         Self { folder: Arc::clone(&self.folder), paths: self.paths.clone(), trusted }
     }
 
-    /// Returns whether some symbolic links may lead out of the folder.
+    /// Returns whether symbolic links may lead out of the folder into a trusted one.
     pub fn trusts_any(&self) -> bool {
         !self.trusted.is_empty()
     }
 
-    /// Device and inode of the folder itself.
+    /// Device number and inode number of the folder itself.
     pub fn identity(&self) -> io::Result<(u64, u64)> {
         let stat = fstat(&*self.folder)?;
         Ok((stat.st_dev, stat.st_ino))
     }
 
-    /// The kind of file at `name`, relative to the folder. It is not opened, so devices and pipes are not touched.
+    /// The kind of file at `name`, relative to the folder. The file is not opened, so devices and pipes are not
+    /// affected.
     pub fn identify(&self, name: &[u8]) -> Result<Named, OpenFault> {
         let stat = self.stat(name)?;
         match FileType::from_raw_mode(stat.st_mode) {
@@ -89,8 +90,8 @@ impl Root {
         }
     }
 
-    /// The kernel's metadata of `name`, whatever its kind; links are followed as long as they stay inside the folder
-    /// and the trusted ones.
+    /// The kernel's metadata of `name`, whatever kind of file it is. Links are followed as long as they stay inside the
+    /// folder and the trusted folders.
     pub fn stat(&self, name: &[u8]) -> Result<Stat, OpenFault> {
         let fd = self.open_name(name, OFlags::PATH)?;
         fstat(&fd).map_err(fault_of)
@@ -118,7 +119,7 @@ impl Root {
         for _ in 0..RACES_MAX {
             match openat2(&*self.folder, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
-                // An absolute link, or one that leads out: it may lead into a trusted folder.
+                // An absolute link, or a link that leads out of the folder. It may lead into a trusted folder.
                 Err(Errno::XDEV) if self.trusts_any() => return links::open_linked(self, name, flags),
                 other => return other.map_err(fault_of),
             }
@@ -129,9 +130,9 @@ impl Root {
 
 fn fault_of(errno: Errno) -> OpenFault {
     match errno {
-        // INVAL: a name with a NUL byte, which no file has.
+        // INVAL is returned for a name with a NUL byte, which no file has.
         Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => OpenFault::NotFound,
-        // A link out of the folder, or a circle of links.
+        // A link out of the folder, or a loop of links.
         Errno::XDEV | Errno::LOOP => OpenFault::OutsideRoot,
         Errno::ACCESS | Errno::PERM => OpenFault::Forbidden,
         Errno::NXIO | Errno::NODEV => OpenFault::NotAFile,
@@ -140,7 +141,8 @@ fn fault_of(errno: Errno) -> OpenFault {
     }
 }
 
-/// Checks that this kernel has openat2 (Linux 5.6, unless a sandbox forbids it), which serving requires.
+/// Checks that this kernel has openat2, which serving files requires: Linux 5.6 or later, and no sandbox that forbids
+/// it.
 pub fn check_kernel(path: &Path) -> io::Result<()> {
     let root = Root::open(path)?;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_beneath() {
+    fn names_never_leave_the_root() {
         let folder = temporary_folder("root");
         fs::create_dir_all(folder.join("in/sub")).unwrap();
         fs::write(folder.join("secret"), "s").unwrap();

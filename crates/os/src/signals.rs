@@ -1,8 +1,8 @@
 //! Signals from the operating system, through a descriptor that can be polled with others.
 //!
-//! The signals are blocked, not handled: they queue until they are read, and interrupt nothing. Threads started later
-//! inherit the mask, so it must be set before them; a program started with `std::process::Command` does not inherit
-//! it.
+//! The signals are blocked instead of handled: they queue until they are read, and interrupt nothing. Threads started
+//! later inherit the mask, so it must be set before they start. A program started with `std::process::Command` does not
+//! inherit it.
 
 #![allow(unsafe_code)] // the signal mask and the descriptor, which no safe wrapper offers
 
@@ -11,10 +11,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// The action that a signal requests.
+/// The action that a signal requests from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignalAction {
-    /// SIGTERM or SIGINT: stop; the second one, immediately. Also SIGHUP if the terminal was closed.
+    /// SIGTERM or SIGINT: stop gracefully, or immediately at the second signal. Also SIGHUP when the terminal was
+    /// closed.
     Stop,
     /// SIGHUP: reload the configuration.
     Reload,
@@ -24,25 +25,24 @@ pub enum SignalAction {
     Upgrade,
 }
 
-/// The signals that the server handles.
+/// A descriptor that receives the signals that the server handles.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
-/// Bytes of the kernel's `signalfd_siginfo`.
+/// Size of the kernel's `signalfd_siginfo`, in bytes.
 const SIGINFO_BYTES: usize = size_of::<libc::signalfd_siginfo>();
 
-/// `ssi_code` of signals sent by the kernel itself.
+/// `ssi_code` of signals that the kernel itself sends.
 const FROM_KERNEL: i32 = 0x80;
 
 impl Signals {
-    /// Blocks the signals for this thread, and those it starts, and opens the signalfd.
+    /// Blocks the signals on this thread and on threads that it starts later, and opens the signalfd.
     ///
     /// # Errors
     /// If no descriptor is left.
     pub fn take() -> io::Result<Self> {
-        // SAFETY: the set lives on this stack and is initialised by sigemptyset before it is read; the calls use
-        // pointers to it only for their own duration, and the descriptor that signalfd returns is owned by nothing
-        // else.
+        // SAFETY: the set lives on this stack and is initialised by sigemptyset before it is read. The calls use
+        // pointers to it only for their own duration, and nothing else owns the descriptor that signalfd returns.
         unsafe {
             let mut set = std::mem::zeroed::<libc::sigset_t>();
             libc::sigemptyset(&raw mut set);
@@ -61,12 +61,12 @@ impl Signals {
         }
     }
 
-    /// The descriptor, readable when a signal is pending.
+    /// The descriptor, which is readable when a signal is pending.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    /// The next pending signal; `None` if there is none.
+    /// Reads the next pending signal. Returns `None` if there is none.
     pub fn next(&self) -> Option<SignalAction> {
         let mut info = [0; SIGINFO_BYTES];
         loop {
@@ -79,13 +79,13 @@ impl Signals {
     }
 }
 
-/// Parses the layout of signalfd(2): the number, then an error and the code, 32 bits each.
+/// Parses the layout of signalfd(2): the signal number, an error and the code, 32 bits each.
 fn parse_info(info: &[u8; SIGINFO_BYTES]) -> Option<SignalAction> {
     let word = |at: usize| i32::from_ne_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
     let (signal, code) = (word(0), word(8));
     match signal {
         libc::SIGTERM | libc::SIGINT => Some(SignalAction::Stop),
-        // Sent by the kernel when the terminal closes: no user is left to stop the server.
+        // The kernel sends this when the terminal closes. No user is left to stop the server.
         libc::SIGHUP if code == FROM_KERNEL => Some(SignalAction::Stop),
         libc::SIGHUP => Some(SignalAction::Reload),
         libc::SIGUSR1 => Some(SignalAction::Report),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hang_up_of_the_terminal_is_no_reload() {
+    fn a_terminal_hangup_is_not_a_reload() {
         assert_eq!(parse_info(&info(libc::SIGHUP, 0)), Some(SignalAction::Reload));
         assert_eq!(parse_info(&info(libc::SIGHUP, FROM_KERNEL)), Some(SignalAction::Stop));
         assert_eq!(parse_info(&info(libc::SIGTERM, 0)), Some(SignalAction::Stop));

@@ -1,4 +1,4 @@
-//! Listeners, socket options, and the owner of a port.
+//! Listeners, socket options, and the process that owns a port.
 
 #![allow(unsafe_code)] // socket options and one question that no safe wrapper offers
 
@@ -11,48 +11,64 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Backlog of a listener: connections that the kernel completes before they are accepted, capped at
+/// Backlog of a listener: the number of connections that the kernel completes before they are accepted, capped at
 /// net.core.somaxconn (4096).
 pub const BACKLOG: i32 = 4096;
 
-/// How long the kernel withholds a connection whose client sends nothing, in seconds. It is handed over after that,
-/// so nothing is lost.
+/// How long the kernel withholds a connection whose client sends nothing, in seconds. After that, the connection is
+/// handed over, so no connection is lost.
 pub const DEFER_ACCEPT_S: u32 = 1;
 
-/// Options of a listener, inherited by its connections. The defaults measured best or are required by the design; the
-/// others exist for measurements.
+/// Maximum number of unsent bytes in a connection's send buffer at which the socket is writable. Without a bound, the
+/// kernel buffers up to 4 MiB for each client that reads slowly, and a response of high priority has to wait for
+/// everything that was written before it.
+pub const NOT_SENT_BYTES_MAX: u32 = 64 << 10;
+
+/// Options of a listener, which its connections inherit. The defaults measured best or are required by the design;
+/// other values exist for measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListenOptions {
-    /// SO_REUSEPORT: each worker has its own socket, and the kernel distributes connections. Without it, all workers
-    /// accept from one.
+    /// SO_REUSEPORT: each worker has its own socket, and the kernel distributes connections among them. Without it, all
+    /// workers accept from the same socket.
     pub reuseport: bool,
-    /// TCP_DEFER_ACCEPT, for [`DEFER_ACCEPT_S`].
+    /// TCP_DEFER_ACCEPT, with a timeout of [`DEFER_ACCEPT_S`].
     pub defer_accept: bool,
-    /// TCP_NODELAY: a short segment does not wait for the acknowledgement of the one before (Nagle's algorithm, RFC 1122
-    /// §4.2.3.4). Inherited by accepted connections, which saves each a system call.
+    /// TCP_NODELAY: a short segment does not wait for the acknowledgement of the previous segment (Nagle's algorithm,
+    /// RFC 1122 §4.2.3.4). Accepted connections inherit the option, which saves a system call for each.
     pub nodelay: bool,
-    /// Backlog of the listener, see [`BACKLOG`].
+    /// TCP_NOTSENT_LOWAT in bytes, see [`NOT_SENT_BYTES_MAX`]; 0 keeps the kernel's default.
+    pub not_sent_bytes_max: u32,
+    /// Backlog in connections, see [`BACKLOG`].
     pub backlog: i32,
-    /// SO_BUSY_POLL, in microseconds: how long a receive polls the network device before it gives up; 0 disables it.
-    /// Devices without a receive queue, such as loopback, cannot be polled.
+    /// SO_BUSY_POLL in microseconds: how long a receive polls the network device before it gives up; 0 disables
+    /// polling. Devices without a receive queue, such as loopback, cannot be polled.
     pub busy_poll_us: u32,
 }
 
 impl ListenOptions {
     /// The default options.
-    pub const DEFAULT: Self =
-        Self { reuseport: true, defer_accept: true, nodelay: true, backlog: BACKLOG, busy_poll_us: 0 };
+    pub const DEFAULT: Self = Self {
+        reuseport: true,
+        defer_accept: true,
+        nodelay: true,
+        not_sent_bytes_max: NOT_SENT_BYTES_MAX,
+        backlog: BACKLOG,
+        busy_poll_us: 0,
+    };
 
-    /// Sets the options that connections inherit, on any socket.
+    /// Sets the options that connections inherit on `socket`, which need not be a listener.
     pub fn apply(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         set_tcp_nodelay(socket, self.nodelay)?;
         set_tcp_defer_accept(socket, if self.defer_accept { DEFER_ACCEPT_S } else { 0 })?;
+        if self.not_sent_bytes_max > 0 {
+            set_not_sent_bytes_max(socket, self.not_sent_bytes_max)?;
+        }
         if self.busy_poll_us > 0 {
             let value = libc::c_int::try_from(self.busy_poll_us).unwrap_or(libc::c_int::MAX);
-            // Values above net.core.busy_read need CAP_NET_ADMIN; the error must not be mistaken for that of bind.
+            // Values above net.core.busy_read need CAP_NET_ADMIN. The error must not be mistaken for an error of bind.
             set_option(socket, libc::SOL_SOCKET, libc::SO_BUSY_POLL, value)
                 .map_err(|errno| io::Error::other(format!("SO_BUSY_POLL: {}", io::Error::from(errno))))?;
         }
@@ -66,7 +82,7 @@ impl Default for ListenOptions {
     }
 }
 
-/// State 0A of /proc/net/tcp.
+/// The state of a listening socket in /proc/net/tcp.
 const LISTEN: &str = "0A";
 
 /// Creates a non-blocking TCP socket for `address`.
@@ -74,22 +90,23 @@ pub fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
     if address.is_ipv6() {
-        // Allows listening on [::] and 0.0.0.0 separately, and gives each client one form of address in the log.
+        // Allows listening on [::] and 0.0.0.0 separately, and makes client addresses appear in only one form in the
+        // log.
         set_ipv6_v6only(&socket, true)?;
     }
     Ok(socket)
 }
 
-/// Checks that no other socket listens on `address`. With SO_REUSEPORT, two servers of one user would silently share
-/// a port, so this binds without it first.
+/// Checks that no other socket listens on `address`. With SO_REUSEPORT, two servers of the same user would silently
+/// share a port, so this check binds without it.
 pub fn check_free(address: &SocketAddr) -> io::Result<()> {
     let socket = new_socket(address)?;
     set_socket_reuseaddr(&socket, true)?;
     Ok(bind(&socket, address)?)
 }
 
-/// Opens a listener, which shares its port with the other workers' listeners if `options` say so. Also returns its
-/// address, which contains the port chosen for port 0.
+/// Opens a listener, which shares its port with the other workers' listeners if `options.reuseport` is set. Also
+/// returns its address, which contains the port that the kernel has chosen if the requested port is 0.
 pub fn bind_listener(address: &SocketAddr, options: &ListenOptions) -> io::Result<(OwnedFd, SocketAddr)> {
     let socket = new_socket(address)?;
     set_socket_reuseaddr(&socket, true)?;
@@ -102,25 +119,26 @@ pub fn bind_listener(address: &SocketAddr, options: &ListenOptions) -> io::Resul
 }
 
 /// Sets TCP_DEFER_ACCEPT: the listener wakes when a client's first bytes have arrived, so that accept, receive, send
-/// and close follow without a wait. With 0 seconds it wakes when the connection is complete.
+/// and close follow without waiting. With 0 seconds, it wakes when the connection is established.
 pub fn set_tcp_defer_accept(fd: BorrowedFd<'_>, seconds: u32) -> rustix::io::Result<()> {
     let value = libc::c_int::try_from(seconds).unwrap_or(libc::c_int::MAX);
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value)
 }
 
-/// Changes the backlog of a listener. Queued connections stay, even if they are more.
+/// Changes the backlog of a listener. Connections that are already queued stay, even if there are more than
+/// `connections`.
 pub fn set_backlog(fd: BorrowedFd<'_>, connections: u32) -> rustix::io::Result<()> {
     listen(fd, i32::try_from(connections).unwrap_or(i32::MAX))
 }
 
-/// Sets TCP_QUICKACK: received data is acknowledged immediately, not with the response. The kernel resets it at will,
-/// so it affects only the start of a connection.
+/// Sets TCP_QUICKACK: received data is acknowledged immediately instead of with the response. The kernel may clear the
+/// option at any time, so it affects only the start of a connection.
 pub fn set_tcp_quickack(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_QUICKACK, 1)
 }
 
-/// Sets IP_BIND_ADDRESS_NO_PORT: connect chooses the port of a bound source address, and may then use one port for
-/// several destinations.
+/// Sets IP_BIND_ADDRESS_NO_PORT: the port of a bound source address is chosen by connect, which may use the same port
+/// for several destinations.
 pub fn set_ip_bind_address_no_port(fd: BorrowedFd<'_>) -> rustix::io::Result<()> {
     set_option(fd, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)
 }
@@ -142,13 +160,13 @@ fn set_option(fd: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: 
 }
 
 /// Sets SO_ZEROCOPY: a send with MSG_ZEROCOPY lends its pages to the kernel instead of copying them, until a
-/// notification in the socket's error queue returns them. Inherited by accepted connections.
+/// notification in the socket's error queue returns them. Accepted connections inherit the option.
 pub fn set_zerocopy(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(set_option(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)?)
 }
 
-/// Sends `bytes` without a copy. They must not change before [`take_zerocopy_notices`] has returned their
-/// notification.
+/// Sends `bytes` without copying them. They must not change before the kernel has queued the notification that
+/// [`take_zerocopy_notices`] drains.
 pub fn send_zerocopy(socket: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result<usize> {
     const ZEROCOPY: SendFlags = SendFlags::from_bits_retain(libc::MSG_ZEROCOPY.cast_unsigned());
     send(socket, bytes, SendFlags::NOSIGNAL.union(ZEROCOPY))
@@ -156,25 +174,52 @@ pub fn send_zerocopy(socket: BorrowedFd<'_>, bytes: &[u8]) -> rustix::io::Result
 
 /// Drains the zero-copy notifications from the socket's error queue.
 pub fn take_zerocopy_notices(socket: BorrowedFd<'_>) {
-    // A notification is control data, and there is no buffer for it here: it is discarded, which is all that is
-    // needed.
+    // Notifications are control data, and no buffer for control data is provided, so the kernel discards them. Their
+    // content is not needed.
     while recv(socket, &mut [0_u8; 1], RecvFlags::ERRQUEUE).is_ok() {}
 }
 
-/// Bytes handed to the kernel that the peer has not acknowledged (SIOCOUTQ).
+/// Sets TCP_NOTSENT_LOWAT of one connection in bytes, see [`NOT_SENT_BYTES_MAX`].
+pub fn set_not_sent_bytes_max(fd: BorrowedFd<'_>, bytes_max: u32) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes_max).unwrap_or(libc::c_int::MAX);
+    Ok(set_option(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, value)?)
+}
+
+/// TCP_NOTSENT_LOWAT of one connection, in bytes; `u32::MAX` if the connection has no bound of its own.
+pub fn not_sent_bytes_max(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let (mut value, mut length) = (0_u32, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the descriptor is open for as long as it is borrowed. The kernel writes at most `length` bytes to
+    // `value`, which is that large, and every bit pattern is a valid `u32`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    match (result, value) {
+        // The bound from `net.ipv4.tcp_notsent_lowat` applies.
+        (0, 0) => Ok(u32::MAX),
+        (0, value) => Ok(value),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Number of bytes handed to the kernel that the peer has not acknowledged yet (SIOCOUTQ).
 pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int to where the pointer
-    // leads.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int to `bytes`.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if result == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Connections that wait at a listener to be accepted, as `TCP_INFO` has it for a listening socket.
+/// Number of connections waiting to be accepted at a listener, from the listening socket's `TCP_INFO`.
 pub fn accept_queue_length(listener: BorrowedFd<'_>) -> io::Result<u32> {
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes at most `length` bytes to where the
-    // pointer leads, which is that large, and every bit pattern is a `tcp_info`.
+    // SAFETY: the descriptor is open for as long as it is borrowed. The kernel writes at most `length` bytes to `info`,
+    // which is that large, and every bit pattern is a valid `tcp_info`.
     let (result, info) = unsafe {
         let mut info = std::mem::zeroed::<libc::tcp_info>();
         let at = (&raw mut info).cast();
@@ -184,7 +229,7 @@ pub fn accept_queue_length(listener: BorrowedFd<'_>) -> io::Result<u32> {
     if result == 0 { Ok(info.tcpi_unacked) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The process that listens on `port`, as (pid, name), if /proc permits reading it.
+/// The process that listens on `port`, as (pid, name). Returns `None` if no process does or if /proc cannot be read.
 pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     let sockets = read_listening().ok()?;
     let inodes = sockets.iter().filter(|socket| socket.local.port() == port).map(|socket| socket.inode).collect();
@@ -192,7 +237,13 @@ pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     Some((pid, read_process_name(pid).unwrap_or_default()))
 }
 
-/// A listening TCP socket: its address and inode.
+/// Returns whether an address belongs to this machine.
+pub fn is_local(address: IpAddr) -> bool {
+    // Binding succeeds only for an address of this machine, and sends nothing.
+    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
+}
+
+/// A listening TCP socket, as listed in /proc/net/tcp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListeningSocket {
     /// Local address and port; the address may be the unspecified one.
@@ -202,8 +253,8 @@ pub struct ListeningSocket {
 }
 
 impl ListeningSocket {
-    /// Returns whether it accepts connections to `address`. A listener on `[::]` accepts IPv4 as well, unless
-    /// configured otherwise.
+    /// Returns whether the socket accepts connections to `address`. A listener on `[::]` is assumed to accept IPv4 as
+    /// well, as is the kernel's default.
     pub fn serves(&self, address: SocketAddr) -> bool {
         let same_host = self.local.ip().to_canonical() == address.ip().to_canonical();
         let any_host = self.local.ip().is_unspecified() && (self.local.is_ipv6() || address.is_ipv4());
@@ -214,15 +265,15 @@ impl ListeningSocket {
 /// All listening TCP sockets of this network namespace.
 pub fn read_listening() -> io::Result<Vec<ListeningSocket>> {
     let mut sockets = parse_listening(BufReader::new(File::open("/proc/net/tcp")?))?;
-    // A kernel without IPv6 has no such file.
+    // A kernel without IPv6 does not have this file.
     if let Ok(file) = File::open("/proc/net/tcp6") {
         sockets.extend(parse_listening(BufReader::new(file))?);
     }
     Ok(sockets)
 }
 
-/// Parses the listening sockets, which the kernel lists first. After a run there can be tens of thousands of others,
-/// which take the kernel a quarter of a second to print, so reading stops at the first of them.
+/// Parses the listening sockets, which the kernel lists first. After a benchmark, there can be tens of thousands of
+/// other sockets, which take the kernel a quarter of a second to print, so reading stops at the first of them.
 fn parse_listening(lines: impl BufRead) -> io::Result<Vec<ListeningSocket>> {
     let mut sockets = Vec::new();
     for line in lines.lines().skip(1) {
@@ -243,7 +294,7 @@ fn parse_listening_line(line: &str) -> Option<ListeningSocket> {
     Some(ListeningSocket { local: parse_address(local)?, inode: inode.parse().ok()? })
 }
 
-/// Parses `0100007F:1F90`: the address as 32-bit words in native byte order, and the port.
+/// Parses an address and port such as `0100007F:1F90`: the address consists of 32-bit words in native byte order.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (address, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -262,7 +313,7 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
-/// Processes that hold any of these sockets open, and the number of processes that could not be inspected.
+/// The processes that hold any of the given sockets open, and the number of processes that could not be inspected.
 pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)> {
     let (mut holders, mut hidden) = (BTreeSet::new(), 0);
     for entry in fs::read_dir("/proc")? {
@@ -279,7 +330,7 @@ pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => hidden += 1,
-            // The process exited meanwhile.
+            // The process exited while /proc was being read.
             Err(_) => {}
         }
     }
@@ -290,19 +341,19 @@ fn parse_socket_link(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// Short name of a process, for example `nginx`.
+/// Short name of a process, such as `nginx`.
 pub fn read_process_name(pid: u32) -> Option<String> {
     Some(fs::read_to_string(format!("/proc/{pid}/comm")).ok()?.trim_end().to_owned())
 }
 
-/// The next free port above that of `address`, among at most 100 candidates.
+/// Finds a free port above that of `address`, among at most 100 candidates.
 pub fn suggest_port(address: &SocketAddr) -> Option<u16> {
     (1..=100_u16)
         .filter_map(|step| address.port().checked_add(step))
         .find(|&port| check_free(&SocketAddr::new(address.ip(), port)).is_ok())
 }
 
-/// Raises the soft limit of open files to the hard limit, and returns it.
+/// Raises the soft limit of open files to the hard limit. Returns the resulting soft limit.
 pub fn raise_descriptor_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     if limit.current != limit.maximum {
@@ -323,7 +374,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_taken_port_is_seen_named_and_another_suggested() {
+    fn a_port_in_use_names_its_owner_and_a_free_port() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let (_listener, address) = bind_listener(&any, &ListenOptions::DEFAULT).unwrap();
         assert!(check_free(&address).is_err());
@@ -335,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_what_the_kernel_says_of_the_socket() {
+    fn socket_options_take_effect_in_the_kernel() {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let read = |fd: &OwnedFd, level, name| {
             let (mut value, mut bytes) = (0 as libc::c_int, size_of::<libc::c_int>() as libc::socklen_t);
@@ -372,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_backlog_is_short() {
+    fn a_configured_backlog_limits_pending_connections() {
         let options = ListenOptions { backlog: 1, defer_accept: false, ..ListenOptions::DEFAULT };
         let (_listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
         let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(200));
@@ -382,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_peer_has_not_taken_is_known() {
+    fn unacknowledged_bytes_are_known() {
         let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::DEFAULT).unwrap();
         let listener = std::net::TcpListener::from(listener);
         listener.set_nonblocking(false).unwrap();
@@ -401,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_ends_after_the_listening_sockets() {
+    fn reading_socket_tables_stops_after_listeners() {
         let text = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 1 0 100 0\n\
             1: 0100007F:1F90 0100007F:C001 01 00000000:00000000 00:00000000 00000000     0        0 4712 1 0 20 4\n\
@@ -412,7 +463,7 @@ mod tests {
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn addresses_are_words_in_the_machines_byte_order() {
+    fn addresses_in_proc_are_native_endian_words() {
         assert_eq!(parse_address("00000000:0050"), "0.0.0.0:80".parse().ok());
         assert_eq!(parse_address("00000000000000000000000001000000:1F90"), "[::1]:8080".parse().ok());
         assert_eq!(parse_address("0000000000000000FFFF00000100007F:1F90"), "[::ffff:127.0.0.1]:8080".parse().ok());
@@ -434,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_sockets_are_told_from_others() {
+    fn socket_links_are_recognised() {
         assert_eq!(parse_socket_link("socket:[12]"), Some(12));
         assert_eq!(parse_socket_link("pipe:[12]"), None);
     }

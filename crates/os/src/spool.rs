@@ -1,4 +1,4 @@
-//! Spooled content: in memory while small, then in an unnamed file that vanishes with its last reference.
+//! Content that is held in memory while small, then in an unnamed file that is deleted with its last reference.
 
 use crate::file::{create_nameless, create_nameless_in_memory, write_all_at};
 use rustix::io::{Errno, pread};
@@ -7,11 +7,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Upper bound of a spool's bytes in the process's memory; larger content goes to the file.
+/// Largest size of a spool in the process's memory, in bytes. Larger content is written to the file.
 pub const MEMORY_BYTES_MAX: usize = 64 * 1024;
 
-/// The unnamed file of large spools, created on first use. Spools that are filled one after the other may share it, so
-/// that they cost one descriptor.
+/// The unnamed file for large spools, created on first use. Spools that are filled one after the other may share a
+/// file, and thus a descriptor.
 #[derive(Debug)]
 pub struct SpoolFile {
     folder: Option<PathBuf>,
@@ -20,8 +20,8 @@ pub struct SpoolFile {
 }
 
 impl SpoolFile {
-    /// A file in `folder`; in memory, which the kernel may swap out, without a folder or if the folder cannot hold
-    /// such files.
+    /// A file that will be created in `folder`. Without a folder, or if the folder cannot hold unnamed files, the file
+    /// is in memory, which the kernel may swap out.
     pub fn new(folder: Option<&Path>) -> Rc<Self> {
         Rc::new(Self { folder: folder.map(Path::to_owned), file: OnceCell::new(), bytes: Cell::new(0) })
     }
@@ -63,8 +63,8 @@ impl Default for Place {
 }
 
 impl Spool {
-    /// Appends `bytes`, to `file` if the content is large; no other spool may append to that file before this one is
-    /// complete.
+    /// Appends `bytes`, which are written to `file` if the content is large. No other spool may append to that file
+    /// before this spool is complete.
     ///
     /// # Errors
     /// If the file cannot be created or written.
@@ -86,7 +86,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Its bytes in the process's memory.
+    /// Number of bytes of the content in the process's memory.
     pub fn held_bytes(&self) -> usize {
         match &*self.0.borrow() {
             Place::Memory(memory) => memory.len(),
@@ -94,7 +94,7 @@ impl Spool {
         }
     }
 
-    /// Bytes in it.
+    /// Length of the content in bytes.
     pub fn len(&self) -> u64 {
         match &*self.0.borrow() {
             Place::Memory(memory) => memory.len() as u64,
@@ -102,12 +102,12 @@ impl Spool {
         }
     }
 
-    /// Returns whether it is empty.
+    /// Returns whether the content is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Up to `count` bytes from `offset` on; fewer only at the end.
+    /// Reads up to `count` bytes starting at `offset`; fewer only at the end.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -143,7 +143,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn what_goes_in_comes_out_of_memory_and_of_files() {
+    fn spooled_content_reads_back_from_memory_and_files() {
         let temporary = std::env::temp_dir();
         for folder in [Some(&*temporary), Some(Path::new("/does/not/exist")), None] {
             for length in [0, 10, MEMORY_BYTES_MAX, MEMORY_BYTES_MAX + 1, 3 * MEMORY_BYTES_MAX] {

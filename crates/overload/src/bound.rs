@@ -1,69 +1,73 @@
-//! The bound of a queue, from the measured rate of service.
+//! Bound on the length of a queue, derived from the measured service rate.
 
 /// Settings of a [`QueueBound`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Time that an entry may wait in a saturated queue, in milliseconds.
+    /// Target waiting time of an entry in a saturated queue, in milliseconds.
     pub delay_target_ms: u64,
-    /// The bound is never lower: a short queue keeps a fast server busy between two looks at it.
+    /// Minimum bound, in entries. A short queue keeps a fast server busy until it takes entries again.
     pub entries_min: u32,
-    /// The bound of a queue that is not saturated.
+    /// Bound of a queue that is not saturated, in entries.
     pub entries_max: u32,
 }
 
-/// Shortest time over which the rate is measured, in milliseconds. A burst that is over sooner is not overload. Longer
-/// than several ticks of the coarse clock, and than the period of a usual CPU quota for small machines.
+/// Minimum duration of a measurement of the rate, in milliseconds. A shorter burst is not overload. Longer than several
+/// ticks of the coarse clock, and than the usual period of CPU quotas on small machines.
 pub(crate) const WINDOW_MS_MIN: u64 = 25;
 
-/// Longest time over which the rate is measured, in milliseconds, if few entries are served.
+/// Maximum duration of a measurement of the rate, in milliseconds, if few entries are served.
 pub(crate) const WINDOW_MS_MAX: u64 = 250;
 
-/// Entries after which a window may end before [`WINDOW_MS_MAX`]: fewer say little about the rate.
+/// Minimum number of served entries for a measurement to end before [`WINDOW_MS_MAX`], since fewer say little about the
+/// rate.
 pub(crate) const SERVED_MIN: u32 = 8;
 
-/// Time without saturation after which the bound doubles, in milliseconds.
+/// Minimum time without saturation before the bound doubles, in milliseconds.
 pub(crate) const RECOVERY_MS: u64 = 100;
 
-/// Bounds a queue to the entries that can be served within a target delay.
+/// Bounds a queue to the number of entries that can be served within a target delay.
 ///
-/// The owner reports each service with what is left. While entries keep waiting, the queue is saturated, and the rate
-/// of service is that of the server. Once nothing waits any more, the bound recovers step by step.
+/// The owner of the queue reports whenever entries have been served, and whether others are still waiting. While
+/// entries are always waiting, the queue is saturated, and the service rate is the capacity of the server. When the
+/// queue is no longer saturated, the bound recovers step by step.
 #[derive(Clone, Debug)]
 pub struct QueueBound {
     settings: QueueSettings,
     bound: u32,
-    /// Since when entries have been waiting without interruption, with the entries served since then.
+    /// Start of the current measurement, since which entries have always been waiting, and the number of entries served
+    /// since then.
     window: Option<(u64, u32)>,
-    /// Entries served per second when last saturated; 0 if unknown.
+    /// Number of entries served per second when the queue was last saturated, or 0 if unknown.
     rate_per_s: f64,
-    /// When the bound may double next.
+    /// Earliest time at which the bound may double again.
     recovers_at_ms: u64,
 }
 
 impl QueueBound {
-    /// The bound of a queue that is not saturated.
+    /// Creates the bound of a queue that is not saturated.
     pub fn new(settings: QueueSettings) -> Self {
         Self { settings, bound: settings.entries_max, window: None, rate_per_s: 0.0, recovers_at_ms: 0 }
     }
 
-    /// Upper bound of waiting entries.
+    /// Returns the current maximum number of waiting entries.
     pub const fn bound(&self) -> u32 {
         self.bound
     }
 
-    /// Returns whether the bound is lower than that of a queue that is not saturated.
+    /// Returns whether the bound is below the maximum.
     pub const fn is_limiting(&self) -> bool {
         self.bound < self.settings.entries_max
     }
 
     /// Reports that `count` entries have been served and others are still waiting.
     ///
-    /// `waiting` returns how many, and is called at the end of a window only. With it, a queue that will be served within
-    /// the target delay is no overload. `None` if that is unknown: then a saturated queue always is.
+    /// `waiting` returns the number of waiting entries, and is called only at the end of a measurement. If it is known,
+    /// a queue that will be served within the target delay is not treated as overload. If it is `None`, a saturated
+    /// queue always is.
     pub fn handle_saturated(&mut self, count: u32, now_ms: u64, waiting: impl FnOnce() -> Option<u32>) {
         let (began_ms, served) = *self.window.get_or_insert((now_ms, 0));
         let elapsed_ms = now_ms.saturating_sub(began_ms);
-        // Those of the report that begins a window were served before it.
+        // Entries in the report that begins a window were served before it.
         let served = if elapsed_ms == 0 { served } else { served.saturating_add(count) };
         let is_over = elapsed_ms >= WINDOW_MS_MAX || (elapsed_ms >= WINDOW_MS_MIN && served >= SERVED_MIN);
         if !is_over {
@@ -72,7 +76,7 @@ impl QueueBound {
         }
         self.window = Some((now_ms, 0));
         let rate_per_s = f64::from(served) * 1000.0 / elapsed_ms as f64;
-        // The first window has the whole truth; later ones smooth it.
+        // Use the rate of the first window as it is, and smooth the rates of later windows.
         self.rate_per_s = if self.is_limiting() && self.rate_per_s > 0.0 {
             f64::midpoint(self.rate_per_s, rate_per_s)
         } else {
@@ -84,7 +88,7 @@ impl QueueBound {
             return;
         };
         if waiting > entries {
-            // A burst that has been let in is served: the bound follows the queue downwards.
+            // Entries that have been accepted are served, so the bound follows the queue downwards.
             self.limit(entries.max(waiting - waiting / 4), now_ms);
         } else if waiting < entries / 2 {
             self.recover(now_ms);

@@ -1,17 +1,21 @@
-//! Overload control without I/O: time is an argument.
+//! Overload control, without I/O. Time is passed as an argument.
 //!
-//! A queue in front of a server that is slower than its clients fills up, whatever its length. Then each entry waits
-//! for the whole queue, and if that takes longer than clients wait, every response comes too late: the server works at
-//! full speed for nobody. A bound on the *length* of the queue cannot prevent this, as the time that an entry waits
-//! depends on the speed of the server. So [`QueueBound`] measures that speed while the queue is saturated, and bounds
-//! the queue to what can be served within a target delay (Little's law: length = rate × delay).
+//! If a server is slower than its clients, any queue in front of it fills up. Each entry then waits for the whole
+//! queue, and if that takes longer than clients are willing to wait, every response is too late: the server works at
+//! full speed, but no client benefits. A fixed bound on the *length* of the queue cannot prevent this, because the time
+//! that an entry waits depends on the speed of the server. Therefore, [`QueueBound`] measures that speed while the
+//! queue is saturated, and bounds the queue to the number of entries that can be served within a target delay (Little's
+//! law: length = rate × delay).
 //!
 //! | file | content |
 //! |---|---|
-//! | `bound` | the bound of a queue, from the measured rate of service |
+//! | `bound` | bound on the length of a queue, derived from the measured service rate |
+//! | `clients` | limits on the connections, requests or the like of each client |
 //!
-//! Absent by design: queues, sockets, the clock, and what is done with refused work.
+//! By design, this crate contains no queues, sockets or clock, and does not decide what happens to refused work.
 
 mod bound;
+mod clients;
 
 pub use bound::{QueueBound, QueueSettings};
+pub use clients::{ClientCounter, ClientLimit, ClientPermit, LimitReached, PER_CLIENT_MAX};

@@ -1,7 +1,7 @@
 //! Construction of the response from a page's output: the head, and the content with as few copies as possible.
 //!
-//! Small content goes into one buffer, which is reused after the response is sent. Large content stays in place:
-//! static segments in the page, the rest in its output buffer; a `writev` of slices sends them.
+//! Small content is gathered in a buffer, which is reused after the response has been sent. Large content stays in
+//! place: static segments in the page, everything else in the output buffer. A `writev` of slices sends it.
 
 use crate::api::policy::DEFAULT as CACHE_DEFAULT;
 use crate::backlog::{BacklogFull, BufferedOutput};
@@ -17,26 +17,26 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Size up to which content is gathered in one buffer, in bytes: the connection would copy it in any case.
+/// Size up to which content is gathered in one buffer, in bytes. The connection would copy content of this size anyway.
 const WHOLE_BYTES_MAX: usize = 16 * 1024;
 
-/// Size below which pieces are copied even in larger content, in bytes: a separate slice costs the kernel more.
+/// Size below which pieces are copied even in larger content, in bytes. A separate slice would cost the kernel more.
 const SLICE_BYTES_MIN: usize = 2 * 1024;
 
-/// Heads cached per page: most pages have few lengths.
+/// Number of heads cached per page. Most pages have few different lengths.
 const HEADS_MAX: usize = 8;
 
 /// The default Content-Type.
 const TYPE_DEFAULT: &str = "text/html; charset=utf-8";
 
-/// The most recent heads of a page.
+/// The most recently used heads of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
     kept: Vec<(HeadKey, Head)>,
     next: usize,
 }
 
-/// The key of a cached head, without the page's own lines.
+/// The key of a cached head, which does not include the page's own field lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct HeadKey {
     status: u16,
@@ -62,7 +62,8 @@ impl Heads {
     }
 }
 
-/// The head for `draft`, and the additional lines of this response. `length` is that of the content, if known.
+/// Returns the head for `draft`, and the additional field lines of this response. `length` is that of the content, if
+/// known.
 pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &HeaderPolicy) -> (Head, Option<Rc<[u8]>>) {
     let has = |name: &[u8]| draft.field(name).is_some();
     let mut fields = draft.fields().peekable();
@@ -109,7 +110,7 @@ fn build_head(key: HeadKey, policy: &HeaderPolicy) -> Head {
     policy.head(key.status, &fields)
 }
 
-/// A part of gathered content.
+/// A part of the gathered content.
 enum OutputPart {
     /// A range of the page's static bytes.
     Static(Range<usize>),
@@ -119,7 +120,7 @@ enum OutputPart {
     Copied(Range<usize>),
 }
 
-/// Bytes of the content that `output` of `page` has.
+/// Returns the length of the content in `output` of `page`, in bytes.
 pub(crate) fn length(page: &Page, output: &Output) -> usize {
     let of = |piece: &OutputPiece| match *piece {
         OutputPiece::Static(number) => page.range(number).map_or(0, |range| range.len()),
@@ -128,8 +129,8 @@ pub(crate) fn length(page: &Page, output: &Output) -> usize {
     output.pieces().iter().map(of).sum()
 }
 
-/// The content of `output`, which has `length` bytes. Small content is gathered in `spare`, unless the previous
-/// response is still being sent from it.
+/// Returns the content of `output`, which is `length` bytes long. Small content is gathered in `spare`, unless the
+/// previous response is still being sent from it.
 pub(crate) fn body(
     page: &Page,
     output: &mut Output,
@@ -141,10 +142,14 @@ pub(crate) fn body(
         return Ok(Body::Empty);
     }
     if let [OutputPiece::Static(number)] = output.pieces() {
-        return Ok(match page.range(*number).map(|range| page.part(range)) {
-            None => Body::Empty,
-            Some(Segment::Bytes(bytes)) => Body::Bytes(bytes),
-            Some(Segment::File(file)) => Body::File(file),
+        let mut segments = Vec::with_capacity(2);
+        if let Some(range) = page.range(*number) {
+            page.append_part(range, &mut segments);
+        }
+        return Ok(match <[Segment; 1]>::try_from(segments) {
+            Ok([Segment::Bytes(bytes)]) => Body::Bytes(bytes),
+            Ok([Segment::File(file)]) => Body::File(file),
+            Err(segments) => Body::Segments(segments),
         });
     }
     if length <= WHOLE_BYTES_MAX {
@@ -161,7 +166,7 @@ pub(crate) fn body(
             fill(buffer);
             return Ok(Body::Bytes(SharedBytes::from_shared(Rc::clone(spare))));
         }
-        // The previous response waits for its client, and so may this one.
+        // The previous response waits for its client, and this one may have to wait as well.
         let mut buffer = Vec::with_capacity(length);
         fill(&mut buffer);
         return Ok(match keep(buffer)?.part(0..length) {
@@ -172,7 +177,7 @@ pub(crate) fn body(
     segments(page, output, keep).map(Body::Segments)
 }
 
-/// The content of `output` as slices.
+/// Returns the content of `output` as slices.
 pub(crate) fn segments(
     page: &Page,
     output: &mut Output,
@@ -207,12 +212,15 @@ pub(crate) fn segments(
     let copied = keep(copied)?;
     let is_written = parts.iter().any(|part| matches!(part, OutputPart::Written(_)));
     let written = keep(if is_written { output.take_dynamic() } else { Vec::new() })?;
-    let segment = |part| match part {
-        OutputPart::Static(range) => page.part(range),
-        OutputPart::Written(range) => written.part(range),
-        OutputPart::Copied(range) => copied.part(range),
-    };
-    Ok(parts.into_iter().map(segment).collect())
+    let mut segments = Vec::with_capacity(parts.len() + 1);
+    for part in parts {
+        match part {
+            OutputPart::Static(range) => page.append_part(range, &mut segments),
+            OutputPart::Written(range) => segments.push(written.part(range)),
+            OutputPart::Copied(range) => segments.push(copied.part(range)),
+        }
+    }
+    Ok(segments)
 }
 
 fn copy(parts: &mut Vec<OutputPart>, copied: &mut Vec<u8>, bytes: &[u8]) {
@@ -234,6 +242,7 @@ mod tests {
     use flatout_handler::response::{Body, Segment};
     use flatout_handler::routed::HeaderPolicy;
     use flatout_handler::shared::SharedBytes;
+    use flatout_os::file::PAGE_BYTES;
     use std::rc::Rc;
 
     fn text(body: &Body) -> String {
@@ -252,7 +261,7 @@ mod tests {
     }
 
     /// Without a bound.
-    #[expect(clippy::unnecessary_wraps, reason = "as a backlog has it")]
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature as for a backlog")]
     fn keep(buffer: Vec<u8>) -> Result<BufferedOutput, BacklogFull> {
         Ok(BufferedOutput::Memory(SharedBytes::from_buffer(buffer)))
     }
@@ -329,6 +338,29 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_file_start_at_a_page() {
+        let (first, second) = ("x".repeat(PLACED_BYTES_MIN + 100), "y".repeat(PLACED_BYTES_MIN));
+        let page = Page::of_segments(&[&first, &second]);
+        let mut exchange = Exchange::default();
+        let output = &mut exchange.output;
+        output.segment(0);
+        output.write(|buffer| buffer.extend_from_slice(b"between"));
+        output.segment(1);
+        let parts = segments(&page, output, keep).unwrap();
+        let lengths: Vec<u64> = parts.iter().map(Segment::len).collect();
+        let lead_bytes = PAGE_BYTES - 100;
+        assert_eq!(lengths, [first.len() as u64, 7, lead_bytes, second.len() as u64 - lead_bytes]);
+        for part in &parts {
+            assert!(!matches!(part, Segment::File(file) if file.offset % PAGE_BYTES > 0), "{parts:?}");
+        }
+        assert_eq!(bytes_of(&parts[2]), vec![b'y'; lead_bytes as usize]);
+        output.clear();
+        output.segment(1);
+        let alone = body(&page, output, second.len(), &mut Rc::new(Vec::new()), keep).unwrap();
+        assert!(matches!(&alone, Body::Segments(parts) if parts.len() == 2), "{alone:?}");
+    }
+
+    #[test]
     fn heads_have_what_the_page_the_steps_and_the_framing_say() {
         let page = Page::of_segments(&[]);
         let mut exchange = Exchange::default();
@@ -346,8 +378,8 @@ mod tests {
         exchange.draft.add_field(b"Content-Type", b"application/json");
         exchange.draft.add_field(b"X-A", b"1");
         exchange.draft.add_field(b"X-B", b"2");
-        let set = |name: &str, value: &str| FieldOp::Set(name.into(), value.into());
-        let fields = [set("x-b", "3"), FieldOp::Remove("Cache-Control".into()), set("Content-Length", "9")];
+        let set = |name: &str, value: &str| FieldOp::set(name.into(), value.into());
+        let fields = [set("x-b", "3"), FieldOp::remove("Cache-Control".into()), set("Content-Length", "9")];
         let policy = HeaderPolicy { id: 1, fields: Rc::new(fields) };
         let changed = lines(&exchange, None, &policy);
         assert!(changed.ends_with("\r\nx-b: 3\r\nContent-Type: application/json\r\nX-A: 1\r\n\r\n"), "{changed}");

@@ -1,24 +1,24 @@
-//! The API of pages. The manual for authors is docs/pages.md.
+//! The API of pages. docs/pages.md is the manual for page authors.
 //!
-//! [`install`] adds everything to a worker's [`Sandbox`] before it is sealed. The functions operate on the
-//! [`Exchange`] of the run that calls them; per-request state between calls is in that exchange's slots. Before the
-//! head of the response is sent, [`Api::finish_head`] adds the fields that follow from the page's actions: the
+//! [`install`] adds the whole API to a worker's [`Sandbox`] before it is sealed. The functions operate on the
+//! [`Exchange`] of the run that calls them; state of a request between calls is in the slots of that exchange. Before
+//! the head of the response is sent, [`Api::finish_head`] adds the fields that follow from the page's actions: the
 //! session cookie, Vary and Cache-Control.
 //!
 //! | file | content |
 //! |---|---|
-//! | `request`, `content`, `body`, `upload` | the request, and its content as it is read |
+//! | `request`, `content`, `body`, `upload` | the request, and reading its content |
 //! | `response`, [`field`], [`policy`], [`cookie`] | the response, and its caching policy |
-//! | `reads` | the parts of the request that the page read: Vary, and responses private to one visitor |
-//! | `pairs` | `pairs` of tables whose values are virtual |
+//! | `reads` | the parts of the request that the page has read, for Vary and for responses private to one visitor |
+//! | `pairs` | `pairs` for tables whose values are virtual |
 //! | `session`, [`seal`], [`secret`] | signed sessions and tokens |
 //! | `clock`, `convert`, `digest` | dates, escapes, hashes, encodings |
 //! | `kv`, `db`, `fetch` | stored data, and other servers |
-//! | [`form`], [`multipart`], [`budget`] | decoders of content, and its bounds |
+//! | [`form`], [`multipart`], [`budget`] | decoders of content, and the memory budget |
 //! | [`password`] | hashing and verification of passwords on a separate thread |
-//! | [`log`], [`mod@refusal`] | lines for the server's log; refusals by name |
+//! | [`log`], [`mod@refusal`] | lines for the server's log; named refusals |
 //!
-//! Absent by design: files, processes, and servers that the configuration does not name.
+//! Absent by design: files, processes, and servers that are not configured.
 
 mod body;
 pub mod budget;
@@ -64,31 +64,31 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Resources of the pages of one `pages` or `page` step, shared by all workers.
+/// The resources of the pages of one `pages` or `page` step, shared by all workers.
 #[derive(Debug)]
 pub struct ApiSettings {
-    /// Bounds of a request's content.
+    /// Limits on a request's content.
     pub body: BodyLimits,
-    /// The budget for contents held by pages of all sites.
+    /// The budget for content held by the pages of all sites.
     pub budget: Arc<ContentBudget>,
-    /// The password service of all sites.
+    /// The password service, shared by all sites.
     pub passwords: Arc<Passwords>,
-    /// The folder of large uploaded files while a page processes them. A worker that may not create files there holds
-    /// them in memory.
+    /// The folder for large uploaded files while a page processes them. A worker that may not create files there holds
+    /// the files in memory.
     pub spool_folder: PathBuf,
     /// The keys of sessions and tokens; `None` disables sessions.
     pub secret: Option<Arc<SecretFile>>,
-    /// The database, if any.
+    /// The database that pages use through `db`, if any.
     pub database: Option<Database>,
-    /// Values shared by workers.
+    /// The in-memory values that pages use through `kv`, shared by all workers.
     pub kv: Arc<Kv>,
-    /// The servers available to `fetch`, by name.
+    /// The servers that `fetch` may contact, by name.
     pub upstreams: BTreeMap<String, OriginAddress>,
     /// The local time zone, for `TIMEDATE()` and dates.
     pub zone: TimeZone,
 }
 
-/// The API of pages on one worker.
+/// The API of pages in one worker.
 #[derive(Clone, Debug)]
 pub struct Api {
     settings: Arc<ApiSettings>,
@@ -96,23 +96,23 @@ pub struct Api {
 }
 
 impl Api {
-    /// For a worker, whose `client` sends upstream requests; `None` disables them.
+    /// Creates the API for a worker. `client` sends the requests of `fetch`; `None` disables `fetch`.
     pub fn new(settings: Arc<ApiSettings>, client: Option<OriginClient>) -> Self {
         Self { settings, client }
     }
 
-    /// The resources.
+    /// The resources that all workers share.
     pub fn settings(&self) -> &ApiSettings {
         &self.settings
     }
 
-    /// Must be called once before the head of the response is sent, by a flush or at the page's end. It sets the
-    /// session cookie, adds the Vary that follows from the parts of the request that the page read and, if those
-    /// belong to one visitor or a cookie is set, makes the response private. Later changes of the head by the page
-    /// are errors.
+    /// Completes the head of the response. Must be called once, before the head is sent by a flush or at the end of the
+    /// page. Sets the session cookie, and adds the Vary field that follows from the parts of the request that the page
+    /// has read. If these parts belong to one visitor, or if a cookie is set, makes the response private. After this
+    /// call, the page can no longer change the head.
     ///
-    /// The caller adds a Content-Type and [`policy::DEFAULT`] if the draft has no field of that name: a response
-    /// without either shares its head with the previous one.
+    /// The caller adds a Content-Type and [`policy::DEFAULT`] if the draft does not have these fields. This way, a
+    /// response without either can use a cached head.
     pub fn finish_head(&self, sandbox: &Sandbox, exchange: &mut Exchange) -> Result<(), NativeError> {
         response::finish(self, sandbox.lua(), exchange)
     }
@@ -136,14 +136,14 @@ pub fn install(sandbox: &Sandbox, api: &Api) -> mlua::Result<()> {
     fetch::install(sandbox, &api)
 }
 
-/// The refusal that a run failed with, given the failure's `message`. `None` if it failed for another reason, even if
-/// the page caught a refusal earlier.
+/// Returns the refusal that made a run fail with `message`. Returns `None` if the run failed for another reason, even
+/// if the page caught a refusal earlier.
 pub fn refusal(exchange: &mut Exchange, message: &str) -> Option<PageRefusal> {
     let refusal = exchange.slot_if::<refusal::RefusalCell>().and_then(|refused| refused.get());
     refusal.filter(|refusal| message.contains(refusal.text()))
 }
 
-/// Takes the lines that the page has logged since the last call.
+/// Removes and returns the lines that the page has logged since the last call.
 pub fn take_log(exchange: &mut Exchange) -> Vec<LogLine> {
     log::take(exchange)
 }

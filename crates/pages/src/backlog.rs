@@ -1,5 +1,5 @@
-//! Buffered output of pages for slow clients: in memory within one budget of all pages, then in unnamed files within
-//! another. If both are exhausted, no further page starts.
+//! Output of pages that is buffered for slow clients: in memory within one budget for all pages, then in unnamed files
+//! within another budget. If both budgets are exhausted, no further page is started.
 
 use crate::api::budget::{ContentBudget, RequestBudget};
 use flatout_config::model::PageOutputBudget;
@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Size below which output is not written to a file, in bytes, as each file costs a descriptor.
+/// Size below which output is not written to a file, in bytes, because each file costs a descriptor.
 const FILE_BYTES_MIN: usize = 64 * 1024;
 
-/// The bounds of output buffered by pages of all sites.
+/// The budgets for the buffered output of the pages of all sites.
 #[derive(Debug)]
 pub struct Backlog {
     memory: Arc<ContentBudget>,
@@ -35,33 +35,33 @@ impl Default for Backlog {
     }
 }
 
-/// Both budgets, or the client's share of them, are exhausted.
+/// The error if both budgets, or the client's shares of them, are exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BacklogFull;
 
 impl Backlog {
-    /// Changes the bounds. Buffered output stays.
+    /// Changes the limits. Output that is already buffered is not affected.
     pub fn set_bounds(&self, bounds: PageOutputBudget) {
         self.memory.set_bytes_max(bounds.memory_bytes_max);
         self.disk.set_bytes_max(bounds.disk_bytes_max);
     }
 
-    /// The budget of memory.
+    /// The budget for memory.
     pub const fn memory(&self) -> &Arc<ContentBudget> {
         &self.memory
     }
 
-    /// The budget of files.
+    /// The budget for files.
     pub const fn disk(&self) -> &Arc<ContentBudget> {
         &self.disk
     }
 
-    /// Returns whether the client at this address may have more output buffered.
+    /// Returns whether more output may be buffered for the client at this address.
     pub(crate) fn has_room_for(&self, client: Option<IpAddr>) -> bool {
         self.memory.has_room_for(client) || self.disk.has_room_for(client)
     }
 
-    /// Buffers `buffer` until the client has taken it.
+    /// Buffers `buffer` until it has been sent to the client.
     pub(crate) fn keep(&self, mut buffer: Vec<u8>, client: Option<IpAddr>) -> Result<BufferedOutput, BacklogFull> {
         buffer.shrink_to_fit();
         let mut share = self.memory.share(client);
@@ -82,14 +82,13 @@ impl Backlog {
     }
 }
 
-/// Buffered output.
 pub(crate) enum BufferedOutput {
     Memory(SharedBytes),
     File(Rc<OpenFile>),
 }
 
 impl BufferedOutput {
-    /// A range of it.
+    /// Returns a range of the buffered output.
     pub(crate) fn part(&self, range: Range<usize>) -> Segment {
         match self {
             Self::Memory(bytes) => Segment::Bytes(bytes.slice(range)),
@@ -101,7 +100,7 @@ impl BufferedOutput {
     }
 }
 
-/// A share of memory that is released soon.
+/// A share of the memory budget whose release also counts towards trimming the heap.
 #[derive(Debug)]
 struct Released(RequestBudget);
 

@@ -1,4 +1,4 @@
-//! Checks of pages without running them, and the folder on disk that they are read from.
+//! Checking pages without running them, and reading them from a folder on disk.
 
 use flatout_config::{Code, Diagnostics};
 use flatout_os::root::{OpenFault, Root};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// A folder on disk, held open. No name leads out of it, not even through links.
+/// A folder on disk, held open. Names cannot lead out of it, not even through symbolic links.
 #[derive(Debug)]
 pub struct TemplateFolder {
     folder: Root,
@@ -37,19 +37,19 @@ impl Files for TemplateFolder {
     }
 }
 
-/// The fault as an error that describes the problem with the name.
+/// Converts a fault to an error that describes the problem with the name.
 pub(crate) fn error_of(fault: OpenFault) -> io::Error {
     match fault {
         OpenFault::NotFound => io::ErrorKind::NotFound.into(),
         OpenFault::Forbidden => io::ErrorKind::PermissionDenied.into(),
         OpenFault::OutsideRoot => io::Error::other("it is outside the folder"),
         OpenFault::NotAFile => io::Error::other("it is not a regular file"),
-        OpenFault::NoDescriptor => io::Error::other("no file descriptor is left"),
+        OpenFault::NoDescriptor => io::Error::other("no file descriptor is available"),
         OpenFault::Unsettled | OpenFault::Failed => io::Error::other("it cannot be opened"),
     }
 }
 
-/// Compiles a page or a script, and checks the result with Luau's compiler.
+/// Compiles a page or a script, and checks the result with the Luau compiler.
 pub fn check(name: &str, files: &dyn Files) -> Result<CompiledPage, Diagnostics> {
     let template = compile(name, files).template?;
     match Compiler::new().compile(&template.chunk) {
@@ -59,7 +59,7 @@ pub fn check(name: &str, files: &dyn Files) -> Result<CompiledPage, Diagnostics>
     }
 }
 
-/// A message of Luau's compiler, `12: message` or `name:12: message`, mapped to the page's line.
+/// Maps an error message of the Luau compiler, `12: message` or `name:12: message`, to the line in the page.
 fn syntax(template: &CompiledPage, message: &str, files: &dyn Files) -> Diagnostics {
     let parse = |text: &str| {
         let (line, rest) = text.split_once(':')?;

@@ -1,8 +1,9 @@
-//! Features of `dev`: errors in the browser, with the surrounding lines, and automatic reload.
+//! Features of `dev`: errors shown in the browser with the surrounding lines, and automatic reload.
 //!
-//! The browser requests events from the page's own address, with a reserved query, so it passes the same routes and
-//! passwords. Each response lasts a few seconds and reports the number of changes so far; the browser repeats the
-//! request, and reloads the page if the number differs. A restarted server begins with a different number, too.
+//! The browser requests events from the page's own address with a reserved query, so the request passes through the
+//! same routes and passwords. Each response lasts a few seconds and contains the number of changes so far. The browser
+//! repeats the request, and reloads the page if the number has changed. A restarted server begins with a different
+//! number, too.
 
 use crate::exchange::Exchange;
 use crate::outcome::PageOutcome;
@@ -25,19 +26,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
-/// The query of requests for events.
+/// The query of a request for events.
 const QUERY: &[u8] = b"flatout-dev-events";
 
 /// Interval between checks for changes, in milliseconds.
 const TICK_MS: u64 = 100;
 
-/// Checks after which a response ends, so that a stopping server need not wait long.
+/// Number of checks after which a response ends, so that a server that is stopping need not wait long.
 const TICKS_MAX: u32 = 30;
 
-/// Lines shown before and after the failed one.
+/// Number of lines shown before and after the failed line.
 const LINES_AROUND: u32 = 4;
 
-/// The script appended to each page. The page stores the first number it receives, that of its own version.
+/// The script appended to each page. It remembers the first number that it receives, which is that of its own version.
 const SCRIPT: &str = "<script>(()=>{let seen;const events=new EventSource(location.pathname+'?flatout-dev-events');\
     events.onmessage=event=>{if(seen===undefined)seen=event.data;else if(seen!==event.data)location.reload()}})()\
     </script>\n";
@@ -46,7 +47,7 @@ const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;mar
     h1{font-size:1.3rem}pre{background:#8881;padding:1rem;overflow:auto;border-radius:.4rem;line-height:1.4}\
     mark{background:#f553;color:inherit;display:block}code{font-weight:600}small{opacity:.7}";
 
-/// Appends the script to the output of `exchange`, if that is a page for a browser.
+/// Appends the script to the output of `exchange` if the output is an HTML page.
 pub(crate) fn add_script(exchange: &mut Exchange) {
     let is_html = exchange.draft.field(b"content-type").is_none_or(|value| value.starts_with(b"text/html"));
     if is_html && has_content(exchange.draft.status) {
@@ -54,7 +55,7 @@ pub(crate) fn add_script(exchange: &mut Exchange) {
     }
 }
 
-/// The events, if `routed` is a request for them.
+/// Returns the stream of events if `routed` is a request for events.
 pub(crate) fn events(step: &PagesStep, routed: &RoutedRequest<'_>) -> Option<Response> {
     if routed.query != Some(QUERY) || routed.request.head.method != Method::Get {
         return None;
@@ -67,7 +68,7 @@ pub(crate) fn events(step: &PagesStep, routed: &RoutedRequest<'_>) -> Option<Res
     Some(Response::new(200, head, Body::Stream(Stream::new(source, None)), PageOutcome::Events))
 }
 
-/// The initial number of this process, different from that of another process.
+/// A number for this process that is different from those of other processes.
 fn begun() -> u64 {
     static BEGUN: OnceLock<u64> = OnceLock::new();
     *BEGUN.get_or_init(precise_ns)
@@ -75,12 +76,12 @@ fn begun() -> u64 {
 
 type Ticking = Pin<Box<dyn Future<Output = Option<Timer>>>>;
 
-/// The next tick, with its timer; `None` after the last.
+/// Waits for the next tick and returns the timer, or `None` if the timer failed.
 fn tick(timer: Timer) -> Ticking {
     Box::pin(async move { timer.tick().await.is_ok().then_some(timer) })
 }
 
-/// Reports the number of changes, immediately and on each change.
+/// A stream that contains the number of changes, initially and after each change.
 struct Events {
     tick: Ticking,
     epoch: Arc<AtomicU64>,
@@ -112,7 +113,7 @@ impl ContentSource for Events {
     }
 }
 
-/// The page for a failed run. `place` is the name of the file, and the line.
+/// Creates the page for a failed run. `place` is the name of the file and the line at which the run failed.
 pub(crate) fn failure_page(
     step: &PagesStep,
     page: &Page,
@@ -141,7 +142,7 @@ pub(crate) fn failure_page(
     respond(refusal, &content)
 }
 
-/// The page for a compilation error.
+/// Creates the page for a compilation error.
 pub(crate) fn broken_page(text: &str, refusal: &Refusal) -> Response {
     let mut content = String::from("<pre>");
     push_escaped(&mut content, text);
@@ -149,7 +150,7 @@ pub(crate) fn broken_page(text: &str, refusal: &Refusal) -> Response {
     respond(refusal, &content)
 }
 
-/// A line of a traceback, `chunk:line ...`, with its source line.
+/// Converts a line of a traceback, `chunk:line ...`, to the file and the line in the page's source.
 fn shown_call(step: &PagesStep, page: &Page, call: &str) -> String {
     let translate = || {
         let rest = call.strip_prefix(page.shown.as_str())?.strip_prefix(':')?;
@@ -160,7 +161,7 @@ fn shown_call(step: &PagesStep, page: &Page, call: &str) -> String {
     translate().unwrap_or_else(|| call.to_owned())
 }
 
-/// The lines around `line` of the file `name`, as it is now.
+/// Returns the lines around `line` in the file `name`, as the file is now.
 fn excerpt(step: &PagesStep, name: &str, line: u32) -> Option<String> {
     let (fd, _) = step.root.open_file(name.as_bytes()).ok()?;
     let content = read_all(&fd, FILE_BYTES_MAX).ok()?;

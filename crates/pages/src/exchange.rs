@@ -1,8 +1,8 @@
-//! The state of a running page: the request's facts, the response in progress and the pieces of output.
+//! The state of a running page: the request, the response in progress and the output.
 //!
-//! The driver owns an [`Exchange`], hands it to a [`Run`](crate::sandbox::Run) and receives it back when the run has
-//! ended. Its buffers retain their capacity between requests, and unused parts cost nothing. It contains no Luau and
-//! no I/O.
+//! The driver owns an [`Exchange`], passes it to a [`Run`](crate::sandbox::Run) and gets it back when the run has
+//! ended. Its buffers keep their capacity between requests, and unused parts cost nothing. It contains no Luau values
+//! and does no I/O.
 
 pub mod draft;
 pub mod facts;
@@ -17,32 +17,32 @@ use std::any::{Any, TypeId};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Bytes that one request may print to the log; more are dropped.
+/// Maximum number of bytes that one request may print to the log; any more are discarded.
 pub const PRINTED_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that a run holds outside of the virtual machine and its exchange: forms, contents, rows.
+/// A counter of the bytes that a run holds outside of the virtual machine and its exchange: forms, content, rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside(Rc<Cell<usize>>);
 
 impl Beside {
-    /// The counter of the running request.
+    /// Returns the counter of the current request.
     pub(crate) fn of(exchange: &mut Exchange) -> Self {
         exchange.slot::<Self>().clone()
     }
 
-    /// Bytes held in total.
+    /// Total number of bytes held.
     pub(crate) fn held_bytes(&self) -> usize {
         self.0.get()
     }
 
-    /// Counts `bytes` until the result is dropped.
+    /// Counts `bytes` as held until the returned value is dropped.
     pub(crate) fn hold(&self, bytes: usize) -> Held {
         self.0.set(self.0.get().saturating_add(bytes));
         Held { beside: self.clone(), bytes }
     }
 }
 
-/// Counted bytes.
+/// Bytes that are counted as held until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
     beside: Beside,
@@ -55,58 +55,59 @@ impl Drop for Held {
     }
 }
 
-/// True while the page is in a state that it must end itself: a transaction.
+/// A flag that is true while the page has an open transaction, which it must end itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unfinished(Rc<Cell<bool>>);
 
 impl Unfinished {
-    /// The flag of the running request.
+    /// Returns the flag of the current request.
     pub(crate) fn of(exchange: &mut Exchange) -> Self {
         exchange.slot::<Self>().clone()
     }
 
-    /// Records the start or the end of that state.
+    /// Records that a transaction has begun (true) or ended (false).
     pub(crate) fn set(&self, is_unfinished: bool) {
         self.0.set(is_unfinished);
     }
 }
 
-/// A transaction that was open when its page ended.
+/// A transaction that was still open when its page ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Abandoned {
-    /// The line of the page that ended it, if known.
+    /// The line at which the page ended itself, if known.
     pub(crate) line: Option<u32>,
 }
 
-/// Everything that the page of one request reads and writes.
-#[derive(Default)]
+/// Everything that the page of a request reads and writes.
+#[derive(Default, derive_more::Debug)]
+#[debug("Exchange {{ facts: {facts:?}, draft: {draft:?}, output: {output:?}, .. }}")]
 pub struct Exchange {
     /// The request.
     pub facts: RequestFacts,
-    /// Status, field lines and cache policy of the response.
+    /// Status, header fields and cache policy of the response.
     pub draft: Draft,
-    /// The output.
+    /// Static segments and generated text, in the order in which the page has written them.
     pub output: Output,
-    /// The request's content and the channel for interim responses; set by the driver if the request has content.
+    /// The request's content and the channel for interim responses. The driver sets it if the request has content.
     pub offers: Option<Offers>,
-    /// The operation that the driver must await: set by a waiting native function, taken by the run.
+    /// The operation that the driver must await. A waiting native function sets it, and the run takes it.
     pub(crate) wanted: Option<Wanted>,
-    /// The page requested sending the output so far.
+    /// True if the page has requested that the output so far be sent.
     pub(crate) flush: bool,
-    /// The page has ended its run early.
+    /// True if the page has ended its run early.
     pub(crate) halted: bool,
-    /// The transaction in which the page ended.
+    /// The transaction in which the page has ended, if any.
     pub(crate) abandoned: Option<Abandoned>,
-    /// The head of the response is being sent, so it cannot change.
+    /// True if the head of the response is being sent, so it can no longer change.
     pub(crate) head_sent: bool,
-    /// Printed lines, for the log.
+    /// Lines that the page has printed to the log.
     printed: Vec<u8>,
-    /// Per-request state of API modules, by type.
+    /// State of API modules for this request, by type.
     slots: Vec<(TypeId, Box<dyn Any>)>,
 }
 
 impl Exchange {
-    /// Clears it for the next request. Capacity up to [`output::ROOM_KEPT_BYTES_MAX`] is retained.
+    /// Clears the exchange for the next request. Capacity up to [`output::ROOM_KEPT_BYTES_MAX`] is retained.
     pub fn clear(&mut self) {
         self.facts.clear();
         self.draft.clear();
@@ -122,17 +123,17 @@ impl Exchange {
         self.slots.clear();
     }
 
-    /// The printed lines, for the log.
+    /// The lines that the page has printed to the log.
     pub fn printed(&self) -> &[u8] {
         &self.printed
     }
 
-    /// Takes the printed lines.
+    /// Removes and returns the printed lines.
     pub fn take_printed(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.printed)
     }
 
-    /// Appends a line for the log, as far as there is room.
+    /// Appends a line for the log, truncated or discarded if the limit is reached.
     pub fn print(&mut self, text: &[u8]) {
         let room = PRINTED_BYTES_MAX.saturating_sub(self.printed.len());
         if room > 1 {
@@ -141,7 +142,7 @@ impl Exchange {
         }
     }
 
-    /// Bytes held outside of the virtual machine, which count against the run's memory limit.
+    /// Number of bytes held outside of the virtual machine, which count towards the run's memory limit.
     pub(crate) fn held_bytes(&self) -> usize {
         let beside = self.part::<Beside>().map_or(0, Beside::held_bytes);
         self.output.held_bytes() + self.draft.held_bytes() + self.printed.len() + beside
@@ -156,42 +157,31 @@ impl Exchange {
         self.slots.iter().find_map(|(_, part)| part.downcast_ref())
     }
 
-    /// The state of type `T`, created on first use. It lives until the request ends.
+    /// Returns the state of type `T`, which is created on first use and dropped when the request ends.
     pub fn slot<T: Default + 'static>(&mut self) -> &mut T {
         let wanted = TypeId::of::<T>();
         let at = self.slots.iter().position(|(kind, _)| *kind == wanted).unwrap_or_else(|| {
             self.slots.push((wanted, Box::new(T::default())));
             self.slots.len() - 1
         });
-        // The type was compared: only a broken `TypeId` could reach the fallback.
+        // The slot was found by its type, so only a broken `TypeId` could make this fail.
         match self.slots[at].1.downcast_mut() {
             Some(part) => part,
             None => unreachable!("a slot is found by its type"),
         }
     }
 
-    /// The state of type `T`, if it exists.
+    /// Returns the state of type `T`, if it exists.
     pub fn slot_if<T: 'static>(&mut self) -> Option<&mut T> {
         self.slots.iter_mut().find_map(|(_, part)| part.downcast_mut())
     }
 
-    /// Ends the page's run, as if its last statement had run. An open transaction is rolled back when the exchange is
-    /// cleared; `line` then returns the line of the page that ended it, for the log.
+    /// Ends the page's run as if its last statement had run. If a transaction is open, it is rolled back when the
+    /// exchange is cleared, and `line` is called to obtain, for the log, the line at which the page ended itself.
     pub fn halt(&mut self, line: impl FnOnce() -> Option<u32>) {
         self.halted = true;
         if self.is_unfinished() {
             self.abandoned = Some(Abandoned { line: line() });
         }
-    }
-}
-
-impl std::fmt::Debug for Exchange {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("Exchange")
-            .field("facts", &self.facts)
-            .field("draft", &self.draft)
-            .field("output", &self.output)
-            .finish_non_exhaustive()
     }
 }

@@ -1,66 +1,66 @@
-//! The pages of one step on one worker: from a path to a page, compiled on first use, and recompiled when one of its
-//! files changes.
+//! The pages of a step on one worker. Finds the page for a path, compiles it on first use, and compiles it again when
+//! one of its files changes.
 //!
-//! A result is valid for a while (`file-check-interval`), or until the kernel reports a change; then metadata is read, and only
-//! files with a new identity are read again. A page is replaced as a whole: a run continues with the one it started
-//! with.
+//! A result is valid for some time (`file-check-interval`), or until the kernel reports a change. After that, metadata
+//! is read, and only files with a new identity are read again. A page is replaced as a whole: a run continues with the
+//! version with which it started.
 
 use crate::page::Loaded;
 use crate::sandbox::Sandbox;
 use crate::step::PagesStep;
 use flatout_http::path::PathFacts;
 use flatout_os::clock::Now;
+use flatout_os::random::HashState;
 use flatout_os::root::Named;
-use foldhash::fast::RandomState;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Upper bound of cached paths, including those without page.
+/// Maximum number of cached paths, including paths without a page.
 const PATHS_MAX: usize = 16_384;
 
-/// Upper bound of the length of cached paths, in bytes. Longer ones are looked up each time, so that requests cannot
-/// fill memory with them.
+/// Maximum length of a cached path, in bytes. Longer paths are looked up for each request, so that requests cannot fill
+/// memory with them.
 const PATH_BYTES_MAX: usize = 256;
 
-/// Upper bound of cached pages.
+/// Maximum number of cached pages.
 const PAGES_MAX: usize = 8_192;
 
-/// A change must be visible within the file check interval: this margin covers the tick of the coarse clock and the
+/// A change must take effect within the file check interval. This margin covers the tick of the coarse clock and the
 /// response itself, in milliseconds.
 const CHECK_SLACK_MS: u64 = 50;
 
-/// Recheck interval of an unsettled page in a watched folder, in milliseconds.
+/// Interval between checks of an unsettled page in a watched folder, in milliseconds.
 const UNSETTLED_MS: u64 = 100;
 
-/// Extensions of pages and scripts. Their sources are never served.
+/// File name extensions of pages and scripts. Their source is never served.
 pub const SOURCE_ENDINGS: &[&str] = &[".lhtml", ".luau"];
 
 const PAGE_ENDING: &[u8] = b".lhtml";
 const INDEX: &[u8] = b"index.lhtml";
 
-/// The pages of one step on one worker.
+/// The pages of a step on one worker.
+#[derive(derive_more::Debug)]
+#[debug("PageFolder({step:?})")]
 pub struct PageFolder {
     step: Arc<PagesStep>,
-    paths: RefCell<HashMap<Box<[u8]>, CachedLookup, RandomState>>,
-    slots: RefCell<HashMap<Box<str>, Rc<PageEntry>, RandomState>>,
+    paths: RefCell<HashMap<Box<[u8]>, CachedLookup, HashState>>,
+    slots: RefCell<HashMap<Box<str>, Rc<PageEntry>, HashState>>,
 }
 
-/// The result of a lookup.
+/// The result of looking up a path.
 #[derive(Clone, Debug)]
 pub(crate) enum PageLookup {
-    /// A page.
+    /// The path has a page, which has been read and compiled.
     Page(Rc<Loaded>),
-    /// A folder with an index page, requested without trailing slash.
+    /// The path is that of a folder with an index page, but has no trailing slash.
     Slash,
-    /// No page.
+    /// The path has no page.
     Nothing,
 }
 
-/// A cached lookup.
 #[derive(Debug)]
 struct CachedLookup {
     what: What,
@@ -74,17 +74,17 @@ enum What {
     Nothing,
 }
 
-/// A page by its name.
+/// A page, identified by its name.
 #[derive(Debug)]
 struct PageEntry {
     name: Box<str>,
     loaded: RefCell<Option<Rc<Loaded>>>,
     checked: Cell<Checked>,
-    /// True if it was used since the last eviction.
+    /// True if the page has been used since the last eviction.
     used: Cell<bool>,
 }
 
-/// The time of a validation.
+/// When a result was last validated: the time in milliseconds, and the number of changes reported by then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Checked {
     at_ms: u64,
@@ -92,17 +92,18 @@ struct Checked {
 }
 
 impl PageFolder {
-    /// The pages of `step`, with an empty cache.
+    /// Creates the pages of `step`, with an empty cache.
     pub fn new(step: Arc<PagesStep>) -> Rc<Self> {
         Rc::new(Self { step, paths: RefCell::default(), slots: RefCell::default() })
     }
 
-    /// The step.
+    /// The step that the pages belong to.
     pub const fn step(&self) -> &Arc<PagesStep> {
         &self.step
     }
 
-    /// The name of the file that currently handles a path, decoded and without its leading slash. Nothing is cached.
+    /// Returns the name of the file that currently handles `path`, which is decoded and has no leading slash. Caches
+    /// nothing.
     pub fn name_of(&self, path: &[u8], facts: PathFacts) -> Option<String> {
         match self.look(path, facts) {
             (What::Page(slot), _) => Some(slot.name.to_string()),
@@ -110,13 +111,14 @@ impl PageFolder {
         }
     }
 
-    /// The result for `path`, decoded and without its leading slash.
+    /// Returns the result for `path`, which is decoded and has no leading slash.
     pub(crate) fn find(&self, path: &[u8], facts: PathFacts, now: Now, sandbox: &Sandbox) -> PageLookup {
         let checked = self.checked(now);
-        // One page handles all paths.
+        // In a `page` step, one page handles all paths.
         let path = if self.step.only.is_some() { b"" } else { path };
         let known = self.paths.borrow().get(path).and_then(|known| {
-            // The existence of a page counts as settled: only its content may change within a tick.
+            // The result counts as settled: within a clock tick, only a page's content can change unnoticed, but not its
+            // existence.
             self.holds(known.checked, checked, true).then(|| known.what.clone())
         });
         let what = known.unwrap_or_else(|| self.look_and_keep(path, facts, checked));
@@ -132,7 +134,7 @@ impl PageFolder {
         Checked { at_ms: now.monotonic_ms, epoch }
     }
 
-    /// Returns whether a result validated at `last` may be used at `now`.
+    /// Returns whether a result that was validated at `last` may be used at `now`.
     fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
         match self.step.epoch {
             Some(_) if last.epoch != now.epoch => false,
@@ -153,7 +155,7 @@ impl PageFolder {
         let what = match what {
             What::Page(slot) => {
                 if slots.len() >= PAGES_MAX && !slots.contains_key(&slot.name) {
-                    // Evicts pages not used since the last eviction; if there are none, all.
+                    // Evicts the pages not used since the last eviction, or all pages if that does not free enough.
                     slots.retain(|_, slot| slot.used.replace(false));
                     if slots.len() >= PAGES_MAX {
                         slots.clear();
@@ -171,18 +173,18 @@ impl PageFolder {
         }
         let mut paths = self.paths.borrow_mut();
         if paths.len() >= PATHS_MAX {
-            // Requests for missing names can cause this: it costs one check per page.
+            // Requests for missing pages can cause this. It costs one check per page.
             paths.clear();
         }
         paths.insert(path.into(), CachedLookup { what: what.clone(), checked });
         what
     }
 
-    /// The current result for `path`, and the names of candidate pages that do not exist.
+    /// Looks up `path`. Also returns the names of candidate pages that do not exist.
     fn look(&self, path: &[u8], facts: PathFacts) -> (What, Vec<String>) {
         let mut missing = Vec::new();
         let mut page = |name: Vec<u8>| {
-            // A name that is not UTF-8 cannot be shown in messages.
+            // A name that is not UTF-8 could not be shown in messages.
             let name = String::from_utf8(name).ok()?;
             if let Ok(Named::File(_)) = self.step.root.identify(name.as_bytes()) {
                 let name = name.into_boxed_str();
@@ -200,7 +202,7 @@ impl PageFolder {
             let what = page(only.clone().into_bytes()).unwrap_or(What::Nothing);
             return (what, missing);
         }
-        // Included parts handle no requests: they may be incomplete pages.
+        // Included files do not handle requests, because they may be incomplete pages.
         let is_part = std::str::from_utf8(path).is_ok_and(flatout_template::is_part);
         if facts.hidden_segment || facts.encoded_slash || is_part {
             return (What::Nothing, missing);
@@ -218,7 +220,7 @@ impl PageFolder {
         (what.unwrap_or(What::Nothing), missing)
     }
 
-    /// The current page of `slot`.
+    /// Returns the current version of the page `slot`.
     #[inline]
     fn loaded(&self, slot: &PageEntry, checked: Checked, sandbox: &Sandbox) -> Rc<Loaded> {
         slot.used.set(true);
@@ -243,11 +245,5 @@ impl PageFolder {
         let loaded = Rc::new(Loaded::read(&self.step, &slot.name, sandbox));
         *slot.loaded.borrow_mut() = Some(Rc::clone(&loaded));
         loaded
-    }
-}
-
-impl fmt::Debug for PageFolder {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Folder").field("step", &self.step).finish_non_exhaustive()
     }
 }

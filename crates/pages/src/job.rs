@@ -1,4 +1,4 @@
-//! A run that did not end in its first slice: its state, continuation and response.
+//! A run that did not end in its first slice: its state, its continuation and its response.
 
 use crate::answer;
 use crate::api;
@@ -29,14 +29,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// Resumptions within one poll before a run queues like those that compute: otherwise, waits that end immediately and
-/// empty flushes would bypass the queue.
+/// Number of resumptions within one poll after which a run queues like a run that computes. Otherwise, waits that end
+/// immediately and empty flushes would bypass the queue.
 const RESUMES_MAX: u32 = 4;
 
-/// Memory below which a run is not counted in the total, in bytes: the number of waiting runs is bounded separately.
+/// Size in bytes up to which a run's memory is not counted in the total. The number of waiting runs is limited
+/// separately.
 const UNCOUNTED_BYTES_MAX: usize = 256 * 1024;
 
-/// A run with its resources.
+/// A run with the resources that it uses.
 pub(crate) struct PageRun {
     pub(crate) worker: Rc<PagesWorker>,
     pub(crate) vm: Rc<Vm>,
@@ -45,14 +46,14 @@ pub(crate) struct PageRun {
     pub(crate) policy: Rc<HeaderPolicy>,
     run: Option<Run>,
     slices: u32,
-    /// The client has the beginning of the response.
+    /// True if the head of the response has been sent.
     has_begun: bool,
-    /// Its share of the memory for output.
+    /// The run's share of the memory for output.
     share: RequestBudget,
 }
 
 impl PageRun {
-    /// `None` if too many runs wait already.
+    /// Creates the state of a run. Returns `None` if too many runs are already waiting.
     pub(crate) fn new(
         worker: &Rc<PagesWorker>,
         vm: &Rc<Vm>,
@@ -77,11 +78,12 @@ impl PageRun {
             // The first slice may have been shorter.
             run.set_slice(Duration::from_micros(step.settings().cpu_slice_us));
         }
-        // Counted from here on: dropping a refused one also undoes the count.
+        // The run counts as waiting from here on. If it is refused, dropping it undoes the count.
         worker.count_waiting().then_some(job)
     }
 
-    /// Runs the next slice. The memory it then holds while others run counts as output, unless it is small.
+    /// Runs the next slice. The memory that the run still holds while other runs continue counts as output, unless it
+    /// is small.
     pub(crate) fn resume(&mut self) -> ResumeResult {
         let Some(run) = self.run.as_mut() else { return ResumeResult::Done };
         self.slices = self.slices.saturating_add(1);
@@ -97,12 +99,12 @@ impl PageRun {
         step
     }
 
-    /// Slices that it has used, including unfinished ones.
+    /// Number of slices that the run has used, including incomplete ones.
     pub(crate) const fn slices(&self) -> u32 {
         self.slices
     }
 
-    /// Ends the run unless its response has begun.
+    /// Ends the run, unless its response has begun. Returns the failure if the run was ended.
     pub(crate) fn refuse(&mut self, kind: FailureKind) -> Option<Box<RunFailure>> {
         self.run.as_mut().filter(|_| !self.has_begun).map(|run| run.end(kind))
     }
@@ -112,24 +114,24 @@ impl PageRun {
         Duration::from_micros(self.step.settings().cpu_slice_us)
     }
 
-    /// Upper bound of its total duration, in milliseconds.
+    /// Maximum total duration of the run, in milliseconds.
     fn run_ms_max(&self) -> u64 {
         self.step.settings().run_ms_max
     }
 
-    /// The response of a finished run.
+    /// Returns the response of a run that has ended.
     fn finish(mut self) -> Result<Response, Refusal> {
         let Some(run) = self.run.take() else { return Err(PageOutcome::Busy.into()) };
         self.worker.finish(&self.vm, &self.step, &self.page, &self.policy, run, PageOutcome::AnsweredLater)
     }
 
-    /// The refusal for a failed run.
+    /// Returns the refusal for a run that has failed.
     fn fail(mut self, failure: &RunFailure) -> Result<Response, Refusal> {
         let Some(run) = self.run.take() else { return Err(PageOutcome::Busy.into()) };
         self.worker.fail(&self.step, &self.page, run, failure)
     }
 
-    /// The output since the last call, as slices.
+    /// Appends the output since the last call to `segments`.
     fn collect(&mut self, segments: &mut VecDeque<Segment>) -> Result<(), BacklogFull> {
         let Some(run) = self.run.as_mut() else { return Ok(()) };
         let exchange = run.exchange();
@@ -152,29 +154,31 @@ impl Drop for PageRun {
 
 /// The result of driving a run.
 pub(crate) enum DriveResult {
-    /// It has ended.
+    /// The run has ended.
     Done,
-    /// The output so far is to be sent.
+    /// The page has requested that the output so far be sent.
     Flush,
-    /// It failed.
+    /// The run has failed.
     Failed(Box<RunFailure>),
 }
 
-/// Interval of the scans for deadlines of waiting runs, in milliseconds: a run may end this late.
+/// Interval between checks of the deadlines of waiting runs, in milliseconds. A run may exceed its deadline by this
+/// much.
 const SWEEP_INTERVAL_MS: u64 = 100;
 
 /// A run in progress.
 pub(crate) struct Driving {
-    /// `None` while it is queued.
+    /// The run; `None` while it is queued.
     job: Option<PageRun>,
     state: RunState,
-    /// Resumptions since its last wait.
+    /// Number of resumptions since the run last waited.
     resumes: u32,
-    /// Its deadline, on the monotonic clock.
+    /// The deadline, in milliseconds on the monotonic clock.
     due_ms: u64,
-    /// Start of a wait for its client, to send content or to take output, which does not count against the deadline.
+    /// When the run began to wait for its client to send content or take output. Such waits do not count towards the
+    /// deadline.
     excused_since_ms: Option<u64>,
-    /// Its entry in the worker's deadlines, while it waits.
+    /// The entry in the worker's table of deadlines, while the run waits.
     timer: Option<DeadlineTimer>,
     deadlines: Rc<DeadlineTable>,
 }
@@ -182,16 +186,16 @@ pub(crate) struct Driving {
 enum RunState {
     /// Ready to continue.
     Due,
-    /// Waiting for this operation.
+    /// Waiting for an operation.
     Waiting(Wanted),
-    /// Waiting for its turn.
+    /// Waiting for its turn in the queue.
     Queued(Claim),
-    /// A step that has not been handled yet.
+    /// A result of the run that has not been handled yet.
     Came(ResumeResult),
 }
 
 impl Driving {
-    /// Continues from `step`, the result of the first slice of `job`.
+    /// Continues after `step`, the result of the first slice of `job`.
     pub(crate) fn new(job: PageRun, step: ResumeResult) -> Self {
         let due_ms = Now::read().monotonic_ms.saturating_add(job.run_ms_max());
         let deadlines = Rc::clone(job.worker.deadlines());
@@ -206,7 +210,7 @@ impl Driving {
         }
     }
 
-    /// Continues until the run produces a result, or its deadline passes.
+    /// Continues until the run produces a result or its deadline has passed.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<DriveResult> {
         if let Some(since_ms) = self.excused_since_ms.take() {
             self.due_ms = self.due_ms.saturating_add(Now::read().monotonic_ms.saturating_sub(since_ms));
@@ -231,7 +235,7 @@ impl Driving {
                 let timer = self.timer.get_or_insert_with(|| DeadlineTimer::new(&self.deadlines));
                 timer.begin_until(self.due_ms);
                 if timer.poll_expired(context).is_ready() {
-                    // By another clock than the one above.
+                    // The timer uses a different clock from the one above, so the deadline is checked again.
                     context.waker().wake_by_ref();
                 }
             }
@@ -239,7 +243,7 @@ impl Driving {
         came
     }
 
-    /// Ends a waiting or queued run.
+    /// Ends a run that is waiting or queued because its deadline has passed.
     fn expire(&mut self) -> Poll<DriveResult> {
         if let RunState::Queued(claim) = &self.state {
             self.job = claim.cancel();
@@ -301,7 +305,7 @@ impl Driving {
         Poll::Ready(came)
     }
 
-    /// The response, once the run ends or flushes.
+    /// Returns the response once the run ends or flushes.
     pub(crate) async fn answer(mut self) -> Result<Response, Refusal> {
         let came = poll_fn(|context| self.poll(context)).await;
         let Some(job) = self.job.take() else { return Err(PageOutcome::Busy.into()) };
@@ -315,7 +319,7 @@ impl Driving {
         }
     }
 
-    /// A streamed response for the rest of the run.
+    /// Returns a response that streams the output of the rest of the run.
     fn stream(mut self) -> Result<Response, Refusal> {
         let Some(mut job) = self.job.take() else { return Err(PageOutcome::Busy.into()) };
         job.has_begun = true;
@@ -343,9 +347,9 @@ impl Driving {
     }
 }
 
-/// The rest of a page's content, streamed.
+/// The content of a page that is streamed after the first flush.
 struct PageSource {
-    /// `None` after the end.
+    /// The run; `None` after its end.
     driving: Option<Driving>,
     segments: VecDeque<Segment>,
 }
@@ -390,7 +394,7 @@ impl ContentSource for PageSource {
                 }
                 DriveResult::Failed(failure) => {
                     if let Some(job) = self.driving.take().and_then(|driving| driving.job) {
-                        // It is too late for its response; the log has the reason.
+                        // It is too late to send the failure as a response, but it is logged.
                         let _ = job.fail(&failure);
                     }
                     return Poll::Ready(ContentEvent::Failed(CloseReason::PageFailed));

@@ -1,10 +1,10 @@
-//! Messages about pages for operators: lines on standard error, written by a separate thread, so that no page waits
-//! for their reader.
+//! Messages about pages for operators. A separate thread writes them to standard error, so that no page waits if they
+//! are read slowly.
 //!
-//! A failing page fails for every visitor: an identical line appears at most once a second, with the number of
-//! omitted ones.
+//! A page that fails usually does so for every visitor. An identical line is therefore written at most once per second,
+//! with the number of omitted lines.
 
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::io::Write as _;
@@ -12,27 +12,27 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
-/// Upper bound of queued lines; more are lost.
+/// Maximum number of queued lines; any more are lost.
 const LINES_MAX: usize = 1024;
 
-/// Upper bound of remembered lines, for the suppression of repetitions.
+/// Maximum number of lines remembered in order to suppress repetitions.
 const REMEMBERED_MAX: usize = 1024;
 
-/// Interval between identical lines, in milliseconds.
+/// Minimum interval between identical lines, in milliseconds.
 const PAUSE_MS: u64 = 1000;
 
-/// Interval between identical lines about persistent conditions, in milliseconds.
+/// Minimum interval between identical lines about persistent conditions, in milliseconds.
 const LONG_PAUSE_MS: u64 = 60_000;
 
-/// Upper bound of a line, in bytes; longer ones are cut.
+/// Maximum length of a line, in bytes. Longer lines are truncated.
 const LINE_BYTES_MAX: usize = 8 * 1024;
 
-/// The writer of messages.
+/// Writes messages about pages, and suppresses repetitions.
 #[derive(Debug, Default)]
 pub struct MessageWriter {
     writer: OnceLock<Option<SyncSender<String>>>,
-    recent: Mutex<HashMap<u64, Recent, RandomState>>,
-    hasher: RandomState,
+    recent: Mutex<HashMap<u64, Recent, HashState>>,
+    hasher: HashState,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -42,26 +42,26 @@ struct Recent {
 }
 
 impl MessageWriter {
-    /// Writes `line` at `now_ms` on the monotonic clock, unless an identical one was written less than a second ago.
+    /// Writes `line`, unless an identical line was written less than a second before `now_ms` on the monotonic clock.
     pub fn say_once(&self, line: &str, now_ms: u64) {
         if let Some(line) = self.decide(line, now_ms, PAUSE_MS) {
             self.say(line);
         }
     }
 
-    /// Writes `line` at `now_ms` on the monotonic clock, unless an identical one was written less than a minute ago.
+    /// Writes `line`, unless an identical line was written less than a minute before `now_ms` on the monotonic clock.
     pub fn say_rarely(&self, line: &str, now_ms: u64) {
         if let Some(line) = self.decide(line, now_ms, LONG_PAUSE_MS) {
             self.say(line);
         }
     }
 
-    /// Writes `line` unconditionally.
+    /// Writes `line` even if it is a repetition.
     pub fn say(&self, mut line: String) {
         cut(&mut line);
         line.push('\n');
         let writer = self.writer.get_or_init(start);
-        // If the reader is too slow, lines are lost.
+        // If standard error is read too slowly, lines are lost.
         let _ = writer.as_ref().map(|writer| writer.try_send(line));
     }
 
@@ -82,14 +82,14 @@ impl MessageWriter {
                 let left_out = before.map_or(0, |before| before.left_out);
                 Some(match left_out {
                     0 => line.to_owned(),
-                    count => format!("{line} (and {count} more like it before)"),
+                    count => format!("{line} (after {count} more like it)"),
                 })
             }
         }
     }
 }
 
-/// Limits a message to one line, so that a page cannot forge other lines.
+/// Turns a message into a single line of limited length, so that a page cannot forge other lines.
 fn cut(line: &mut String) {
     if line.len() > LINE_BYTES_MAX {
         let end = (0..=LINE_BYTES_MAX).rev().find(|&end| line.is_char_boundary(end)).unwrap_or(0);
@@ -101,12 +101,12 @@ fn cut(line: &mut String) {
     }
 }
 
-/// Without a thread no messages are written, but pages are served.
+/// Starts the thread that writes messages. Without it, no messages are written, but pages are still served.
 fn start() -> Option<SyncSender<String>> {
     let (sender, lines) = sync_channel::<String>(LINES_MAX);
     let write = move || {
         for line in lines {
-            // A closed standard error is not a reason to stop.
+            // Pages are served even if standard error has been closed.
             let _ = std::io::stderr().write_all(line.as_bytes());
         }
     };
@@ -123,10 +123,10 @@ mod tests {
         assert_eq!(told.decide("a", 0, PAUSE_MS).as_deref(), Some("a"));
         assert_eq!((told.decide("a", 10, PAUSE_MS), told.decide("a", 999, PAUSE_MS)), (None, None));
         assert_eq!(told.decide("b", 10, PAUSE_MS).as_deref(), Some("b"));
-        assert_eq!(told.decide("a", 1000, PAUSE_MS).as_deref(), Some("a (and 2 more like it before)"));
+        assert_eq!(told.decide("a", 1000, PAUSE_MS).as_deref(), Some("a (after 2 more like it)"));
         assert_eq!(told.decide("a", 2000, PAUSE_MS).as_deref(), Some("a"));
         assert_eq!(told.decide("a", 61_999, LONG_PAUSE_MS), None);
-        assert_eq!(told.decide("a", 62_000, LONG_PAUSE_MS).as_deref(), Some("a (and 1 more like it before)"));
+        assert_eq!(told.decide("a", 62_000, LONG_PAUSE_MS).as_deref(), Some("a (after 1 more like it)"));
         for number in 0..REMEMBERED_MAX * 3 {
             told.decide(&number.to_string(), 0, PAUSE_MS);
         }

@@ -1,7 +1,7 @@
-//! Resources of pages: databases opened and migrated, secrets read or created, upstreams resolved.
+//! Opening the resources of pages: opens and migrates databases, reads or creates secrets, loads upstreams.
 //!
-//! This runs as the user of the process, before pages run, and not on an event loop. Resources opened by an earlier
-//! configuration stay open, so a reload loses nothing.
+//! This runs as the process's user before pages run, and not on an event loop. Resources that an earlier configuration
+//! opened stay open, so a reload loses nothing.
 
 use crate::api::budget::ContentBudget;
 use crate::api::password::Passwords;
@@ -17,20 +17,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
-/// The open resources.
 #[derive(Debug, Default)]
 pub(crate) struct OpenResources {
-    /// Shared values, by the site's name. They live as long as the process.
+    /// In-memory values by the name of the site. They exist as long as the process.
     kvs: BTreeMap<String, Arc<Kv>>,
-    /// The budget for contents held by pages of all sites.
+    /// The budget for content held by the pages of all sites.
     budget: Arc<ContentBudget>,
     /// The password service.
     passwords: Arc<Passwords>,
-    /// Resources of steps, as long as some step uses them.
+    /// The resources of steps, which are kept as long as any step uses them.
     settings: Vec<(Wishes, Weak<ApiSettings>, Option<Arc<OriginTls>>)>,
 }
 
-/// The resources of one step's pages.
+/// The resources of the pages of one step.
 #[derive(Clone, Debug)]
 pub(crate) struct Means {
     pub(crate) api: Arc<ApiSettings>,
@@ -41,7 +40,7 @@ pub(crate) struct Means {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wishes {
     realm: String,
-    /// Only the settings of resources; the rest is the default.
+    /// Only the settings that concern resources; all others have their defaults.
     settings: PageSettings,
 }
 
@@ -60,19 +59,19 @@ impl PagesShared {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The budget for contents held by pages: forms, uploaded files, upstream responses.
+    /// The budget for content held by pages: forms, uploaded files, upstream responses.
     pub fn contents(&self) -> Arc<ContentBudget> {
         Arc::clone(&self.opened().budget)
     }
 
-    /// Opens the resources of the pages of `step`, for `workers` workers; if they are open already, reads the secret
-    /// again and applies new migrations. Returns a line for each database with the migrations applied to it. Blocks
-    /// on the disk.
+    /// Opens the resources of the pages of `step`, for `workers` workers. If they are already open, reads the secret
+    /// again and applies new migrations. Returns a line about the migrations that were applied to the database, if any.
+    /// Blocks on the disk.
     ///
     /// # Errors
-    /// The problem, and the suggested remedy.
+    /// The problem and the suggested remedy.
     pub fn open(&self, step: &PagesStep, workers: usize) -> Result<Option<String>, (String, String)> {
-        // One response fits in any case.
+        // The output of one page must always fit.
         self.backlog.memory().make_room_for(step.settings().memory_bytes_max);
         if let Some(api) = step.api() {
             return refresh(api, step.settings());
@@ -97,7 +96,7 @@ impl PagesShared {
     }
 }
 
-/// Reads the secret again, so that a key removed from it is invalid after the reload; and applies new migrations.
+/// Reads the secret again, so that keys removed from it are invalid after the reload, and applies new migrations.
 fn refresh(api: &ApiSettings, settings: &PageSettings) -> Result<Option<String>, (String, String)> {
     if let Some(secret) = &api.secret {
         secret.reread().map_err(|error| bad_secret(secret.path(), &error))?;
@@ -131,7 +130,7 @@ fn open(
         .map(|(name, origin)| (name.clone(), OriginAddress::new(origin.secure, &origin.host, origin.port)));
     let tls = if settings.upstreams.iter().any(|(_, origin)| origin.secure) {
         let loaded = OriginTls::load(&OriginTlsSettings::default());
-        let advice = "install the authorities of this machine, as in the package ca-certificates";
+        let advice = "install this machine's CA certificates, for example with the package ca-certificates";
         Some(loaded.map_err(|error| (format!("an upstream uses https: {error}"), advice.to_owned()))?)
     } else {
         None
@@ -150,9 +149,21 @@ fn open(
     Ok((Means { api: Arc::new(api), tls }, applied))
 }
 
-/// The folder of large uploaded files while a page processes them, as unnamed files that vanish with the request.
+/// The folder for large uploaded files while a page processes them. They are unnamed files, which are deleted when the
+/// request ends.
 pub fn spool_folder() -> PathBuf {
     std::env::temp_dir()
+}
+
+impl PagesStep {
+    /// Creates the secret of the step's pages if it is configured and does not exist. This is for a process that starts
+    /// another process that may read the secret but not create it.
+    ///
+    /// # Errors
+    /// The problem and the suggested remedy.
+    pub fn create_secret(&self) -> Result<(), (String, String)> {
+        self.settings().secret.as_deref().map_or(Ok(()), |path| open_secret(path, self.realm()).map(drop))
+    }
 }
 
 fn open_secret(path: &Path, realm: &str) -> Result<Arc<SecretFile>, (String, String)> {
@@ -161,11 +172,11 @@ fn open_secret(path: &Path, realm: &str) -> Result<Arc<SecretFile>, (String, Str
 
 fn bad_secret(path: &Path, error: &SecretError) -> (String, String) {
     let what = format!("the secret `{}` cannot be used: {error}", path.display());
-    (what, "give a file that this user may read and write, in a folder that exists".to_owned())
+    (what, "use a file that this user can read and write, in an existing folder".to_owned())
 }
 
-/// Limits of a page's use of a database, which are lower than those of a program that owns it. A result of the size
-/// of a page, and a file that was uploaded in one piece, fit.
+/// The limits of a page's use of a database, which are lower than those of a program that owns the database. A result
+/// as large as a page and a file that was uploaded in one piece are within these limits.
 pub fn database_limits() -> Limits {
     Limits { rows_max: 1_000, bytes_max: 2 << 20, ..Limits::default() }
 }
@@ -184,7 +195,7 @@ fn open_database(settings: &DatabaseSettings, workers: usize) -> Result<Database
     Ok(database)
 }
 
-/// Applies pending migrations, and returns their names.
+/// Applies pending migrations. Returns a line with their names, or `None` if there are none.
 fn migrate(database: &Database, settings: &DatabaseSettings) -> Result<Option<String>, (String, String)> {
     let Some(folder) = &settings.migrations else { return Ok(None) };
     let path = settings.path.display();
@@ -202,7 +213,9 @@ fn advice(error: &flatout_data::DataError) -> String {
     use flatout_data::DataReason;
     match error.reason {
         DataReason::FileMissing => "create its folder, or correct its name",
-        DataReason::FileForbidden | DataReason::FileReadOnly => "let this user read and write the file and its folder",
+        DataReason::FileForbidden | DataReason::FileReadOnly => {
+            "give this user permission to read and write the file and its folder"
+        }
         DataReason::MigrationFailed => "fix its SQL; the failed migration had no effect",
         _ => "see docs/pages.md",
     }

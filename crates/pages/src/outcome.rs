@@ -1,6 +1,5 @@
-//! Outcomes of pages' responses: one table with name, status and meaning, for the log and the counters. Failures of
-//! runs, and refusals on a page's behalf, have their own tables in [`crate::sandbox::failure`] and
-//! [`crate::api::refusal()`].
+//! Outcomes of pages' responses: one table with their names, statuses and meanings, for the log and the counters.
+//! Failures of runs and refusals on behalf of a page are in [`crate::sandbox::failure`] and [`crate::api::refusal()`].
 
 use crate::api::refusal::PageRefusal;
 use crate::sandbox::failure::FailureKind;
@@ -8,10 +7,10 @@ use flatout_handler::routed::Refusal;
 use flatout_reason::Outcome;
 
 flatout_reason::reasons! {
-    /// The outcome of a page's response, except failures of its code.
+    /// The outcome of a page's response, except for failures of the page's code.
     pub enum PageOutcome {
         name,
-        /// The status of the response; 0 for the page's own.
+        /// The status of the response; 0 if the page determines it.
         status: u16,
         text,
     }
@@ -19,13 +18,13 @@ flatout_reason::reasons! {
     AnsweredLater, "page_answered_later", 0, "A page responded after it had waited for an operation or for its next time slice.";
     Streamed, "page_streamed", 0, "A page started its response early: it called `flush()`.";
     Slash, "page_folder_slash", 308, "A folder with an index page was requested without the trailing slash: 308.";
-    Options, "page_options", 204, "OPTIONS requested the methods of a page: 204.";
-    Events, "page_events", 200, "A browser subscribed to change events of the development mode (`dev`): 200.";
+    Options, "page_options", 204, "The request was OPTIONS, and the response lists the page's methods: 204.";
+    Events, "page_events", 200, "A browser subscribed to change events in development mode (`dev`): 200.";
     Malformed, "page_malformed", 500, "The page or an included file does not compile: 500.";
     Unreadable, "page_unreadable", 500, "The page or an included file cannot be read: 500.";
     Changing, "page_changing", 503, "The page changed during every attempt to read it: 503.";
     Busy, "page_busy", 503, "Too many pages are waiting on this worker: 503.";
-    OutputBudget, "page_output_budget", 503, "The limit of page output that waits for clients, or for this client, is reached: 503.";
+    OutputBudget, "page_output_budget", 503, "Unsent page output has reached the limit for all clients or for this one: 503.";
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be created: 500.";
 }
 
@@ -47,13 +46,13 @@ impl From<PageRefusal> for Refusal {
     }
 }
 
-/// The refusal with `status`. Its sentence only tells visitors that they are not at fault.
+/// Creates a refusal with `status`. Its text tells visitors no more than whether they can do something about it.
 fn refuse(status: u16, outcome: impl Into<Outcome>) -> Refusal {
     let text = match status {
-        // Messages of refusals are for visitors as well: the page does not accept their content.
+        // The page does not accept the content, which visitors should know.
         400..=499 => "This page does not accept the content of this request.",
-        503 | 507 => "This page needs too many resources at the moment. Please try again.",
-        _ => "This page has an error. It is not your fault; the operator of the site can find it in the log.",
+        503 | 507 => "The server is too busy for this page at the moment. Please try again.",
+        _ => "This page failed. The operator of the site can find the error in the log.",
     };
     let refusal = Refusal::new(status, text, outcome).with("Cache-Control", "no-store");
     if status == 503 { refusal.with("Retry-After", "1") } else { refusal }

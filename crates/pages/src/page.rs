@@ -1,4 +1,4 @@
-//! One compiled page: its static content, its code, and the versions of its source files.
+//! A compiled page: its static content, its code, and the identities of its source files.
 
 use crate::answer::Heads;
 use crate::check::error_of;
@@ -9,52 +9,55 @@ use flatout_config::Style;
 use flatout_handler::response::{FileBody, Segment};
 use flatout_handler::shared::SharedBytes;
 use flatout_os::block::{Placed, place};
-use flatout_os::file::FileIdentity;
+use flatout_os::clock;
+use flatout_os::file::{FileIdentity, PAGE_BYTES};
 use flatout_os::root::{Named, OpenFault};
 use flatout_template::{CompiledPage, Files, LineMap, compile};
 use rustix::io::{Errno, pread};
-use rustix::time::{ClockId, clock_gettime};
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-/// Attempts to read a file that is being written, before the request fails; a later request tries again.
+/// Maximum number of attempts to read a page whose files keep changing. After that, the request fails, and a later
+/// request tries again.
 const READS_MAX: u32 = 3;
 
-/// A file changed more recently than this before it was read may change again with the same identity: timestamps of
-/// file systems are up to 10 ms coarse.
+/// Minimum time between a file's last change and reading it, in nanoseconds. A file that changed more recently may
+/// change again without getting a new identity, because timestamps of file systems have a granularity of up to 10 ms.
 const SETTLED_NS: i128 = 100_000_000;
 
-/// Minimum size in bytes of static text that is sent with sendfile, like files.
+/// Minimum size of static content that is sent with sendfile, like files, in bytes.
 pub(crate) const PLACED_BYTES_MIN: usize = 64 * 1024;
 
-/// A page that can run.
+/// A page that can be run.
+#[derive(derive_more::Debug)]
+#[debug("Page({shown:?})")]
 pub(crate) struct Page {
-    /// Its display name.
+    /// The display name.
     pub(crate) shown: String,
     segments: SharedBytes,
     ranges: Box<[Range<usize>]>,
-    /// The segments in a file, to be sent without a copy; `None` for a page with little text.
+    /// A file with the segments, from which they are sent without copying; `None` for a page with little static
+    /// content.
     placed: Option<Placed>,
-    /// `None` if the page is static.
+    /// The compiled code; `None` if the page is static.
     pub(crate) code: Option<Rc<Code>>,
     lines: LineMap,
-    /// The heads of its recent responses.
+    /// The heads of recent responses.
     pub(crate) heads: RefCell<Heads>,
-    /// It needed many time slices when it last ran.
+    /// True if the page needed many time slices when it last ran.
     pub(crate) is_long: Cell<bool>,
 }
 
-/// A page that cannot run.
+/// A page that cannot be run.
 #[derive(Debug)]
 pub(crate) struct Broken {
     pub(crate) outcome: PageOutcome,
-    /// The problems, with their places, as lines of text.
+    /// The problems with their places, as several lines.
     pub(crate) text: String,
-    /// The problems in one line, for the log.
+    /// The first problem in one line, for the log.
     pub(crate) line: String,
 }
 
@@ -63,9 +66,9 @@ pub(crate) struct Broken {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) page: Result<Rc<Page>, Rc<Broken>>,
-    /// The page's own file first; `None` if it does not exist or is unreadable.
+    /// The files, beginning with the page itself. The identity is `None` if the file does not exist or is unreadable.
     files: Vec<(String, Option<FileIdentity>)>,
-    /// True if every later change will change an identity.
+    /// True if every later change of a file will change its identity.
     pub(crate) settled: bool,
 }
 
@@ -82,7 +85,7 @@ impl Loaded {
     }
 
     fn read_once(step: &PagesStep, name: &str, sandbox: &Sandbox) -> Self {
-        let now_ns = read_unix_ns();
+        let now_ns = clock::unix_ns();
         let reading =
             RecordedFiles { step, seen: RefCell::default(), fault: Cell::new(None), is_mixed: Cell::new(false) };
         let compiled = compile(name, &reading);
@@ -92,7 +95,7 @@ impl Loaded {
         let settled =
             files.iter().filter_map(|(_, identity)| *identity).all(|seen| now_ns - seen.changed_ns >= SETTLED_NS);
         let page = if is_changing {
-            Err(Broken::new(step, name, PageOutcome::Changing, "it changed each time it was read"))
+            Err(Broken::new(step, name, PageOutcome::Changing, "it changed during every attempt to read it"))
         } else {
             match (compiled.template, fault) {
                 (Ok(template), _) => Page::new(step, name, template, sandbox),
@@ -103,7 +106,7 @@ impl Loaded {
         Self { page: page.map(Rc::new).map_err(Rc::new), files, settled }
     }
 
-    /// Returns whether no file has changed.
+    /// Returns whether all files are unchanged.
     pub(crate) fn is_current(&self, step: &PagesStep) -> bool {
         self.files.iter().all(|(name, seen)| match step.root.identify(name.as_bytes()) {
             Ok(Named::File(identity)) => *seen == Some(identity),
@@ -145,7 +148,7 @@ impl Page {
         })
     }
 
-    /// A static page of these segments.
+    /// Creates a static page with these segments.
     #[cfg(test)]
     pub(crate) fn of_segments(segments: &[&str]) -> Self {
         let mut end = 0;
@@ -166,12 +169,12 @@ impl Page {
         }
     }
 
-    /// The static segment of this number.
+    /// The static segment with this number.
     pub(crate) fn segment(&self, number: u32) -> &[u8] {
         self.range(number).map_or(&[], |range| &self.segments[range])
     }
 
-    /// The range of the static segment of this number in [`Page::segments`].
+    /// The range in [`Page::segments`] of the static segment with this number.
     pub(crate) fn range(&self, number: u32) -> Option<Range<usize>> {
         self.ranges.get(number as usize).cloned()
     }
@@ -181,33 +184,38 @@ impl Page {
         &self.segments
     }
 
-    /// A range of [`Page::segments`] as a segment of a response.
-    pub(crate) fn part(&self, range: Range<usize>) -> Segment {
-        match &self.placed {
-            Some(placed) if range.len() >= PLACED_BYTES_MIN => Segment::File(FileBody {
-                file: Rc::clone(placed.file()),
-                offset: placed.offset() + range.start as u64,
-                bytes: range.len() as u64,
-            }),
-            _ => Segment::Bytes(self.segments.slice(range)),
+    /// Appends a range of [`Page::segments`] to the segments of a response. The part of a range that is sent from the
+    /// file starts at a page of the page cache. The bytes before it, fewer than [`PAGE_BYTES`], are sent from memory
+    /// together with what precedes them.
+    pub(crate) fn append_part(&self, range: Range<usize>, segments: &mut Vec<Segment>) {
+        let in_file = self.placed.as_ref().and_then(|placed| {
+            let start = placed.offset() + range.start as u64;
+            let lead_bytes = start.next_multiple_of(PAGE_BYTES) - start;
+            let bytes = (range.len() as u64).checked_sub(lead_bytes)?;
+            let file = FileBody { file: Rc::clone(placed.file()), offset: start + lead_bytes, bytes };
+            (range.len() >= PLACED_BYTES_MIN).then_some((range.start + lead_bytes as usize, file))
+        });
+        match in_file {
+            Some((start, file)) => {
+                if start > range.start {
+                    segments.push(Segment::Bytes(self.segments.slice(range.start..start)));
+                }
+                segments.push(Segment::File(file));
+            }
+            None => segments.push(Segment::Bytes(self.segments.slice(range))),
         }
     }
 
-    /// The source of line `line` of the chunk: the name of the file below the folder, and the line in it.
+    /// Returns the source of line `line` in the chunk: the name of the file relative to the folder, and the line in the
+    /// file.
     pub(crate) fn place(&self, line: u32) -> Option<(String, u32)> {
         self.lines.place(line).map(|place| (place.file, place.line))
     }
 }
 
-/// Places `text` in a file from which it is sent without a copy. On failure it is copied for each response.
+/// Places `text` in a file, from which it is sent without copying. If that fails, it is copied for each response.
 fn place_large(text: &[u8]) -> Option<Placed> {
     (text.len() >= PLACED_BYTES_MIN).then(|| place(text).ok()).flatten()
-}
-
-impl fmt::Debug for Page {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Page").field("shown", &self.shown).finish_non_exhaustive()
-    }
 }
 
 impl Broken {
@@ -226,12 +234,12 @@ impl Broken {
     }
 }
 
-/// The folder as the compiler reads it, with a record of the versions it received.
+/// The folder from which the compiler reads, with a record of the identities of the files that it has read.
 struct RecordedFiles<'a> {
     step: &'a PagesStep,
     seen: RefCell<Vec<(String, Option<FileIdentity>)>>,
     fault: Cell<Option<OpenFault>>,
-    /// A file had two versions within one page, or changed while it was read.
+    /// True if a file had two identities while the page was read, or changed while it was read.
     is_mixed: Cell<bool>,
 }
 
@@ -272,7 +280,7 @@ impl Files for RecordedFiles<'_> {
     }
 }
 
-/// Reads up to `bytes_max` bytes.
+/// Reads up to `bytes_max` bytes from the beginning of the file.
 pub(crate) fn read_all(fd: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     let mut buffer = [0; 8192];
@@ -286,9 +294,4 @@ pub(crate) fn read_all(fd: &OwnedFd, bytes_max: usize) -> io::Result<Vec<u8>> {
         }
     }
     Ok(content)
-}
-
-fn read_unix_ns() -> i128 {
-    let time = clock_gettime(ClockId::Realtime);
-    i128::from(time.tv_sec) * 1_000_000_000 + i128::from(time.tv_nsec)
 }

@@ -1,85 +1,77 @@
-//! The queue of pages that have used up their slice.
+//! The queue of pages that have used up their slices.
 //!
-//! One task per worker runs them. Between any two slices it lets the worker poll its sockets and gives every ready
-//! connection its turn. So a request for a file waits for at most one slice, however many pages compute.
+//! One task per worker runs the queued pages. Between two slices, it lets the worker poll its sockets and gives every
+//! ready connection its turn. A request for a file therefore waits for at most one slice, no matter how many pages
+//! compute.
 //!
-//! Short pages take turns with everything. Of long ones, a few take turns, and the others wait until one of these ends:
-//! if all of them took turns, all would end late. The queue of those that wait is bounded by the time that they wait.
+//! Short pages take turns with each other and with long ones. Only a few long pages take turns; the others wait until
+//! one of these ends, because all would finish late if all took turns. The number of waiting pages is limited according
+//! to how long they wait.
 
 use crate::job::PageRun;
 use crate::sandbox::ResumeResult;
 use crate::sandbox::failure::FailureKind;
+use flatout_os::clock;
 use flatout_os::clock::Now;
 use flatout_overload::{QueueBound, QueueSettings};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::fmt;
 use std::rc::Rc;
 use std::task::Waker;
-use std::time::Instant;
 use tokio::task::{spawn_local, yield_now};
 
-/// Divisor of a slice: this part may be used by several short runs in a row before sockets are polled again.
+/// A slice divided by this number is the time that short runs may use in a row before sockets are polled again.
 const SHORT_RUNS_SHARE: u32 = 4;
 
-/// Slices after which a page is long.
+/// Number of slices after which a page counts as long.
 const SHORT_SLICES_MAX: u32 = 5;
 
-/// Long pages that take turns.
+/// Maximum number of long pages that take turns.
 const LONG_ACTIVE_MAX: u32 = 4;
 
-/// The bound of the queue. Each page that is admitted delays all others.
+/// Settings of the queue's bound. Each page that is admitted delays all others.
 const SETTINGS: QueueSettings = QueueSettings { delay_target_ms: 100, entries_min: 6, entries_max: 4096 };
 
-/// Time after which a waiting page is refused, in milliseconds: those that arrived before the rate was known may be more
-/// than the bound, and they delay all others.
+/// Time after which a waiting page is refused, in milliseconds. More pages than the bound allows may have arrived
+/// before the rate was known, and they would delay all others.
 const WAIT_MS_MAX: u64 = 500;
 
-/// The queued pages of one worker.
-pub(crate) struct RunQueue {
-    /// Those that take turns.
-    active: RefCell<VecDeque<Rc<Ticket>>>,
-    /// Long pages in `active`.
-    long_active: Cell<u32>,
-    /// Long pages that wait, with the time since when, in milliseconds.
-    waiting: RefCell<VecDeque<(Rc<Ticket>, u64)>>,
-    /// The bounds of short and of long pages: many long ones are no reason to refuse a short one.
-    short_bound: RefCell<QueueBound>,
-    long_bound: RefCell<QueueBound>,
-    is_running: Cell<bool>,
-    /// Pages that used up their first slice since sockets were last polled.
-    preempted: Cell<u32>,
+flatout_reason::defaults! {
+    /// The queued pages of one worker.
+    pub(crate) struct RunQueue {
+        /// The pages that take turns.
+        active: RefCell<VecDeque<Rc<Ticket>>>,
+        /// Number of long pages in `active`.
+        long_active: Cell<u32> = Cell::new(0),
+        /// Long pages that wait, each with the time at which it began to wait, in milliseconds.
+        waiting: RefCell<VecDeque<(Rc<Ticket>, u64)>>,
+        /// Separate bounds for short and for long pages, so that many long pages do not cause short pages to be
+        /// refused.
+        short_bound: RefCell<QueueBound> = RefCell::new(QueueBound::new(SETTINGS)),
+        long_bound: RefCell<QueueBound> = RefCell::new(QueueBound::new(SETTINGS)),
+        is_running: Cell<bool> = Cell::new(false),
+        /// Number of pages that have used up their first slice since sockets were last polled.
+        preempted: Cell<u32> = Cell::new(0),
+    }
 }
 
-/// The owner's handle of a queued page. Dropping it cancels the page.
+/// The owner's handle of a queued page. Dropping it removes the page from the queue.
+#[derive(derive_more::Debug)]
+#[debug("Claim")]
 pub(crate) struct Claim(Rc<Ticket>);
 
 /// A queued page.
 struct Ticket {
     job: RefCell<Option<PageRun>>,
     is_long: Cell<bool>,
-    /// The result of its slice, unless it only needs another turn.
+    /// The result of the last slice, unless the page only needs another turn.
     came: RefCell<Option<ResumeResult>>,
     waker: RefCell<Option<Waker>>,
 }
 
-impl Default for RunQueue {
-    fn default() -> Self {
-        Self {
-            active: RefCell::default(),
-            long_active: Cell::new(0),
-            waiting: RefCell::default(),
-            short_bound: RefCell::new(QueueBound::new(SETTINGS)),
-            long_bound: RefCell::new(QueueBound::new(SETTINGS)),
-            is_running: Cell::new(false),
-            preempted: Cell::new(0),
-        }
-    }
-}
-
 impl RunQueue {
-    /// Returns whether another page may start, which was long when it last ran or not: whether the queued ones of its
-    /// kind end within the target delay.
+    /// Returns whether another page may start. `is_long` says whether it was long when it last ran. The queued pages of
+    /// the same kind must be able to finish within the target delay.
     pub(crate) fn admits(&self, is_long: bool) -> bool {
         if is_long { self.has_room_for_long() } else { self.short_count() < self.short_bound.borrow().bound() }
     }
@@ -96,7 +88,7 @@ impl RunQueue {
         self.long_active.get().saturating_add(self.waiting.borrow().len() as u32)
     }
 
-    /// Reports how many pages of each kind need the CPU no longer.
+    /// Reports the number of pages of each kind that no longer need the CPU.
     fn report(&self, short_ended: u32, long_ended: u32) {
         let now_ms = Now::read().monotonic_ms;
         let report = |bound: &RefCell<QueueBound>, ended, left| {
@@ -107,7 +99,7 @@ impl RunQueue {
         report(&self.long_bound, long_ended, self.long_count());
     }
 
-    /// Has the page take turns or, if it is long and enough others do, wait.
+    /// Lets a page take turns, or makes it wait if it is long and enough long pages already take turns.
     fn admit(&self, ticket: Rc<Ticket>, is_long: bool) {
         if is_long && !ticket.is_long.get() {
             ticket.is_long.set(true);
@@ -120,13 +112,13 @@ impl RunQueue {
         self.active.borrow_mut().push_back(ticket);
     }
 
-    /// Has a waiting page take the turns of a long one that has ended.
+    /// Lets a waiting page take turns in place of a long page that has ended.
     fn promote(&self) {
         let now_ms = Now::read().monotonic_ms;
         let next = loop {
             let next = self.waiting.borrow_mut().pop_front();
             let Some((ticket, since_ms)) = next else { break None };
-            // Those whose client has left are gone.
+            // Skips pages that were cancelled because the client has disconnected.
             if ticket.job.borrow().is_none() {
                 continue;
             }
@@ -143,7 +135,7 @@ impl RunQueue {
 
     /// Appends a page to the queue. Must be called within the worker's runtime.
     pub(crate) fn push(self: &Rc<Self>, job: PageRun) -> Claim {
-        let is_long = job.slices() > SHORT_SLICES_MAX;
+        let is_long = job.slices() > SHORT_SLICES_MAX || job.page.is_long.get();
         let ticket = Rc::new(Ticket {
             job: RefCell::new(Some(job)),
             is_long: Cell::new(false),
@@ -157,19 +149,19 @@ impl RunQueue {
         Claim(ticket)
     }
 
-    /// Records that a page has used up its first slice, on arrival.
+    /// Records that a page has used up its first slice on arrival.
     pub(crate) fn note_preempted(&self) {
         self.preempted.set(self.preempted.get().saturating_add(1));
     }
 
-    /// Slices that others use, or may use, before sockets are polled again.
+    /// Number of slices that other pages use, or may use, before sockets are polled again.
     pub(crate) fn slices_taken(&self) -> u32 {
         self.preempted.get().saturating_add(u32::from(self.is_running.get()))
     }
 }
 
 impl Ticket {
-    /// Ends the page with a 503, unless its response has begun.
+    /// Ends the page with a 503, unless its response has begun. Returns whether the page was ended.
     fn refuse(&self) -> bool {
         let failure = self.job.borrow_mut().as_mut().and_then(|job| job.refuse(FailureKind::Overloaded));
         let is_refused = failure.is_some();
@@ -179,7 +171,7 @@ impl Ticket {
         is_refused
     }
 
-    /// Hands the result of the slice to the owner.
+    /// Passes the result of the slice to the owner.
     fn finish(&self, came: ResumeResult) {
         self.came.replace(Some(came));
         let waker = self.waker.borrow_mut().take();
@@ -190,7 +182,7 @@ impl Ticket {
 }
 
 impl Claim {
-    /// The page with its result; `None` if it needs more turns, and wakes `waker` afterwards.
+    /// Takes the page with its result. If the page needs more turns, returns `None` and wakes `waker` later.
     pub(crate) fn take(&self, waker: &Waker) -> Option<(PageRun, ResumeResult)> {
         let came = self.0.came.borrow_mut().take();
         let Some(step) = came else {
@@ -200,7 +192,7 @@ impl Claim {
         self.0.job.borrow_mut().take().map(|job| (job, step))
     }
 
-    /// Takes the page out of the queue.
+    /// Removes the page from the queue.
     pub(crate) fn cancel(&self) -> Option<PageRun> {
         self.0.job.borrow_mut().take()
     }
@@ -208,25 +200,19 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Its exchange returns to the pool immediately, not at its next turn.
+        // Returns the page's exchange to the pool immediately instead of at the page's next turn.
         let job = self.0.job.borrow_mut().take();
         drop(job);
-    }
-}
-
-impl fmt::Debug for Claim {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("Claim")
     }
 }
 
 /// Runs slices until the queue is empty.
 async fn run(queue: Rc<RunQueue>) {
     loop {
-        // tokio resumes a yielding task after polling the kernel, after all tasks that this woke.
+        // tokio resumes a task that has yielded after polling the kernel and after all tasks that this has woken.
         yield_now().await;
         queue.preempted.set(0);
-        let (began, mut short_ended, mut long_ended) = (Instant::now(), 0, 0);
+        let (began, mut short_ended, mut long_ended) = (clock::now(), 0, 0);
         loop {
             let next = queue.active.borrow_mut().pop_front();
             let Some(ticket) = next else {
@@ -243,9 +229,13 @@ async fn run(queue: Rc<RunQueue>) {
             };
             let step = job.resume();
             let (slice, is_long) = (job.slice(), job.slices() > SHORT_SLICES_MAX);
-            job.page.is_long.set(is_long);
+            let is_preempted = matches!(step, ResumeResult::Preempted);
+            // A run that was preempted early does not show that the page is short.
+            if is_long || !is_preempted {
+                job.page.is_long.set(is_long);
+            }
             ticket.job.replace(Some(job));
-            if matches!(step, ResumeResult::Preempted) {
+            if is_preempted {
                 let becomes_long = is_long && !ticket.is_long.get();
                 if !(becomes_long && !queue.has_room_for_long() && ticket.refuse()) {
                     queue.admit(ticket, is_long);
@@ -259,7 +249,7 @@ async fn run(queue: Rc<RunQueue>) {
                 short_ended += 1;
             }
             ticket.finish(step);
-            if began.elapsed() >= slice / SHORT_RUNS_SHARE {
+            if clock::since(began) >= slice / SHORT_RUNS_SHARE {
                 break;
             }
         }

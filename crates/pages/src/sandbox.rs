@@ -1,16 +1,16 @@
-//! One Luau virtual machine per worker. Each request's page runs in it as a separate coroutine with separate globals,
-//! within limits of time and memory.
+//! A Luau virtual machine per worker. It runs the page of each request in a separate coroutine with separate globals,
+//! and within time and memory limits.
 //!
-//! Usage: [`Sandbox::new`]; then add the API ([`Sandbox::global`], [`Sandbox::function`], [`Sandbox::waiting`]); then
-//! [`Sandbox::seal`] freezes everything. [`Sandbox::load`] compiles a chunk; [`Sandbox::start`] creates a [`Run`] of
-//! it, and [`Run::resume`] runs it until it is done, waits, flushes, has used its slice or has failed.
+//! Usage: call [`Sandbox::new`], then add the API ([`Sandbox::global`], [`Sandbox::function`], [`Sandbox::waiting`]),
+//! then freeze everything with [`Sandbox::seal`]. [`Sandbox::load`] compiles a chunk. [`Sandbox::start`] creates a
+//! [`Run`] of the chunk, and [`Run::resume`] runs it until it ends, waits, flushes, has used its slice or has failed.
 //!
-//! Isolation of requests: everything shared is frozen (libraries, metatables of strings and vectors, the API); a
-//! chunk's closure has no upvalues and belongs to one run at a time; its globals are a separate table, emptied
-//! afterwards; a coroutine is reset before it is reused.
+//! Requests are isolated from each other. Everything shared is frozen (libraries, metatables of strings and vectors,
+//! the API). A chunk's closure has no upvalues and belongs to one run at a time. Its globals are a separate table,
+//! which is emptied afterwards. A coroutine is reset before it is reused.
 //!
-//! Limits: see `meter.rs`; and `prelude.luau`, which replaces library functions that run long or allocate much by
-//! ones that reach the interrupt. Library functions not listed in [`LIBRARY`] are removed.
+//! For limits, see `meter.rs`, and `prelude.luau`, which replaces library functions that run long or allocate much
+//! memory with functions that reach the interrupt. Library functions that are not in [`LIBRARY`] are removed.
 //!
 //! Absent by design: files, processes, sockets, `loadstring`, `require`, `getfenv`, `setfenv`, `debug`, `newproxy`,
 //! `os`, `collectgarbage`, `math.randomseed`, and any way to load bytecode.
@@ -37,15 +37,16 @@ pub use run::{ResumeResult, Run};
 pub use wait::{NativeError, WaitResult, Wanted, wanted};
 
 use crate::exchange::Exchange;
+use flatout_os::clock;
 use flatout_template::LineMap;
 use hub::Hub;
 use mlua::{FromLuaMulti, Function, IntoLua, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Thread, Value};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Once;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The parts of Luau's libraries available to pages: the library's name, then its functions and values.
+/// The parts of Luau's libraries that are available to pages: the name of each library, then its functions and values.
 pub const LIBRARY: &[(&str, &[&str])] = &[
     (
         "",
@@ -157,32 +158,32 @@ pub const LIBRARY: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Memory above which a run's coroutine and globals are left to the collector instead of being reused, in bytes.
+/// Memory use above which a run's coroutine and globals are left to the collector instead of being reused, in bytes.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// Coroutines retained for later runs.
+/// Maximum number of coroutines kept for later runs.
 const THREADS_MAX: usize = 256;
 
-/// Upper bound of the time per resume for collecting the garbage of large runs.
+/// Maximum time spent per resume on collecting the garbage of large runs.
 const TIDY: Duration = Duration::from_micros(100);
 
-/// State shared by runs.
+/// State that the runs of a virtual machine share.
 pub(crate) struct Inner {
     lua: Lua,
     hub: Rc<Hub>,
-    /// The table to which every page's globals fall back.
+    /// The table in which the names that are missing from a page's globals are looked up.
     base: Table,
     /// The metatable of every page's globals.
     globals_metatable: Table,
     /// A function that does nothing, used to reset coroutines.
     nothing: Function,
-    /// Converts a native into a waiting function.
+    /// Converts a native function to a waiting function.
     waiting: Function,
-    /// Converts a native into a function that ends the page.
+    /// Converts a native function to a function that ends the page.
     ending: Function,
-    /// Luau's own `debug.traceback`, which is not available to pages.
+    /// Luau's `debug.traceback`, which is not available to pages.
     traceback: Function,
-    /// Luau's own `pcall`, which does not change errors.
+    /// Luau's original `pcall`, which does not change errors.
     raw_pcall: Function,
     threads: RefCell<Vec<Thread>>,
     owes_collection: Cell<bool>,
@@ -201,13 +202,13 @@ impl Inner {
         self.owes_collection.set(true);
     }
 
-    /// Collects a part of the garbage of large runs.
+    /// Collects part of the garbage of large runs, if there is any.
     fn tidy(&self) {
         if !self.owes_collection.get() {
             return;
         }
-        let began = Instant::now();
-        while began.elapsed() < TIDY {
+        let began = clock::now();
+        while clock::since(began) < TIDY {
             if self.lua.gc_step().unwrap_or(true) {
                 self.owes_collection.set(false);
                 return;
@@ -216,27 +217,30 @@ impl Inner {
     }
 }
 
-/// Memory check for natives that create large values.
+/// A memory check for native functions that create large values.
 pub(crate) struct MemoryCheck(Rc<Hub>);
 
 impl MemoryCheck {
-    /// Returns whether the current run, which operates on `exchange`, may use `bytes` more.
+    /// Returns whether the current run, which operates on `exchange`, may use `bytes` more memory.
     pub(crate) fn has_room(&self, lua: &Lua, exchange: &Exchange, bytes: usize) -> bool {
         self.0.meter.may_go_on(lua, exchange.held_bytes().saturating_add(bytes))
     }
 }
 
 /// The virtual machine of one worker.
+#[derive(derive_more::Debug)]
+#[debug("Sandbox({} bytes)", self.used_bytes())]
 pub struct Sandbox {
     inner: Rc<Inner>,
 }
 
 impl Sandbox {
-    /// A machine with the libraries and the writers of templates. It is not sealed.
+    /// Creates a machine with the libraries and the functions that templates call. It is not sealed yet.
     pub fn new() -> mlua::Result<Self> {
         static FLAGS: Once = Once::new();
-        // A table whose growth fails for lack of memory is unchanged. The flag is global to the process, and set
-        // before any machine is created; a Luau without the flag has the behaviour built in.
+        // With this flag, a table that cannot grow for lack of memory is left unchanged. The flag is global to the
+        // process and is set before any machine is created. A version of Luau without the flag always behaves like
+        // this.
         FLAGS.call_once(|| {
             let _ = Lua::set_fflag("LuauTableRobustOom", true);
         });
@@ -292,18 +296,19 @@ impl Sandbox {
         Ok(Self { inner: Rc::new(inner) })
     }
 
-    /// The machine, for creating tables and strings of the API.
+    /// The Lua state, for creating tables and strings of the API.
     pub fn lua(&self) -> &Lua {
         &self.inner.lua
     }
 
-    /// The memory check for natives that create large values.
+    /// Creates a memory check for native functions that create large values.
     pub(crate) fn memory(&self) -> MemoryCheck {
         MemoryCheck(Rc::clone(&self.inner.hub))
     }
 
-    /// A native that operates on the exchange of the calling run. A returned [`NativeError`] is an ordinary error for the
-    /// page. It must return within a few microseconds, as it cannot be interrupted.
+    /// Creates a native function that operates on the exchange of the calling run. A [`NativeError`] that it returns is
+    /// an ordinary error for the page. The function must return within a few microseconds, because it cannot be
+    /// interrupted.
     pub fn function<A, R>(
         &self,
         act: impl Fn(&Lua, &mut Exchange, A) -> Result<R, NativeError> + 'static,
@@ -315,8 +320,9 @@ impl Sandbox {
         natives::function(&self.inner.lua, &self.inner.hub, act)
     }
 
-    /// A native that waits: it leaves a future, and the page continues with the future's values, or with its fault as
-    /// an error. Within the page's own coroutines it suspends the whole page; within metamethods it is an error.
+    /// Creates a native function that waits: it returns a future, and the page continues with the future's values, or
+    /// with its error. In one of the page's own coroutines, it suspends the whole page. Inside a metamethod, waiting is
+    /// an error.
     pub fn waiting<A>(
         &self,
         act: impl Fn(&Lua, &mut Exchange, A) -> Result<Wanted, NativeError> + 'static,
@@ -331,9 +337,9 @@ impl Sandbox {
         self.inner.waiting.call(start)
     }
 
-    /// A native that ends the page if it succeeds: no statement after the call runs, wherever the call is: within
-    /// `pcall`, a coroutine, a metamethod or a transaction, which is rolled back. If it fails, the page receives the
-    /// fault as an error and continues.
+    /// Creates a native function that ends the page if it succeeds. No statement after the call runs, even if the call
+    /// is inside `pcall`, a coroutine, a metamethod or a transaction, which is rolled back. If the function fails, the
+    /// page receives the error and continues.
     pub fn ending<A>(
         &self,
         act: impl Fn(&Lua, &mut Exchange, A) -> Result<(), NativeError> + 'static,
@@ -345,12 +351,12 @@ impl Sandbox {
         self.inner.ending.call(start)
     }
 
-    /// Adds a global value for all pages; only before [`Sandbox::seal`], which freezes it.
+    /// Adds a global value for all pages. Must be called before [`Sandbox::seal`], which freezes the value.
     pub fn global(&self, name: &str, value: impl IntoLua) -> mlua::Result<()> {
         self.inner.base.raw_set(name, value)
     }
 
-    /// A `pcall` for this crate's own Luau that rethrows errors unchanged.
+    /// Returns a `pcall` for this crate's own Luau code that does not change errors.
     pub(crate) fn raw_pcall(&self) -> Function {
         self.inner.raw_pcall.clone()
     }
@@ -382,47 +388,42 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Compiles a chunk from source; bytecode is refused. `name` identifies it in messages. The machine must be
+    /// Compiles a chunk from source; bytecode is rejected. `name` identifies the chunk in messages. The machine must be
     /// sealed.
     pub fn load(&self, name: &str, source: &str) -> Result<Rc<Code>, Box<RunFailure>> {
         Code::load(&self.inner, name, source, None).map(Rc::new).map_err(Box::new)
     }
 
-    /// As [`Self::load`], for a chunk from several files: the texts of caught errors name them by `lines`.
+    /// Compiles a chunk that was generated from several files, like [`Self::load`]. `lines` maps the lines in the
+    /// messages of errors to these files.
     pub fn load_page(&self, name: &str, source: &str, lines: LineMap) -> Result<Rc<Code>, Box<RunFailure>> {
         Code::load(&self.inner, name, source, Some(Rc::new(lines))).map(Rc::new).map_err(Box::new)
     }
 
-    /// A run of `code`, which operates on `exchange`. It is not started.
+    /// Creates a run of `code` that operates on `exchange`, but does not start it.
     pub fn start(&self, code: &Rc<Code>, exchange: Box<Exchange>, limits: Limits) -> Run {
         Run::new(Rc::clone(&self.inner), Rc::clone(code), exchange, limits)
     }
 
-    /// Bytes used by the machine, including garbage.
+    /// Number of bytes that the machine uses, including garbage.
     pub fn used_bytes(&self) -> usize {
         self.inner.lua.used_memory()
     }
 
-    /// Collects all garbage, which may take milliseconds: for tests, and for an idle worker.
+    /// Collects all garbage, which may take milliseconds; for tests, and for an idle worker.
     pub fn collect(&self) {
-        // Only a finaliser could fail, and there are none.
+        // This could fail only in a finaliser, and there are none.
         let _ = self.inner.lua.gc_collect();
     }
 }
 
-impl std::fmt::Debug for Sandbox {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Sandbox").field("used_bytes", &self.used_bytes()).finish_non_exhaustive()
-    }
-}
-
-/// Upper bound of nested tables in the API.
+/// Maximum nesting depth of tables in the API.
 const LEVELS_MAX: usize = 16;
 
-/// Freezes a table with all tables and metatables in it.
+/// Freezes a table and all tables and metatables in it.
 fn freeze(table: &Table, level: usize) -> mlua::Result<()> {
     if level > LEVELS_MAX {
-        return Err(mlua::Error::runtime("the interface is nested too deep"));
+        return Err(mlua::Error::runtime("the interface is nested too deeply"));
     }
     if level > 0 && table.is_readonly() {
         return Ok(());
@@ -439,7 +440,7 @@ fn freeze(table: &Table, level: usize) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Installs the prelude's functions, and removes library functions not listed in [`LIBRARY`].
+/// Installs the functions of the prelude, and removes library functions that are not in [`LIBRARY`].
 fn admit(lua: &Lua, base: &Table, prelude: &Table) -> mlua::Result<()> {
     let mut admitted = Vec::new();
     for (library, names) in LIBRARY {
@@ -477,7 +478,7 @@ fn admit(lua: &Lua, base: &Table, prelude: &Table) -> mlua::Result<()> {
     }
     let strings: Table = base.raw_get("string")?;
     if let Some(metatable) = lua.type_metatable::<mlua::LuaString>() {
-        // Used by `("text"):find(...)`.
+        // This makes calls such as `("text"):find(...)` work.
         metatable.raw_set("__index", strings)?;
     }
     base.raw_set("_G", base)

@@ -1,4 +1,4 @@
-//! A `pages` or `page` step, shared by all workers: its folder, held open, and its settings.
+//! A `pages` or `page` step, shared by all workers: its folder, which is held open, and its settings.
 
 use crate::api::ApiSettings;
 use crate::backlog::Backlog;
@@ -7,44 +7,45 @@ use crate::open::{Means, OpenResources};
 use flatout_config::model::{PageSettings, Pages};
 use flatout_os::root::Root;
 use flatout_upstream::origin::OriginTls;
-use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// State shared by all pages of a process.
+/// State shared by all pages of the process.
 #[derive(Debug, Default)]
 pub struct PagesShared {
-    /// Messages for operators.
+    /// Writes messages for operators.
     pub told: MessageWriter,
-    /// Output buffered for clients.
+    /// Output that is buffered for clients.
     pub backlog: Backlog,
-    /// Open resources of pages.
+    /// The open resources of pages.
     pub(crate) opened: Mutex<OpenResources>,
 }
 
-/// A step for pages of one folder.
+/// A `pages` or `page` step.
+#[derive(derive_more::Debug)]
+#[debug("PagesStep {{ id: {id:?}, path: {:?}, .. }}", settings.path)]
 pub struct PagesStep {
     id: u64,
     realm: String,
     pub(crate) root: Arc<Root>,
     settings: Pages,
-    /// The only page of a `page` step: its name below the folder.
+    /// In a `page` step, the name of its only file relative to the folder.
     pub(crate) only: Option<String>,
     pub(crate) file_check_interval_ms: u64,
-    /// Changes below the folder reported by the kernel; `None` if it is not watched.
+    /// Number of changes below the folder that the kernel has reported; `None` if the folder is not watched.
     pub(crate) epoch: Option<Arc<AtomicU64>>,
-    /// The resources of its pages, once open.
+    /// The resources of the pages, once they are open.
     means: OnceLock<Means>,
 }
 
-/// The next unique number of a step.
+/// The number of the next step to be created.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl PagesStep {
-    /// A `pages` step for `root`, which is open, or a `page` step for the file `only` in it. `realm` separates its
-    /// pages' in-memory data from others; `site_file_check_interval_ms` is the site's setting; `epoch` changes when the kernel
-    /// reports a change below the folder.
+    /// Creates a `pages` step for the open folder `root`, or a `page` step for the file `only` in it. `realm` separates
+    /// the in-memory data of its pages from those of other realms. `site_file_check_interval_ms` applies if the step
+    /// does not set an interval. `epoch` changes whenever the kernel reports a change below the folder.
     pub fn new(
         realm: &str,
         root: Arc<Root>,
@@ -66,7 +67,7 @@ impl PagesStep {
         }
     }
 
-    /// Returns whether a step with these parameters would equal this one.
+    /// Returns whether a step with these parameters would be equal to this one.
     pub fn is(
         &self,
         realm: &str,
@@ -83,12 +84,12 @@ impl PagesStep {
             && self.epoch.is_some() == is_watched
     }
 
-    /// Its number, unique in the process.
+    /// The number of the step, which is unique in the process.
     pub const fn id(&self) -> u64 {
         self.id
     }
 
-    /// The realm that separates its pages' in-memory data from others.
+    /// The name that separates the in-memory data of the step's pages from those of other realms.
     pub fn realm(&self) -> &str {
         &self.realm
     }
@@ -98,33 +99,33 @@ impl PagesStep {
         &self.settings.path
     }
 
-    /// The settings of its pages.
+    /// The settings of the step's pages.
     pub fn settings(&self) -> &PageSettings {
         &self.settings.settings
     }
 
-    /// The resources of its pages; `None` until [`PagesShared::open`].
+    /// The resources of the step's pages; `None` until [`PagesShared::open`] has been called.
     pub fn api(&self) -> Option<&Arc<ApiSettings>> {
         self.means.get().map(|means| &means.api)
     }
 
-    /// TLS towards https upstreams.
+    /// The TLS settings for https upstreams; `None` if there are none.
     pub(crate) fn tls(&self) -> Option<Arc<OriginTls>> {
         self.means.get()?.tls.clone()
     }
 
-    /// Sets the resources, so that pages can run. Only the first call has an effect.
+    /// Sets the resources, after which pages can run. Only the first call has an effect.
     pub(crate) fn set_means(&self, means: Means) {
-        // A step that was open under the previous configuration keeps its resources.
+        // A step that was already open under the previous configuration keeps its resources.
         let _ = self.means.set(means);
     }
 
-    /// Returns whether errors are shown to visitors, and pages reload when they change.
+    /// Returns whether errors are shown in the browser and pages reload when they change.
     pub fn is_dev(&self) -> bool {
         self.settings.settings.dev
     }
 
-    /// The folder of the pages.
+    /// The folder that contains the pages.
     pub fn folder(&self) -> &Path {
         let folder = match &self.only {
             Some(_) => self.settings.path.parent().unwrap_or(Path::new("")),
@@ -133,18 +134,8 @@ impl PagesStep {
         folder.strip_prefix(".").unwrap_or(folder)
     }
 
-    /// The display name of the file `name` below the folder.
+    /// The display name of the file `name` in the folder.
     pub(crate) fn show(&self, name: &str) -> String {
         self.folder().join(name).display().to_string()
-    }
-}
-
-impl fmt::Debug for PagesStep {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("PagesStep")
-            .field("id", &self.id)
-            .field("path", &self.settings.path)
-            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,7 @@
-//! One worker's execution of pages: an interpreter, reusable buffers, and the queue of pages that compute longer.
+//! Running pages on one worker: interpreters, reusable buffers, and the queue of pages that compute for longer.
 //!
-//! A page starts in the handler itself, within its first slice; most end there, without a future or an allocation.
+//! A page starts directly in the handler, with its first slice. Most pages end there, without a future or an
+//! allocation.
 
 use crate::answer;
 use crate::api::budget::RequestBudget;
@@ -21,27 +22,25 @@ use crate::sandbox::{ResumeResult, Run, Sandbox};
 use crate::step::{PagesShared, PagesStep};
 use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
-use flatout_http::framing::Version;
 use flatout_http::request::Method;
 use flatout_http::status::has_content;
 use flatout_net::task_deadlines::DeadlineTable;
 use flatout_os::clock::Now;
 use flatout_upstream::origin::{OriginClient, OriginCounts, OriginSettings, OriginTls};
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::future::ready;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Upper bound of waiting runs on one worker, each with up to its memory limit.
+/// Maximum number of waiting runs on one worker, each of which may use up to its memory limit.
 const WAITING_MAX: usize = 4096;
 
-/// Exchanges retained for later requests.
+/// Maximum number of exchanges kept for later requests.
 const EXCHANGES_MAX: usize = 64;
 
-/// Allowed methods: a page handles them itself.
+/// The value of Allow in a response to OPTIONS. A page handles all these methods itself.
 const ALLOW: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// An interpreter with the API of pages.
@@ -50,14 +49,16 @@ pub(crate) struct Vm {
     pub(crate) api: Api,
 }
 
-/// One worker's state for all pages.
+/// The state of one worker for all pages.
+#[derive(derive_more::Debug)]
+#[debug("PagesWorker(waiting: {waiting:?})")]
 pub struct PagesWorker {
     shared: Arc<PagesShared>,
-    /// By their API settings: steps with equal settings share one.
+    /// Interpreters by their API settings. Steps with the same resources share an interpreter.
     vms: RefCell<Vec<(Arc<ApiSettings>, Rc<Vm>)>>,
-    #[expect(clippy::vec_box, reason = "runs take and give back the boxes")]
+    #[expect(clippy::vec_box, reason = "runs take the boxes and return them")]
     exchanges: RefCell<Vec<Box<Exchange>>>,
-    /// The buffer for small contents.
+    /// The reusable buffer for small content.
     spare: RefCell<Rc<Vec<u8>>>,
     queue: Rc<RunQueue>,
     deadlines: Rc<DeadlineTable>,
@@ -77,7 +78,7 @@ impl Vm {
 }
 
 impl PagesWorker {
-    /// A worker's state. Interpreters are created on demand.
+    /// Creates the state of a worker. Interpreters are created when needed.
     pub fn new(shared: Arc<PagesShared>) -> Rc<Self> {
         Rc::new(Self {
             shared,
@@ -90,7 +91,7 @@ impl PagesWorker {
         })
     }
 
-    /// Drops the interpreters that none of `steps` needs. Runs in progress keep theirs.
+    /// Drops the interpreters that none of `steps` needs. Runs in progress keep their interpreters.
     pub fn retain(&self, steps: &[Arc<PagesStep>]) {
         let is_used = |settings: &Arc<ApiSettings>| {
             steps.iter().any(|step| step.api().is_some_and(|other| Arc::ptr_eq(other, settings)))
@@ -98,7 +99,7 @@ impl PagesWorker {
         self.vms.borrow_mut().retain(|(settings, _)| is_used(settings));
     }
 
-    /// Handles `routed` with a page of `folder`.
+    /// Handles a request with a page of `folder`, or passes it on if there is no such page.
     pub fn handle(self: &Rc<Self>, folder: &PageFolder, routed: &RoutedRequest<'_>) -> Handling {
         let step = folder.step();
         let Some(vm) = self.vm(step, routed.now) else {
@@ -123,8 +124,8 @@ impl PagesWorker {
             Ok(page) => {
                 let handled = self.start(&vm, step, page, routed);
                 match handled {
-                    // The page has run, so its response is sent whatever content is unread; a later response does
-                    // not wait for that.
+                    // The page has run, so its response is sent even if content is unread. Unlike an immediate
+                    // response, a later one does not wait for the content.
                     Handling::Now(result) if routed.request.offers.has_content() => Handling::later(ready(result)),
                     handled => handled,
                 }
@@ -133,7 +134,7 @@ impl PagesWorker {
         }
     }
 
-    /// The interpreter for `step`, created on first use.
+    /// Returns the interpreter for `step`, which is created on first use.
     fn vm(&self, step: &PagesStep, now: Now) -> Option<Rc<Vm>> {
         let settings = step.api()?;
         if let Some((_, vm)) = self.vms.borrow().iter().find(|(known, _)| Arc::ptr_eq(known, settings)) {
@@ -183,9 +184,10 @@ impl PagesWorker {
             self.give_back(exchange);
             return self.refuse_output().into();
         }
-        // Over HTTP/2 the host is not a field (RFC 9113 §8.3.1); pages find it where it always is.
+        // In HTTP/2 and HTTP/3, the host is not a field (RFC 9113 §8.3.1). It is added as a field so that pages find it
+        // in the same place.
         let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
-        let host = request.head.host.filter(|_| request.head.version == Version::Http2 && !has_host());
+        let host = request.head.host.filter(|_| request.head.version.has_streams() && !has_host());
         exchange.facts.set(
             request.head.method.as_str(),
             routed.path,
@@ -206,7 +208,7 @@ impl PagesWorker {
             cpu: Duration::from_micros(settings.cpu_limit_us),
             memory_bytes: settings.memory_bytes_max as usize,
         };
-        // If others compute as well, this slice is shorter, and the page queues afterwards.
+        // If other pages compute as well, this slice is shorter, and the page is queued after it.
         limits.slice /= self.queue.slices_taken().saturating_add(1);
         let mut run = vm.sandbox.start(code, exchange, limits);
         match run.resume() {
@@ -224,7 +226,7 @@ impl PagesWorker {
         }
     }
 
-    /// The response of a finished run.
+    /// Returns the response of a run that has ended.
     pub(crate) fn finish(
         &self,
         vm: &Vm,
@@ -247,7 +249,7 @@ impl PagesWorker {
         response.map_err(|BacklogFull| self.refuse_output())
     }
 
-    /// The refusal if output buffers are full, reported at most once a minute.
+    /// Returns the refusal if the budgets for buffered output are exhausted, and reports that at most once per minute.
     pub(crate) fn refuse_output(&self) -> Refusal {
         let outcome = PageOutcome::OutputBudget;
         self.shared
@@ -256,12 +258,12 @@ impl PagesWorker {
         outcome.into()
     }
 
-    /// An empty share of the memory for output.
+    /// Creates an empty share of the memory for output.
     pub(crate) fn share(&self, client: Option<IpAddr>) -> RequestBudget {
         self.shared.backlog.memory().share(client)
     }
 
-    /// Buffers output until the client at this address has taken it.
+    /// Buffers output until it has been sent to the client at this address.
     pub(crate) fn keep(&self, buffer: Vec<u8>, client: Option<IpAddr>) -> Result<BufferedOutput, BacklogFull> {
         self.shared.backlog.keep(buffer, client)
     }
@@ -288,7 +290,7 @@ impl PagesWorker {
         Ok(response)
     }
 
-    /// The refusal for a failed run, with its message for operators.
+    /// Returns the refusal for a run that has failed, and writes a message for operators.
     pub(crate) fn fail(
         &self,
         step: &PagesStep,
@@ -346,7 +348,7 @@ impl PagesWorker {
         }
     }
 
-    /// Returns an exchange for reuse.
+    /// Takes back an exchange for reuse.
     pub(crate) fn give_back(&self, mut exchange: Box<Exchange>) {
         let mut exchanges = self.exchanges.borrow_mut();
         if exchanges.len() < EXCHANGES_MAX {
@@ -355,7 +357,8 @@ impl PagesWorker {
         }
     }
 
-    /// Counts another waiting run, also if that exceeds the bound: [`PagesWorker::count_gone`] follows in any case.
+    /// Counts another waiting run. Returns whether the limit still holds. [`PagesWorker::count_gone`] must be called
+    /// later in either case.
     pub(crate) fn count_waiting(&self) -> bool {
         let count = self.waiting.get() + 1;
         self.waiting.set(count);
@@ -367,12 +370,12 @@ impl PagesWorker {
     }
 }
 
-/// The display form of a place: the file and its line.
+/// Formats a place as the file and the line, or as the page's name if the place is unknown.
 fn show_place(step: &PagesStep, page: &Page, place: Option<&(String, u32)>) -> String {
     place.map_or_else(|| page.shown.clone(), |(name, line)| format!("{}:{line}", step.show(name)))
 }
 
-/// The failure of a page whose head is invalid.
+/// Creates the failure of a page whose response head is invalid.
 pub(crate) fn head_failure(fault: &NativeError) -> RunFailure {
     RunFailure {
         kind: FailureKind::ScriptError,
@@ -380,11 +383,5 @@ pub(crate) fn head_failure(fault: &NativeError) -> RunFailure {
         chunk: String::new(),
         line: None,
         traceback: String::new(),
-    }
-}
-
-impl fmt::Debug for PagesWorker {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("PagesWorker").field("waiting", &self.waiting).finish_non_exhaustive()
     }
 }

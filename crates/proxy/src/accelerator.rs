@@ -1,72 +1,65 @@
-//! State shared by all proxies and caches of the process.
+//! State shared by all proxies and caches in the process.
 
 use crate::events::{NotKeptCounts, OnChange, UnstoredResponses};
 use crate::fill::Fills;
 use crate::meta::Meta;
 use crate::ranges::RangeFetches;
 use crate::rules::CacheStep;
+use crate::searches::{SearchRule, SearchRules};
 use crate::step::ProxyStep;
 use flatout_balance::group::Change;
 use flatout_cache::key::write_key;
 use flatout_cache::reason::NoStore;
 use flatout_cache::request::CacheRequest;
-use flatout_cache::search::{NoVarySearch, write_path_key, write_search_key};
+use flatout_cache::search::{search_prefix, write_path_key, write_search_key};
 use flatout_handler::budget::Budget;
-use flatout_store::key::begin_key;
-use flatout_store::{Store, StoreSettings};
+use flatout_store::{Purge, Store, StoreSettings};
 use flatout_upstream::origin::OriginCounts;
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Maximum paths with a remembered No-Vary-Search. At the limit the map is cleared; later responses refill it.
-const SEARCHES_MAX: usize = 65_536;
-
-/// State shared by all workers. One per process.
-#[derive(Default)]
+/// State shared by all workers. There is one per process.
+#[derive(Default, derive_more::Debug)]
+#[debug("Accelerator(has_store: {})", store.get().is_some())]
 pub struct Accelerator {
     store: OnceLock<Arc<Store<Meta>>>,
-    /// Budget shared by the store and all content in transit; unbounded without a store.
+    /// Memory budget shared by the store and all content in transit. Unbounded if there is no store.
     budget: Arc<Budget>,
     pub(crate) fills: Arc<Fills>,
     /// Fetches of whole responses on behalf of range requests.
     pub(crate) range_fetches: Arc<RangeFetches>,
-    /// Latest No-Vary-Search by key without query.
-    searches: RwLock<HashMap<Box<[u8]>, Arc<NoVarySearch>, RandomState>>,
-    has_searches: AtomicBool,
+    /// Latest No-Vary-Search of each path.
+    pub(crate) searches: SearchRules,
     counts: Mutex<Vec<Arc<OriginCounts>>>,
-    /// Each worker's counts of responses not stored.
+    /// Each worker's counts of responses that were not stored.
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
-    /// Reasons for the latest of them.
+    /// The latest responses that were not stored, with reasons.
     pub(crate) unstored: UnstoredResponses,
-    /// Callback for origins that become unavailable or available.
+    /// Callback invoked when an origin becomes unavailable or available.
     on_change: OnceLock<OnChange>,
     /// The `proxy` steps in force.
     steps: Mutex<Vec<Weak<ProxyStep>>>,
 }
 
 impl Accelerator {
-    /// Opens a store with these settings and returns errors of its volumes. Call it once, before the first request.
+    /// Opens a store with these settings and returns errors of its volumes. Call this once, before the first request.
     pub fn open_store(&self, settings: StoreSettings) -> Vec<String> {
         let (store, warnings) = Store::open(settings, Arc::clone(&self.budget));
-        // A second store would hide the content of the first.
+        // The first store stays, since a second one would hide its content.
         let _ = self.store.set(store);
         warnings
     }
 
-    /// Memory budget of all content.
+    /// Returns the memory budget shared by the store and all content in transit.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// The store, if one is open.
+    /// Returns the store, if one is open.
     pub fn store(&self) -> Option<&Arc<Store<Meta>>> {
         self.store.get()
     }
 
-    /// Counts of each worker's exchanges with origins.
+    /// Returns each worker's counts of exchanges with origins.
     pub fn origin_counts(&self) -> Vec<Arc<OriginCounts>> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -86,7 +79,7 @@ impl Accelerator {
         counts
     }
 
-    /// Number of responses not stored so far, by reason.
+    /// Returns the number of responses that were not stored, by reason, summed over all workers.
     pub fn not_kept_counts(&self) -> Vec<(NoStore, u64)> {
         let counts = self.not_kept_counts.lock().unwrap_or_else(PoisonError::into_inner);
         let sum = |reason: &NoStore| (*reason, counts.iter().map(|counts| counts.get(*reason)).sum());
@@ -99,72 +92,66 @@ impl Accelerator {
         counts
     }
 
-    /// Sets a callback for origins that become unavailable or available. Workers call it, so it must not block. Call
-    /// this once.
+    /// Sets a callback that is invoked when an origin becomes unavailable or available. Workers call it, so it must not
+    /// block. Call this once.
     pub fn on_change(&self, tell: OnChange) {
         // The first callback stays.
         let _ = self.on_change.set(tell);
     }
 
-    /// Reports `change`, if any, of the origin with this index.
+    /// Reports `change`, if there is one, of the origin with this index.
     pub(crate) fn tell_change(&self, step: &ProxyStep, index: usize, change: Option<Change>) {
         if let (Some(change), Some(tell), Some(address)) = (change, self.on_change.get(), step.addresses.get(index)) {
-            tell(&address.to_string(), change);
+            tell(&address.to_string(), step.addresses.len() == 1, change);
         }
     }
 
-    /// Appends the key to look up for `request`.
+    /// Appends the cache key for `request` to `key`. Returns the rule by which the key was written, if the path has one.
     pub(crate) fn write_lookup_key(
         &self,
         step: &ProxyStep,
         cache: &CacheStep,
         request: &CacheRequest<'_>,
         key: &mut Vec<u8>,
-    ) {
-        begin_key(&step.realm, key);
-        let search = self.search(|| {
+    ) -> Option<Arc<SearchRule>> {
+        step.begin_key(cache, key);
+        let rule = self.searches.find(|| {
             let mut path_key = Vec::new();
-            begin_key(&step.realm, &mut path_key);
+            step.begin_key(cache, &mut path_key);
             write_path_key(request, &mut path_key);
             path_key
         });
-        match &search {
+        match &rule {
             None => write_key(request, &cache.rules, key),
-            Some(search) => write_search_key(request, search, &cache.rules, key),
+            Some(rule) => write_search_key(request, &rule.search, &cache.rules, key),
         }
-    }
-
-    /// Latest No-Vary-Search for `path_key`.
-    pub(crate) fn search(&self, path_key: impl FnOnce() -> Vec<u8>) -> Option<Arc<NoVarySearch>> {
-        if !self.has_searches.load(Ordering::Acquire) {
-            return None;
-        }
-        self.searches.read().unwrap_or_else(PoisonError::into_inner).get(&path_key()[..]).cloned()
-    }
-
-    /// Updates the No-Vary-Search for `path_key` from a response; `None`: the response has none.
-    pub(crate) fn learn_search(&self, path_key: impl FnOnce() -> Vec<u8>, search: Option<&NoVarySearch>) {
-        if search.is_none() && !self.has_searches.load(Ordering::Acquire) {
-            return;
-        }
-        let key = path_key();
-        let mut searches = self.searches.write().unwrap_or_else(PoisonError::into_inner);
-        match search {
-            None => drop(searches.remove(&key[..])),
-            Some(search) if searches.get(&key[..]).is_some_and(|known| **known == *search) => {}
-            Some(search) => {
-                if searches.len() >= SEARCHES_MAX {
-                    searches.clear();
-                }
-                searches.insert(key.into(), Arc::new(search.clone()));
-                self.has_searches.store(true, Ordering::Release);
-            }
-        }
+        rule
     }
 }
 
-impl fmt::Debug for Accelerator {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Accelerator").field("has_store", &self.store.get().is_some()).finish_non_exhaustive()
+/// Returns the purges of the URLs with these locators. Each includes all responses stored under a No-Vary-Search for
+/// the path of the URL, because it is unknown which of them the URL selects.
+pub fn url_purges(locators: impl IntoIterator<Item = Vec<u8>>) -> Vec<Purge> {
+    let mut purges = Vec::new();
+    for locator in locators {
+        for purge in [Purge::Prefix(search_prefix(&locator)), Purge::Url(locator)] {
+            if !purges.contains(&purge) {
+                purges.push(purge);
+            }
+        }
+    }
+    purges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::url_purges;
+    use flatout_store::Purge;
+
+    #[test]
+    fn a_url_is_purged_with_its_path_under_no_vary_search() {
+        let (url, short) = (b"h/a?b=1".to_vec(), b"h/a".to_vec());
+        let expected = [Purge::Prefix(b"h/a ?".to_vec()), Purge::Url(url.clone()), Purge::Url(short.clone())];
+        assert_eq!(url_purges([url, short]), expected);
     }
 }

@@ -13,20 +13,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::task::spawn_local;
 
-/// Maximum bytes of a check's response that are read so that its connection can be reused.
+/// Maximum bytes of content read from a health check's response so that the connection can be reused.
 const BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Method of a check; its target is `HealthCheck::path`.
+/// Method of a health check.
 const CHECK_METHOD: &str = "GET";
 
-/// Appends the field lines of a check, each `Name: value` and CR LF: Host, as for requests without one, and
-/// User-Agent, Accept and Cache-Control.
+/// Appends the field lines of a health check to `out`, each `Name: value` and CR LF: Host, as for requests without a
+/// host, User-Agent, Accept and Cache-Control.
 fn write_check_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
     write_host_lines(settings, origin, out);
     out.extend_from_slice(b"User-Agent: flatout-health-check\r\nAccept: */*\r\nCache-Control: no-store\r\n");
 }
 
-/// Starts checking the origins of `step`, unless another worker does. Ends once the step is no longer in force.
+/// Starts health checks of the origins of `step`, unless another worker has started them. The checks stop when the step
+/// is no longer in use.
 pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
     let Some(check) = step.settings.health_check.clone() else { return };
     if step.is_watched.swap(true, Ordering::AcqRel) {
@@ -67,6 +68,7 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
         lines: &lines,
         content: OutgoingContent::None,
         upgrade: None,
+        head_left_ms: None,
     };
     let begun_ms = Now::read().monotonic_ms;
     let asked = client.within(check.timeout_ms, client.exchange(address, &mut request, |_, _| {})).await;
@@ -84,7 +86,7 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
                     }
                 }
             };
-            // The content and its timeliness do not matter.
+            // Whether the content arrives completely or in time does not matter.
             let _ = client.within(check.timeout_ms, reading).await;
             CheckResult::Answered { status: incoming.status, elapsed_ms }
         }

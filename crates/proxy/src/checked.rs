@@ -1,7 +1,7 @@
-//! Stored content that is verified against its checksums part by part, each before it is sent.
+//! Reader for stored content that verifies each chunk against its checksums before sending it.
 //!
-//! A volume's checking thread reads the file, and this task waits for it. Verified parts go out by sendfile like any
-//! other file.
+//! A verification thread of the volume reads the file while this task waits. Verified chunks are sent with sendfile,
+//! like any other file.
 
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot::Receiver;
 
-/// Bytes verified in one step: the disk reads ahead while the previous step is sent.
+/// Size in bytes of a chunk that is verified at once. The disk reads ahead while the previous chunk is being sent.
 const STEP_BYTES: u64 = 1024 * 1024;
 
-/// Parts of a stored file, with the bytes between them.
+/// Source that yields segments of a stored file, each after verification, and segments in memory between them.
 #[derive(Debug)]
 pub(crate) struct CheckedReader {
     segments: VecDeque<Segment>,
@@ -26,7 +26,7 @@ pub(crate) struct CheckedReader {
 }
 
 impl CheckedReader {
-    /// Reader of `segments`, all of which belong to `file`.
+    /// Creates a reader of `segments`. All file segments must belong to `file`.
     pub(crate) fn new(segments: impl IntoIterator<Item = Segment>, file: &Arc<BodyFile>) -> Self {
         Self { segments: segments.into_iter().collect(), file: Arc::clone(file), waiting: None }
     }

@@ -2,40 +2,40 @@
 
 use flatout_balance::group::Change;
 use flatout_cache::reason::NoStore;
+use flatout_os::random::HashState;
 use flatout_store::hold;
-use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Separately locked shards.
+/// Number of separately locked shards.
 const SHARDS: usize = 16;
 
-/// Maximum keys per shard; at the limit it is cleared.
+/// Maximum number of keys per shard. At the limit, the shard is cleared.
 const KEYS_MAX: usize = 256;
 
-/// The last response for a key that was not stored.
+/// The last response for a key, which was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnstoredResponse {
     pub(crate) reason: NoStore,
     /// Status of the response.
     pub(crate) status: u16,
-    /// Time in seconds since 1970.
+    /// When the response arrived, in seconds since 1970.
     pub(crate) unix_s: i64,
 }
 
-/// Reasons for the latest responses not stored, by hash of the key. At most 4,096.
+/// The latest responses that were not stored, by hash of the key. At most 4,096.
 #[derive(Debug, Default)]
 pub(crate) struct UnstoredResponses {
-    shards: [Mutex<HashMap<u64, UnstoredResponse, RandomState>>; SHARDS],
+    shards: [Mutex<HashMap<u64, UnstoredResponse, HashState>>; SHARDS],
 }
 
 impl UnstoredResponses {
-    fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, UnstoredResponse, RandomState>> {
+    fn shard(&self, hash: u64) -> &Mutex<HashMap<u64, UnstoredResponse, HashState>> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
 
-    /// Records the reason for not storing a response.
+    /// Records a response that was not stored, for the key with this hash.
     pub(crate) fn note(&self, hash: u64, last: UnstoredResponse) {
         let mut shard = hold(self.shard(hash));
         if shard.len() >= KEYS_MAX && !shard.contains_key(&hash) {
@@ -44,13 +44,13 @@ impl UnstoredResponses {
         shard.insert(hash, last);
     }
 
-    /// The last response for the key that was not stored.
+    /// Returns the last response for the key with this hash that was not stored.
     pub(crate) fn find(&self, hash: u64) -> Option<UnstoredResponse> {
         hold(self.shard(hash)).get(&hash).copied()
     }
 }
 
-/// Number of responses that one worker did not store, by reason. Only that worker writes it.
+/// Number of responses that one worker did not store, by reason. Only that worker writes the counts.
 #[derive(Debug)]
 pub struct NotKeptCounts([AtomicU64; NoStore::ALL.len()]);
 
@@ -61,21 +61,22 @@ impl Default for NotKeptCounts {
 }
 
 impl NotKeptCounts {
-    /// Increments a count.
+    /// Increments the count for `reason`.
     pub(crate) fn add(&self, reason: NoStore) {
-        // There is one writer.
+        // No atomic increment is needed, since there is only one writer.
         let count = &self.0[reason as usize];
         count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Number so far.
+    /// Returns the number of responses not stored for `reason`.
     pub fn get(&self, reason: NoStore) -> u64 {
         self.0[reason as usize].load(Ordering::Relaxed)
     }
 }
 
-/// Callback for a change of an origin, given its displayed address.
-pub type OnChange = Box<dyn Fn(&str, Change) + Send + Sync>;
+/// Callback for a change in an origin's availability. The arguments are the origin's address, whether it is the only
+/// origin of its group, and the change.
+pub type OnChange = Box<dyn Fn(&str, bool, Change) + Send + Sync>;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,8 @@
-//! One request to the origins: selection, waiting, and retries if safe.
+//! Upstream request to a group of origins: selects an origin, waits for a permit, and retries if that is safe.
 
 use crate::accelerator::Accelerator;
-use crate::forward::{Passage, Strip, retry, upgrade, write_interim_lines, write_request_lines};
+use crate::forward::upgrade::{self, WebSocketKey};
+use crate::forward::{Passage, Strip, forwarded_trailers, retry, write_interim_lines, write_request_lines};
 use crate::outcome::ForwardOutcome;
 use crate::outcome::origin_failed;
 use crate::rules::CacheStep;
@@ -10,6 +11,7 @@ use crate::worker::ProxyWorker;
 use flatout_balance::group::{Ending, Ticket, Tried, hash_request};
 use flatout_balance::limit::{Permit, Sample};
 use flatout_cache::key::write_query;
+use flatout_cache::rules::QueryKey;
 use flatout_handler::Request;
 use flatout_handler::content::{InterimResponse, Interims};
 use flatout_handler::ending::CloseReason;
@@ -17,6 +19,7 @@ use flatout_handler::owned::OwnedRequest;
 use flatout_handler::response::Segment;
 use flatout_handler::routed::Refusal;
 use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_http::framing::Version;
 use flatout_os::clock::{Now, precise_ns};
 use flatout_upstream::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
@@ -29,17 +32,41 @@ use std::task::{Context, Poll};
 
 /// An upstream request.
 pub(crate) struct UpstreamRequest {
+    /// The client's request. Its addendum is the path and query sent to the origin.
     pub(crate) request: OwnedRequest,
-    /// Path and query as sent.
-    pub(crate) target: Box<[u8]>,
-    /// Offset of the query's `?` in it, or its length.
+    /// Length of the path in the addendum in bytes: the offset of `?`, or of the end.
     pub(crate) path_bytes: usize,
-    /// Value of Upgrade, if the upgrade is forwarded.
+    /// Value of Upgrade, if it is forwarded.
     pub(crate) upgrade: Option<Box<[u8]>>,
-    /// Selects the origin under consistent hashing.
+    /// Key for the WebSocket handshake with the origin, if the client's handshake has none because it uses HTTP/2 or
+    /// later.
+    pub(crate) websocket_key: Option<WebSocketKey>,
+    /// Hash that selects the origin if the balancing policy uses hashing.
     pub(crate) balance_hash: u64,
     /// Progress made before the response future was polled.
     pub(crate) begun: Cell<Option<Box<Begun>>>,
+    /// State recorded before the attempt in `begun` was sent.
+    pub(crate) mark: Cell<Option<SendMark>>,
+}
+
+/// State of the cache and the clock before a request is sent. Used to apply purges that occur before the response
+/// arrives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendMark {
+    /// Generation of the store.
+    pub(crate) generation: u64,
+    /// Number of invalidations of fetches so far.
+    pub(crate) invalidations: u64,
+    /// The time, in seconds since 1970.
+    pub(crate) unix_s: i64,
+}
+
+impl SendMark {
+    /// Records the current state. `unix_s` is the current time in seconds since 1970.
+    pub(crate) fn read(worker: &ProxyWorker, unix_s: i64) -> Self {
+        let generation = worker.store().map_or(0, |store| store.generation());
+        Self { generation, invalidations: worker.accelerator().fills.invalidations(), unix_s }
+    }
 }
 
 /// Progress of an upstream request.
@@ -47,71 +74,87 @@ pub(crate) struct UpstreamRequest {
 pub(crate) struct Begun {
     tried: Tried,
     attempts: u8,
-    /// Time of the first attempt in milliseconds; `None` before it.
+    /// Time of the first attempt in milliseconds of the monotonic clock; `None` before it.
     first_ms: Option<u64>,
     last: Option<Refusal>,
-    /// The selected origin, and a permit for it.
+    /// The origin selected for the next attempt, and its permit if one has been acquired.
     place: Option<(Ticket, Option<Permit>)>,
-    /// A pooled connection was found closed: open a new one instead of trying another.
+    /// True if a pooled connection turned out to be closed: the next attempt opens a new connection instead of using
+    /// another pooled one.
     afresh: bool,
+    /// An attempt whose result has not been handled yet.
+    attempt: Option<Attempt>,
+}
+
+/// An attempt that has resulted in a response head or a failure.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    pub(crate) result: Result<Incoming, ExchangeFailure>,
+    pub(crate) ticket: Ticket,
+    pub(crate) permit: Permit,
+    /// When the request was sent, in nanoseconds of the precise monotonic clock.
+    pub(crate) sent_ns: u64,
 }
 
 impl Begun {
-    /// Progress with an origin selected and possibly a permit acquired.
+    /// Creates progress for a request whose first origin is selected, possibly with a permit.
     pub(crate) fn with_place(ticket: Ticket, permit: Option<Permit>) -> Self {
         Self { place: Some((ticket, permit)), ..Self::default() }
     }
 
-    /// Progress after a failed attempt on a pooled connection at `first_ms`.
+    /// Creates progress for a request whose attempt on a pooled connection, begun at `first_ms`, failed because the
+    /// connection was closed.
     pub(crate) fn with_kept_tried(ticket: Ticket, permit: Permit, first_ms: u64) -> Self {
         Self { afresh: true, first_ms: Some(first_ms), ..Self::with_place(ticket, Some(permit)) }
     }
 
-    /// Progress after a request sent at `first_ms`.
-    pub(crate) fn since(first_ms: u64) -> Self {
-        Self { first_ms: Some(first_ms), ..Self::default() }
+    /// Creates progress for a request whose first attempt has ended but not been handled yet.
+    pub(crate) fn with_attempt(attempt: Attempt) -> Self {
+        Self { first_ms: Some(attempt.sent_ns / 1_000_000), attempt: Some(attempt), ..Self::default() }
     }
 }
 
 impl UpstreamRequest {
-    /// Copies the data of the upstream request.
+    /// Copies from `request` the data needed for the upstream request. `path` and `query` are those to send.
     pub(crate) fn new(
         step: &ProxyStep,
         cache: Option<&CacheStep>,
         request: &Request<'_>,
         (path, query): (&[u8], Option<&[u8]>),
     ) -> Self {
-        let mut target = Vec::with_capacity(path.len() + query.map_or(0, <[u8]>::len) + 1);
-        target.extend_from_slice(path);
-        let path_bytes = target.len();
-        match (query, cache) {
-            (None, _) => {}
-            (Some(query), None) => {
-                target.push(b'?');
-                target.extend_from_slice(query);
+        // Parameters excluded from the key are removed from the request.
+        let rule = cache.map_or(&QueryKey::All, |cache| &cache.rules.query);
+        let owned = OwnedRequest::with_addendum(request, |target| {
+            target.extend_from_slice(path);
+            let path_end = target.len();
+            target.push(b'?');
+            if !write_query(query, rule, target) {
+                target.truncate(path_end);
             }
-            // Parameters excluded from the key are removed from the request.
-            (query, Some(cache)) => {
-                target.push(b'?');
-                if !write_query(query, &cache.rules.query, &mut target) {
-                    target.truncate(path_bytes);
-                }
-            }
-        }
+        });
         let upgrade = upgrade::asks(request.head, &step.settings);
+        let is_connect = upgrade.is_some() && request.head.version > Version::Http11;
+        let websocket_key = if is_connect { WebSocketKey::random() } else { None };
+        let upgrade = upgrade.filter(|_| !is_connect || websocket_key.is_some());
         Self {
             balance_hash: hash_request(step.group.balance(), request),
-            request: OwnedRequest::new(request),
-            target: target.into(),
-            path_bytes,
+            request: owned,
+            path_bytes: path.len(),
             upgrade: upgrade.map(Into::into),
+            websocket_key,
             begun: Cell::new(None),
+            mark: Cell::new(None),
         }
     }
 
-    /// Path and query of the target.
+    /// Returns the path and query sent to the origin.
+    pub(crate) fn target(&self) -> &[u8] {
+        self.request.addendum()
+    }
+
+    /// Returns the path, and the query without `?`, sent to the origin.
     pub(crate) fn path_and_query(&self) -> (&[u8], Option<&[u8]>) {
-        let (path, rest) = self.target.split_at(self.path_bytes.min(self.target.len()));
+        let (path, rest) = self.target().split_at(self.path_bytes.min(self.target().len()));
         (path, rest.get(1..))
     }
 }
@@ -121,26 +164,26 @@ impl UpstreamRequest {
 pub(crate) struct Manner<'a> {
     /// Client fields to omit.
     pub(crate) strip: Strip,
-    /// Lines to add.
+    /// Field lines to add.
     pub(crate) extra: &'a [u8],
     /// The method, if it differs from the client's.
     pub(crate) method: Option<&'a str>,
 }
 
-/// Head of a final response, and its body.
+/// Head of a final response, with its body and the resources held for it.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) incoming: Incoming,
     pub(crate) hold: Hold,
-    /// True if an earlier attempt failed.
+    /// True if an earlier attempt at this request failed.
     pub(crate) again: bool,
 }
 
-/// Reporter of the origin's result.
+/// Reports a truncated response as a failure of its origin.
 #[derive(Debug)]
 struct OriginReporter {
     accelerator: Arc<Accelerator>,
-    /// A tunnel may outlive its step.
+    /// Weak, because a tunnel may outlive its step.
     step: Weak<ProxyStep>,
 }
 
@@ -149,14 +192,14 @@ struct OriginReporter {
 pub(crate) struct Hold {
     ticket: Ticket,
     watch: OriginReporter,
-    /// `None` for a tunnel, which may last for days and no longer counts as a request.
+    /// `None` for a tunnel, which may last for days and no longer counts against the concurrency limit.
     _permit: Option<Permit>,
-    /// For a tunnel: its source of timers.
+    /// Client whose timers a tunnel uses; `None` unless the response is a tunnel.
     client: Option<OriginClient>,
 }
 
 impl Hold {
-    /// Records a response with this `status`, received after `delay_us`.
+    /// Reports a response head with `status`, received `delay_us` microseconds after the request was sent.
     pub(crate) fn new(
         worker: &ProxyWorker,
         step: &Arc<ProxyStep>,
@@ -170,7 +213,7 @@ impl Hold {
         Self { ticket, watch, _permit: (status != 101).then_some(permit), client }
     }
 
-    /// Takes a tunnel's source of timers; available once.
+    /// Takes the client whose timers a tunnel uses. Returns `None` on later calls.
     pub(crate) fn take_client(&mut self) -> Option<OriginClient> {
         self.client.take()
     }
@@ -186,7 +229,7 @@ impl Hold {
     }
 }
 
-/// Sends a request to the origins of `step`. Interim responses go to `interims`.
+/// Sends a request to the origins of `step`, retrying if permitted. Interim responses are forwarded to `interims`.
 pub(crate) async fn ask_origin(
     worker: &ProxyWorker,
     step: &Arc<ProxyStep>,
@@ -195,16 +238,65 @@ pub(crate) async fn ask_origin(
     manner: Manner<'_>,
     interims: Option<&Interims>,
 ) -> Result<Answered, Refusal> {
-    let client = worker.client(step);
     let method = manner.method.unwrap_or(ask.request.method());
     let mut begun = ask.begun.take().unwrap_or_default();
-    let mut lines = Vec::with_capacity(1024);
+    let mut lines = Vec::new();
     loop {
+        // The fast path may have made the first attempt.
+        let attempt = match begun.attempt.take() {
+            Some(attempt) => attempt,
+            None => begun.send(worker, step, ask, &mut content, &manner, (&mut lines, interims)).await?,
+        };
+        let Attempt { result, ticket, permit, sent_ns } = attempt;
+        match result {
+            Ok(incoming) => {
+                let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
+                let hold = Hold::new(worker, step, (ticket, permit), incoming.status, delay_us);
+                return Ok(Answered { incoming, hold, again: begun.attempts > 0 });
+            }
+            Err(failure) => {
+                begun.handle_failure(worker, step, (ticket, permit), (method, &content), failure)?;
+            }
+        }
+    }
+}
+
+/// Minimum time left for another attempt, in milliseconds. Larger than the error of the clocks.
+const LEFT_MS_MIN: u64 = 20;
+
+/// Creates the interim response for the client from the origin's field `lines`.
+pub(crate) fn interim(status: u16, lines: &[u8]) -> InterimResponse {
+    let mut passed = Vec::with_capacity(lines.len());
+    write_interim_lines(lines, &mut passed);
+    InterimResponse { status, lines: passed.into() }
+}
+
+impl Begun {
+    /// Selects the next origin. When all origins have been tried, starts again from the first choice. Returns `None` if
+    /// no origin is available.
+    fn choose(&mut self, step: &ProxyStep, balance_hash: u64, now_ms: u64) -> Option<(Ticket, Option<Permit>)> {
+        let chosen = step.group.choose(now_ms, balance_hash, &self.tried).or_else(|| {
+            self.tried = Tried::NONE;
+            step.group.choose(now_ms, balance_hash, &self.tried)
+        });
+        Some((chosen?, None))
+    }
+
+    /// Makes the next attempt. `lines` is a buffer for the request's field lines.
+    async fn send(
+        &mut self,
+        worker: &ProxyWorker,
+        step: &Arc<ProxyStep>,
+        ask: &UpstreamRequest,
+        content: &mut OutgoingContent,
+        manner: &Manner<'_>,
+        (lines, interims): (&mut Vec<u8>, Option<&Interims>),
+    ) -> Result<Attempt, Refusal> {
+        let client = worker.client(step);
         let now_ms = Now::read().monotonic_ms;
-        // After all origins have been tried, they are tried again.
-        let chosen = begun.place.take().or_else(|| begun.choose(step, ask.balance_hash, now_ms));
+        let chosen = self.place.take().or_else(|| self.choose(step, ask.balance_hash, now_ms));
         let Some((ticket, permit)) = chosen else {
-            return Err(begun.last.unwrap_or_else(|| Refusal::from(ForwardOutcome::NoHealthyOrigin)));
+            return Err(self.last.take().unwrap_or_else(|| Refusal::from(ForwardOutcome::NoHealthyOrigin)));
         };
         let index = ticket.index();
         let (Some(limiter), Some(address)) = (step.limiters.get(index), step.addresses.get(index)) else {
@@ -218,81 +310,53 @@ pub(crate) async fn ask_origin(
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
-        ask.request.with(|request| write_request_lines(request, &step.settings, &passage, &mut lines))?;
-        let mut outgoing = OutgoingRequest {
-            method,
-            target: &ask.target,
-            lines: &lines,
-            content: std::mem::take(&mut content),
-            upgrade: ask.upgrade.as_deref(),
-        };
+        ask.request.with(|request| write_request_lines(request, &step.settings, &passage, lines))?;
+        if let Some(key) = &ask.websocket_key {
+            key.write(lines);
+        }
         let sent_ns = precise_ns();
-        let first_ms = *begun.first_ms.get_or_insert(sent_ns / 1_000_000);
+        let first_ms = *self.first_ms.get_or_insert(sent_ns / 1_000_000);
+        let head_timeout_ms = step.settings.timeouts.head_timeout_ms;
+        let deadline_ms = retry::head_deadline_ms(head_timeout_ms, first_ms, content.arrived_ms());
+        let left_ms = deadline_ms.map(|deadline_ms| deadline_ms.saturating_sub(sent_ns / 1_000_000));
+        let head_left_ms = left_ms.filter(|_| self.attempts > 0);
+        let mut outgoing = OutgoingRequest {
+            method: manner.method.unwrap_or(ask.request.method()),
+            target: ask.target(),
+            lines,
+            content: std::mem::take(content),
+            upgrade: ask.upgrade.as_deref(),
+            head_left_ms,
+        };
         let tell = |status: u16, lines: &[u8]| {
             if let Some(interims) = interims {
                 interims.send(interim(status, lines));
             }
         };
-        let result = if std::mem::take(&mut begun.afresh) {
-            // Rare: box it to keep the future of ordinary requests small.
+        let result = if std::mem::take(&mut self.afresh) {
+            // Box this rare case to keep the future of ordinary requests small.
             Box::pin(client.exchange_afresh(address, &mut outgoing, tell)).await
-        } else if begun.attempts > 0 && matches!(outgoing.content, OutgoingContent::None) {
-            // All attempts together share the deadline of one, since the client has waited since the first.
-            let left_ms = head_deadline_ms(step, first_ms).saturating_sub(sent_ns / 1_000_000);
+        } else if let Some(left_ms) = head_left_ms.filter(|_| matches!(outgoing.content, OutgoingContent::None)) {
+            // The time limit includes connecting. It applies only without content, because sending content may take
+            // longer.
             let late = ExchangeFailure::new(OriginFailure::HeadTimeout, Repeat::Idempotent);
             let exchange = client.exchange(address, &mut outgoing, tell);
             Box::pin(client.within(left_ms, exchange)).await.unwrap_or(Err(late))
         } else {
             client.exchange(address, &mut outgoing, tell).await
         };
-        content = outgoing.content;
-        match result {
-            Ok(incoming) => {
-                let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
-                let hold = Hold::new(worker, step, (ticket, permit), incoming.status, delay_us);
-                return Ok(Answered { incoming, hold, again: begun.attempts > 0 });
-            }
-            Err(failure) => {
-                begun.handle_failure(worker, step, (ticket, permit), (method, content.is_taken()), failure)?;
-            }
-        }
-    }
-}
-
-/// Minimum time left for another attempt, in milliseconds; clocks differ by less.
-const LEFT_MS_MIN: u64 = 20;
-
-/// Deadline for retries of a request whose first attempt began at `first_ms`: one head timeout in total, not one per
-/// origin.
-fn head_deadline_ms(step: &ProxyStep, first_ms: u64) -> u64 {
-    first_ms.saturating_add(step.settings.timeouts.head_timeout_ms)
-}
-
-/// Interim response with `lines`, as sent to the client.
-pub(crate) fn interim(status: u16, lines: &[u8]) -> InterimResponse {
-    let mut passed = Vec::with_capacity(lines.len());
-    write_interim_lines(lines, &mut passed);
-    InterimResponse { status, lines: passed.into() }
-}
-
-impl Begun {
-    /// Selects the next origin. After all have been tried, they are tried again.
-    fn choose(&mut self, step: &ProxyStep, balance_hash: u64, now_ms: u64) -> Option<(Ticket, Option<Permit>)> {
-        let chosen = step.group.choose(now_ms, balance_hash, &self.tried).or_else(|| {
-            self.tried = Tried::NONE;
-            step.group.choose(now_ms, balance_hash, &self.tried)
-        });
-        Some((chosen?, None))
+        *content = outgoing.content;
+        Ok(Attempt { result, ticket, permit, sent_ns })
     }
 
-    /// Handles a failed attempt of a request with `method`, some of whose content may have been sent. Returns an error
-    /// unless the request is retried.
+    /// Handles a failed attempt. `content_taken` is true if some of the request's content can no longer be sent again.
+    /// Returns an error if the request must not be retried.
     pub(crate) fn handle_failure(
         &mut self,
         worker: &ProxyWorker,
         step: &Arc<ProxyStep>,
         (ticket, mut permit): (Ticket, Permit),
-        (method, content_taken): (&str, bool),
+        (method, content): (&str, &OutgoingContent),
         failure: ExchangeFailure,
     ) -> Result<(), Refusal> {
         let now_ms = Now::read().monotonic_ms;
@@ -305,7 +369,7 @@ impl Begun {
         self.attempts = self.attempts.saturating_add(1);
         let attempt = retry::Attempt {
             method,
-            content_taken,
+            content_taken: content.is_spent(),
             progress: match failure.repeat {
                 Repeat::Always => retry::AttemptProgress::NotSent,
                 Repeat::Idempotent => retry::AttemptProgress::Sent,
@@ -314,7 +378,11 @@ impl Begun {
             attempts: self.attempts,
         };
         let refused = origin_failed(failure.failure);
-        let is_late = self.first_ms.is_some_and(|first_ms| now_ms + LEFT_MS_MIN >= head_deadline_ms(step, first_ms));
+        let head_timeout_ms = step.settings.timeouts.head_timeout_ms;
+        let is_late = self
+            .first_ms
+            .and_then(|first_ms| retry::head_deadline_ms(head_timeout_ms, first_ms, content.arrived_ms()))
+            .is_some_and(|deadline_ms| now_ms + LEFT_MS_MIN >= deadline_ms);
         if is_late || retry::decide(&attempt, step.settings.retries) != retry::Retry::Again {
             return Err(refused);
         }
@@ -331,7 +399,8 @@ const fn sample_of_answer(status: u16, delay_us: u64) -> Sample {
     }
 }
 
-/// Handles a complete response with `status`, received `delay_us` after the request was sent.
+/// Reports a complete response with `status`, received `delay_us` microseconds after the request was sent, and releases
+/// its permit.
 pub(crate) fn finish_answer(
     worker: &ProxyWorker,
     step: &ProxyStep,
@@ -345,7 +414,7 @@ pub(crate) fn finish_answer(
     worker.accelerator().tell_change(step, ticket.index(), change);
 }
 
-/// Handles a response head with `status`, received `delay_us` after the request was sent.
+/// Reports a response head with `status`, received `delay_us` microseconds after the request was sent.
 fn report_answer(
     worker: &ProxyWorker,
     step: &ProxyStep,
@@ -367,7 +436,7 @@ const fn sample_of(failure: ExchangeFailure) -> Sample {
     }
 }
 
-/// An origin's response on its way to one client.
+/// Content of an origin's response that is streamed to a single client without being stored.
 #[derive(Debug)]
 pub(crate) struct Through {
     body: IncomingBody,
@@ -380,7 +449,7 @@ impl Through {
     }
 }
 
-/// Close reason for a response truncated at the origin.
+/// Returns the reason for closing the client's stream if the origin's response was truncated because of `failure`.
 pub(crate) const fn cut_reason(failure: ExchangeFailure) -> CloseReason {
     match failure.failure {
         OriginFailure::BodyTimeout => CloseReason::OriginBodyTimeout,
@@ -394,7 +463,9 @@ impl ContentSource for Through {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
         self.body.poll_piece(context).map(|piece| match piece {
             IncomingPiece::Bytes(bytes) => ContentEvent::Segment(Segment::Bytes(bytes)),
-            IncomingPiece::End(trailers) => ContentEvent::End(trailers),
+            IncomingPiece::End(trailers) => {
+                ContentEvent::End(trailers.and_then(|trailers| forwarded_trailers(&trailers, &[])))
+            }
             IncomingPiece::Failed(failure) => {
                 self.hold.report_cut(failure);
                 ContentEvent::Failed(cut_reason(failure))

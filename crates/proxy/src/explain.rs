@@ -1,17 +1,19 @@
-//! Explanation of what is stored for a request and how it would be handled, for `flatout explain`.
+//! Explanation of which responses are stored for a request and how it would be handled, for `flatout explain`.
 //!
-//! It performs the lookup of a real request with the same functions, but changes, fetches and counts nothing. It reads
-//! disks, so it must not run on an event loop.
+//! It uses the same functions as the lookup of a real request, but does not fetch, count or change anything. It reads
+//! from disk, so it must not run on an event loop.
 
 use crate::accelerator::Accelerator;
 use crate::meta::StoredResponse;
 use crate::parts::PartSet;
 use crate::query::audience_hash;
 use crate::rules::CacheStep;
+use crate::searches::{SearchRule, is_allowed};
 use crate::step::ProxyStep;
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, Verdict, decide_miss, decide_request, decide_stored};
 use flatout_cache::explain::Explanation;
+use flatout_cache::key::write_key;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::Stored;
@@ -22,10 +24,10 @@ use flatout_store::{Purged, Store};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// Maximum bytes of a displayed field value.
+/// Maximum length in bytes of a displayed field value.
 const VALUE_BYTES_MAX: usize = 200;
 
-/// Maximum displayed variants.
+/// Maximum number of variants displayed.
 const VARIANTS_SHOWN_MAX: usize = 32;
 
 /// A named reason with a remedy.
@@ -33,107 +35,105 @@ const VARIANTS_SHOWN_MAX: usize = 32;
 pub struct ReasonTold {
     /// The stable name.
     pub name: String,
-    /// Its meaning.
+    /// The meaning of the reason.
     pub text: String,
     /// How to change the outcome.
     pub change: String,
 }
 
-/// A field in Vary whose value differs between this request and the stored one.
+/// A field listed in Vary whose value in this request differs from that in the request for the stored response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Difference {
     /// The field's name, in lower case.
     pub name: String,
-    /// The request's value, normalised; `None`: the field is absent.
+    /// The normalised value in this request, or `None` if the field is absent.
     pub asked: Option<String>,
-    /// The value in the request whose response is stored.
+    /// The normalised value in the request for the stored response, or `None` if the field was absent.
     pub kept: Option<String>,
 }
 
 /// A response stored under the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariantTold {
-    /// `memory`, or the folder of a volume.
+    /// `memory`, or the directory of a volume.
     pub place: String,
-    /// Its status.
+    /// Status code of the response.
     pub status: u16,
-    /// Bytes of content.
+    /// Length of the stored content in bytes.
     pub body_bytes: u64,
-    /// Names in its Vary, separated by commas; empty: none.
+    /// Names in Vary, separated by commas. Empty if there are none.
     pub vary: String,
-    /// Differences from the request; empty: the request matches.
+    /// Differences from the request. Empty if the request matches.
     pub differences: Vec<Difference>,
-    /// `no`, `soft` (stale since) or `hard` (never served again).
+    /// `no`, `soft` (stale since the purge) or `hard` (never served again).
     pub purged: String,
-    /// Freshness calculation (RFC 9111 §4.2), a line for each step.
+    /// Freshness calculation (RFC 9111 §4.2), with a line for each step.
     pub freshness: Vec<String>,
 }
 
 /// A response that was not stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotKeptTold {
-    /// The reason.
+    /// The reason for not storing the response.
     pub reason: ReasonTold,
-    /// Its status.
+    /// Status code of the response.
     pub status: u16,
-    /// Its age in seconds.
+    /// Time since the response arrived, in seconds.
     pub ago_s: u64,
 }
 
-/// Marker of a key whose responses cannot be shared.
+/// Hit-for-miss marker: responses for the key cannot be shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkerTold {
-    /// The reason.
+    /// The reason why responses cannot be shared.
     pub reason: ReasonTold,
-    /// Remaining validity in milliseconds.
+    /// Remaining validity of the marker in milliseconds.
     pub left_ms: u64,
 }
 
 /// Stored responses for a request, and how it would be handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheExplanation {
-    /// The lookup key.
+    /// The cache key.
     pub key: String,
-    /// Distinguishes the key from the same one of another `proxy` step.
+    /// The realm, which separates keys of other sites, and of other `proxy` and `cache` steps.
     pub realm: String,
-    /// Result of a lookup now.
+    /// Result that a lookup would have now.
     pub lookup: ReasonTold,
-    /// The resulting action, a sentence.
+    /// Sentence that describes how the request would be handled.
     pub action: String,
     /// Responses stored under the key.
     pub variants: Vec<VariantTold>,
-    /// The marker in force.
+    /// The hit-for-miss marker, if one is in force.
     pub marker: Option<MarkerTold>,
-    /// The last response for the key that was not stored, unless one was stored since.
+    /// The last response for the key that was not stored, unless a response has been stored since.
     pub not_kept: Option<NotKeptTold>,
 }
 
 /// A request as received by a `proxy` step.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought<'a> {
-    /// The request: its path and query after rewriting.
+    /// The request, with its path and query after rewriting.
     pub request: CacheRequest<'a>,
     /// The current time.
     pub now: Now,
 }
 
 impl Accelerator {
-    /// Explains a request to `step` under the rules of `cache`; `None`: there is no store.
+    /// Explains how `step` would handle a request under the rules of `cache`. Returns `None` if there is no store.
     pub fn explain(&self, step: &ProxyStep, cache: &CacheStep, sought: &Sought<'_>) -> Option<CacheExplanation> {
         let store = self.store()?;
         let Sought { request, now } = sought;
         let mut key = Vec::new();
-        self.write_lookup_key(step, cache, request, &mut key);
+        let rule = self.write_lookup_key(step, cache, request, &mut key);
         let hash = store.hash(&key);
-        let inspection = store.inspect(&key);
-        // A copy on disk duplicates the one in memory, unless memory has none.
-        let mut objects: Vec<(String, Arc<StoredResponse>)> = Vec::new();
-        let in_memory = inspection.memory.iter().flat_map(|bucket| bucket.objects());
-        objects.extend(in_memory.map(|object| ("memory".to_owned(), Arc::clone(object))));
-        for (folder, object) in inspection.disk {
-            if !objects.iter().any(|(_, other)| other.variant() == object.variant()) {
-                objects.push((folder.display().to_string(), object));
-            }
+        let mut objects = list(store, &key, rule.as_deref());
+        if rule.is_some() && objects.is_empty() {
+            // A response without No-Vary-Search is stored under the ordinary key.
+            let mut plain = Vec::new();
+            step.begin_key(cache, &mut plain);
+            write_key(request, &cache.rules, &mut plain);
+            objects = list(store, &plain, None);
         }
         let chosen = choose(store, cache, request, &objects);
         let audience = audience_hash(hash, names_visitor(request, &cache.rules.cookies));
@@ -151,7 +151,7 @@ impl Accelerator {
         let unstored = self.unstored.find(hash).filter(|last| kept_s.is_none_or(|kept_s| last.unix_s >= kept_s));
         Some(CacheExplanation {
             key: printable(&key[locator_start(&key)..]),
-            realm: step.realm().to_owned(),
+            realm: step.realm_with(cache),
             lookup: of_lookup(lookup),
             action,
             variants: variants.collect(),
@@ -168,16 +168,31 @@ impl Accelerator {
     }
 }
 
-/// Offset of the scheme in a key.
+/// Returns the offset of the locator's first line in a key, after the realm.
 fn locator_start(key: &[u8]) -> usize {
     let locator = locator(key).start;
     key[..locator].iter().position(|&byte| byte == b'\n').map_or(0, |end| end + 1)
 }
 
-/// The selected object and its purge state, or the reason for a miss.
+/// Returns the responses stored under `key`, which was written by `rule`, with their places.
+fn list(store: &Store<crate::Meta>, key: &[u8], rule: Option<&SearchRule>) -> Vec<(String, Arc<StoredResponse>)> {
+    let inspection = store.inspect(key);
+    let in_memory = inspection.memory.iter().flat_map(|bucket| bucket.objects());
+    let mut objects: Vec<_> = in_memory.map(|object| ("memory".to_owned(), Arc::clone(object))).collect();
+    // List a response on disk only if memory has no copy of the same variant.
+    for (folder, object) in inspection.disk {
+        if !objects.iter().any(|(_, other)| other.variant() == object.variant()) {
+            objects.push((folder.display().to_string(), object));
+        }
+    }
+    objects.retain(|(_, object)| is_allowed(rule, &object.meta().stored));
+    objects
+}
+
+/// The selected stored response and its purge state, or the reason for a miss.
 type Chosen = Result<(Arc<StoredResponse>, Purged), Lookup>;
 
-/// Selects as a lookup does.
+/// Selects a stored response in the same way as a lookup.
 fn choose(
     store: &Store<crate::Meta>,
     cache: &CacheStep,
@@ -204,7 +219,7 @@ fn choose(
     Err(missed)
 }
 
-/// Decides how to handle the request, with a description.
+/// Decides how to handle the request. Returns the lookup result and a description of the action.
 fn decide(
     cache: &CacheStep,
     request: &CacheRequest<'_>,
@@ -216,12 +231,13 @@ fn decide(
     match decide_request(request, rules) {
         Intake::LookUp => {}
         Intake::Bypass(reason) => {
-            return (reason, "It is forwarded to an origin; the cache is not involved.".to_owned());
+            return (reason, "The request bypasses the cache and is forwarded to an origin.".to_owned());
         }
         Intake::Unsafe(reason) => {
             return (
                 reason,
-                "It is forwarded to an origin; the stored response for its target is then invalidated.".to_owned(),
+                "The request is forwarded to an origin, and then invalidates the stored response for its URL."
+                    .to_owned(),
             );
         }
     }
@@ -236,17 +252,18 @@ fn decide(
     match verdict {
         Verdict::Serve { age_s, reason } => (reason, format!("The stored response is served, with Age: {age_s}.")),
         Verdict::ServeStale { age_s, reason, revalidate } => {
-            let meanwhile = if revalidate { ", and a new one is fetched meanwhile" } else { "" };
+            let meanwhile = if revalidate { ", while a new one is fetched" } else { "" };
             (reason, format!("The stored response is served stale, with Age: {age_s}{meanwhile}."))
         }
         Verdict::Validate { reason, .. } => (reason, "The stored response is validated with an origin.".to_owned()),
         Verdict::Complete { reason, .. } => (reason, "The missing parts are requested from an origin.".to_owned()),
-        Verdict::Forward { .. } if is_marked => {
-            (Lookup::HitForMiss, "Each request goes to an origin separately: requests are not collapsed.".to_owned())
-        }
+        Verdict::Forward { .. } if is_marked => (
+            Lookup::HitForMiss,
+            "Each request is forwarded to an origin separately: requests are not collapsed.".to_owned(),
+        ),
         Verdict::Forward { reason } => (reason, "The request is forwarded to an origin.".to_owned()),
         Verdict::Unsatisfiable { reason } => {
-            (reason, "504: no response is stored, and the request accepts nothing else.".to_owned())
+            (reason, "504: no response is stored, and the request accepts only a stored one.".to_owned())
         }
     }
 }
@@ -301,7 +318,7 @@ fn told(name: &str, text: &str, change: &str) -> ReasonTold {
     ReasonTold { name: name.to_owned(), text: text.to_owned(), change: change.to_owned() }
 }
 
-/// Displayable form of bytes: non-printable bytes are escaped, long values are truncated.
+/// Returns bytes in displayable form: non-printable bytes are escaped, and long values are truncated.
 fn printable(bytes: &[u8]) -> String {
     let (shown, more) = match bytes.split_at_checked(VALUE_BYTES_MAX) {
         Some((shown, rest)) if !rest.is_empty() => (shown, "…"),

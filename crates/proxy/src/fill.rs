@@ -1,7 +1,7 @@
-//! A fetch shared by clients on all workers, which stream from it as content arrives.
+//! Shared fetch (request collapsing): clients on all workers stream the content of one upstream response as it arrives.
 //!
-//! The worker that started the fetch writes; later requests for the same response read. A lock is held only briefly,
-//! and never to serve a stored response.
+//! The worker that started the fetch writes the content, and all requests for the response read it. A lock is held only
+//! briefly, and never when serving a stored response.
 
 use crate::growing::{Cutter, Growing};
 use crate::{Meta, StoredResponse};
@@ -9,9 +9,8 @@ use flatout_cache::reason::NoStore;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::routed::Refusal;
 use flatout_handler::stream::{ContentEvent, ContentSource};
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -23,50 +22,50 @@ pub struct FillHead {
     pub meta: Meta,
     /// End-to-end field lines, without Content-Length if the length is unknown.
     pub lines: Arc<[u8]>,
-    /// Content length in bytes, if the origin stated it.
+    /// Content length in bytes, if the origin sent it.
     pub length: Option<u64>,
-    /// Reason for not storing it, if the length determines that.
+    /// Reason for not storing the response, if its length makes that certain.
     pub unkept: Option<NoStore>,
-    /// Store generation before the request: a joining request checks for later purges.
+    /// Store generation before the upstream request was sent. Requests that join later use it to check for purges.
     pub generation: u64,
 }
 
 /// State of a fetch.
 #[derive(Clone, Debug)]
 pub enum FetchState {
-    /// The response has not arrived.
+    /// The response head has not arrived.
     Asking,
-    /// The response may be shared; its content is arriving or complete.
+    /// The response may be shared. Its content is arriving or complete.
     Streaming(Arc<FillHead>),
-    /// The stored response may be used: it was validated, or stale use is permitted.
+    /// The stored response may be used because it was validated or may be served stale.
     Use(Arc<StoredResponse>, Use),
-    /// The response cannot be shared: each client sends its own request.
+    /// The response cannot be shared, so each client sends its own request.
     Released,
-    /// There is no response.
+    /// The fetch failed, and there is no response.
     Failed(Refusal),
 }
 
 /// Reason for using a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// The origin validated it.
+    /// The origin confirmed that the stored response is still valid.
     Validated,
-    /// The origin validated it, but it may not be used for later requests.
+    /// The origin confirmed that the stored response is still valid, but it may not be used for later requests.
     ValidatedOnce,
-    /// The origin failed, and stale use in place of an error is permitted.
+    /// The origin failed, and the stored response may be served in place of an error.
     InsteadOfError,
 }
 
-/// End of the content.
+/// The result of receiving the content.
 #[derive(Clone, Debug)]
 enum End {
-    /// Complete, with these trailers.
+    /// The content is complete, and has these trailers.
     Whole(Option<Arc<[u8]>>),
-    /// Truncated.
+    /// The content is truncated, for this reason.
     Cut(CloseReason),
 }
 
-/// Number of the writer among the waiters.
+/// Identifier of the writer among the waiters.
 const WRITER: u32 = 0;
 
 #[derive(Debug)]
@@ -74,28 +73,24 @@ struct FillState {
     standing: FetchState,
     content: Growing,
     end: Option<End>,
-    /// Wakers by number: each waiter has one entry.
-    waiting: HashMap<u32, Waker, RandomState>,
+    /// Wakers by waiter identifier. Each waiter has one entry.
+    waiting: HashMap<u32, Waker, HashState>,
     next_id: u32,
-    /// Position of each reader: all bytes before it have been sent.
-    readers: HashMap<u32, u64, RandomState>,
-    /// True if the writer waits for readers.
+    /// Position of each reader in bytes: all content before it has been passed on.
+    readers: HashMap<u32, u64, HashState>,
+    /// True if the writer is waiting for slow readers.
     holds_back: bool,
 }
 
 /// A shared fetch.
+#[derive(derive_more::Debug)]
+#[debug("Fill(interested: {interested:?})")]
 pub struct Fill {
     state: Mutex<FillState>,
-    /// Number of clients that wait for it or read from it.
+    /// Number of clients that wait for the fetch or read from it.
     interested: AtomicU32,
-    /// It was invalidated while in flight (RFC 9111 §4.4): serve waiting clients, but do not store it.
+    /// True if the response was invalidated in flight (RFC 9111 §4.4). It is served to waiting clients but not stored.
     invalidated: AtomicBool,
-}
-
-impl fmt::Debug for Fill {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Fill").field("interested", &self.interested).finish_non_exhaustive()
-    }
 }
 
 impl Fill {
@@ -123,14 +118,14 @@ impl Fill {
             let result = change(&mut state);
             (result, std::mem::take(&mut state.waiting))
         };
-        // Wake without the lock: a woken task may take it at once.
+        // Release the lock before waking, since a woken task may need it immediately.
         for waker in waiting.into_values() {
             waker.wake();
         }
         result
     }
 
-    /// Returns whether there are no waiters and readers.
+    /// Returns whether no client waits for the fetch or reads from it.
     pub fn is_abandoned(&self) -> bool {
         self.interested.load(Ordering::Acquire) == 0
     }
@@ -151,7 +146,7 @@ impl Interest {
         Self { fill: Arc::clone(fill), id: state.next_id }
     }
 
-    /// State of the fetch, once known.
+    /// Polls for the state of the fetch. Pending until the response head has arrived or the fetch has failed.
     pub fn poll_standing(&self, context: &mut Context<'_>) -> Poll<FetchState> {
         let mut state = self.fill.lock();
         match &state.standing {
@@ -163,12 +158,14 @@ impl Interest {
         }
     }
 
-    /// Reads the content from `first` up to, but excluding, `end`, or to its end.
+    /// Starts reading the content from the offset `first` up to, but excluding, `end`. If `end` is `None`, reads to the
+    /// end of the content.
     pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
         let writer = {
             let mut state = self.fill.lock();
             state.readers.insert(self.id, first);
-            // A registration without a reader counts as needing all content; this one now needs less.
+            // Until now, this client counted as needing all content. It may need less, so the writer may be able to
+            // continue.
             if state.holds_back { state.waiting.remove(&WRITER) } else { None }
         };
         if let Some(writer) = writer {
@@ -187,13 +184,13 @@ impl Drop for Interest {
             state.holds_back
         };
         if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
-            // The writer may be waiting for its origin with no clients left, or for this reader.
+            // The writer may be waiting for an origin although no client is left, or for this reader.
             self.fill.change(|_| ());
         }
     }
 }
 
-/// Reader of a fetch's content as it arrives.
+/// Reader that streams the content of a fetch as it arrives.
 #[derive(Debug)]
 pub struct FillReader {
     interest: Interest,
@@ -233,7 +230,7 @@ impl ContentSource for FillReader {
     }
 }
 
-/// Writer of a fetch. If dropped early, it truncates the content for all readers.
+/// Writer of a fetch. If it is dropped before the end, the content is truncated for all readers.
 #[derive(Debug)]
 pub struct FillWriter {
     fill: Arc<Fill>,
@@ -243,12 +240,12 @@ pub struct FillWriter {
 }
 
 impl FillWriter {
-    /// Registers another client.
+    /// Registers another client of this fetch.
     pub fn join(&self) -> Interest {
         Interest::new(&self.fill)
     }
 
-    /// Ready once no client is left.
+    /// Polls until no client is left.
     pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.fill.lock();
         if self.fill.is_abandoned() {
@@ -268,50 +265,51 @@ impl FillWriter {
         self.fill.invalidated.load(Ordering::Acquire)
     }
 
-    /// Returns whether there are no clients now.
+    /// Returns whether no client waits for the fetch or reads from it.
     pub fn is_abandoned(&self) -> bool {
         self.fill.is_abandoned()
     }
 
-    /// Publishes the head of a shareable response; content follows.
+    /// Publishes the head of a shareable response. Its content follows.
     pub fn begin(&self, head: FillHead) {
         self.fill.change(|state| state.standing = FetchState::Streaming(Arc::new(head)));
     }
 
-    /// Appends content with `add`.
+    /// Appends content with `add`, and wakes the readers.
     pub fn add<T>(&self, add: impl FnOnce(&mut Growing) -> T) -> T {
         self.fill.change(|state| add(&mut state.content))
     }
 
-    /// Appends the last content without waking readers before the end: the response must be stored before a client can
-    /// finish it and repeat the request.
+    /// Appends the last content without waking readers. The response must be stored before a client can finish reading
+    /// it and repeat the request.
     pub fn add_last<T>(&self, add: impl FnOnce(&mut Growing) -> T) -> T {
         add(&mut self.fill.lock().content)
     }
 
-    /// Reads the content so far without waking readers.
+    /// Reads the content received so far, without waking readers.
     pub fn look<T>(&self, look: impl FnOnce(&Growing) -> T) -> T {
         look(&self.fill.lock().content)
     }
 
-    /// Position of the slowest reader or waiter; `None` if there is none.
+    /// Returns the position of the slowest reader in bytes, 0 if a client has not started reading, or `None` if there
+    /// are no clients.
     pub fn slowest(&self) -> Option<u64> {
         let state = self.fill.lock();
         let interested = self.fill.interested.load(Ordering::Acquire) as usize;
         match interested {
             0 => None,
-            // A client has not started to read, so it needs all content.
+            // Some client has not started reading, so it needs all content.
             _ if state.readers.len() < interested => Some(0),
             _ => state.readers.values().min().copied(),
         }
     }
 
-    /// Number of waiters and readers.
+    /// Returns the number of clients that wait for the fetch or read from it.
     pub fn readers(&self) -> u32 {
         self.fill.interested.load(Ordering::Acquire)
     }
 
-    /// Ready once the slowest is beyond `offset`, or no client is left.
+    /// Polls until the slowest reader is beyond `offset` or no client is left.
     pub fn poll_slowest(&self, offset: u64, context: &mut Context<'_>) -> Poll<()> {
         // Register before checking, so that no progress in between is missed.
         let mut state = self.fill.lock();
@@ -327,20 +325,20 @@ impl FillWriter {
         }
     }
 
-    /// Rejects further joins; current clients stay.
+    /// Closes the fetch to further clients. Current clients stay.
     pub fn close(&mut self) {
         if std::mem::take(&mut self.open) {
             self.fills.remove(&self.key, &self.fill);
         }
     }
 
-    /// Ends complete content.
+    /// Marks the content as complete, with these trailers.
     pub fn end(mut self, trailers: Option<Arc<[u8]>>) {
         self.close();
         self.finish(End::Whole(trailers));
     }
 
-    /// Ends truncated content.
+    /// Marks the content as truncated.
     pub fn cut(mut self, reason: CloseReason) {
         self.close();
         self.finish(End::Cut(reason));
@@ -370,7 +368,7 @@ impl FillWriter {
 impl Drop for FillWriter {
     fn drop(&mut self) {
         self.close();
-        // Has no effect after a regular end.
+        // This has no effect if the content has already ended.
         self.finish(End::Cut(CloseReason::SocketFailed));
     }
 }
@@ -378,33 +376,33 @@ impl Drop for FillWriter {
 /// Result of joining or starting a fetch.
 #[derive(Debug)]
 pub enum FetchJoin {
-    /// The caller performs the fetch.
+    /// The caller must perform the fetch.
     Yours(FillWriter),
-    /// Another request performs it.
+    /// Another request is performing the fetch.
     Theirs(Interest),
 }
 
 const SHARDS: usize = 16;
 
-/// Suffix of the prefix in keys of fetches that cannot be joined.
+/// Byte that follows the prefix in the keys of fetches that cannot be joined.
 const ALONE: u8 = 0xff;
 
-type FillShard = HashMap<Box<[u8]>, Arc<Fill>, RandomState>;
+type FillShard = HashMap<Box<[u8]>, Arc<Fill>, HashState>;
 
 /// All fetches in progress, by key.
 #[derive(Debug, Default)]
 pub struct Fills {
     shards: [Mutex<FillShard>; SHARDS],
-    hasher: RandomState,
-    /// Number of fetches so far that cannot be joined.
+    hasher: HashState,
+    /// Number of fetches started so far that cannot be joined.
     alone: AtomicU64,
-    /// Number of invalidations.
+    /// Number of invalidations so far.
     invalidations: AtomicU64,
-    /// Hashes of the latest invalidations.
+    /// Hashes of the most recently invalidated prefixes, oldest first.
     recent: Mutex<VecDeque<u64>>,
 }
 
-/// Maximum remembered invalidations, each a hash, for fetches that are not listed.
+/// Maximum number of invalidations remembered for fetches that are not listed in [`Fills`].
 const RECENT_MAX: usize = 1024;
 
 impl Fills {
@@ -429,10 +427,11 @@ impl Fills {
         FetchJoin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })
     }
 
-    /// Starts a fetch that can be joined only through its writer. `prefix` identifies it to [`invalidate`](Self::invalidate).
+    /// Starts a fetch that can be joined only through its writer. [`invalidate`](Self::invalidate) with `prefix`
+    /// invalidates it.
     pub fn begin_alone(self: &Arc<Self>, prefix: &[u8]) -> FillWriter {
         let mut key = prefix.to_vec();
-        // No key of a request continues with this byte.
+        // No cache key continues with this byte after the prefix.
         key.push(ALONE);
         key.extend_from_slice(&self.alone.fetch_add(1, Ordering::Relaxed).to_le_bytes());
         let fill = Arc::new(Fill::new());
@@ -440,13 +439,20 @@ impl Fills {
         FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true }
     }
 
-    /// Number of invalidations, for fetches that are not listed here to compare.
+    /// Returns the number of invalidations so far. Fetches that are not listed here compare it before and after the
+    /// fetch.
     pub fn invalidations(&self) -> u64 {
         self.invalidations.load(Ordering::Acquire)
     }
 
     /// Returns whether `prefix` may have been invalidated since [`invalidations`](Self::invalidations) returned `since`.
     pub fn is_invalidated_since(&self, since: u64, prefix: &[u8]) -> bool {
+        self.is_invalidated_again_since(since, prefix, 0)
+    }
+
+    /// Returns whether `prefix` may have been invalidated more than `own` times since
+    /// [`invalidations`](Self::invalidations) returned `since`.
+    pub fn is_invalidated_again_since(&self, since: u64, prefix: &[u8], own: usize) -> bool {
         if self.invalidations() == since {
             return false;
         }
@@ -454,15 +460,15 @@ impl Fills {
         let news = usize::try_from(self.invalidations().wrapping_sub(since)).unwrap_or(usize::MAX);
         let hash = self.hash(prefix);
         // If an invalidation has been forgotten, assume that it matched.
-        news > recent.len() || recent.iter().rev().take(news).any(|invalidated| *invalidated == hash)
+        news > recent.len() || recent.iter().rev().take(news).filter(|invalidated| **invalidated == hash).count() > own
     }
 
-    /// Closes the fetch of `interest` to further joins if it is still the one for `key`.
+    /// Closes the fetch of `interest` to further clients if it is still the current fetch for `key`.
     pub fn close(&self, key: &[u8], interest: &Interest) {
         self.remove(key, &interest.fill);
     }
 
-    /// Invalidates fetches whose keys begin with `prefix`: they are closed to further joins and not stored.
+    /// Invalidates fetches whose keys begin with `prefix`: they accept no further clients and are not stored.
     pub fn invalidate(&self, prefix: &[u8]) {
         {
             let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -482,6 +488,13 @@ impl Fills {
                 !named
             });
         }
+    }
+
+    /// Invalidates fetches like [`invalidate`](Self::invalidate), then removes stored responses with `remove`. In the
+    /// opposite order, a fetch could store its response between the two, and find afterwards that it is still valid.
+    pub fn invalidate_and_remove<T>(&self, prefix: &[u8], remove: impl FnOnce() -> T) -> T {
+        self.invalidate(prefix);
+        remove()
     }
 
     /// Returns whether a fetch for `key` is in progress.

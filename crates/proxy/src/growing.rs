@@ -1,7 +1,7 @@
-//! Content that is still arriving while readers stream it.
+//! Buffer for content that is still arriving while readers stream it.
 //!
-//! At first it is a list of pieces in memory; beyond [`MEMORY_BYTES_MAX`] it moves to a file, from which the kernel
-//! sends to the readers' sockets. Bytes once written never change.
+//! At first, the content is a list of pieces in memory. Above [`MEMORY_BYTES_MAX`], it moves to a file, from which the
+//! kernel sends it to the readers' sockets. Bytes never change once written.
 
 use flatout_handler::budget::{BudgetUser, Held};
 use flatout_handler::response::{FileBody, Segment};
@@ -10,53 +10,54 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Content up to this many bytes stays in memory; larger content goes to a file and is sent by sendfile, as for static
-/// files.
+/// Maximum size in bytes of content that stays in memory. Larger content is written to a file and sent with sendfile,
+/// like static files.
 pub const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
-/// Maximum bytes a reader receives in one turn, so that all readers of a fetch finish at about the same time.
+/// Maximum size in bytes of a segment for a reader. Small enough that all readers of a fetch finish at about the same
+/// time.
 const SEGMENT_BYTES_MAX: u64 = 128 * 1024;
 
-/// Content that grows at its end.
+/// Content to which pieces are appended as they arrive.
 #[derive(Debug, Default)]
 pub struct Growing {
-    /// Offset and bytes of each piece; empty once there is a file.
+    /// Offset and bytes of each piece. Empty if the content is in a file.
     pieces: Vec<(u64, Arc<[u8]>)>,
     file: Option<Arc<OwnedFd>>,
     bytes: u64,
-    /// Memory budget of the pieces; `None` if they are not counted.
+    /// Reservation for the pieces in the memory budget; `None` if they are not counted.
     held: Option<Held>,
 }
 
-/// A part of the content, for any thread.
+/// A range of the content. Can be sent to any thread.
 #[derive(Clone, Debug)]
 pub enum FillPiece {
-    /// This piece, from this offset.
+    /// The bytes of this piece from this offset on.
     Bytes(Arc<[u8]>, usize),
-    /// This many bytes of the file.
+    /// This number of bytes of the file.
     File(Arc<OwnedFd>, u64),
 }
 
 impl Growing {
-    /// Bytes so far.
+    /// Returns the number of bytes received so far.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Counts the pieces in `held` from now on.
+    /// Counts the pieces in the reservation `held` from now on.
     pub fn count_by(&mut self, mut held: Held) {
         held.set(self.pieces_bytes());
         self.held = Some(held);
     }
 
-    /// Counts the pieces in `share` from now on.
+    /// Counts the pieces under the budget user `share` from now on.
     pub fn move_count_to(&mut self, share: BudgetUser) {
         if let Some(held) = &mut self.held {
             held.move_to(share);
         }
     }
 
-    /// Bytes of the pieces in memory.
+    /// Returns the total size of the pieces in memory, in bytes.
     fn pieces_bytes(&self) -> u64 {
         self.pieces.iter().map(|(_, piece)| piece.len() as u64).sum()
     }
@@ -68,7 +69,7 @@ impl Growing {
         }
     }
 
-    /// Appends `piece` in memory.
+    /// Appends `piece` to the content in memory.
     pub fn push(&mut self, piece: Arc<[u8]>) {
         if !piece.is_empty() {
             let length = piece.len() as u64;
@@ -78,7 +79,7 @@ impl Growing {
         }
     }
 
-    /// The content in one piece, if it is in memory.
+    /// Returns the content as one piece, or `None` if it is in a file.
     pub fn join(&self) -> Option<Arc<[u8]>> {
         if self.file.is_some() {
             return None;
@@ -93,12 +94,12 @@ impl Growing {
         Some(whole.into())
     }
 
-    /// The pieces in memory, in order.
+    /// Iterates over the pieces in memory, in order.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|(_, piece)| &piece[..])
     }
 
-    /// Moves the content to `file`, which holds all of it up to `bytes`.
+    /// Switches to `file`, which contains all `bytes` bytes of the content, and drops the pieces in memory.
     pub fn move_to(&mut self, file: Arc<OwnedFd>, bytes: u64) {
         self.file = Some(file);
         self.pieces = Vec::new();
@@ -106,12 +107,12 @@ impl Growing {
         self.count();
     }
 
-    /// Continues in memory; all readers have read the file.
+    /// Continues in memory without the file. All readers must have read the content of the file.
     pub fn leave_file(&mut self) {
         self.file = None;
     }
 
-    /// Drops the pieces in memory before `offset`.
+    /// Drops the pieces in memory that end at or before `offset`.
     pub fn forget_before(&mut self, offset: u64) {
         let gone = self.pieces.iter().take_while(|(start, piece)| start + piece.len() as u64 <= offset).count();
         if gone > 0 {
@@ -120,7 +121,7 @@ impl Growing {
         }
     }
 
-    /// The content available at `offset`; `None` if there is none yet.
+    /// Returns the content available from `offset` on, or `None` if there is none yet.
     pub fn part(&self, offset: u64) -> Option<FillPiece> {
         if offset >= self.bytes {
             return None;
@@ -134,15 +135,15 @@ impl Growing {
     }
 }
 
-/// Converts parts to segments for one reader; opens each file once per worker.
+/// Converts ranges of content to segments for one reader. Reuses the open file between segments.
 #[derive(Debug, Default)]
 pub struct Cutter {
-    /// The file of the content, which changes if a volume is full and memory takes over.
+    /// The last file used. It is replaced if a different file appears.
     file: Option<Rc<OpenFile>>,
 }
 
 impl Cutter {
-    /// Up to `bytes_max` bytes of `part`, which begins at `offset`.
+    /// Returns a segment of up to `bytes_max` bytes from `part`, which begins at `offset`.
     pub fn cut(&mut self, part: FillPiece, offset: u64, bytes_max: u64) -> Segment {
         match part {
             FillPiece::Bytes(piece, from) => {
@@ -193,7 +194,7 @@ mod tests {
         assert!(growing.join().is_none() && growing.part(10).is_none());
     }
 
-    /// As when a volume is full, and what was written is copied to memory.
+    /// Simulates a full volume: the written bytes are copied to memory.
     #[test]
     fn a_reader_follows_the_content_to_another_file() {
         let mut growing = Growing::default();

@@ -1,23 +1,23 @@
-//! Link fields of a response that are sent early in a 103 (RFC 8297).
+//! Selection of Link fields that are sent early, in a 103 (RFC 8297).
 //!
-//! They come only from the response to this request, or from the stored one that it selects: links reveal page
-//! content, and a page may be private.
+//! Links are taken only from the response to the same request, or from the stored response that it selects, because
+//! links reveal page content and a page may be private.
 
 use flatout_http::lines::each_line;
 use flatout_http::token::trim;
 
-/// Maximum links per 103.
+/// Maximum number of links per 103.
 pub const LINKS_MAX: usize = 16;
 
-/// Maximum total bytes of links.
+/// Maximum total size of the links in bytes.
 pub const BYTES_MAX: usize = 4096;
 
-/// Link relations that are useful before the response.
+/// Link relations that are useful before the response arrives.
 const RELATIONS: [&str; 4] = ["preload", "modulepreload", "preconnect", "dns-prefetch"];
 
-/// Selects the links that are useful before the response from values of Link fields. Each yields one Link line, as in
-/// `flatout_handler::response::Response::early_links`. Omits values that break the grammar of RFC 8288 or exceed
-/// [`LINKS_MAX`] or [`BYTES_MAX`].
+/// Selects, from the values of Link fields, the links that are useful before the response arrives. Each returned string
+/// is the value of one Link line, as in `flatout_handler::response::Response::early_links`. Omits links that violate
+/// the grammar of RFC 8288 or exceed [`LINKS_MAX`] or [`BYTES_MAX`].
 pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut links, mut bytes) = (Vec::new(), 0);
     for value in values {
@@ -34,13 +34,14 @@ pub fn early_links<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     links
 }
 
-/// The same for the Link fields in `lines`, each with its CR LF.
+/// Selects the useful links from the Link fields in `lines`, each of which ends in CR LF. See [`early_links`].
 pub(crate) fn links_in(lines: &[u8]) -> Vec<String> {
     let links = each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(b"link"));
     early_links(links.map(|(name, line)| trim(&line[name.len() + 1..line.len() - 2])))
 }
 
-/// Splits off the first list element: up to a comma outside `<…>` and `"…"`. `None` at the end.
+/// Splits the first list element, which ends at a comma outside `<…>` and `"…"`, from the rest. Returns `None` if
+/// `rest` is empty.
 fn split_link(rest: &str) -> Option<(&str, &str)> {
     if rest.is_empty() {
         return None;
@@ -60,7 +61,8 @@ fn split_link(rest: &str) -> Option<(&str, &str)> {
     Some((rest, ""))
 }
 
-/// Returns whether `"<" URI-Reference ">" *( OWS ";" OWS link-param )` has a useful relation.
+/// Returns whether a link (`"<" URI-Reference ">" *( OWS ";" OWS link-param )`) is valid and has a relation in
+/// [`RELATIONS`].
 fn is_early(link: &str) -> bool {
     let Some((target, parameters)) = link.strip_prefix('<').and_then(|link| link.split_once('>')) else {
         return false;
@@ -68,7 +70,7 @@ fn is_early(link: &str) -> bool {
     if target.is_empty() || !link.bytes().all(|byte| (b' '..=b'~').contains(&byte)) || target.contains([' ', '<']) {
         return false;
     }
-    // Only the first `rel` counts (RFC 8288 §3.3).
+    // All `rel` parameters except the first are ignored (RFC 8288 §3.3).
     let mut rest = parameters;
     while let Some((name, value, after)) = split_parameter(rest) {
         if name.eq_ignore_ascii_case("rel") {
@@ -79,7 +81,7 @@ fn is_early(link: &str) -> bool {
     false
 }
 
-/// Splits off the next `;name=value`, without quotes.
+/// Splits the next `;name=value` from the rest. Returns the name, the value without quotes, and the rest.
 fn split_parameter(rest: &str) -> Option<(&str, &str, &str)> {
     let blank = [' ', '\t'];
     let rest = rest.trim_start_matches(blank).strip_prefix(';')?.trim_start_matches(blank);
@@ -88,7 +90,7 @@ fn split_parameter(rest: &str) -> Option<(&str, &str, &str)> {
     let Some(value) = rest[name_end..].strip_prefix('=') else { return Some((name, "", &rest[name_end..])) };
     let value = value.trim_start_matches(blank);
     if let Some(quoted) = value.strip_prefix('"') {
-        // A relation needs no escapes, so a value with one does not match.
+        // Escapes are not processed: relations need none, so a value with escapes does not match.
         let end = end_of_quotes(quoted.as_bytes())?;
         return Some((name, &quoted[..end], &quoted[end + 1..]));
     }

@@ -2,14 +2,16 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | [`accelerator`] | state of the process |
-//! | [`step`], [`rules`] | one `proxy` step and one `cache` step of the configuration |
-//! | [`worker`], `worker_cache` | state of one worker; its prebuilt responses |
-//! | `pipeline` | the steps of a request, from its receipt to its response |
+//! | [`accelerator`] | state shared by all workers |
+//! | [`step`], [`rules`] | a `proxy` step and a `cache` step of the configuration |
+//! | [`realm`] | separation of stored responses by the settings that decide them |
+//! | [`worker`], `worker_cache` | state of a worker; its prebuilt responses |
+//! | `pipeline` | stages of handling a request, from receipt to response |
+//! | `searches` | the latest No-Vary-Search of each path |
 //! | `query`, `note` | a cacheable request; Age and Cache-Status of its response |
-//! | `exchange` | one upstream request: selection of the origin, waiting, retries |
+//! | `exchange` | an upstream request: selection of the origin, waiting, retries |
 //! | `compose` | composition of ESI pages |
-//! | `check` | driver of health checks |
+//! | `check` | active health checks |
 //! | [`meta`] | metadata of stored responses |
 //! | [`forward`] | fields of requests and responses in transit; upgrades; retries |
 //! | [`fill`], [`growing`] | shared fetches and their arriving content |
@@ -18,8 +20,8 @@
 //! | [`outcome`] | reasons for responses |
 //! | [`explain`], [`events`] | explanation of lookups; responses not stored, and origin availability |
 //!
-//! Absent by design: sockets (see `flatout_upstream`), balancing (see `flatout_balance`), the store (see `flatout_store`), and caching rules
-//! (see `flatout_cache`).
+//! Implemented elsewhere: sockets (`flatout_upstream`), load balancing (`flatout_balance`), the store (`flatout_store`)
+//! and caching rules (`flatout_cache`).
 
 pub mod accelerator;
 mod check;
@@ -40,12 +42,14 @@ mod parts;
 mod pipeline;
 mod query;
 mod ranges;
+pub mod realm;
 pub mod rules;
+mod searches;
 pub mod step;
 pub mod worker;
 mod worker_cache;
 
-pub use accelerator::Accelerator;
+pub use accelerator::{Accelerator, url_purges};
 pub use explain::CacheExplanation;
 pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;

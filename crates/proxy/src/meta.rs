@@ -1,37 +1,49 @@
-//! Metadata of stored responses, as the store holds it.
+//! Metadata of stored responses, in the form that the store needs.
 
 use flatout_cache::codec;
 use flatout_cache::stored::{Extent, Stored};
+use flatout_http::lines::each_line;
 
-/// How long a stale response is retained for validation only, in seconds. A guess: browsers return daily.
+/// How long a stale response is retained for validation only, in seconds. An estimate: many visitors return daily.
 const VALIDATION_GRACE_S: u32 = 86_400;
 
-/// Maximum bytes of a group tag, and maximum number of tags, in a decoder.
+/// Maximum length in bytes of a group tag that the decoder accepts.
 const GROUP_TAG_BYTES_MAX: usize = 16 * 1024;
 
-/// Maximum bytes of a trailer section in a decoder.
+/// Maximum length in bytes of a trailer section that the decoder accepts.
 const TRAILER_BYTES_MAX: usize = 64 * 1024;
 
-/// Flag in the number of group tags: a trailer section follows.
+/// Flag in the encoded number of group tags: a trailer section follows the tags.
 const HAS_TRAILERS: u16 = 0x8000;
 
 /// Metadata of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Metadata of the cache core.
+    /// Metadata defined by `flatout_cache`.
     pub stored: Stored,
-    /// Tags of its Cache-Groups (RFC 9875), scoped to its origin.
+    /// Tags that represent the response's Cache-Groups (RFC 9875), scoped to its origin.
     pub group_tags: Box<[Box<[u8]>]>,
-    /// Trailer section of the whole content, each line `Name: value` and CR LF; empty: none.
+    /// Trailer section of the whole content, each line `Name: value` and CR LF. Empty if there is none.
     pub trailers: Box<[u8]>,
 }
 
 impl Meta {
-    /// A copy with validated metadata: content and trailers stay (RFC 9111 §3.2).
+    /// Returns a copy with the metadata `stored`, updated by a validation. Tags and trailers stay (RFC 9111 §3.2).
     #[must_use]
     pub fn freshened(&self, stored: Stored) -> Self {
         Self { stored, group_tags: self.group_tags.clone(), trailers: self.trailers.clone() }
     }
+}
+
+/// Returns the field lines without Trailer, for a message that has no trailers. Each line is `Name: value` and CR LF.
+pub fn without_trailer_field(lines: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(lines.len());
+    for (name, line) in each_line(lines) {
+        if !name.eq_ignore_ascii_case(b"trailer") {
+            kept.extend_from_slice(line);
+        }
+    }
+    kept
 }
 
 /// A stored response.
@@ -113,7 +125,7 @@ pub(crate) mod tests {
     use flatout_cache::tags::Tags;
     use flatout_store::Meta as _;
 
-    /// The metadata of an answer that says next to nothing.
+    /// The metadata of a minimal response.
     pub(crate) fn meta() -> Meta {
         let stored = Stored {
             status: 200,

@@ -1,4 +1,4 @@
-//! Age and Cache-Status of a response.
+//! Generation of Age and Cache-Status for a response.
 
 use crate::fill::{FillHead, Use};
 use flatout_cache::reason::{Lookup, NoStore};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 /// Name of this cache in Cache-Status.
 pub(crate) const IDENTIFIER: &str = "flatout";
 
-/// Input to Age and Cache-Status.
+/// Data from which Age and Cache-Status are generated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Note {
     pub(crate) reason: Lookup,
@@ -23,17 +23,17 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Note for a hit.
+    /// Creates a note for a hit.
     pub(crate) const fn hit(reason: Lookup) -> Self {
         Self { reason, fwd: None, fwd_status: None, stored: false, collapsed: false, why: None }
     }
 
-    /// Note for a request forwarded because of `reason`.
+    /// Creates a note for a request forwarded because of `reason`.
     pub(crate) const fn forwarded(reason: Lookup) -> Self {
         Self { fwd: reason.fwd(), ..Self::hit(reason) }
     }
 
-    /// Note for a stored response used for this reason.
+    /// Returns the note for a request that was served the stored response for the reason `how`.
     pub(crate) const fn of_use(self, how: Use) -> Self {
         let (reason, fwd_status) = match how {
             Use::Validated | Use::ValidatedOnce => (Lookup::HitValidated, Some(304)),
@@ -42,29 +42,31 @@ impl Note {
         Self { reason, fwd_status, ..self }
     }
 
-    /// Note for arriving content that will be stored unless its length forbids it.
+    /// Returns the note for a response that will be stored unless its length forbids that.
     pub(crate) const fn of_fill(self, head: &FillHead) -> Self {
         Self { stored: head.unkept.is_none(), why: head.unkept, ..self }
     }
 
-    /// Name of the reason: why the response is not stored, if known, since that is more specific than a miss.
+    /// Returns the name of the reason for not storing the response, if there is one, since it is more specific;
+    /// otherwise that of the lookup result.
     pub(crate) fn detail(&self) -> &'static str {
         self.why.map_or(self.reason.name(), NoStore::name)
     }
 
-    /// Storage result for the log, of a response that is being fetched.
+    /// Returns the storage result to log for a response that is being fetched.
     pub(crate) fn stored_as(&self) -> &'static str {
         self.why.map_or("storing", NoStore::name)
     }
 
-    /// The lines of Age and Cache-Status for a response of age `age_s`.
+    /// Returns the lines of Age and Cache-Status. Each is omitted if `age_s` is `None` or `shows_status` is false,
+    /// respectively.
     pub(crate) fn lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool) -> Rc<[u8]> {
         let mut lines = Vec::with_capacity(96);
         self.write_lines(age_s, ttl_s, shows_status, &mut lines);
         lines.into()
     }
 
-    /// Appends the same lines.
+    /// Appends the lines that [`lines`](Self::lines) returns to the buffer.
     pub(crate) fn write_lines(&self, age_s: Option<u32>, ttl_s: Option<i64>, shows_status: bool, lines: &mut Vec<u8>) {
         if let Some(age_s) = age_s {
             write_line(b"Age", age_s.to_string().as_bytes(), lines);

@@ -1,4 +1,4 @@
-//! Outcomes of requests: one table defines the name in logs and counters, the status and the meaning.
+//! Outcomes of forwarded requests. One table defines their names in logs and metrics, their statuses and meanings.
 
 use crate::forward::ALLOW_FORWARDED;
 use flatout_balance::limit::QueueRefusal;
@@ -7,29 +7,29 @@ use flatout_handler::routed::Refusal;
 use flatout_upstream::origin::OriginFailure;
 
 flatout_reason::reasons! {
-    /// Outcome of forwarding by this crate's rules. Cache decisions and origin failures have separate tables.
+    /// Outcome of forwarding a request. Cache decisions and origin failures have separate tables.
     pub enum ForwardOutcome {
         name,
-        /// Status of the response; 0: the origin's status.
+        /// Status of the response, or 0 if the origin's status is used.
         status: u16,
         text,
     }
     Forwarded, "forwarded", 0, "An origin responded.";
-    ForwardedAgain, "forwarded_again", 0, "An origin responded after another attempt had failed.";
-    Upgraded, "upgraded", 101, "The origin switched protocols, and the connection is a tunnel now: 101.";
+    ForwardedAgain, "forwarded_again", 0, "An origin responded after an earlier attempt had failed.";
+    Upgraded, "upgraded", 101, "The origin switched protocols, and the connection is now a tunnel: 101.";
     UpgradeInvalid, "upgrade_invalid", 502, "The origin switched to a protocol that the client had not requested: 502.";
-    LoopDetected, "loop_detected", 508, "Via already names this server twice, so the request loops: 508.";
+    LoopDetected, "loop_detected", 508, "Via already names this server twice, so the request is in a loop: 508.";
     MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so this server responds itself: 200.";
-    ConnectRefused, "connect_refused", 501, "CONNECT requests a tunnel, which this server does not support: 501.";
-    NoHealthyOrigin, "no_healthy_origin", 503, "The health checks of all origins fail: 503.";
+    ConnectRefused, "connect_refused", 501, "The method is CONNECT, which this server does not support: 501.";
+    NoHealthyOrigin, "no_healthy_origin", 503, "All origins are failing their health checks: 503.";
     Purged, "purged", 200, "An allowed client sent PURGE: 200.";
-    PurgeDenied, "purge_denied", 403, "The client may not use PURGE, or the request has more tags than a response may have: 403.";
+    PurgeDenied, "purge_denied", 403, "The client is not allowed to use PURGE, or the request has more tags than a response can have: 403.";
     OriginQueueFull, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";
-    OriginQueueTimeout, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout: 503.";
-    EsiComposed, "esi_composed", 0, "The page was assembled from its ESI fragments.";
-    EsiIncomplete, "esi_incomplete", 0, "The page was assembled without an optional fragment that failed.";
-    EsiMalformed, "esi_malformed", 0, "The page's ESI markup is malformed; from there on the page is sent unprocessed.";
-    EsiEncoded, "esi_encoded", 0, "The origin compressed an ESI page although the request did not allow it; the page is sent unprocessed.";
+    OriginQueueTimeout, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout expired: 503.";
+    EsiComposed, "esi_composed", 0, "flatout assembled the page from its ESI fragments.";
+    EsiIncomplete, "esi_incomplete", 0, "flatout assembled the page without an optional fragment that failed.";
+    EsiMalformed, "esi_malformed", 0, "The page's ESI markup is malformed; flatout sends the rest of the page unprocessed.";
+    EsiEncoded, "esi_encoded", 0, "The origin compressed an ESI page although the request did not allow compression; flatout sends the page unprocessed.";
     EsiFragmentFailed, "esi_fragment_failed", 502, "A required ESI fragment could not be fetched: 502.";
 }
 
@@ -37,7 +37,7 @@ impl From<ForwardOutcome> for Refusal {
     fn from(outcome: ForwardOutcome) -> Self {
         let refusal = Self::new(outcome.status(), sentence(outcome.status()), outcome);
         match outcome {
-            // The methods forwarded to origins, which may refuse some.
+            // The response to OPTIONS lists the methods forwarded to origins.
             ForwardOutcome::MaxForwards => refusal.with("Allow", ALLOW_FORWARDED),
             _ if outcome.status() == 503 => refusal.with("Retry-After", "1"),
             _ => refusal,
@@ -54,26 +54,27 @@ impl From<QueueRefusal> for ForwardOutcome {
     }
 }
 
-/// The refusal because an origin failed.
+/// Creates the refusal of a request because its origin failed.
 pub(crate) fn origin_failed(failure: OriginFailure) -> Refusal {
     Refusal::new(failure.status(), sentence(failure.status()), failure)
 }
 
-/// The refusal because the fetched response does not contain the requested range.
+/// Creates the refusal of a request because the fetched response does not contain the requested range.
 pub(crate) fn not_held() -> Refusal {
     Refusal::new(502, sentence(502), Lookup::MissPart)
 }
 
-/// The refusal of a request with only-if-cached that missed (RFC 9111 §5.2.1.7).
+/// Creates the refusal of a request with only-if-cached for which no stored response is usable (RFC 9111 §5.2.1.7).
 pub(crate) fn only_if_cached(reason: Lookup) -> Refusal {
-    Refusal::new(504, "No response is stored, and the request accepts nothing else.", reason)
+    Refusal::new(504, "No response is stored, and the request accepts only a stored one.", reason)
 }
 
-/// Sentence for visitors. The reason is only logged: it would disclose internals.
+/// Returns the sentence shown to visitors. The specific reason is only logged, because it would disclose internals.
 const fn sentence(status: u16) -> &'static str {
     match status {
         200 => "Max-Forwards is 0, so this server responds itself.",
         400 => "The request was incomplete.",
+        413 => "The content is too large.",
         501 => "This server does not support that method.",
         502 => "Bad gateway: the origin's response was invalid.",
         503 => "The server is busy. Please try again in a moment.",

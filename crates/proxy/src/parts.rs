@@ -1,5 +1,5 @@
-//! Stored parts of one representation, and responses from them: stored ranges come from the store, missing ones from
-//! an origin, and are stored as well.
+//! Stored parts of a representation, and responses from them. Stored ranges come from the store; missing ranges are
+//! fetched from an origin and stored as well.
 
 use crate::checked::CheckedReader;
 use crate::fill::{FetchJoin, FetchState, FillHead, FillReader, Interest};
@@ -10,7 +10,7 @@ use crate::pipeline::fetch_shared::stretch_key;
 use crate::query::Query;
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Verdict, decide_parts};
-use flatout_cache::parts::{PARTS_MAX, Stretch, are_combinable, cover, part_of, whole_of};
+use flatout_cache::parts::{PARTS_MAX, Stretch, are_combinable, combine, cover, part_of, whole_of};
 use flatout_cache::request::CacheRequest;
 use flatout_cache::rules::Rules;
 use flatout_cache::stored::Stored;
@@ -27,21 +27,21 @@ use std::task::{Context, Poll, ready};
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-/// Parts of one representation: at least one, at most [`PARTS_MAX`].
-#[derive(Debug)]
+/// Combinable parts of one representation: at least one, at most [`PARTS_MAX`].
+#[derive(Clone, Debug)]
 pub(crate) struct PartSet {
     parts: Vec<Arc<StoredResponse>>,
     /// Byte range of each part.
     ranges: Vec<ByteRange>,
     newest: Arc<StoredResponse>,
-    /// Metadata of the whole.
+    /// Metadata of the whole representation.
     whole: Stored,
     total: u64,
 }
 
 impl PartSet {
-    /// Collects the parts among `objects` that can be combined with `newest`; `None` if `newest` is not a combinable
-    /// part.
+    /// Collects the parts among `objects` that can be combined with `newest`. Returns `None` if `newest` is not a
+    /// combinable part.
     pub(crate) fn gather<'a>(
         store: &Store<Meta>,
         newest: &Arc<StoredResponse>,
@@ -61,22 +61,27 @@ impl PartSet {
         Some(Self { parts, ranges, newest: Arc::clone(newest), whole, total })
     }
 
-    /// The part whose metadata applies.
+    /// Returns the same parts with the metadata of `new`, another part that is arriving.
+    pub(crate) fn described_by(&self, new: &Stored) -> Self {
+        Self { whole: combine(&self.whole, new), ..self.clone() }
+    }
+
+    /// Returns the newest part, whose metadata applies.
     pub(crate) const fn newest(&self) -> &Arc<StoredResponse> {
         &self.newest
     }
 
-    /// Metadata of the whole.
+    /// Metadata of the whole representation.
     pub(crate) const fn whole(&self) -> &Stored {
         &self.whole
     }
 
-    /// Length of the whole in bytes.
+    /// Returns the length of the whole representation in bytes.
     pub(crate) const fn total(&self) -> u64 {
         self.total
     }
 
-    /// Decides how to handle `request`. `expired`: a purge has made the parts stale.
+    /// Decides how to handle `request`. `expired` is true if a soft purge has made the parts stale.
     pub(crate) fn decide(&self, request: &CacheRequest<'_>, expired: bool, rules: &Rules, now_s: i64) -> Verdict {
         if expired {
             let whole = self.whole.expired(now_s);
@@ -85,20 +90,21 @@ impl PartSet {
         decide_parts(request, (&self.whole, self.total), &self.ranges, rules, now_s)
     }
 
-    /// Removes all parts: the representation has changed, or may no longer be stored.
+    /// Removes all parts from the store, because the representation has changed or may no longer be stored.
     pub(crate) fn remove(&self, store: &Store<Meta>) {
         for part in &self.parts {
             store.remove_object(part);
         }
     }
 
-    /// Returns whether the response `stored` supplies `missing` of this representation.
+    /// Returns whether the response `stored` contains the range `missing` of this representation.
     pub(crate) fn supplies(&self, stored: &Stored, missing: ByteRange) -> bool {
         let has = |part: ByteRange| part.first <= missing.first && missing.last <= part.last;
         part_of(stored).is_some_and(has) && are_combinable(stored, &self.newest.meta().stored)
     }
 
-    /// The stored ranges of `wanted`, each with its part's content and the range in it; `None`: not all is stored.
+    /// Returns the stored ranges that make up `wanted`, each as the content of a part and the range within it. Returns
+    /// `None` if any byte is not stored.
     pub(crate) fn held(&self, wanted: ByteRange) -> Option<Vec<(&StoredBody, ByteRange)>> {
         cover(&self.ranges, wanted).into_iter().map(|stretch| self.content_of(stretch)).collect()
     }
@@ -110,7 +116,7 @@ impl PartSet {
         Some((object.body(), ByteRange { first: part.first - range.first, last: part.last - range.first }))
     }
 
-    /// Segments of `wanted`; `None`: not all is stored and verified.
+    /// Returns the content of `wanted` as segments, or `None` if any byte is not stored or not verified.
     pub(crate) fn segments(&self, wanted: ByteRange) -> Option<Vec<Segment>> {
         let held = self.held(wanted)?;
         let ready = held.into_iter().filter(|(body, _)| body.is_verified());
@@ -119,25 +125,25 @@ impl PartSet {
     }
 }
 
-/// Source of the missing ranges of one response.
+/// Source of the missing ranges of a response.
 pub(crate) struct Supply {
     pub(crate) worker: Rc<ProxyWorker>,
     pub(crate) query: Rc<Query>,
-    /// Conditions of requests for later ranges.
+    /// Conditions for the requests of later ranges.
     pub(crate) conditions: Conditions,
     /// The first missing range, which is already arriving.
     pub(crate) first: (ByteRange, Arc<FillHead>, Interest),
 }
 
-/// Content from stored parts and, where they have gaps, from origins.
+/// Content combined from stored parts and, for missing ranges, from an origin.
 pub(crate) struct Stitching {
     pub(crate) set: Rc<PartSet>,
-    /// `None`: all required ranges are stored.
+    /// Source of the missing ranges, or `None` if all required ranges are stored.
     pub(crate) supply: Option<Supply>,
 }
 
 impl Stitching {
-    /// Body of the range `wanted`; `None`: part of it is unavailable.
+    /// Returns a body with the content of the range `wanted`, or `None` if some of it is unavailable.
     pub(crate) fn into_body(self, wanted: ByteRange) -> Option<Body> {
         let Self { set, supply } = self;
         if supply.is_none() {
@@ -163,35 +169,36 @@ impl Stitching {
     }
 }
 
-/// Reader of `missing` from a response that contains it.
+/// Creates a reader of the range `missing` from a response that contains it. Returns `None` if it does not.
 fn reader(head: &FillHead, interest: Interest, missing: ByteRange) -> Option<FillReader> {
     let first = missing.first.checked_sub(part_of(&head.meta.stored)?.first)?;
     Some(interest.read(first, Some(first + missing.len())))
 }
 
-/// Source of the current range.
+/// Source of the range being sent.
 enum Current {
     Checked(CheckedReader),
     Coming(FillReader),
-    /// It has been requested; the flag: by another request.
+    /// The range has been requested. The flag is true if another request did so.
     Requested(ByteRange, Interest, bool),
 }
 
-/// Consecutive ranges.
+/// Content source that yields the stored and missing ranges in order.
 struct Stitched {
     set: Rc<PartSet>,
     stretches: VecDeque<Stretch>,
     supply: Option<(Rc<ProxyWorker>, Rc<Query>, Conditions)>,
-    /// The first missing range.
+    /// The first missing range, and its reader.
     awaited: Option<(ByteRange, FillReader)>,
     current: Option<Current>,
 }
 
-/// Promised content is unavailable: the representation has changed, or the origin failed.
+/// Event if content that the response head has promised is unavailable because the representation has changed or the
+/// origin failed.
 const BROKEN: ContentEvent = ContentEvent::Failed(CloseReason::OriginTruncated);
 
 impl Stitched {
-    /// Requests a missing range, or joins a fetch of it.
+    /// Requests a missing range, or joins a fetch of the same range.
     fn request(&mut self, missing: ByteRange) -> Option<Current> {
         if let Some((_, reader)) = self.awaited.take_if(|(awaited, _)| *awaited == missing) {
             return Some(Current::Coming(reader));
@@ -205,7 +212,7 @@ impl Stitched {
                 let question = FetchConditions::stretch(&self.set, missing, conditions.clone());
                 let kept = Some(Arc::clone(self.set.newest()));
                 let fetch = Fetch { query: Rc::clone(query), kept, question, interims: None };
-                // Only the fill reports the result.
+                // The receiver is dropped, because the result is read from the fill.
                 let (direct, _) = oneshot::channel();
                 spawn_local(fetch.run(Rc::clone(worker), writer, Some(direct)));
                 Current::Requested(missing, interest, false)
@@ -213,7 +220,8 @@ impl Stitched {
         })
     }
 
-    /// Returns the next range or segment.
+    /// Returns a source for the next range, or the next segment if it can be sent immediately. Returns `None` if it is
+    /// unavailable.
     fn next(&mut self) -> Option<Result<Current, Segment>> {
         match self.stretches.pop_front()? {
             Stretch::Missing(missing) => self.request(missing).map(Ok),
@@ -230,7 +238,7 @@ impl Stitched {
         }
     }
 
-    /// Returns whether the requested range may be sent to this client.
+    /// Returns whether the response `head` to the request for `missing` may be sent to this client.
     fn may_send(&self, head: &FillHead, missing: ByteRange, is_theirs: bool) -> bool {
         let Some((worker, query, _)) = &self.supply else { return false };
         let is_purged = || {

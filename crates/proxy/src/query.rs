@@ -1,19 +1,21 @@
-//! A cacheable request: its key, and the input to its response.
+//! A cacheable request, with its key and everything needed to respond to it.
 
 use crate::esi::is_asked_for;
 use crate::exchange::UpstreamRequest;
 use crate::ranges::RangeFetch;
 use crate::rules::CacheStep;
+use crate::searches::{SearchRule, is_allowed};
 use crate::step::ProxyStep;
+use flatout_cache::key::write_key;
+use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
 use flatout_cache::stored::{Extent, Flags, Stored};
 use flatout_handler::routed::HeaderPolicy;
 use flatout_http::head::FieldStorage;
 use flatout_http::status::has_content;
 use flatout_store::ObjectKey;
-use flatout_store::key::begin_key;
 use flatout_upstream::origin::Incoming;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -28,33 +30,38 @@ pub(crate) struct Query {
     pub(crate) step: Arc<ProxyStep>,
     pub(crate) cache: Arc<CacheStep>,
     pub(crate) key: ObjectKey,
+    /// The rule by which `key` was written; `None` if it is an ordinary key.
+    pub(crate) search: Option<Arc<SearchRule>>,
     pub(crate) policy: Rc<HeaderPolicy>,
     pub(crate) shows_status: bool,
-    /// True if a cookie of the request may identify its visitor.
+    /// True if any cookie of the request may identify the visitor.
     pub(crate) names_visitor: bool,
-    /// Vary names of the last response found, if none is stored yet.
+    /// Names in Vary learned from the response of a shared fetch, while no response is stored.
     pub(crate) vary: RefCell<Option<Box<str>>>,
-    /// The template, if the response requests ESI and ESI is enabled.
+    /// The template, if ESI is enabled and the response requests ESI processing.
     pub(crate) template: RefCell<Option<EsiSource>>,
-    /// Held while the whole response is fetched for a range request.
+    /// Present while the whole response is fetched on behalf of a range request.
     pub(crate) range_fetch: RefCell<Option<RangeFetch>>,
+    /// Reason for which the request was last forwarded, or `None` if it was not forwarded.
+    pub(crate) forwarded: Cell<Option<Lookup>>,
 }
 
-/// A response that requests ESI.
+/// A response that requests ESI processing.
 pub(crate) enum EsiSource {
-    /// Its field lines. The response has its whole content, without evaluation of conditions and ranges.
+    /// A template, with its field lines. The response contains the whole content; conditions and ranges are not
+    /// evaluated.
     Page(Vec<u8>),
-    /// It is compressed, so it cannot be parsed.
+    /// The content is encoded, so it cannot be parsed.
     Encoded,
 }
 
 impl Query {
-    /// Creates a query whose client does not see Cache-Status and is not identified by a cookie.
+    /// Creates a query whose client does not receive Cache-Status and is not identified by a cookie.
     pub(crate) fn new(
         ask: UpstreamRequest,
         step: &Arc<ProxyStep>,
         cache: &Arc<CacheStep>,
-        key: ObjectKey,
+        (key, search): (ObjectKey, Option<Arc<SearchRule>>),
         policy: &Rc<HeaderPolicy>,
     ) -> Self {
         Self {
@@ -62,16 +69,19 @@ impl Query {
             step: Arc::clone(step),
             cache: Arc::clone(cache),
             key,
+            search,
             policy: Rc::clone(policy),
             shows_status: false,
             names_visitor: false,
             vary: RefCell::default(),
             template: RefCell::default(),
             range_fetch: RefCell::default(),
+            forwarded: Cell::new(None),
         }
     }
 
-    /// Returns whether the response `stored` is a template to compose.
+    /// Returns whether the stored response `stored` is a template to compose. If it is an encoded template, records
+    /// that.
     pub(crate) fn is_template(&self, stored: &Stored) -> bool {
         self.template.replace(None);
         let asks = self.cache.esi && stored.flags.any(Flags::ESI) && stored.extent == Extent::Whole;
@@ -86,7 +96,8 @@ impl Query {
         !is_encoded
     }
 
-    /// The same for a response that is not stored.
+    /// Returns whether `incoming`, a response that is not stored, is a template to compose. If it is an encoded
+    /// template, records that.
     pub(crate) fn is_template_here(&self, incoming: &Incoming) -> bool {
         self.template.replace(None);
         let mut storage = FieldStorage::new();
@@ -101,7 +112,7 @@ impl Query {
         !is_encoded
     }
 
-    /// Calls `look` with the request as the cache core represents it.
+    /// Calls `look` with the request in the form that `flatout_cache` requires.
     pub(crate) fn with<T>(&self, look: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
         let (path, query) = self.ask.path_and_query();
         self.ask.request.with(|request| {
@@ -120,35 +131,50 @@ impl Query {
         })
     }
 
-    /// Hash for the marker that requests like this do not wait for one another.
+    /// Returns the hash under which the hit-for-miss marker for this request is stored.
     pub(crate) fn marker_hash(&self) -> u64 {
         audience_hash(self.key.hash(), self.names_visitor)
     }
 
-    /// Returns whether to fetch the whole response for a range request.
+    /// Returns whether the whole response is fetched on behalf of this range request.
     pub(crate) fn fetches_whole(&self) -> bool {
         self.range_fetch.borrow().is_some()
     }
 
-    /// Prefix of the keys of its fetches.
+    /// Returns the ordinary key of the request, which contains the whole query.
+    pub(crate) fn plain_key(&self) -> Vec<u8> {
+        self.in_realm(&self.with(|request| {
+            let mut key = Vec::new();
+            write_key(request, &self.cache.rules, &mut key);
+            key
+        }))
+    }
+
+    /// Returns whether `stored`, the response to another request with the same key, may be used for this one. If the
+    /// key does not contain the whole query, that depends on the No-Vary-Search of the response.
+    pub(crate) fn has_search_of(&self, stored: &Stored) -> bool {
+        self.search.is_none() || is_allowed(self.search.as_deref(), stored)
+    }
+
+    /// Returns the prefix of the keys of all fetches for this cache key.
     pub(crate) fn fetch_prefix(&self) -> Vec<u8> {
         let mut key = self.key.as_bytes().to_vec();
         key.push(FETCH_KEY_END);
         key
     }
 
-    /// Key of another resource in the same realm.
+    /// Returns `key`, the key of any resource, within the same realm.
     pub(crate) fn in_realm(&self, key: &[u8]) -> Vec<u8> {
-        let mut whole = Vec::with_capacity(self.step.realm.len() + 1 + key.len());
-        begin_key(&self.step.realm, &mut whole);
+        let mut whole = Vec::new();
+        self.step.begin_key(&self.cache, &mut whole);
         whole.extend_from_slice(key);
         whole
     }
 }
 
-/// Separates markers of requests that identify their visitor from those of all others: a page that is private for
-/// logged-in visitors may be shared among all others.
+/// Returns the hash of the marker for requests that identify their visitor, or for all other requests. The markers are
+/// separate, since a page that is private for logged-in visitors may be shared among all others.
 pub(crate) const fn audience_hash(hash: u64, names_visitor: bool) -> u64 {
-    // Any constant with mixed bits in all bytes works: this is 2^64 divided by the golden ratio.
+    // Any constant with well-mixed bits works. This is 2^64 divided by the golden ratio.
     if names_visitor { hash ^ 0x9e37_79b9_7f4a_7c15 } else { hash }
 }

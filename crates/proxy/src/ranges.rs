@@ -1,55 +1,55 @@
-//! Fetches of whole responses for range requests, for storage: bounded per client and in total, as a request for one
-//! byte could otherwise make an origin send megabytes.
+//! Limits on fetches of whole responses on behalf of range requests. They are limited per client and in total, because
+//! a request for one byte could otherwise make an origin send megabytes.
 //!
-//! Absent by design: sockets, the clock.
+//! By design, this module uses no sockets and no clock.
 
+use flatout_os::random::HashState;
 use flatout_store::Marker;
-use foldhash::fast::RandomState;
 use std::hash::BuildHasher as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Maximum concurrent fetches in total.
+/// Maximum number of concurrent fetches in total.
 const UNDER_WAY_MAX: u32 = 64;
 
-/// Maximum concurrent fetches per client.
+/// Maximum number of concurrent fetches per client.
 const OF_CLIENT_MAX: u32 = 4;
 
-/// Maximum bytes fetched per client and period.
+/// Maximum number of bytes fetched per client and period.
 const PERIOD_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
-/// Bytes charged for a fetch abandoned after its head: approximately what the origin has sent by then. A guess: the
-/// initial receive buffer of Linux.
+/// Number of bytes charged for a fetch that is abandoned after its head: an estimate of what the origin has sent by
+/// then, based on Linux's initial receive buffer.
 pub(crate) const GIVEN_UP_BYTES: u64 = 128 * 1024;
 
 /// Length of a period, in milliseconds.
 const PERIOD_MS: u64 = 60_000;
 
-/// Number of client entries. Clients that share an entry share its bounds.
+/// Number of client entries. Clients that share an entry share its limits.
 const CLIENTS: usize = 1024;
 
-/// How long a key stays marked if its whole response may not be fetched, in milliseconds.
+/// How long to remember that the whole response for a key must not be fetched, in milliseconds.
 const REMEMBERED_MS: u64 = 600_000;
 
-/// Marker for such a key.
+/// Returns the marker for a key whose whole response must not be fetched.
 pub(crate) const fn marker(now_ms: u64) -> Marker {
     Marker { reason: 0, until_ms: now_ms.saturating_add(REMEMBERED_MS) }
 }
 
-/// Counters of a client.
+/// Counters of the clients that share an entry.
 #[derive(Debug, Default)]
 struct Client {
     under_way: AtomicU32,
-    /// Current period, and the bytes fetched in it.
+    /// Number of the current period. `bytes` is the number of bytes fetched in it.
     period: AtomicU64,
     bytes: AtomicU64,
 }
 
-/// All such fetches of the process.
+/// All fetches of whole responses on behalf of range requests in the process.
 #[derive(Debug)]
 pub(crate) struct RangeFetches {
-    hasher: RandomState,
+    hasher: HashState,
     under_way: AtomicU32,
     clients: Box<[Client]>,
 }
@@ -57,14 +57,15 @@ pub(crate) struct RangeFetches {
 impl Default for RangeFetches {
     fn default() -> Self {
         let clients = (0..CLIENTS).map(|_| Client::default()).collect();
-        Self { hasher: RandomState::default(), under_way: AtomicU32::new(0), clients }
+        Self { hasher: HashState::default(), under_way: AtomicU32::new(0), clients }
     }
 }
 
 impl RangeFetches {
-    /// Starts a fetch on behalf of `client`; `None` if there are too many, or the client has used up its bytes.
+    /// Registers a fetch on behalf of `client`. Returns `None` if there are too many fetches or the client has reached
+    /// its limit of bytes.
     pub(crate) fn begin(self: &Arc<Self>, client: Option<IpAddr>, now_ms: u64) -> Option<RangeFetch> {
-        // An IPv6 client controls a whole network.
+        // An IPv6 client may use any address of its /64 network.
         let network = match client {
             Some(IpAddr::V6(address)) => Some(IpAddr::V6((address.to_bits() >> 64 << 64).into())),
             client => client,
@@ -73,12 +74,12 @@ impl RangeFetches {
         let fetch = RangeFetch { all: Arc::clone(self), index };
         let in_all = self.under_way.fetch_add(1, Ordering::Relaxed);
         let of_client = self.clients[index].under_way.fetch_add(1, Ordering::Relaxed);
-        // Dropping it releases both counts.
+        // If the fetch is dropped here, its destructor decrements both counters.
         (in_all < UNDER_WAY_MAX && of_client < OF_CLIENT_MAX && fetch.charge(0, now_ms)).then_some(fetch)
     }
 }
 
-/// A fetch of a whole response.
+/// Registration of a fetch of a whole response, until dropped.
 #[derive(Debug)]
 pub(crate) struct RangeFetch {
     all: Arc<RangeFetches>,
@@ -86,7 +87,7 @@ pub(crate) struct RangeFetch {
 }
 
 impl RangeFetch {
-    /// Charges `bytes` to its client and returns true, unless that exceeds the bound.
+    /// Charges `bytes` to the client and returns true, or returns false if that would exceed the limit.
     pub(crate) fn charge(&self, bytes: u64, now_ms: u64) -> bool {
         let client = &self.all.clients[self.index];
         let before = self.count(bytes, now_ms);
@@ -97,7 +98,7 @@ impl RangeFetch {
         fits
     }
 
-    /// Charges `bytes` regardless of the bound. Returns the total.
+    /// Charges `bytes` to the client regardless of the limit. Returns the total charged in this period before.
     pub(crate) fn count(&self, bytes: u64, now_ms: u64) -> u64 {
         let client = &self.all.clients[self.index];
         let period = now_ms / PERIOD_MS;

@@ -1,22 +1,25 @@
 //! A `cache` step, shared by all workers.
 
+use crate::realm::cache_realm;
 use flatout_cache::key::write_query;
 use flatout_cache::rules::Rules;
 use flatout_config::model::{CacheSettings, Cidr, StatusField, is_trusted};
 use std::net::IpAddr;
 
-/// One `cache` step.
+/// A `cache` step of the configuration.
 #[derive(Debug)]
 pub struct CacheStep {
-    /// Rules in the form of the cache core.
+    /// Rules in the form that `flatout_cache` requires.
     pub(crate) rules: Rules,
+    /// The part of keys that separates responses stored by other rules.
+    pub(crate) realm: Box<str>,
     status_field: StatusField,
     purge: Vec<Cidr>,
     pub(crate) esi: bool,
     pub(crate) early_hints: bool,
-    /// Maximum bytes of a response fetched whole for a range request; 0: none.
+    /// Maximum size in bytes of a response that is fetched whole on behalf of a range request. 0 disables such fetches.
     pub(crate) range_fetch_bytes_max: u64,
-    /// Field line that announces this cache's Surrogate-Control support to origins.
+    /// Surrogate-Capability line, which announces support for Surrogate-Control to origins.
     capability: Box<[u8]>,
 }
 
@@ -29,6 +32,7 @@ impl CacheStep {
         Self {
             capability: capability.into_bytes().into(),
             rules,
+            realm: cache_realm(settings).into(),
             status_field: settings.status_field.clone(),
             purge: settings.purge.clone(),
             esi: settings.esi,
@@ -42,17 +46,17 @@ impl CacheStep {
         self.rules.enabled
     }
 
-    /// Appends the field line that announces this cache's capabilities (Edge Architecture Specification).
+    /// Appends the Surrogate-Capability line (Edge Architecture Specification 1.0) to `output`.
     pub(crate) fn write_capability(&self, output: &mut Vec<u8>) {
         output.extend_from_slice(self.capability());
     }
 
-    /// The same line.
+    /// Returns the Surrogate-Capability line.
     pub(crate) fn capability(&self) -> &[u8] {
         &self.capability
     }
 
-    /// `target`, a path with an optional query, reduced to the part of the query that is in the key.
+    /// Returns `target`, a path with an optional query, without the query parameters that are not part of the key.
     pub fn key_target(&self, target: &str) -> String {
         let Some((path, query)) = target.split_once('?') else { return target.to_owned() };
         let mut kept = format!("{path}?").into_bytes();
@@ -62,7 +66,7 @@ impl CacheStep {
         String::from_utf8_lossy(&kept).into_owned()
     }
 
-    /// Returns whether `client` receives Cache-Status.
+    /// Returns whether responses to `client` include Cache-Status.
     pub(crate) fn shows_status(&self, client: Option<IpAddr>) -> bool {
         match &self.status_field {
             StatusField::Everybody => true,
@@ -71,7 +75,8 @@ impl CacheStep {
         }
     }
 
-    /// Returns whether `client` may use PURGE. PURGE never reaches an origin, which might obey unauthorized clients.
+    /// Returns whether `client` may use PURGE. PURGE is never forwarded, because an origin might obey unauthorized
+    /// clients.
     pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> bool {
         is_trusted(&self.purge, client)
     }

@@ -1,64 +1,72 @@
 //! A `proxy` step, shared by all workers.
 
 use crate::forward::{SentFields, unkeyed_fields};
+use crate::rules::CacheStep;
 use flatout_balance::group::{Group, OriginStatus};
 use flatout_balance::limit::ConcurrencyLimiter;
-use flatout_config::model::{Balance, HashKey, Proxy};
+use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
+use flatout_http::forwarded::{ClientClaim, read_claim};
+use flatout_http::head::Fields;
 use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;
+use flatout_store::key::begin_key;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
-use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Maximum bytes of a realm: enough for a host name and a number.
-const REALM_BYTES_MAX: usize = 512;
-
-/// One `proxy` step.
+/// A `proxy` step of the configuration.
+#[derive(derive_more::Debug)]
+#[debug("ProxyStep {{ realm: {realm:?}, settings: {settings:?}, .. }}")]
 pub struct ProxyStep {
     /// Unique ID within the process.
     pub(crate) id: u64,
-    pub(crate) realm: Box<str>,
+    name: Box<str>,
+    realm: Box<str>,
     pub(crate) settings: Proxy,
-    /// Fields that Vary must not name in a shared response.
+    /// Fields whose forwarded value is not part of any key. A response whose Vary names one of them is not stored.
     unkeyed: Box<[Box<str>]>,
     pub(crate) group: Arc<Group>,
     /// Concurrency limiter of each origin, by index.
     pub(crate) limiters: Vec<Arc<ConcurrencyLimiter>>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
-    /// True if a worker performs the health checks.
+    /// True if a worker has started the health checks.
     pub(crate) is_watched: AtomicBool,
 }
 
-/// State of an origin.
+/// State of an origin, for display.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginStanding {
-    /// Its URL.
+    /// The origin's URL.
     pub address: String,
-    /// True if it receives requests.
+    /// True if requests may be sent to the origin.
     pub is_available: bool,
-    /// Health and load as text.
+    /// Description of the origin's health and load.
     pub text: String,
 }
 
 impl ProxyStep {
-    /// Creates the step from `settings`. `realm` separates its stored responses from others; it stays the same across
-    /// reloads and restarts.
+    /// Returns the networks of clients whose Forwarded and X-Forwarded-… fields are trusted.
+    pub fn trusted(&self) -> &[Cidr] {
+        &self.settings.trusted
+    }
+
+    /// Creates the step from `settings`. `name` is unique among all steps, for display. `realm` is that of its stored
+    /// responses (see [`crate::realm`]), which steps with the same deciding settings in the same site share.
     ///
     /// # Errors
-    /// Returns the problem and its remedy.
-    pub fn new(realm: &str, settings: &Proxy) -> Result<Self, (String, String)> {
+    /// Returns a description of the problem, and its remedy.
+    pub fn new(name: &str, realm: &str, settings: &Proxy) -> Result<Self, (String, String)> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         if settings.origins.is_empty() {
-            return Err(("there is no origin".to_owned(), "name one: proxy \"http://127.0.0.1:3000\"".to_owned()));
+            return Err(("there is no origin".to_owned(), "add one: proxy \"http://127.0.0.1:3000\"".to_owned()));
         }
         let secure = settings.origins.iter().any(|origin| origin.secure);
         let tls = if secure { Some(load_tls(settings)?) } else { None };
-        let realm: String = realm.chars().take(REALM_BYTES_MAX / 4).collect();
         Ok(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            name: name.into(),
             realm: realm.into(),
             group: Arc::new(Group::new(settings)),
             limiters: settings.origins.iter().map(|_| ConcurrencyLimiter::new(&settings.concurrency)).collect(),
@@ -74,40 +82,73 @@ impl ProxyStep {
         })
     }
 
-    /// Returns whether the step has these `settings` in this realm.
-    pub fn is(&self, realm: &str, settings: &Proxy) -> bool {
-        *self.realm == *realm && self.settings == *settings
+    /// Returns whether the step has this name, this realm and these `settings`.
+    pub fn is(&self, name: &str, realm: &str, settings: &Proxy) -> bool {
+        *self.name == *name && *self.realm == *realm && self.settings == *settings
     }
 
-    /// How requests of the client with this address are forwarded.
+    /// Returns the address of the client that sent a request with these `fields`: `peer`, or the client that the fields
+    /// name if the peer is a trusted proxy. `None` if the address is unknown.
+    pub(crate) fn original_client(&self, fields: Fields<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+        let trusted = &self.settings.trusted;
+        if !is_trusted(trusted, peer) {
+            return peer;
+        }
+        match read_claim(fields, |address| is_trusted(trusted, Some(address))).client {
+            ClientClaim::Nothing => peer,
+            ClientClaim::Unknown => None,
+            ClientClaim::At(client) => Some(client.ip()),
+        }
+    }
+
+    /// Returns how fields in requests from a client with this address are forwarded.
     pub fn forwarding(&self, client: Option<IpAddr>) -> SentFields<'_> {
         SentFields::new(&self.unkeyed, &self.settings.trusted, client)
     }
 
-    /// Realm of its stored responses.
-    pub fn realm(&self) -> &str {
-        &self.realm
+    /// Returns the step's name for display: the site's first host name, with a number unless the step is the first of
+    /// this name.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Returns whether an origin has a host name, which requires DNS.
+    /// Returns the realm of responses that are stored by the rules of `cache`.
+    pub fn realm_with(&self, cache: &CacheStep) -> String {
+        format!("{}{}", self.realm, cache.realm)
+    }
+
+    /// Returns whether `realm` is that of the step's responses, by the rules of any `cache`.
+    pub fn has_realm(&self, realm: &[u8]) -> bool {
+        realm.strip_prefix(self.realm.as_bytes()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"+"))
+    }
+
+    /// Appends the beginning of a key in the realm of the step and `cache` to `output`.
+    pub(crate) fn begin_key(&self, cache: &CacheStep, output: &mut Vec<u8>) {
+        output.extend_from_slice(self.realm.as_bytes());
+        begin_key(&cache.realm, output);
+    }
+
+    /// Returns whether any origin has a host name, which requires DNS.
     pub fn asks_by_name(&self) -> bool {
         self.addresses.iter().any(|address| address.ip().is_none())
     }
 
-    /// The origins as text.
+    /// Returns the origins' URLs, separated by commas.
     pub fn describe(&self) -> String {
         let origins: Vec<String> = self.addresses.iter().map(ToString::to_string).collect();
         origins.join(", ")
     }
 
-    /// The balancing policy as text; `None`: there is only one origin.
+    /// Returns a description of the balancing policy, or `None` if there is only one origin.
     pub fn describe_balance(&self) -> Option<String> {
         if self.settings.origins.len() < 2 {
             return None;
         }
         Some(match &self.settings.balance {
-            Balance::LeastConnections => "the origin with the fewest requests in progress for its weight".to_owned(),
-            Balance::RoundRobin => "one after the other, by weight".to_owned(),
+            Balance::LeastConnections => {
+                "the origin with the fewest requests in progress relative to its weight".to_owned()
+            }
+            Balance::RoundRobin => "each origin in turn, according to its weight".to_owned(),
             Balance::ConsistentHash(key) => {
                 let by = match key {
                     HashKey::Uri => "host, path and query".to_owned(),
@@ -115,12 +156,12 @@ impl ProxyStep {
                     HashKey::Header(name) => format!("the field {name}"),
                     HashKey::Cookie(name) => format!("the cookie {name}"),
                 };
-                format!("always the same one by {by}")
+                format!("the same origin for the same {by}")
             }
         })
     }
 
-    /// State of each origin.
+    /// Returns the state of each origin.
     pub fn standings(&self) -> Vec<OriginStanding> {
         let now_ms = flatout_os::clock::Now::read().monotonic_ms;
         let describe = |(index, address): (usize, &OriginAddress)| {
@@ -131,12 +172,12 @@ impl ProxyStep {
                 Some(standing) => match standing {
                     OriginStatus::Well => "healthy".to_owned(),
                     OriginStatus::Starting(thousandths) => {
-                        format!("recovering, with {} % of its share", thousandths / 10)
+                        format!("recovering, with {} % of its full share", thousandths / 10)
                     }
                     OriginStatus::PausedUntil(until_ms) => {
-                        format!("paused for {} ms more, because requests failed", until_ms.saturating_sub(now_ms))
+                        format!("paused for another {} ms, because requests failed", until_ms.saturating_sub(now_ms))
                     }
-                    OriginStatus::Trial => "being tried again".to_owned(),
+                    OriginStatus::Trial => "on trial after a pause".to_owned(),
                     OriginStatus::Down => "down: its health checks fail".to_owned(),
                 },
             };
@@ -153,7 +194,7 @@ impl ProxyStep {
         self.addresses.iter().enumerate().map(describe).collect()
     }
 
-    /// Settings for connections to the origins.
+    /// Returns the settings for connections to the origins.
     pub(crate) fn client_settings(&self) -> OriginSettings {
         let timeouts = &self.settings.timeouts;
         OriginSettings {
@@ -170,16 +211,6 @@ impl ProxyStep {
     }
 }
 
-impl fmt::Debug for ProxyStep {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ProxyStep")
-            .field("realm", &self.realm)
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
-
 fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
     let asked = OriginTlsSettings {
         insecure: settings.tls.insecure,
@@ -188,22 +219,51 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
     };
     OriginTls::load(&asked).map_err(|error| match error {
         ClientTlsError::Unreadable(path, error) => (
-            format!("the authorities in {} cannot be read: {error}", path.display()),
-            "give a PEM file that the user who starts flatout may read".to_owned(),
+            format!("the certificate authorities in {} cannot be read: {error}", path.display()),
+            "use a PEM file that is readable by the user that starts flatout".to_owned(),
         ),
         ClientTlsError::NoAuthority(path) => (
-            format!("{} contains no PEM certificate of an authority", path.display()),
-            "give the file with the authority's certificate, not its key".to_owned(),
+            format!("{} contains no PEM certificate", path.display()),
+            "use the file with the authority's certificate, not its key".to_owned(),
         ),
         ClientTlsError::NoSystemAuthority => (
             "this system has no CA certificates, so no https origin can be verified".to_owned(),
-            "install the package ca-certificates, or name a file: tls authorities=\"ca.pem\"".to_owned(),
+            "install the package ca-certificates, or specify a file: tls ca=\"ca.pem\"".to_owned(),
         ),
         ClientTlsError::ServerName(name) => {
-            (format!("`{name}` is not a host name"), "write the name in the origin's certificate".to_owned())
+            (format!("`{name}` is not a host name"), "use the name in the origin's certificate".to_owned())
         }
         ClientTlsError::Internal(error) => {
-            (format!("TLS cannot be set up: {error}"), "this is a defect of flatout or of the system".to_owned())
+            (format!("TLS cannot be set up: {error}"), "this is a bug in flatout or the system".to_owned())
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ProxyStep;
+    use flatout_config::model::{Cidr, Origin, Proxy};
+    use flatout_http::head::FieldStorage;
+
+    #[test]
+    fn the_original_client_is_the_peer_unless_it_is_a_trusted_proxy() {
+        let origin = Origin { secure: false, host: "a".to_owned(), port: 80, weight: 1, backup: false };
+        let trusted = vec![Cidr { address: "127.0.0.0".parse().unwrap(), bits: 8 }];
+        let step = ProxyStep::new("a", "a", &Proxy { origins: vec![origin], trusted, ..Proxy::default() }).unwrap();
+        for (peer, forwarded_for, expected) in [
+            ("127.0.0.1", "", Some("127.0.0.1")),
+            ("127.0.0.1", "192.0.2.7", Some("192.0.2.7")),
+            // The client has sent the first address itself.
+            ("127.0.0.1", "127.0.0.1, 192.0.2.7", Some("192.0.2.7")),
+            ("127.0.0.1", "unknown", None),
+            ("192.0.2.7", "127.0.0.1", Some("192.0.2.7")),
+        ] {
+            let mut storage = FieldStorage::new();
+            let line = ("x-forwarded-for", forwarded_for.as_bytes());
+            let count = usize::from(!forwarded_for.is_empty());
+            let fields = storage.fill([line].into_iter().take(count), count);
+            let client = step.original_client(fields, peer.parse().ok());
+            assert_eq!(client.map(|client| client.to_string()).as_deref(), expected, "{peer} for {forwarded_for}");
+        }
+    }
 }

@@ -1,29 +1,30 @@
-//! Per-worker cache of stored responses with prebuilt heads, found without a lock.
+//! Per-worker cache of stored responses with prebuilt heads. Lookups need no lock.
 //!
-//! It does not decide what may be served: callers check that the object is still in the store and fresh.
+//! The cache does not decide which responses may be served: callers check that the object is still in the store and
+//! fresh.
 
 use crate::pipeline::deliver::stored::PrebuiltResponse;
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Maximum keys per worker. Each costs about as much as its head.
+/// Maximum number of keys per worker. Each takes about as much memory as its response head.
 const KEYS_MAX: usize = 16_384;
 
-/// Approximate maximum bytes of heads per worker.
+/// Approximate maximum size of the prebuilt heads per worker in bytes.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
 
-/// Maximum prebuilt variants per key; others are looked up in the store.
+/// Maximum number of prebuilt variants per key. Other variants are looked up in the store.
 const VARIANTS_MAX: usize = 4;
 
-/// Lookups between two sweeps of one entry.
+/// Number of lookups after which one entry is swept.
 const GETS_PER_SWEEP: u32 = 64;
 
 #[derive(Debug)]
 struct WorkerCacheEntry {
     key: Box<[u8]>,
     ready: Vec<Rc<PrebuiltResponse>>,
-    /// True if it was used since the clock hand passed.
+    /// True if the entry was used since the clock hand last passed.
     used: bool,
 }
 
@@ -36,19 +37,20 @@ impl WorkerCacheEntry {
 /// Per-worker cache of prebuilt responses.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerCache {
-    entries: HashMap<u64, WorkerCacheEntry, RandomState>,
+    entries: HashMap<u64, WorkerCacheEntry, HashState>,
     /// Hashes of the keys in clock order, for eviction.
     order: Vec<u64>,
     hand: usize,
     bytes: usize,
     /// Purge epoch of the store for which all entries are valid.
     epoch: u64,
-    /// Number of lookups.
+    /// Number of lookups, wrapping.
     asked: u32,
 }
 
 impl WorkerCache {
-    /// Returns the prebuilt responses for the key. Empty after a purge.
+    /// Returns the prebuilt responses for `key`. `epoch` is the purge epoch of the store: if it has changed, all
+    /// entries are dropped.
     #[inline]
     pub(crate) fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> &[Rc<PrebuiltResponse>] {
         if self.epoch != epoch {
@@ -56,7 +58,7 @@ impl WorkerCache {
             self.clear();
             self.epoch = epoch;
         }
-        // Sweep on lookups too: a worker with hits only must not retain objects that the store has evicted.
+        // Sweep on lookups too, so that a worker that has only hits does not retain objects that the store has evicted.
         self.asked = self.asked.wrapping_add(1);
         if self.asked.is_multiple_of(GETS_PER_SWEEP) {
             self.sweep(1);
@@ -70,7 +72,7 @@ impl WorkerCache {
         }
     }
 
-    /// Adds `ready` under its key and removes entries that the store no longer holds.
+    /// Adds `ready` under `key`, and sweeps two entries.
     pub(crate) fn insert(&mut self, hash: u64, key: &[u8], ready: Rc<PrebuiltResponse>) {
         self.sweep(2);
         while self.order.len() >= KEYS_MAX || self.bytes > BYTES_MAX {
@@ -95,14 +97,14 @@ impl WorkerCache {
         self.bytes = (self.bytes + entry.bytes()).saturating_sub(before);
     }
 
-    /// Sweeps part of the entries, at low cost compared with a fetch.
+    /// Sweeps some of the entries. Cheap in comparison with a fetch.
     pub(crate) fn sweep_many(&mut self) {
-        /// Entries per call.
+        /// Number of entries swept per call.
         const COUNT: usize = 1024;
         self.sweep(COUNT);
     }
 
-    /// Checks `count` entries and drops those that the store no longer holds.
+    /// Checks `count` entries, and drops those whose responses are no longer stored.
     fn sweep(&mut self, count: usize) {
         for _ in 0..count.min(self.order.len()) {
             self.hand = (self.hand + 1) % self.order.len().max(1);
@@ -115,7 +117,7 @@ impl WorkerCache {
         }
     }
 
-    /// Evicts one entry that was not used for a full turn.
+    /// Evicts the next entry that was not used during a full turn of the clock hand.
     fn evict(&mut self) {
         while !self.order.is_empty() {
             self.hand = (self.hand + 1) % self.order.len();

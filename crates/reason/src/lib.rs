@@ -1,22 +1,26 @@
-//! Tables of named endings: every refusal, close, failure and outcome of this workspace is one row of one of them.
+//! Tables of named reasons. Every refusal, closed connection, failure and outcome in this workspace is a row of such a
+//! table.
 //!
-//! A row gives the variant of an enum, its stable name for logs and counters, and the sentence that says what it means;
-//! some tables have a column more, the status that is answered for one. [`reasons!`] makes the enum of them. An
+//! A row contains the variant of an enum, its stable name for logs and counters, and a sentence with its meaning. Some
+//! tables have further columns, such as the status of the response. [`reasons!`] creates the enum from the rows. An
 //! [`Outcome`] is a row of any table.
 //!
-//! Absent by design: what any of the tables is about. It depends on no other crate of the workspace.
+//! [`defaults!`] creates a struct from rows with the name, type and default of each field.
+//!
+//! By design, this crate knows nothing of what the tables are about, and depends on no other crate of the workspace.
 
-/// Makes an enum of a table: its variants, documented by their sentences, and a constant function for each column.
+/// Creates an enum from a table: the variants, documented by their sentences, and a constant function for each column.
 ///
-/// The heading names the columns in the order of the rows, each of which ends in a semicolon. Every table has a `name`
-/// and a `text`; between the two may stand one or two columns with a type, or one behind them.
+/// The heading names the columns in the order of the rows, each of which ends in a semicolon. Most tables have a `name`
+/// and a `text`. There may be one or two columns with a type between them, or one column after them. A table without a
+/// `name` or without a `text` cannot be converted to an [`Outcome`].
 ///
 /// ```
 /// flatout_reason::reasons! {
-///     /// Why a door did not open.
+///     /// The reason a door did not open.
 ///     pub enum Shut {
 ///         name,
-///         /// The status of the answer.
+///         /// The status of the response.
 ///         status: u16,
 ///         text,
 ///     }
@@ -32,6 +36,28 @@
 #[macro_export]
 macro_rules! reasons {
     (
+        $(#[$about:meta])* $vis:vis enum $table:ident { name, }
+        $($(#[$note:meta])* $variant:ident, $name:literal;)+
+    ) => {
+        $crate::reasons! { @rows $(#[$about])* $vis $table $($(#[$note])* $variant;)+ }
+        $crate::reasons! { @names $vis $table $($variant, $name;)+ }
+    };
+    (
+        $(#[$about:meta])* pub enum $table:ident { name, $(#[$what:meta])* $column:ident: $type:ty, }
+        $($(#[$note:meta])* $variant:ident, $name:literal, $cell:expr;)+
+    ) => {
+        $crate::reasons! { @rows $(#[$about])* pub $table $($(#[$note])* #[doc = $name] $variant;)+ }
+        $crate::reasons! { @names pub $table $($variant, $name;)+ }
+        $crate::reasons! { @column $table $(#[$what])* $column: $type; $($variant, $cell;)+ }
+    };
+    (
+        $(#[$about:meta])* $vis:vis enum $table:ident { text, }
+        $($(#[$note:meta])* $variant:ident, $text:literal;)+
+    ) => {
+        $crate::reasons! { @rows $(#[$about])* $vis $table $($(#[$note])* #[doc = $text] $variant;)+ }
+        $crate::reasons! { @texts $vis $table $($variant, $text;)+ }
+    };
+    (
         $(#[$about:meta])* pub enum $table:ident { name, text, }
         $($(#[$note:meta])* $variant:ident, $name:literal, $text:literal;)+
     ) => {
@@ -39,7 +65,7 @@ macro_rules! reasons {
     };
     (
         $(#[$about:meta])* pub enum $table:ident { name, $(#[$what:meta])* $column:ident: $type:ty, text, }
-        $($(#[$note:meta])* $variant:ident, $name:literal, $cell:literal, $text:literal;)+
+        $($(#[$note:meta])* $variant:ident, $name:literal, $cell:expr, $text:literal;)+
     ) => {
         $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant, $name, $text;)+ }
         $crate::reasons! { @column $table $(#[$what])* $column: $type; $($variant, $cell;)+ }
@@ -68,38 +94,16 @@ macro_rules! reasons {
         @table $(#[$about:meta])* $table:ident
         $($(#[$note:meta])* $variant:ident, $name:literal, $text:literal;)+
     ) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $table {
-            $($(#[$note])* #[doc = $text] $variant,)+
-        }
+        $crate::reasons! { @rows $(#[$about])* pub $table $($(#[$note])* #[doc = $text] $variant;)+ }
+        $crate::reasons! { @names pub $table $($variant, $name;)+ }
+        $crate::reasons! { @texts pub $table $($variant, $text;)+ }
 
         impl $table {
-            /// All of them, in the order of the table.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The names, in the order of the table.
-            pub const NAMES: &'static [&'static str] = &[$($name,)+];
-
-            /// The meanings, in the order of the table.
-            pub const TEXTS: &'static [&'static str] = &[$($text,)+];
-
-            /// The table.
+            /// The names and meanings of all variants, for logs, counters and documentation.
             pub const TABLE: &'static $crate::Table = {
                 static TABLE: $crate::Table = $crate::Table { names: $table::NAMES, texts: $table::TEXTS };
                 &TABLE
             };
-
-            /// The stable name, as logs and counters show it.
-            pub const fn name(self) -> &'static str {
-                match self { $(Self::$variant => $name,)+ }
-            }
-
-            /// The meaning, in one sentence or a few.
-            pub const fn text(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
         }
 
         impl From<$table> for $crate::Outcome {
@@ -108,7 +112,45 @@ macro_rules! reasons {
             }
         }
     };
-    (@column $table:ident $(#[$what:meta])* $column:ident: $type:ty; $($variant:ident, $cell:literal;)+) => {
+    (@rows $(#[$about:meta])* $vis:vis $table:ident $($(#[$note:meta])* $variant:ident;)+) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        $vis enum $table {
+            $($(#[$note])* $variant,)+
+        }
+
+        #[allow(dead_code)] // not every table is listed
+        impl $table {
+            /// All variants, in the order of the table.
+            $vis const ALL: &'static [Self] = &[$(Self::$variant,)+];
+        }
+    };
+    (@names $vis:vis $table:ident $($variant:ident, $name:literal;)+) => {
+        #[allow(dead_code)] // not every table is listed
+        impl $table {
+            /// The names of all variants, in the order of the table.
+            $vis const NAMES: &'static [&'static str] = &[$($name,)+];
+
+            /// Returns the stable name, as shown in logs and counters.
+            $vis const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)+ }
+            }
+        }
+    };
+    (@texts $vis:vis $table:ident $($variant:ident, $text:literal;)+) => {
+        #[allow(dead_code)] // not every table is listed
+        impl $table {
+            /// The meanings of all variants, in the order of the table.
+            $vis const TEXTS: &'static [&'static str] = &[$($text,)+];
+
+            /// Returns the meaning, in one sentence or a few.
+            $vis const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+    (@column $table:ident $(#[$what:meta])* $column:ident: $type:ty; $($variant:ident, $cell:expr;)+) => {
         impl $table {
             $(#[$what])*
             pub const fn $column(self) -> $type {
@@ -118,12 +160,51 @@ macro_rules! reasons {
     };
 }
 
-/// The names and the meanings of a table's rows.
+/// Creates a struct from a table, with an implementation of `Default`. A field without a value in the table has the
+/// default of its type.
+///
+/// ```
+/// flatout_reason::defaults! {
+///     /// Limits of a queue.
+///     #[derive(Debug, PartialEq)]
+///     pub struct QueueLimits {
+///         /// Maximum number of entries.
+///         pub entries_max: usize = 1_000,
+///         /// Name of the queue.
+///         pub name: String,
+///     }
+/// }
+///
+/// assert_eq!(QueueLimits::default(), QueueLimits { entries_max: 1_000, name: String::new() });
+/// ```
+#[macro_export]
+macro_rules! defaults {
+    (
+        $(#[$about:meta])* $vis:vis struct $table:ident {
+            $($(#[$note:meta])* $field_vis:vis $field:ident: $type:ty $(= $default:expr)?,)+
+        }
+    ) => {
+        $(#[$about])*
+        $vis struct $table {
+            $($(#[$note])* $field_vis $field: $type,)+
+        }
+
+        impl Default for $table {
+            fn default() -> Self {
+                Self { $($field: $crate::defaults!(@value $type $(, $default)?),)+ }
+            }
+        }
+    };
+    (@value $type:ty, $default:expr) => { $default };
+    (@value $type:ty) => { <$type as Default>::default() };
+}
+
+/// The names and meanings of a table's rows.
 #[derive(Debug)]
 pub struct Table {
-    /// The names.
+    /// The names, one per variant, in the order of the table.
     pub names: &'static [&'static str],
-    /// The meanings.
+    /// The meanings, in the same order.
     pub texts: &'static [&'static str],
 }
 
@@ -135,28 +216,29 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The row of no table.
+    /// An outcome that belongs to no table. Its name is `-`.
     pub const NONE: Self = {
         static NONE: Table = Table { names: &["-"], texts: &[""] };
         Self::new(&NONE, 0)
     };
 
-    /// The row number `row` of `table`.
+    /// Creates the outcome for row number `row` of `table`, from 0.
     pub const fn new(table: &'static Table, row: u8) -> Self {
         Self { table, row }
     }
 
-    /// The stable name.
+    /// Returns the stable name of the row.
     pub fn name(self) -> &'static str {
         self.table.names.get(usize::from(self.row)).copied().unwrap_or("-")
     }
 
-    /// The meaning.
+    /// Returns the meaning of the row.
     pub fn text(self) -> &'static str {
         self.table.texts.get(usize::from(self.row)).copied().unwrap_or("")
     }
 
-    /// The number of the row if the rows of `tables` are numbered in order; `None` if it is in none of them.
+    /// Returns the number of the row if the rows of `tables` are numbered in order, from 0. Returns `None` if the row
+    /// is in none of these tables.
     #[inline]
     pub fn index_in(self, tables: &[&'static Table]) -> Option<usize> {
         let mut before = 0;
@@ -185,26 +267,26 @@ impl std::fmt::Debug for Outcome {
 }
 
 #[cfg(test)]
-#[allow(unreachable_pub, dead_code)] // of a table that only a test knows, not everything is asked
+#[allow(unreachable_pub, dead_code)] // tests do not use every function of these tables
 mod tests {
     use super::Outcome;
 
     crate::reasons! {
-        /// No column but the two.
+        /// A table with only these two columns.
         #[derive(PartialOrd, Ord)]
         pub enum Plain { name, text, }
         First, "first", "The first.";
-        /// A remark of its own.
+        /// A doc comment on a row.
         Second, "second", "The second.";
     }
 
     crate::reasons! {
-        /// Two columns more.
+        /// A table with two further columns.
         pub enum Wide {
             name,
-            /// A number.
+            /// A column with a number.
             status: u16,
-            /// A fact.
+            /// A column with a boolean.
             is_ours: bool,
             text,
         }
@@ -213,7 +295,7 @@ mod tests {
     }
 
     crate::reasons! {
-        /// One behind the text.
+        /// A table with a column after the text.
         pub enum Told {
             name,
             text,

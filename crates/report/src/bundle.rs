@@ -2,7 +2,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `bundle.json` | name and number of the layout, and the copy of each input file |
+//! | `bundle.json` | name and version of the bundle format, and the copies of the input files |
 //! | `run.json` | the result |
 //! | `command.txt`, `seed.txt` | the command line in shell syntax; the seed of all random choices |
 //! | `environment.json` | machine, kernel settings, version |
@@ -11,7 +11,7 @@
 //! | `report.html` | the report |
 //! | `inputs/` | copies of the command's input files |
 //!
-//! `run.json` is written first, so that a full disk leaves at least that.
+//! `run.json` is written first, so that at least the result is saved if the disk fills up.
 
 use super::output::write_whole;
 use super::{command, hlog, html, method, series};
@@ -21,56 +21,48 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name and number of the layout.
+/// The name and version of the bundle format.
 const LAYOUT: &str = "flatout-bundle/1";
 
-/// Upper bound of a result, in bytes: a thousand steps have less.
+/// Maximum length of a result, in bytes. A result with a thousand steps is shorter.
 pub const RESULT_BYTES_MAX: u64 = 1 << 30;
 
 /// The content of `bundle.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Manifest {
     layout: String,
-    /// Copies in the order of the command's files.
+    /// Copies of the command's input files, in the order of the command line.
     inputs: Vec<Copied>,
 }
 
-/// An input file of the command.
+/// A copied input file of the command.
 #[derive(Debug, Serialize, Deserialize)]
 struct Copied {
-    /// Its name in the command.
+    /// Name of the file on the command line.
     name: String,
-    /// The path of its copy in the bundle.
+    /// Path of the copy within the bundle.
     copy: String,
 }
 
-/// Why a result or a bundle cannot be read.
-#[derive(Debug)]
+/// The reason a result or a bundle cannot be read.
+#[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The file cannot be read.
+    #[error("cannot read {0}: {1}")]
     Io(PathBuf, io::Error),
-    /// It is not a result.
+    /// The file is not a result.
+    #[error("{0}: {1}")]
     Result(PathBuf, ReadError),
-    /// `bundle.json` is malformed: the problem.
+    /// `bundle.json` is malformed. Contains the problem.
+    #[error("{0}: {1}")]
     Manifest(PathBuf, String),
 }
 
-impl std::fmt::Display for OpenError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(formatter, "cannot read {}: {error}", path.display()),
-            Self::Result(path, error) => write!(formatter, "{}: {error}", path.display()),
-            Self::Manifest(path, what) => write!(formatter, "{}: {what}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for OpenError {}
-
-/// Writes the bundle of a run into `folder`, and creates the folder. An existing bundle is replaced file by file.
+/// Writes the bundle of a run into `folder`, and creates the folder if necessary. An existing bundle is replaced file
+/// by file.
 ///
 /// # Errors
-/// The file that could not be written or copied, with the cause. Files written before it remain.
+/// Returns the path that could not be written or copied, with the cause. Files written before it remain.
 pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Error)> {
     let made = |path: PathBuf, result: io::Result<()>| result.map_err(|error| (path, error));
     made(folder.to_owned(), fs::create_dir_all(folder))?;
@@ -105,33 +97,33 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
     put("bundle.json", format!("{manifest}\n").as_bytes())
 }
 
-/// Reads a result: a file, or a bundle's.
+/// Reads a result from a file, or from a bundle's folder.
 ///
 /// # Errors
-/// If there is none, or it is of another program or of a newer version.
+/// Fails if there is no result, or if it comes from another program or from a newer version.
 pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     let path = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let failed = |error| OpenError::Io(path.clone(), error);
     let length = fs::metadata(&path).map_err(failed)?.len();
     if length > RESULT_BYTES_MAX {
         return Err(failed(io::Error::other(format!(
-            "it has {length} bytes, more than the limit of {RESULT_BYTES_MAX}"
+            "it has {length} bytes, which is more than the limit of {RESULT_BYTES_MAX}"
         ))));
     }
     let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
         io::ErrorKind::InvalidData => {
-            OpenError::Result(path.clone(), ReadError::Malformed("it is not text".to_owned()))
+            OpenError::Result(path.clone(), ReadError::Malformed("it is not UTF-8".to_owned()))
         }
         _ => OpenError::Io(path.clone(), error),
     })?;
     RunReport::parse(&text).map_err(|error| OpenError::Result(path.clone(), error))
 }
 
-/// The inputs of a rerun: the result, and the command with the path of the copy of each file. A result without a
-/// bundle has the original paths.
+/// Returns what a rerun needs: the result, and the command, in which each input file is replaced by the path of its
+/// copy. For a result without a bundle, the command has the original paths.
 ///
 /// # Errors
-/// As [`read`], and if the bundle is incomplete.
+/// Fails in the same cases as [`read`], and if the bundle is incomplete.
 pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
     let report = read(path)?;
     let words = report.command.clone();
@@ -143,16 +135,16 @@ pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
     let bad = |what: String| OpenError::Manifest(manifest_path.clone(), what);
     let text = fs::read_to_string(&manifest_path).map_err(|error| OpenError::Io(manifest_path.clone(), error))?;
     let manifest: Manifest =
-        serde_json::from_str(&text).map_err(|error| bad(format!("not a bundle's list: {error}")))?;
+        serde_json::from_str(&text).map_err(|error| bad(format!("not the list of a bundle: {error}")))?;
     if manifest.layout != LAYOUT {
         return Err(bad(format!("its layout is {:?}, but this flatout reads {LAYOUT}", manifest.layout)));
     }
     let names = command::inputs(&words);
     if manifest.inputs.iter().map(|input| &input.name).ne(&names) {
-        return Err(bad("its list of files is not that of the command".to_owned()));
+        return Err(bad("its list of files does not match the command's".to_owned()));
     }
     for input in &manifest.inputs {
-        // A bundle from elsewhere must not lead out of itself.
+        // A bundle from an untrusted source must not refer to files outside itself.
         let is_inside = Path::new(&input.copy).components().all(|part| matches!(part, std::path::Component::Normal(_)));
         let copy = path.join(&input.copy);
         if !is_inside || !copy.is_file() {

@@ -1,83 +1,84 @@
-//! Charts as SVG: axes with units, lines, points and heat.
+//! Charts as SVG: axes with units, lines, points and heat maps.
 //!
-//! A chart is a value; drawing it is a pure function of that value. Colours are classes (`s0`, `s1`, …), so the
-//! containing page defines them for light, dark and print. Charts have no animation and load nothing, and their text
-//! is real text: it can be searched, copied and read aloud.
+//! A chart is a value, and drawing it is a pure function of that value. Colours are CSS classes (`s0`, `s1`, …), so the
+//! containing page defines them for light mode, dark mode and print. Charts have no animation and load nothing. Their
+//! text is real text, which can be searched, copied and read aloud.
 
 mod axis;
 mod draw;
 
 pub use axis::{Axis, Quantity};
 
-/// Number of distinct styles of series; further series reuse them.
+/// Number of distinct line styles. Further lines reuse them.
 pub const LOOKS: usize = 6;
 
-/// Longest series drawn point by point; a longer one is thinned first, see [`thin`].
+/// Maximum number of points in a line. A longer series is thinned first; see [`thin`].
 pub const POINTS_MAX: usize = 240;
 
-/// The vertical axis of a line.
+/// The vertical axis that a line refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The left one, which every chart has.
+    /// The left axis, which every chart has.
     Left,
-    /// The right one.
+    /// The right axis.
     Right,
 }
 
 /// Points joined by a line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name in the legend and in markers.
+    /// Name of the line in the legend and in markers.
     pub name: String,
-    /// Its look: colour, and shape of the points.
+    /// Number of the line's style: its colour, and the shape of its points.
     pub look: usize,
-    /// Its vertical axis.
+    /// The vertical axis that the line refers to.
     pub side: Side,
-    /// Dashed, for a requested instead of measured value, or for the second of two related lines.
+    /// True for a dashed line, which shows a requested instead of a measured value, or the second of two related lines.
     pub is_dashed: bool,
     /// True if each point has a marker, which shows its values under a pointer.
     pub is_marked: bool,
-    /// Points in the axes' own quantities. One that is not finite breaks the line.
+    /// Points in the quantities of the two axes. A point that is not finite breaks the line.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Rectangles whose depth of colour is a share: columns over the horizontal axis, rows over the vertical one.
+/// A rectangle whose depth of colour represents a share. In a heat map, columns are ranges of the horizontal axis, and
+/// rows are ranges of the vertical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// Left and right edge.
     pub x: (f64, f64),
     /// Lower and upper edge.
     pub y: (f64, f64),
-    /// 0 to 1.
+    /// Depth of colour, 0 to 1.
     pub depth: f64,
 }
 
-/// One chart.
+/// A chart with one or two vertical axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// Its title, for the caption and for screen readers.
+    /// Title of the chart, for the caption and for screen readers.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
-    /// The left axis.
+    /// The left vertical axis.
     pub left: Axis,
-    /// The right axis, if there are two.
+    /// The right vertical axis, if there is one.
     pub right: Option<Axis>,
-    /// Heat, below the lines.
+    /// Cells of a heat map, which are drawn below the lines.
     pub cells: Vec<Cell>,
-    /// Lines, in drawing order.
+    /// The lines, in drawing order.
     pub lines: Vec<Line>,
 }
 
 impl Chart {
-    /// The chart as one `<svg>` element.
+    /// Draws the chart as an `<svg>` element.
     pub fn draw(&self) -> String {
         draw::draw(self)
     }
 }
 
-/// A long series as at most [`POINTS_MAX`] points: each the mean of its neighbours, so that nothing is drawn that was not
-/// measured and no trend is lost.
+/// Reduces a long series to at most [`POINTS_MAX`] points, each of which is the mean of several adjacent points. So no
+/// trend is lost.
 pub fn thin(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let each = points.len().div_ceil(POINTS_MAX).max(1);
     points

@@ -1,8 +1,8 @@
 //! The classic text reports, computed from the lab's record: the layouts of httperf, WebStone, ptester, wrk and
 //! autobench, with their formulas.
 //!
-//! Every line of the original is present, so parsers of the originals work. Where an original computes something
-//! wrongly, the right figure takes its place, and a line beginning with `#` below the report says so.
+//! Every line of the original report is present, so parsers written for the original work. If the original computes a
+//! figure wrongly, the correct figure is shown instead, and a line that begins with `#` below the report says so.
 
 mod autobench;
 mod httperf;
@@ -15,45 +15,29 @@ use flatout_load::record::Recorder;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
-/// A classic report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Classic {
+flatout_reason::reasons! {
+    /// A classic report, in the format of another tool.
+    pub enum Classic { name, }
     /// httperf 0.9, one report per step.
-    Httperf,
+    Httperf, "httperf";
     /// WebStone 2.0, one report per step.
-    Webstone,
+    Webstone, "webstone";
     /// ptester of phttpd, one report per step.
-    Ptester,
+    Ptester, "ptester";
     /// wrk 4, one report per step.
-    Wrk,
+    Wrk, "wrk";
     /// autobench 2.1, one row per step.
-    Autobench,
+    Autobench, "autobench";
 }
 
 impl Classic {
-    /// All reports.
-    pub const ALL: [Self; 5] = [Self::Httperf, Self::Webstone, Self::Ptester, Self::Wrk, Self::Autobench];
-
-    /// Its name on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Httperf => "httperf",
-            Self::Webstone => "webstone",
-            Self::Ptester => "ptester",
-            Self::Wrk => "wrk",
-            Self::Autobench => "autobench",
-        }
-    }
-
-    /// Parses its name on the command line.
+    /// Parses the report's name on the command line.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|view| view.name() == text);
-        found.ok_or_else(|| {
-            format!("there is no view called {text:?}; known are {}", Self::ALL.map(Self::name).join(", "))
-        })
+        let found = Self::ALL.iter().copied().find(|view| view.name() == text);
+        found.ok_or_else(|| format!("there is no view called {text:?}; use one of {}", Self::NAMES.join(", ")))
     }
 
-    /// The report in the original's layout, with notes below.
+    /// Returns the report in the original's format, with notes below.
     pub fn print(self, report: &RunReport) -> String {
         match self {
             Self::Httperf => each_step(report, httperf::print),
@@ -65,7 +49,8 @@ impl Classic {
     }
 }
 
-/// The report of every step, after a comment line with its number if there are several.
+/// Returns the reports of all steps. If there are several steps, each report follows a comment line with the number of
+/// the step.
 fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -> String {
     let mut text = String::new();
     for step in &report.steps {
@@ -85,14 +70,14 @@ fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -
     text
 }
 
-/// Lines that no original prints: late requests, and invalid figures.
+/// Adds lines that no original prints: about late requests, and about invalid figures.
 fn add_verdict(text: &mut String, step: &StepReport) {
     let requests = &step.requests;
     if requests.late > 0 {
         note(
             text,
             &format!(
-                "In time {}, late {}: {}. Rates of replies are of those in time.",
+                "In time {}, late {}: {}. Reply rates count those in time.",
                 requests.in_time,
                 requests.late,
                 super::verdict::lateness(step)
@@ -104,7 +89,7 @@ fn add_verdict(text: &mut String, step: &StepReport) {
             text,
             &format!(
                 "{}: {}.",
-                if step.has_sound() { "NOT ALL HOLDS" } else { "INVALID" },
+                if step.has_sound() { "NOT ALL VALID" } else { "INVALID" },
                 super::verdict::worth(step)
             ),
         );
@@ -114,17 +99,18 @@ fn add_verdict(text: &mut String, step: &StepReport) {
     }
 }
 
-/// A line below the report.
+/// Adds a note below the report.
 fn note(text: &mut String, words: &str) {
     let _ = writeln!(text, "# {words}");
 }
 
-/// Length of the measured part in seconds; never 0, so that rates are numbers.
+/// Returns the length of the measured span in seconds. It is never 0, so that rates are numbers.
 fn seconds(step: &StepReport) -> f64 {
     (step.elapsed_ns.max(1)) as f64 / 1e9
 }
 
-/// Connections as an option of the originals: the requested number in a closed loop, the peak in an open one.
+/// Returns the number of connections for the original's option: the requested number in a closed loop, the peak in an
+/// open loop.
 fn connections(step: &StepReport) -> u64 {
     if step.plan.is_open() { step.record.connections.peak } else { u64::from(step.offered.connections) }
 }
@@ -133,18 +119,19 @@ fn ms(value_ns: f64) -> f64 {
     value_ns / 1e6
 }
 
-/// A quotient, or 0 if the divisor is 0.
+/// Returns the quotient, or 0 if the divisor is 0.
 fn ratio(dividend: f64, divisor: f64) -> f64 {
     if divisor > 0.0 { dividend / divisor } else { 0.0 }
 }
 
-/// Replies per second over each whole interval of five seconds, as httperf samples them, after the interval used.
+/// Returns the interval used, and the replies per second in each whole interval. The interval is five seconds, as in
+/// httperf, unless the series has a longer step.
 fn reply_rates(record: &Recorder, elapsed_ns: u64) -> (u64, Vec<f64>) {
     let from_ns = record.measured_from_ns;
     record.series.reply_rates(5, from_ns, from_ns.saturating_add(elapsed_ns))
 }
 
-/// Minimum, mean, maximum and sample standard deviation; zeros without samples.
+/// Returns minimum, mean, maximum and sample standard deviation; zeros without samples.
 fn spread(samples: &[f64]) -> (f64, f64, f64, f64) {
     if samples.is_empty() {
         return (0.0, 0.0, 0.0, 0.0);
@@ -157,7 +144,8 @@ fn spread(samples: &[f64]) -> (f64, f64, f64, f64) {
     (min, mean, max, (squares / (count - 1.0).max(1.0)).sqrt())
 }
 
-/// The report's URL, with the brackets of an IPv6 address; that of an unknown server if it is not a URL.
+/// Returns the report's URL, with the brackets of an IPv6 address. If the report has no valid URL, returns that of an
+/// unknown server.
 fn parse_url(report: &RunReport) -> Url {
     match Url::parse_lenient(&report.url) {
         Ok(url) if url.host.contains(':') => Url { host: format!("[{}]", url.host), ..url },

@@ -1,63 +1,49 @@
-//! The command line of a bench, as data: the part stored in a result, and the part repeated by a rerun.
+//! The command line of a bench, as data: what a result stores, and what a rerun repeats.
 //!
-//! Three kinds of flags matter: those that name input files, which a bundle copies; those that control output, which
-//! a rerun drops; and those that contain secrets, which no result stores.
+//! Three kinds of flags matter: flags that name input files, which a bundle copies; flags that control output, which a
+//! rerun drops; and flags that contain secrets, which no result stores.
 
 use flatout_load::report::visible::is_unseen;
 use std::fmt::Write as _;
 
-/// Flags that name a file to read. A bundle has a copy of each.
+/// Flags that name a file to read. A bundle contains a copy of each file.
 const INPUTS: [&str; 5] = ["--urls", "--filelist", "--replay", "--body", "--cacert"];
 
 /// Flags with a value that control the output.
 const OUTPUTS: [&str; 7] = ["--json", "--csv", "--prometheus", "--hlog", "--html", "--bundle", "--view"];
 
-/// The same without a value.
+/// Flags without a value that control the output.
 const SHOWN: [&str; 2] = ["--tui", "--no-tui"];
 
-/// A flag for the controller only, which evaluates the run.
+/// A flag that only the controller evaluates, because it concerns the whole run.
 const STRICT: &str = "--strict";
 
-/// Flags with a value for the controller only: agents have no agents, requirements apply to the whole run, and the
-/// controller never has an agent open a file of the agent's machine.
+/// Flags with a value that only the controller uses. Agents have no agents of their own, requirements apply to the
+/// whole run, and the controller must never make an agent open a file on the agent's machine.
 const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--certs", "--require", "--server-log", "--server-metrics"];
-
-/// Renamed flags: the old name, then the new one. Results of earlier versions contain the old names.
-const RENAMED: [(&str, &str); 10] = [
-    ("--hot-objects", "--memory-objects"),
-    ("--in-time", "--deadline"),
-    ("--no-here", "--no-machine-checks"),
-    ("--per", "--arrival-unit"),
-    ("--recheck", "--file-check-interval"),
-    ("--sources", "--source-addresses"),
-    ("--think", "--think-time"),
-    ("--trust", "--certs"),
-    ("--until-tight", "--precision"),
-    ("--vs", "--compare"),
-];
 
 /// Flags that carry a header.
 const HEADERS: [&str; 2] = ["-H", "--header"];
 
-/// Fields whose values are secret, and are neither stored nor shown.
+/// Header fields whose values are secret. The values are neither stored nor shown.
 pub const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
-/// Replaces such a value.
-pub const NOT_KEPT: &str = "[not kept]";
+/// Replacement for the value of a secret field.
+pub const NOT_KEPT: &str = "[not stored]";
 
-/// A word of a command line with its value.
+/// A flag of a command line with its value, or a word that is not a flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Piece {
-    /// The flag as written, or nothing for a word alone.
+    /// The flag as written; `None` for a word that is not a flag.
     flag: Option<String>,
-    /// Its value, or the word.
+    /// The value of the flag, or the word.
     value: Option<String>,
-    /// True if they are one word: `--flag=value`.
+    /// True if flag and value are one word: `--flag=value`.
     is_joined: bool,
 }
 
-/// Parses a command line without the names of program and verb. A flag of none of the three kinds is a separate word,
-/// and so is its value.
+/// Parses a command line, without the names of program and command. If a flag is of none of these kinds, the flag and
+/// its value are separate words.
 fn pieces(words: &[String]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut words = words.iter();
@@ -92,7 +78,7 @@ fn words(pieces: Vec<Piece>) -> Vec<String> {
     words
 }
 
-/// The command line as stored in a result, without secrets.
+/// Returns the command line without secrets, as a result stores it.
 pub fn kept(command: &[String]) -> Vec<String> {
     let mut pieces = pieces(command);
     for piece in &mut pieces {
@@ -107,7 +93,7 @@ pub fn kept(command: &[String]) -> Vec<String> {
     words(pieces)
 }
 
-/// Names of the headers whose values were omitted from a stored command.
+/// Returns the names of the headers whose values a stored command lacks.
 pub fn not_kept(command: &[String]) -> Vec<String> {
     let headers =
         pieces(command).into_iter().filter(|piece| piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag)));
@@ -118,7 +104,7 @@ pub fn not_kept(command: &[String]) -> Vec<String> {
     names.collect()
 }
 
-/// Files that a command reads, in order. A replay's `LOG,xK` names only its log.
+/// Returns the files that a command reads, in order. Of the value `LOG,xK` of a replay, only the log is a file.
 pub fn inputs(command: &[String]) -> Vec<String> {
     let inputs = pieces(command).into_iter().filter_map(|piece| {
         let flag = piece.flag.filter(|flag| INPUTS.contains(&flag.as_str()))?;
@@ -127,7 +113,7 @@ pub fn inputs(command: &[String]) -> Vec<String> {
     inputs.collect()
 }
 
-/// Splits a value into the name of a file and the rest.
+/// Splits the value of a flag into the name of a file and the rest.
 fn split_file<'a>(flag: &str, value: &'a str) -> (&'a str, &'a str) {
     match value.rfind(",x") {
         Some(at) if flag == "--replay" => value.split_at(at),
@@ -135,8 +121,8 @@ fn split_file<'a>(flag: &str, value: &'a str) -> (&'a str, &'a str) {
     }
 }
 
-/// The words for an agent's share: as [`again`], without the flags for the controller. Headers are unchanged, as the
-/// agent sends them.
+/// Returns the command line for an agent's share: like [`again`], but without the flags for the controller. Headers are
+/// unchanged, because the agent sends them.
 pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let is_for_all = |piece: &Piece| {
         piece.value.as_deref() != Some(STRICT) && !piece.flag.as_deref().is_some_and(|flag| CONTROLLER.contains(&flag))
@@ -144,8 +130,8 @@ pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -
     again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
 }
 
-/// The words of a rerun: without output flags and omitted headers. `place` returns the path of each input file from its
-/// index and name.
+/// Returns the command line of a rerun, without output flags and omitted headers. `place` returns the path of each
+/// input file, given its index and name.
 pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let mut index = 0;
     let mut kept = Vec::new();
@@ -166,20 +152,10 @@ pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -
         }
         kept.push(piece);
     }
-    let mut words = words(kept);
-    for word in &mut words {
-        let name = word.split('=').next().unwrap_or_default();
-        *word = format!("{}{}", current_name(name), &word[name.len()..]);
-    }
-    words
+    words(kept)
 }
 
-/// The current name of a flag that may have been renamed, or the word itself.
-pub fn current_name(word: &str) -> &str {
-    RENAMED.iter().find(|(old, _)| *old == word).map_or(word, |(_, new)| new)
-}
-
-/// The command in shell syntax.
+/// Returns the command line in shell syntax.
 pub fn shell_line(words: &[String]) -> String {
     let quoted = |word: &String| {
         if word.chars().any(is_unseen) {
@@ -195,14 +171,14 @@ pub fn shell_line(words: &[String]) -> String {
     words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// The quotes of bash and most other shells in which every byte can be written.
+/// Quotes a word with `$'…'`, which bash and most other shells support, and which can represent every byte.
 fn ansi_quoted(word: &str) -> String {
     let mut quoted = String::from("$'");
     for character in word.chars() {
         if is_unseen(character) {
             let mut bytes = [0; 4];
             for byte in character.encode_utf8(&mut bytes).bytes() {
-                // Writing to a String cannot fail. Three digits of eight always end the escape.
+                // Writing to a String cannot fail. The escape always has three octal digits.
                 let _ = write!(quoted, "\\{byte:03o}");
             }
         } else {
@@ -226,7 +202,7 @@ mod tests {
     fn secrets_are_not_kept_and_the_rest_is() {
         let command = words("http://a/|-H|Authorization: Basic x|-HCookie:a=b|--header=X: y|-n|10|--header=cookie : z");
         let expected = words(
-            "http://a/|-H|Authorization: [not kept]|-H|Cookie: [not kept]|--header=X: y|-n|10|--header=cookie : [not kept]",
+            "http://a/|-H|Authorization: [not stored]|-H|Cookie: [not stored]|--header=X: y|-n|10|--header=cookie : [not stored]",
         );
         assert_eq!(kept(&command), expected);
         assert_eq!(not_kept(&expected), ["Authorization", "Cookie", "cookie"]);
@@ -237,7 +213,7 @@ mod tests {
     fn a_shell_takes_the_line_as_it_was() {
         let line = shell_line(&words("flatout|bench|http://a/?b=c&d|-H|X: it's|"));
         assert_eq!(line, r"flatout bench 'http://a/?b=c&d' -H 'X: it'\''s' ''");
-        // And a terminal takes no orders from it.
+        // The line contains no control sequences.
         let line = shell_line(&["a\x1b[2J'\\1\n\u{9b}é".to_owned()]);
         assert_eq!(line, r"$'a\033[2J\'\\1\012\302\233é'");
     }
@@ -245,14 +221,11 @@ mod tests {
     #[test]
     fn a_run_again_reads_the_copies_and_writes_nothing_by_itself() {
         let command = words(
-            "http://a/|--urls|/x/list|--json|out.json|--replay=log,x2|--html=r.html|--no-tui|-H|Cookie: [not kept]|--seed|7|--bundle",
+            "http://a/|--urls|/x/list|--json|out.json|--replay=log,x2|--html=r.html|--no-tui|-H|Cookie: [not stored]|--seed|7|--bundle",
         );
         assert_eq!(inputs(&command), ["/x/list", "log"]);
         let words_again = again(&command, |index, file| format!("copy-{index}-{}", file.len()));
         assert_eq!(words_again, words("http://a/|--urls|copy-0-7|--replay=copy-1-3,x2|--seed|7"));
-        let command = words("http://a/|--per|session|--think=1s|--in-time-or-so");
-        let renamed = words("http://a/|--arrival-unit|session|--think-time=1s|--in-time-or-so");
-        assert_eq!(again(&command, |_, _| String::new()), renamed);
         let command = words("http://a/|--agents|2|--listen=:1|--require|p99<1s|--require|errors<1%|--urls|x|--rate|5");
         assert_eq!(for_agent(&command, |_, _| "y".to_owned()), words("http://a/|--urls|y|--rate|5"));
     }

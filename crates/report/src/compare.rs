@@ -1,8 +1,9 @@
-//! Comparison of two results: the differences, and their confidence.
+//! Comparison of two results: the differences, and the confidence in them.
 //!
-//! With five pairs of runs or more, a block is a pair of runs, and the interval predicts another day's runs. With
-//! fewer, blocks are stretches of the runs themselves. Those show how steady the runs were, but not how much one run
-//! differs from the next; the comparison says so. `flatout bench --compare` measures what this cannot determine.
+//! With five or more pairs of runs, each pair is a block, and the interval covers the variation between runs. With
+//! fewer pairs, blocks are segments of the runs. Segments show how steady the runs were, but not how much one run
+//! differs from the next, and the comparison says so. `flatout bench --compare` measures what this comparison cannot
+//! determine.
 
 use super::html::whole_points;
 use super::plan_words;
@@ -15,28 +16,28 @@ use flatout_units::show;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-/// Number of stretches of a run: enough for an interval, each long enough to be nearly independent of the next.
+/// Number of segments of a run: enough for an interval, each long enough to be nearly independent of the next.
 const STRETCHES: usize = 20;
 
-/// The kind of blocks.
+/// The kind of blocks for the bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
     /// Pairs of runs.
     Runs,
-    /// Stretches of the runs.
+    /// Segments of the runs.
     Stretches,
-    /// There were too few of either for an interval.
+    /// There were too few pairs, and too few segments, for an interval.
     TooFew,
 }
 
-/// The comparison of A and B at one level of load.
+/// The comparison of A and B at one load level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
     /// The offered load.
     pub load: String,
-    /// Rate, response time and cost, where they could be compared.
+    /// Comparisons of rate, response time and cost, as far as they could be compared.
     pub comparisons: Vec<Comparison>,
-    /// Measured rate and mean response time of A and of B, for levels without comparison.
+    /// Measured rate and mean response time of A and of B, for levels without a comparison.
     pub raw: String,
     /// Measures that were not compared because a run's figure is invalid, with the reason.
     pub left_out: Vec<String>,
@@ -45,19 +46,19 @@ pub struct Level {
 /// The comparison of A and B.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Compared {
-    /// The kind of blocks.
+    /// The kind of blocks for the bootstrap.
     pub blocks: Blocks,
-    /// Pairs of runs.
+    /// Number of pairs of runs.
     pub pairs: usize,
-    /// Each level common to both.
+    /// The levels that both A and B have.
     pub levels: Vec<Level>,
-    /// Runs with an invalid figure, and the reason.
+    /// Runs with an invalid figure, and the reasons.
     pub invalid: Vec<String>,
-    /// Differences between the two besides the subject.
+    /// Differences between A and B besides the subject.
     pub unlike: Vec<String>,
 }
 
-/// Compares A's runs with B's, pair by pair, step by step.
+/// Compares A's runs with B's, pair by pair and step by step.
 pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
     let mut compared = Compared {
         blocks: if pairs.len() >= BLOCKS_MIN { Blocks::Runs } else { Blocks::Stretches },
@@ -108,7 +109,7 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
     compared
 }
 
-/// Rate and mean response time of both sides, of each pair.
+/// Returns the rate and mean response time of both sides, for each pair.
 fn raw_figures(steps: &[(&StepReport, &StepReport)]) -> String {
     let of = |step: &StepReport| {
         let mean = step.record.sums.response_ns.mean().map_or_else(|| "-".to_owned(), show::duration);
@@ -118,7 +119,7 @@ fn raw_figures(steps: &[(&StepReport, &StepReport)]) -> String {
     pairs.join("; ")
 }
 
-/// The figure whose verdict decides about a measure.
+/// Returns the figure that must be valid for a measure to be compared.
 fn figure_of(measure: &str) -> Figure {
     match measure {
         "rate" => Figure::Rate,
@@ -128,7 +129,7 @@ fn figure_of(measure: &str) -> Figure {
     }
 }
 
-/// One block a pair: figures of whole runs, with the percentiles of their histograms.
+/// Compares the figures of whole runs, with one block per pair. Percentiles come from the runs' histograms.
 fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     let mut add = |measure: Measure, figures: &dyn Fn(&StepReport) -> Option<f64>| {
@@ -149,7 +150,7 @@ fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<C
     comparisons
 }
 
-/// The events of a part of a run.
+/// Totals of a segment of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Stretch {
     seconds: f64,
@@ -157,14 +158,14 @@ struct Stretch {
     response_sum_ns: f64,
 }
 
-/// Compares stretches of the runs; adjacent stretches of A are the A/A baseline.
+/// Compares segments of the runs. Adjacent segments of A form the A/A baseline.
 fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<Comparison> {
     let cut = |step: &StepReport, parts: usize| stretches(&measured(step), step.record.series.step_s, parts);
     let parts = steps.iter().map(|(a, b)| measured(a).len().min(measured(b).len())).min().unwrap_or(0);
     let parts = parts.min(STRETCHES);
     let a: Vec<Stretch> = steps.iter().flat_map(|(a, _)| cut(a, parts)).collect();
     let b: Vec<Stretch> = steps.iter().flat_map(|(_, b)| cut(b, parts)).collect();
-    // Every second stretch of A beside the next.
+    // Every second segment of A is compared with the next.
     let adjacent: Vec<(Stretch, Stretch)> = a.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
     let blocks: Vec<(Stretch, Stretch)> = a.iter().copied().zip(b.iter().copied()).collect();
     let rate = |stretch: &Stretch| (stretch.responses, stretch.seconds);
@@ -181,7 +182,7 @@ fn by_stretches(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> 
     comparisons
 }
 
-/// The ratio of B's mean to A's, each a sum divided by a sum over the drawn blocks.
+/// Returns the ratio of B's mean to A's. Each mean is a sum divided by a sum, over the drawn blocks.
 fn mean_ratio(
     bootstrap: &Bootstrap,
     blocks: &[(Stretch, Stretch)],
@@ -201,7 +202,7 @@ fn mean_ratio(
     })
 }
 
-/// The whole points of a step after its warm-up.
+/// Returns the complete points of a step after its warm-up.
 fn measured(step: &StepReport) -> Vec<Point> {
     let series = &step.record.series;
     let length_ns = series.step_s * 1_000_000_000;
@@ -218,7 +219,7 @@ fn stretches(points: &[Point], step_s: u64, parts: usize) -> Vec<Stretch> {
     (0..parts).map(|part| of(&points[part * points.len() / parts..(part + 1) * points.len() / parts])).collect()
 }
 
-/// Differences between two runs besides the subject.
+/// Returns the differences between two runs besides the subject.
 fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
     let mut differences = Vec::new();
     let mut check = |what: &str, a: String, b: String| {
@@ -242,12 +243,12 @@ fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
 }
 
 impl Compared {
-    /// Returns whether nothing was compared: no figure is valid in both, or there is too little data.
+    /// Returns whether nothing was compared, because no figure is valid in both results or there is too little data.
     pub fn is_worthless(&self) -> bool {
         self.levels.iter().all(|level| level.comparisons.is_empty())
     }
 
-    /// The comparison as text for people.
+    /// Formats the comparison as text for people.
     pub fn print(&self, names: (&str, &str)) -> String {
         let (a, b) = (visible(names.0), visible(names.1));
         let mut lines = vec![format!("A is {a}"), format!("B is {b}"), String::new()];
@@ -259,31 +260,29 @@ impl Compared {
             lines.extend(level.left_out.iter().map(|left_out| format!("  {left_out}")));
             let is_unfair = level.comparisons.iter().any(Comparison::is_unfair);
             if is_unfair {
-                lines.push(
-                    "  A differs from itself over its own time: the machine, or the run, was not steady".to_owned(),
-                );
+                lines.push("  A differs from itself over time: the machine or the run was not steady".to_owned());
             }
         }
         for level in rest {
-            lines.push(format!("At {}: too little data to judge", level.load));
+            lines.push(format!("At {}: too little data for a comparison", level.load));
             lines.push(format!("  {}", level.raw));
         }
         lines.push(String::new());
         lines.push(match self.blocks {
-            Blocks::Runs => format!("Judged from {} pairs of runs.", self.pairs),
+            Blocks::Runs => format!("Compared {} pairs of runs.", self.pairs),
             Blocks::Stretches => {
-                "Judged only from segments of these runs: the intervals do not include differences between runs. Give five pairs of runs, or use `flatout bench --compare`.".to_owned()
+                "Compared only segments of these runs: the intervals do not cover differences between runs. Use five pairs of runs, or `flatout bench --compare`.".to_owned()
             }
-            Blocks::TooFew => format!("Nothing could be judged: there are fewer than {BLOCKS_MIN} whole seconds in common."),
+            Blocks::TooFew => format!("Nothing could be compared: the runs have fewer than {BLOCKS_MIN} whole seconds in common."),
         });
         lines.extend(
             self.unlike.iter().map(|difference| format!("note: the runs differ in more than the server: {difference}")),
         );
-        lines.extend(self.invalid.iter().map(|reason| format!("not every figure holds: {reason}")));
+        lines.extend(self.invalid.iter().map(|reason| format!("not every figure is valid: {reason}")));
         lines.join("\n") + "\n"
     }
 
-    /// The comparison as JSON.
+    /// Returns the comparison as JSON.
     pub fn value(&self, names: (&str, &str)) -> Value {
         json!({
             "schema": "flatout-compare",

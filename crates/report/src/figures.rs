@@ -1,14 +1,156 @@
-//! Figures of a step that the text reports of a bench and of a result share.
+//! The figures of a step, as lines of a text report. Used for a running bench and for a stored result.
 
 use crate::page::TextPage;
 use crate::style::{Style, Weight};
 use crate::verdict;
 use flatout_load::FailureKind;
-use flatout_load::report::{Percentiles, StepReport};
+use flatout_load::judge::{Figure, Soundness};
+use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;
 
-/// Durations with faint names: `p50 1.00 ms   p99 ...`.
-pub fn named_durations(style: Style, durations_ns: &[(&str, u64)]) -> String {
+/// Adds a table with one line per level.
+pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
+    let header = format!(
+        "  {:>16}{:>13}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
+        "offered", "responses/s", "p50", "p90", "p99", "max", "lag p99", "errors", "verdict"
+    );
+    page.painted(Weight::Faint, &header);
+    for step in steps {
+        let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> u64| {
+            times.as_ref().map_or_else(|| "-".to_owned(), |times| show::duration(pick(times) as f64))
+        };
+        let line = format!(
+            "  {:>16}{:>13}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
+            verdict::load(step),
+            show::figure(step.responses_per_s),
+            at(&step.response, |times| times.p50_ns),
+            at(&step.response, |times| times.p90_ns),
+            at(&step.response, |times| times.p99_ns),
+            at(&step.response, |times| times.max_ns),
+            at(&step.lag, |times| times.p99_ns),
+            show::percent(step.error_share),
+            verdict::short(step),
+        );
+        page.painted((!step.invalid.is_empty()).then_some(Weight::Warning), &line);
+    }
+}
+
+/// Adds the figures of a run with one step, each on a line. With `all_phases`, adds every phase of a request.
+pub fn add_figures(page: &mut TextPage, step: &StepReport, all_phases: bool) {
+    let counts = &step.record.counts;
+    let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| {
+        format!("of {} offered, {} started", show::figure(rate), show::figure(step.begun_per_s))
+    });
+    page.named("requests/s", &show::figure(step.responses_per_s), &joined(&[&offered, bound(step, Figure::Rate)]));
+    let received = format!("{}/s", show::bytes(step.bytes_in_per_s));
+    page.named("received", &received, &format!("{} in total", show::bytes(counts.bytes_in() as f64)));
+    match &step.response {
+        Some(response) => add_latency(page, step, response),
+        None => page.named("latency", "-", "there was no response"),
+    }
+    let connections = show::plural(counts.connections, "connection", "connections");
+    let resumed = format!("{} of {} resumed", show::count(counts.tls_resumed), show::count(counts.tls_handshakes));
+    for (name, times, note, is_shown) in [
+        ("resolve", &step.phases.resolve, "", all_phases),
+        ("connect", &step.phases.connect, &*connections, true),
+        ("TLS handshake", &step.phases.tls, &*resumed, true),
+        ("wait", &step.phases.wait, "from the end of the request to the first byte of its response", all_phases),
+        ("transfer", &step.phases.transfer, "from the first byte to the last", all_phases),
+    ] {
+        if let Some(times) = times.as_ref().filter(|_| is_shown) {
+            let shown =
+                named_durations(page.style(), &[("p50", times.p50_ns), ("p99", times.p99_ns), ("max", times.max_ns)]);
+            page.figures(name, &shown, note);
+        }
+    }
+    add_responses(page, step);
+    if step.requests.never_begun > 0 {
+        let why = "arrivals that waited too long for a free connection";
+        page.named("  not started", &show::count(step.requests.never_begun), why);
+    }
+    add_errors(page, step);
+}
+
+fn add_latency(page: &mut TextPage, step: &StepReport, response: &Percentiles) {
+    let bounds = match (step.soundness(Figure::Median), step.soundness(Figure::Tail)) {
+        (Soundness::Sound, Soundness::Sound) => String::new(),
+        (median, tail) => format!("p50 {}, p99 {}", median.words(), tail.words()),
+    };
+    let bounds = joined(&[&bounds, &verdict::unanswered(step).unwrap_or_default()]);
+    page.figures("latency", &percentiles(page.style(), response), &bounds);
+    if !step.plan.is_open() {
+        let from =
+            "closed loop: from the end of the previous response to the end of this one; a stall is one slow response";
+        return page.named("", "", from);
+    }
+    page.named("", "", "open loop: from the time each request was due until the last byte of its response");
+    if let Some(service) = &step.service {
+        page.figures("  service", &percentiles(page.style(), service), "from the start of the request");
+    }
+    if let Some(lag) = &step.lag {
+        page.figures("  lag", &percentiles(page.style(), lag), "from the due time to the start");
+    }
+}
+
+/// Adds the CPU time of client and server, and what the kernel dropped. `server` is the server's figure, with a note.
+pub fn add_costs(page: &mut TextPage, run: &RunReport, step: &StepReport, server: Option<(String, String)>) {
+    if let Some(cost_ns) = step.client.cpu_ns_per_response {
+        let threads = show::plural(u64::from(run.threads), "thread", "threads");
+        let busy = show::percent(step.client.busy_share);
+        let whose = if run.threads > 1 { "the busiest " } else { "" };
+        let note = format!("{threads}, {whose}{busy} busy{}", busy_wait(step));
+        page.named("client CPU", &per_request(cost_ns), &note);
+    }
+    if let Some((cost, note)) = server {
+        page.named("server CPU", &cost, &note);
+    }
+    let Some(kernel) = &step.kernel else { return };
+    if kernel.tcp_retransmits + kernel.listen_overflows + kernel.listen_drops > 0 {
+        let text = format!(
+            "{} retransmitted, {} listen queue overflows, {} dropped at a listener",
+            show::plural(kernel.tcp_retransmits, "segment", "segments"),
+            show::count(kernel.listen_overflows),
+            show::count(kernel.listen_drops),
+        );
+        page.named("kernel", &text, "on the whole machine");
+    }
+}
+
+/// Formats CPU time per request as text.
+pub fn per_request(cost_ns: f64) -> String {
+    format!("{} per request", show::duration(cost_ns))
+}
+
+/// Adds the result of every requirement.
+pub fn add_thresholds(page: &mut TextPage, run: &RunReport) {
+    for outcome in &run.thresholds {
+        let found = outcome.found.as_deref().unwrap_or("this value does not exist");
+        let level = if run.steps.len() > 1 { format!(" (level {})", outcome.step + 1) } else { String::new() };
+        let (weight, met) = match (outcome.unsound.is_empty(), outcome.met) {
+            (false, _) => {
+                let uncertain = verdict::uncertain(outcome);
+                (Some(Weight::Bad), format!("UNCERTAIN: {}: {found}{level}{uncertain}", outcome.text))
+            }
+            (true, true) => (None, format!("required {}: met, {found}{level}", outcome.text)),
+            (true, false) => (Some(Weight::Bad), format!("NOT MET: {}: {found}{level}", outcome.text)),
+        };
+        page.painted(weight, &format!("  {met}"));
+    }
+}
+
+/// Joins the parts that are not empty.
+fn joined(parts: &[&str]) -> String {
+    parts.iter().copied().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+/// Returns the note beside a figure that is not valid; empty for a valid figure.
+fn bound(step: &StepReport, figure: Figure) -> &'static str {
+    let soundness = step.soundness(figure);
+    if soundness.is_sound() { "" } else { soundness.words() }
+}
+
+/// Formats durations with faint names: `p50 1.00 ms   p99 ...`.
+fn named_durations(style: Style, durations_ns: &[(&str, u64)]) -> String {
     let shown: Vec<String> = durations_ns
         .iter()
         .map(|(name, value_ns)| {
@@ -19,8 +161,7 @@ pub fn named_durations(style: Style, durations_ns: &[(&str, u64)]) -> String {
     shown.join("   ")
 }
 
-/// The percentiles of a text report.
-pub fn percentiles(style: Style, times: &Percentiles) -> String {
+fn percentiles(style: Style, times: &Percentiles) -> String {
     let durations_ns = [
         ("p50", times.p50_ns),
         ("p90", times.p90_ns),
@@ -31,9 +172,10 @@ pub fn percentiles(style: Style, times: &Percentiles) -> String {
     named_durations(style, &durations_ns)
 }
 
-/// Adds the number of responses by status class, and how many were in time. `requests` is their base: `of 300 begun`.
-pub fn add_responses(page: &mut TextPage, step: &StepReport, requests: String) {
+/// Adds the number of responses by status class, and how many responses were in time.
+fn add_responses(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
+    let requests = format!("of {} sent", show::count(counts.requests_sent));
     let classes = counts.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
     let classes: Vec<String> =
         classes.map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count))).collect();
@@ -45,8 +187,8 @@ pub fn add_responses(page: &mut TextPage, step: &StepReport, requests: String) {
     }
 }
 
-/// Adds the failures by kind, with their details.
-pub fn add_errors(page: &mut TextPage, step: &StepReport) {
+/// Adds the number of failures by kind, with details.
+fn add_errors(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
     if counts.failures_total() == 0 {
         page.named("errors", "none", "");
@@ -67,8 +209,8 @@ pub fn add_errors(page: &mut TextPage, step: &StepReport) {
     }
 }
 
-/// The client's CPU time for busy polling, as an addition to its other CPU time; empty without busy polling.
-pub fn busy_wait(step: &StepReport) -> String {
+/// Describes the client's CPU time for busy polling, to follow its other CPU time; empty without busy polling.
+fn busy_wait(step: &StepReport) -> String {
     let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
-    each.map_or_else(String::new, |each_ns| format!(", and {} a response of busy polling", show::duration(each_ns)))
+    each.map_or_else(String::new, |each_ns| format!(", and {} per response of busy polling", show::duration(each_ns)))
 }

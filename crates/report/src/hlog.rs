@@ -4,7 +4,7 @@ use super::series::times;
 use flatout_load::record::hlog::{HistogramLog, Row};
 use flatout_load::report::RunReport;
 
-/// The log: for each step three rows, tagged `response`, `service` and `lag`.
+/// Returns the log, with three rows per step, tagged `response`, `service` and `lag`.
 pub fn log(report: &RunReport) -> HistogramLog {
     let start_ns = report.steps.first().map_or(0, |step| step.record.series.start_ns);
     let rows = report.steps.iter().flat_map(|step| {
@@ -15,7 +15,7 @@ pub fn log(report: &RunReport) -> HistogramLog {
             histogram: histogram.clone(),
         })
     });
-    // Rows count from the run's begin, and readers of other makes are told so.
+    // The times of rows are relative to the start of the run, which other readers need to know.
     let begun_unix_s = Some(report.begun_unix_ms as f64 / 1e3);
     HistogramLog { started_unix_s: begun_unix_s, base_unix_s: begun_unix_s, rows: rows.collect() }
 }
@@ -23,7 +23,7 @@ pub fn log(report: &RunReport) -> HistogramLog {
 #[cfg(test)]
 mod tests {
     use super::log;
-    use crate::fixture;
+    use crate::tests::fixture;
     use flatout_load::record::hlog::HistogramLog;
 
     #[test]

@@ -1,8 +1,8 @@
-//! The report as one self-contained page of HTML, without network access, scripts or fonts, with inline SVG.
+//! The report as a single self-contained HTML page with inline SVG. It needs no network access, scripts or fonts.
 //!
-//! The page is self-explanatory. It begins with the verdict in words and ends with everything needed to repeat the
-//! run: machine, versions, command, seed and limits. It supports light and dark mode, phones and print. Several runs
-//! are overlaid.
+//! The page is self-explanatory. It begins with the verdict in words and ends with everything needed to repeat the run:
+//! machine, versions, command, seed and limits. It supports light and dark mode, phones and print. The charts of
+//! several runs are overlaid.
 
 mod method;
 mod plots;
@@ -17,13 +17,14 @@ use flatout_load::report::RunReport;
 use flatout_units::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-/// Colours and sizes, also for dark mode, phones and print.
+/// The style sheet with colours and sizes, also for dark mode, phones and print.
 const STYLE: &str = include_str!("html/report.css");
 
-/// The page loads nothing, whatever a result contains; only its own style applies.
+/// The Content-Security-Policy of the page: whatever a result contains, the page loads nothing, and only its own style
+/// applies.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// The page of one run, or of several overlaid.
+/// Returns the page of one run, or of several runs whose charts are overlaid.
 pub fn page(reports: &[RunReport]) -> String {
     let names = names(reports);
     let title = names.join(" · ");
@@ -45,7 +46,7 @@ pub fn page(reports: &[RunReport]) -> String {
     document(&format!("{title} – load report"), "", &header, &main)
 }
 
-/// A whole page: a head that forbids loading, the style and `more_style`, and the content.
+/// Returns a complete page: a head that forbids loading, the default style and `more_style`, and the content.
 pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -> String {
     html! {
         (DOCTYPE)
@@ -69,7 +70,7 @@ pub fn document(title: &str, more_style: &str, header: &Markup, main: &Markup) -
     .into_string()
 }
 
-/// The label of each run, with a number if several share it.
+/// Returns the label of each run, with a number if several runs have the same label.
 fn names(reports: &[RunReport]) -> Vec<String> {
     let name = |index: usize| {
         let label = &reports[index].label;
@@ -100,13 +101,13 @@ fn summary(index: usize, report: &RunReport, name: &str, is_named: bool) -> Mark
     }
 }
 
-/// A time in the format of HTTP, to the second.
+/// Formats a time in the format of HTTP, to the second.
 pub fn date(unix_ms: u64) -> String {
     let date = format_date((unix_ms / 1000).cast_signed());
     String::from_utf8_lossy(&date).into_owned()
 }
 
-/// The text with its first letter in upper case.
+/// Returns the text with its first letter in upper case.
 pub fn capital(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())

@@ -9,8 +9,8 @@
 //! | [`verdict`], [`plan_words`], [`method`], [`command`] | verdict, plan, environment and command of a run in words |
 //! | [`bundle`], [`output`] | the folder of a result, and writing one file or standard output |
 //!
-//! A report is a function of the result document of `flatout_load::report`. Absent by design: sockets, the clock, and
-//! running a load.
+//! A report is a function of the result document in `flatout_load::report`. By design, this crate uses no sockets and
+//! no clock, and generates no load.
 
 pub mod bundle;
 pub mod chart;
@@ -32,4 +32,6 @@ pub mod text;
 pub mod verdict;
 
 #[cfg(test)]
-mod fixture;
+mod tests {
+    pub(crate) mod fixture;
+}

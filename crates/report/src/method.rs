@@ -3,7 +3,7 @@
 use flatout_load::report::RunReport;
 use serde_json::{Value, json};
 
-/// Machine, settings and versions.
+/// Returns machine, settings and versions.
 pub fn environment(report: &RunReport) -> Value {
     json!({
         "flatout_version": report.flatout_version,

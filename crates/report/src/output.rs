@@ -1,4 +1,4 @@
-//! The destination of a result: standard output, or an atomically written file.
+//! The destination of a result: standard output, or a file, which is replaced atomically.
 
 use super::style::shown;
 use flatout_load::report::visible::visible_lines;
@@ -7,25 +7,26 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Links followed from a name to its file; the kernel's own bound.
+/// Maximum number of symbolic links that are followed from a name to its file. The kernel has the same limit.
 const LINKS_MAX: usize = 40;
 
 /// The destination of JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Standard output, instead of the text report.
+    /// Standard output, on which the JSON replaces the text report.
     Stdout,
-    /// This file, replaced only once the new one is complete. A pipe or a device of that name is written to.
+    /// A file with this path. An existing regular file is replaced only when the new one is complete. If the path is a
+    /// pipe or a device, the JSON is written to it.
     File(PathBuf),
 }
 
 impl Output {
-    /// `-` is standard output, anything else a file.
+    /// Parses a path; `-` is standard output.
     pub fn parse(text: &str) -> Self {
         if text == "-" { Self::Stdout } else { Self::File(text.into()) }
     }
 
-    /// Writes `text` and a line end.
+    /// Writes `text`, followed by a line end.
     pub fn write(&self, text: &str) -> io::Result<()> {
         let text = format!("{text}\n");
         match self {
@@ -39,12 +40,12 @@ impl Output {
         }
     }
 
-    /// Checks before a long run that it can be written: the folder exists and is writable.
+    /// Checks before a long run that the output can be written: that the folder exists and is writable.
     pub fn check(&self) -> io::Result<()> {
         let Self::File(path) = self else { return Ok(()) };
         match Destination::find(path)? {
             Destination::Stdout | Destination::Stderr => Ok(()),
-            // Opening a pipe would wait for its reader, and closing it again would send that one away.
+            // Opening a pipe would wait for its reader, and closing it would make the reader stop.
             Destination::Into(path) => Ok(access(path, Access::WRITE_OK)?),
             Destination::Replace(path) => {
                 let aside = aside(&path);
@@ -55,16 +56,16 @@ impl Output {
     }
 }
 
-/// The kind of file that a name leads to.
+/// The kind of file that a path leads to.
 #[derive(Debug, PartialEq, Eq)]
 enum Destination {
-    /// This process's own standard output, by the name of its descriptor.
+    /// Standard output of this process, by the name of its descriptor.
     Stdout,
-    /// Its standard error.
+    /// Standard error of this process, by the name of its descriptor.
     Stderr,
-    /// A file that cannot be replaced because it is not regular or has no name: it is opened and written to.
+    /// A file that cannot be replaced, because it is not a regular file or has no name. It is opened and written to.
     Into(PathBuf),
-    /// A regular file, or none yet, at the end of all links.
+    /// A regular file, or no file yet, after following all links.
     Replace(PathBuf),
 }
 
@@ -79,7 +80,7 @@ impl Destination {
                     _ => Self::Into(path),
                 });
             }
-            // A relative link starts from its folder.
+            // The target of a relative link starts from the link's folder.
             match fs::read_link(&path) {
                 Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
                 Err(_) => return Self::of_file(path),
@@ -92,13 +93,13 @@ impl Destination {
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             Ok(metadata) if !metadata.is_file() => Ok(Self::Into(path)),
-            // The folder's own trouble, if it has any, shows when something is written there.
+            // If the folder has a problem, writing the file will report it.
             Ok(_) | Err(_) => Ok(Self::Replace(path)),
         }
     }
 }
 
-/// Returns the number if this path names one of this process's open descriptors, such as `/dev/fd/3`.
+/// Returns the number of the descriptor if the path names an open descriptor of this process, such as `/dev/fd/3`.
 fn own_descriptor(path: &Path) -> Option<u32> {
     let descriptor = path.file_name()?.to_str()?.parse().ok()?;
     let folder = fs::canonicalize(path.parent()?).ok()?;
@@ -106,18 +107,19 @@ fn own_descriptor(path: &Path) -> Option<u32> {
     is_own.then_some(descriptor)
 }
 
-/// Writes text to standard output, possibly a terminal: control characters are shown, except for the lab's own
+/// Writes text to standard output, which may be a terminal. Makes control characters visible, except for the lab's own
 /// colours.
 pub fn show(text: &str) -> io::Result<()> {
     print(&shown(text))
 }
 
-/// Writes a verb's failure to standard error, likewise and without colours.
+/// Writes an error of a command to standard error. Makes control characters visible.
 pub fn complain(verb: &str, text: &str) {
     eprintln!("flatout {verb}: {}", visible_lines(text));
 }
 
-/// Writes to standard output unchanged, for programs. A closed reader (`| head`) is not an error.
+/// Writes to standard output unchanged, for programs. If the reader has closed the pipe (`| head`), that is not an
+/// error.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -126,11 +128,11 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Writes a file under another name and renames it, so that no reader sees a partial file and a full disk damages no
-/// earlier one. An earlier file's permissions stay.
+/// Writes a file under another name and then renames it. So no reader sees a partial file, and a full disk does not
+/// damage an earlier file. The permissions of an earlier file are kept.
 ///
 /// # Errors
-/// The first error of the system; the partial file is removed.
+/// Returns the first error. The partial file is removed.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     let aside = aside(path);
     let mut written = fs::write(&aside, content);
@@ -215,7 +217,8 @@ mod tests {
     fn links_are_followed_and_stay_links() {
         let folder = Folder::new("link");
         fs::create_dir(folder.0.join("real")).unwrap();
-        // One leads to the other, relative to where each lies, and the last to a file that is not there yet.
+        // One link leads to the other, relative to its folder, and the last link leads to a file that does not exist
+        // yet.
         let (output, link) = folder.output("link.json");
         symlink("real/next", &link).unwrap();
         symlink("result.json", folder.0.join("real/next")).unwrap();

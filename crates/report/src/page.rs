@@ -1,12 +1,12 @@
-//! A text report under construction: lines of a name and its figures, and tables.
+//! A text report under construction, made of named figures and tables.
 
 use crate::style::{Style, Weight};
 use std::fmt::Write as _;
 
-/// Width of the names at the left.
+/// Width of the names at the left, in columns.
 const NAME_WIDTH: usize = 15;
 
-/// A report for a terminal, line by line.
+/// A text report for a terminal, built line by line.
 #[derive(Debug)]
 pub struct TextPage {
     text: String,
@@ -14,35 +14,35 @@ pub struct TextPage {
 }
 
 impl TextPage {
-    /// An empty page.
+    /// Creates an empty page.
     pub const fn new(style: Style) -> Self {
         Self { text: String::new(), style }
     }
 
-    /// The style of its text.
+    /// Returns the style of the text.
     pub const fn style(&self) -> Style {
         self.style
     }
 
-    /// A name, its figure, and an explanation in the background.
+    /// Adds a line with a name, its figure, and an explanation in a fainter colour.
     pub fn named(&mut self, name: &str, figure: &str, explanation: &str) {
         self.figures(name, &self.style.paint(Weight::Strong, figure), explanation);
     }
 
-    /// As [`Self::named`], with figures that are painted already.
+    /// Adds a line like [`Self::named`], with figures that already contain colours.
     pub fn figures(&mut self, name: &str, figures: &str, explanation: &str) {
         let gap = if figures.is_empty() || explanation.is_empty() { "" } else { "   " };
         let explanation = self.style.paint(Weight::Faint, explanation);
         self.plain(&format!("  {name:<NAME_WIDTH$}  {figures}{gap}{explanation}"));
     }
 
-    /// A line as it is.
+    /// Adds a line unchanged.
     pub fn plain(&mut self, text: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{text}");
     }
 
-    /// A line, emphasised if there is a weight.
+    /// Adds a line, emphasised if `weight` is not `None`.
     pub fn painted(&mut self, weight: impl Into<Option<Weight>>, text: &str) {
         match weight.into() {
             Some(weight) => self.plain(&self.style.paint(weight, text)),
@@ -50,8 +50,8 @@ impl TextPage {
         }
     }
 
-    /// A table whose first row is the header. The first `words` columns are aligned left, the others right. A row with
-    /// fewer cells, such as a reason in place of figures, does not widen its columns.
+    /// Adds a table whose first row is the header. The first `words` columns are aligned left, the others right. A row
+    /// with fewer cells, such as a reason instead of figures, does not affect the column widths.
     pub fn table(&mut self, rows: &[Vec<String>], words: usize) {
         let columns = rows.first().map_or(0, Vec::len);
         let wide = |column: usize| {
@@ -70,7 +70,7 @@ impl TextPage {
         }
     }
 
-    /// The finished text.
+    /// Returns the finished text.
     pub fn finish(self) -> String {
         self.text
     }

@@ -1,16 +1,16 @@
-//! A plan in words.
+//! Descriptions of plans in words.
 
 use flatout_load::plan::{ArrivalKind, Dist, Loop, Plan, Stop, Visit, WarmUp};
 use flatout_units::show;
 
-/// The plan in one line.
+/// Describes a plan in one line.
 pub fn of(plan: &Plan) -> String {
     let mut parts = vec![kind(plan), visit(plan)];
     if plan.burst > 1 {
         parts.push(format!("{} requests pipelined", plan.burst));
     }
     if plan.think_ns != Dist::Fixed(0.0) {
-        parts.push(format!("thinking {}", dist(&plan.think_ns, show::duration)));
+        parts.push(format!("think time {}", dist(&plan.think_ns, show::duration)));
     }
     parts.push(match plan.warm_up {
         WarmUp::None => "no warm-up".to_owned(),
@@ -23,7 +23,7 @@ pub fn of(plan: &Plan) -> String {
         Stop::After { duration_ns } => format!("for {}", show::duration(duration_ns as f64)),
         Stop::Count(_) => {
             let (count, what) = plan.counted().unwrap_or_default();
-            format!("until {} {what} are begun", show::count(count))
+            format!("until {} {what} have started", show::count(count))
         }
         Stop::Tight { share, duration_ns_max } => format!(
             "until the mean is known to ± {}, at most {}",
@@ -40,13 +40,13 @@ fn kind(plan: &Plan) -> String {
     let what = plan.visits();
     if arrivals.replay.is_some() {
         return format!(
-            "open loop, {what} at the times of a log, each of its clients apart from the others, at most {connections}"
+            "open loop, {what} at the times of a log, a separate session for each of its clients, at most {connections}"
         );
     }
     let gaps = match arrivals.kind {
         ArrivalKind::Fixed => "equal gaps".to_owned(),
         ArrivalKind::Exp => "exponential gaps".to_owned(),
-        ArrivalKind::Uniform { spread } => format!("gaps drawn evenly within ± {}", show::percent(spread)),
+        ArrivalKind::Uniform { spread } => format!("gaps uniform within ± {}", show::percent(spread)),
     };
     let rate = match &arrivals.levels[..] {
         [level] if level.from_per_s.total_cmp(&level.to_per_s).is_eq() => show::figure(level.from_per_s),
@@ -69,10 +69,10 @@ fn kind(plan: &Plan) -> String {
 
 fn visit(plan: &Plan) -> String {
     match &plan.visit {
-        Visit::Request => "connections kept".to_owned(),
-        Visit::Connection { calls: 1 } => "one request a connection".to_owned(),
-        Visit::Connection { calls } => format!("{calls} calls a connection"),
-        Visit::Session { length } => format!("{} calls a session", dist(length, |value| format!("{value}"))),
+        Visit::Request => "persistent connections".to_owned(),
+        Visit::Connection { calls: 1 } => "one request per connection".to_owned(),
+        Visit::Connection { calls } => format!("{calls} calls per connection"),
+        Visit::Session { length } => format!("{} calls per session", dist(length, |value| format!("{value}"))),
     }
 }
 

@@ -1,68 +1,76 @@
-//! A result as metrics in Prometheus text format, for the textfile collector of its node exporter. Units are the
-//! conventional base units: seconds, bytes, fractions of 1.
+//! A result as metrics in Prometheus text format, for the textfile collector of the Prometheus node exporter. Units are
+//! the conventional base units: seconds, bytes, fractions of 1.
 
 use super::series::times;
 use flatout_load::FailureKind;
 use flatout_load::report::{RunReport, StepReport};
-use std::fmt::Write as _;
+use flatout_units::prometheus::{push_head, push_sample};
 
-/// Quantiles of every summary.
+/// The quantiles in every summary, as label and number.
 const QUANTILES: [(&str, f64); 5] = [("0.5", 0.5), ("0.9", 0.9), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
 
-/// Most bytes of a label's value.
+/// Maximum length of a label's value, in bytes.
 const LABEL_BYTES_MAX: usize = 256;
 
-/// All metrics of a result.
+/// Returns all metrics of a result.
 pub fn metrics(report: &RunReport) -> String {
-    let mut page = Page { text: String::new(), label: escape(&report.label) };
+    let mut page = Page { text: String::new(), run: shortened(&report.label) };
     page.head("info", "gauge", "URL, protocol, workload and version of the run; always 1.");
     let info = [
-        ("url", report.url.as_str()),
-        ("protocol", report.protocol.as_str()),
-        ("workload", report.workload.as_str()),
-        ("version", report.flatout_version.as_str()),
+        ("run", page.run),
+        ("url", shortened(&report.url)),
+        ("protocol", shortened(&report.protocol)),
+        ("workload", shortened(&report.workload)),
+        ("version", shortened(&report.flatout_version)),
     ];
-    let info: String = info.map(|(name, value)| format!(",{name}=\"{}\"", escape(value))).concat();
-    let _ = writeln!(page.text, "flatout_bench_info{{run=\"{}\"{info}}} 1", page.label);
-    page.head("begun_timestamp_seconds", "gauge", "When the run began, in seconds since 1970.");
-    let _ = writeln!(
-        page.text,
-        "flatout_bench_begun_timestamp_seconds{{run=\"{}\"}} {}",
-        page.label,
-        report.begun_unix_ms as f64 / 1e3
-    );
-    page.each(report, "valid", "gauge", "1 if every figure is valid.", |step| {
+    push_sample(&mut page.text, "flatout_bench_info", info, 1);
+    let started = "flatout_bench_begun_timestamp_seconds";
+    page.head("begun_timestamp_seconds", "gauge", "When the run began, in seconds since the Unix epoch.");
+    push_sample(&mut page.text, started, [("run", page.run)], report.begun_unix_ms as f64 / 1e3);
+    page.each(report, "valid", "gauge", "1 if every figure is valid, otherwise 0.", |step| {
         Some(f64::from(u8::from(step.invalid.is_empty())))
     });
-    page.each(report, "offered_requests_per_second", "gauge", "Rate that an open loop offered.", |step| {
+    page.each(report, "offered_requests_per_second", "gauge", "Request rate that an open loop offered.", |step| {
         step.offered.rate_per_s
     });
-    page.each(report, "responses_per_second", "gauge", "Complete responses within the measured span.", |step| {
-        Some(step.responses_per_s)
-    });
-    page.each(report, "connections", "gauge", "Upper bound of connections.", |step| {
+    page.each(
+        report,
+        "responses_per_second",
+        "gauge",
+        "Responses completed within the measurement interval.",
+        |step| Some(step.responses_per_s),
+    );
+    page.each(report, "connections", "gauge", "Maximum number of connections.", |step| {
         Some(f64::from(step.offered.connections))
     });
-    page.each(report, "elapsed_seconds", "gauge", "Length of the measured span.", |step| {
+    page.each(report, "elapsed_seconds", "gauge", "Length of the measurement interval.", |step| {
         Some(step.elapsed_ns as f64 / 1e9)
     });
-    page.each(report, "requests_total", "counter", "Requests begun.", |step| {
+    page.each(report, "requests_total", "counter", "Requests started.", |step| {
         Some(step.record.counts.requests_begun as f64)
     });
     page.each(report, "offered_requests_total", "counter", "Requests due in an open loop.", |step| {
         step.requests.offered.map(|offered| offered as f64)
     });
-    page.each(report, "in_time_responses_total", "counter", "Complete responses within the measured span.", |step| {
-        Some(step.requests.in_time as f64)
-    });
-    page.each(report, "late_responses_total", "counter", "Complete responses after the measured span.", |step| {
-        Some(step.requests.late as f64)
-    });
-    page.head("figure_sound", "gauge", "1 if the figure is valid.");
+    page.each(
+        report,
+        "in_time_responses_total",
+        "counter",
+        "Responses completed within the measurement interval.",
+        |step| Some(step.requests.in_time as f64),
+    );
+    page.each(
+        report,
+        "late_responses_total",
+        "counter",
+        "Responses completed after the measurement interval.",
+        |step| Some(step.requests.late as f64),
+    );
+    page.head("figure_sound", "gauge", "1 if the figure is valid, otherwise 0.");
     for step in &report.steps {
         for (figure, worth) in super::verdict::worths(step) {
             let is_sound = f64::from(u8::from(worth.is_sound()));
-            page.sample("figure_sound", step, &format!(",figure=\"{}\"", figure.name()), is_sound);
+            page.sample("figure_sound", step, Some(("figure", figure.name())), is_sound);
         }
     }
     page.each(report, "received_bytes_total", "counter", "Bytes received.", |step| {
@@ -74,7 +82,7 @@ pub fn metrics(report: &RunReport) -> String {
     page.each(report, "client_cpu_seconds_total", "counter", "On-CPU time of the client.", |step| {
         Some(step.client.cpu.total_ns() as f64 / 1e9)
     });
-    let busy_wait = "On-CPU time of the client spent on busy polling.";
+    let busy_wait = "On-CPU time that the client spent on busy polling.";
     page.each(report, "client_busy_wait_seconds_total", "counter", busy_wait, |step| {
         Some(step.client.busy_wait_ns as f64 / 1e9)
     });
@@ -82,7 +90,7 @@ pub fn metrics(report: &RunReport) -> String {
         report,
         "client_busy_ratio",
         "gauge",
-        "Share of its time that the busiest client thread was on a core.",
+        "Share of the time that the busiest client thread was on a core.",
         |step| Some(step.client.busy_share),
     );
     page.each(
@@ -92,23 +100,23 @@ pub fn metrics(report: &RunReport) -> String {
         "On-CPU time of the server, if it runs on this machine.",
         |step| step.server.map(|server| server.cpu.total_ns() as f64 / 1e9),
     );
-    page.head("responses_total", "counter", "Complete responses by class of status.");
+    page.head("responses_total", "counter", "Complete responses by status class.");
     for step in &report.steps {
         for (index, count) in step.record.counts.status_classes.iter().enumerate() {
-            page.sample("responses_total", step, &format!(",status=\"{}xx\"", index + 1), *count as f64);
+            page.sample("responses_total", step, Some(("status", &*format!("{}xx", index + 1))), *count as f64);
         }
     }
-    page.head("failures_total", "counter", "Requests that failed, by kind.");
+    page.head("failures_total", "counter", "Failed requests, by kind.");
     for step in &report.steps {
         for kind in FailureKind::ALL.iter().copied() {
             let count = step.record.counts.failures_of(kind) as f64;
-            page.sample("failures_total", step, &format!(",kind=\"{}\"", kind.name()), count);
+            page.sample("failures_total", step, Some(("kind", kind.name())), count);
         }
     }
     for (index, (name, help)) in [
         ("response_seconds", "From the intended start to the last byte."),
-        ("service_seconds", "From the client's act to the last byte."),
-        ("lag_seconds", "From the intended start to the client's act."),
+        ("service_seconds", "From the time the client started to the last byte."),
+        ("lag_seconds", "From the intended start to the time the client started."),
     ]
     .into_iter()
     .enumerate()
@@ -118,34 +126,34 @@ pub fn metrics(report: &RunReport) -> String {
             let histogram = times(step)[index].1.histogram();
             for (label, quantile) in QUANTILES.iter().filter(|_| !histogram.is_empty()) {
                 let value_s = histogram.value_at_quantile(*quantile) as f64 / 1e9;
-                page.sample(name, step, &format!(",quantile=\"{label}\""), value_s);
+                page.sample(name, step, Some(("quantile", label)), value_s);
             }
             let count = histogram.len() as f64;
             let sum_s = if histogram.is_empty() { 0.0 } else { histogram.mean() * count / 1e9 };
-            page.sample(&format!("{name}_sum"), step, "", sum_s);
-            page.sample(&format!("{name}_count"), step, "", count);
+            page.sample(&format!("{name}_sum"), step, None, sum_s);
+            page.sample(&format!("{name}_count"), step, None, count);
         }
     }
     page.text
 }
 
-struct Page {
+struct Page<'r> {
     text: String,
-    label: String,
+    run: &'r str,
 }
 
-impl Page {
+impl Page<'_> {
     fn head(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a String cannot fail, here and below.
-        let _ = writeln!(self.text, "# HELP flatout_bench_{name} {help}\n# TYPE flatout_bench_{name} {kind}");
+        push_head(&mut self.text, &format!("flatout_bench_{name}"), kind, help);
     }
 
-    fn sample(&mut self, name: &str, step: &StepReport, labels: &str, value: f64) {
-        let (run, step) = (&self.label, step.step);
-        let _ = writeln!(self.text, "flatout_bench_{name}{{run=\"{run}\",step=\"{step}\"{labels}}} {value}");
+    fn sample(&mut self, name: &str, step: &StepReport, label: Option<(&str, &str)>, value: f64) {
+        let number = step.step.to_string();
+        let labels = [("run", self.run), ("step", &number)].into_iter().chain(label);
+        push_sample(&mut self.text, &format!("flatout_bench_{name}"), labels, value);
     }
 
-    /// One figure of each step that has it.
+    /// Adds a sample for each step that has the figure.
     fn each(
         &mut self,
         report: &RunReport,
@@ -157,33 +165,21 @@ impl Page {
         self.head(name, kind, help);
         for step in &report.steps {
             if let Some(value) = value(step) {
-                self.sample(name, step, "", value);
+                self.sample(name, step, None, value);
             }
         }
     }
 }
 
-/// A label's value: quotes, backslashes and line ends escaped, and at most [`LABEL_BYTES_MAX`] bytes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for character in text.chars() {
-        if escaped.len() >= LABEL_BYTES_MAX {
-            break;
-        }
-        match character {
-            '\\' => escaped.push_str("\\\\"),
-            '"' => escaped.push_str("\\\""),
-            '\n' => escaped.push_str("\\n"),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+/// Shortens the value of a label to at most [`LABEL_BYTES_MAX`] bytes.
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LABEL_BYTES_MAX)]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{escape, metrics};
-    use crate::fixture;
+    use super::{metrics, shortened};
+    use crate::tests::fixture;
     use std::collections::BTreeSet;
 
     #[test]
@@ -209,8 +205,8 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_escaped_and_have_an_end() {
-        assert_eq!(escape("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
-        assert_eq!(escape(&"x".repeat(10_000)).len(), super::LABEL_BYTES_MAX);
+    fn labels_are_bounded() {
+        assert_eq!(shortened("short"), "short");
+        assert_eq!(shortened(&"é".repeat(10_000)).len(), super::LABEL_BYTES_MAX);
     }
 }

@@ -1,14 +1,14 @@
-//! A result as tables: comma-separated values (RFC 4180), times in nanoseconds, sizes in bytes, shares as fractions
-//! of 1.
+//! A result as tables of comma-separated values (RFC 4180). Times are in nanoseconds, sizes in bytes, and shares are
+//! fractions of 1.
 
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use std::fmt::Display;
 
-/// Quantiles of the table of distributions.
+/// The quantiles in the table of distributions.
 const QUANTILES: [f64; 14] = [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0];
 
-/// Every table: the file's name and its content.
+/// Returns every table, with file name and content.
 pub fn files(report: &RunReport) -> Vec<(&'static str, String)> {
     vec![
         ("steps.csv", steps(report)),
@@ -19,7 +19,7 @@ pub fn files(report: &RunReport) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A table under construction.
+/// A table of comma-separated values under construction.
 struct Table {
     text: String,
     columns: usize,
@@ -40,12 +40,12 @@ impl Table {
     }
 }
 
-/// A field in the format of RFC 4180.
+/// Quotes a field as RFC 4180 requires.
 fn quote(text: &str) -> String {
     if text.contains(['"', ',', '\r', '\n']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-/// A value, or an empty field if it is unknown.
+/// Formats a value, or returns an empty field if the value is unknown.
 fn known<T: Display>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
@@ -187,7 +187,7 @@ fn percentiles(report: &RunReport) -> String {
     table.text
 }
 
-/// A step's histograms by name.
+/// Returns the histograms of a step with their names.
 pub(super) fn times(step: &StepReport) -> [(&'static str, &flatout_load::record::Hdr); 3] {
     [("response", &step.record.response), ("service", &step.record.service), ("lag", &step.record.lag)]
 }
@@ -241,7 +241,7 @@ fn errors(report: &RunReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::{files, quote};
-    use crate::fixture;
+    use crate::tests::fixture;
 
     #[test]
     fn tables_have_as_many_fields_as_names() {
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!((field("offered_per_s"), field("responses"), field("failures")), ("50", "288", "12"));
         assert_eq!((field("responses_per_s"), field("invalid")), ("48", ""));
         assert!(tables["errors.csv"].contains("0,connreset,12\r\n"));
-        // Six seconds, and what ended in the seventh.
+        // Six seconds, and the requests that ended in the seventh.
         assert_eq!(tables["series.csv"].lines().filter(|row| row.starts_with("0,")).count(), 6);
         assert!(tables["series.csv"].contains("\r\n0,1000000000,1000000000,50,48,2,"));
         assert!(tables["classes.csv"].contains("0,/index.html,150,"));

@@ -1,4 +1,4 @@
-//! Terminal colours, where useful and wanted.
+//! Terminal colours, used where they are supported and wanted.
 
 use flatout_load::report::visible::{visible_but, visible_lines};
 use std::borrow::Cow;
@@ -7,19 +7,19 @@ use std::io::IsTerminal;
 /// The emphasis of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weight {
-    /// The most important figure.
+    /// Emphasis for the most important figure.
     Strong,
-    /// An explanation of a figure.
+    /// Emphasis for an explanation of a figure.
     Faint,
-    /// A success.
+    /// Emphasis for a success.
     Good,
-    /// A failure.
+    /// Emphasis for a failure.
     Bad,
-    /// A warning.
+    /// Emphasis for a warning.
     Warning,
 }
 
-/// The style of text, coloured or plain.
+/// The style of text: coloured or plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     coloured: bool,
@@ -32,7 +32,7 @@ impl Style {
     /// Text with terminal colours.
     pub const COLOURED: Self = Self { coloured: true };
 
-    /// Colour if `stream` is a terminal and `NO_COLOR` is not set to anything (no-color.org).
+    /// Chooses colours if `stream` is a terminal and `NO_COLOR` is unset or empty (no-color.org).
     pub fn of(stream: &impl IsTerminal) -> Self {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { coloured: stream.is_terminal() && !unwanted }
@@ -62,7 +62,7 @@ const BAD: &str = "\x1b[1;31m";
 const WARNING: &str = "\x1b[33m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Text that is safe for a terminal: of control characters only line ends, tabs and the lab's own colours remain.
+/// Makes text safe for a terminal. Of the control characters, only line ends, tabs and the lab's own colours remain.
 pub fn shown(text: &str) -> Cow<'_, str> {
     visible_but(text, |rest| {
         if rest.starts_with(['\n', '\t']) {

@@ -1,13 +1,14 @@
-//! Elements of inline SVG that charts share. Looks are classes, which the style of the page defines.
+//! Elements of inline SVG, which all charts share. Their appearance depends on CSS classes, which the page's style
+//! defines.
 
 use std::fmt::{self, Write as _};
 
-/// An `<svg>` element under construction. All positions are in its own units.
+/// An `<svg>` element under construction. All positions are in the units of the drawing.
 #[derive(Debug)]
 pub struct Svg(String);
 
 impl Svg {
-    /// A drawing of this size; `label` is its name for screen readers.
+    /// Creates a drawing of this size. `label` is its name for screen readers.
     pub fn new(width: f64, height: f64, label: &str) -> Self {
         let mut svg = Self(String::with_capacity(4096));
         svg.add(format_args!(
@@ -17,7 +18,7 @@ impl Svg {
         svg
     }
 
-    /// Adds elements as they are.
+    /// Adds elements unchanged.
     pub fn add(&mut self, elements: fmt::Arguments<'_>) {
         // Writing to a String cannot fail.
         let _ = self.0.write_fmt(elements);
@@ -28,17 +29,17 @@ impl Svg {
         self.add(format_args!(r#"<line class="grid" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#));
     }
 
-    /// Adds a path of this class.
+    /// Adds a path with this class.
     pub fn path(&mut self, class: &str, path: fmt::Arguments<'_>) {
         self.add(format_args!(r#"<path class="{class}" d="{path}"/>"#));
     }
 
-    /// Adds a label of this class that starts at `x`.
+    /// Adds a label with this class that starts at `x`.
     pub fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
         self.add(format_args!(r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(text)));
     }
 
-    /// Adds a label of this class with its `anchor` (`middle`, `end`) at `x`.
+    /// Adds a label with this class whose `anchor` (`middle`, `end`) is at `x`.
     pub fn anchored_text(&mut self, class: &str, x: f64, y: f64, anchor: &str, text: &str) {
         self.add(format_args!(
             r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{}</text>"#,
@@ -46,7 +47,7 @@ impl Svg {
         ));
     }
 
-    /// The whole element.
+    /// Returns the complete element.
     pub fn finish(self) -> String {
         self.0 + "</svg>"
     }
@@ -55,14 +56,7 @@ impl Svg {
 /// Escapes text for an element or an attribute.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            other => escaped.push(other),
-        }
-    }
+    // Writing to a String cannot fail.
+    let _ = maud::Escaper::new(&mut escaped).write_str(text);
     escaped
 }

@@ -1,4 +1,4 @@
-//! The verdict on a result in words: one sentence, then the reasons.
+//! The verdict on a result, in words: a sentence, followed by the reasons.
 
 use flatout_load::judge::threshold::ThresholdOutcome;
 use flatout_load::judge::{Figure, InvalidReason, Soundness};
@@ -6,7 +6,7 @@ use flatout_load::plan::Plan;
 use flatout_load::report::{RunReport, StepReport};
 use flatout_units::show;
 
-/// The tone of the sentence.
+/// The tone of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// The figures are valid, and nothing failed.
@@ -19,20 +19,20 @@ pub enum Tone {
     Invalid,
 }
 
-/// A verdict.
+/// The verdict on a result, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Its tone.
+    /// The tone, which determines the colour.
     pub tone: Tone,
     /// States in one sentence whether the figures are valid.
     pub headline: String,
-    /// The figures, in one or two sentences.
+    /// The most important figures, in one or two sentences.
     pub figures: String,
-    /// All reasons for the headline, with numbers.
+    /// All reasons for the headline, with the numbers.
     pub reasons: Vec<String>,
 }
 
-/// The verdict on a run.
+/// Returns the verdict on a run.
 pub fn of(report: &RunReport) -> Verdict {
     let many = report.steps.len() > 1;
     let at =
@@ -70,12 +70,12 @@ pub fn of(report: &RunReport) -> Verdict {
     } else if touched > 0 {
         let headline = match &report.steps[..] {
             [step] => format!("Partly valid: {}.", worth(step)),
-            _ => format!("Partly valid: not every figure of {} holds.", show::plural(touched, "step", "steps")),
+            _ => format!("Partly valid: not every figure of {} is valid.", show::plural(touched, "step", "steps")),
         };
         (Tone::Partly, headline)
     } else if missed.clone().next().is_some() {
         let count = show::plural(missed.count() as u64, "requirement was", "requirements were");
-        (Tone::Failed, format!("Valid, but {count} missed."))
+        (Tone::Failed, format!("Valid, but {count} not met."))
     } else if report.steps.iter().any(|step| !step.failing.is_empty()) {
         (Tone::Failed, "Valid, but requests failed.".to_owned())
     } else {
@@ -84,7 +84,7 @@ pub fn of(report: &RunReport) -> Verdict {
     Verdict { tone, headline, figures: figures(report), reasons }
 }
 
-/// The display name of a figure.
+/// Returns the display name of a figure.
 pub const fn label(figure: Figure) -> &'static str {
     match figure {
         Figure::Rate => "requests/s",
@@ -96,7 +96,7 @@ pub const fn label(figure: Figure) -> &'static str {
     }
 }
 
-/// The figures of a step, with the soundness of each.
+/// Returns the figures of a step, with the validity of each.
 pub fn worths(step: &StepReport) -> Vec<(Figure, Soundness)> {
     let has = |figure: &Figure| match figure {
         Figure::ServerCpu => step.server.is_some(),
@@ -107,7 +107,8 @@ pub fn worths(step: &StepReport) -> Vec<(Figure, Soundness)> {
     Figure::ALL.iter().copied().filter(has).map(|figure| (figure, step.soundness(figure))).collect()
 }
 
-/// The validity of each figure: `server CPU, counts hold; requests/s is at least this; p50, p99 are unknown`.
+/// Describes the validity of each figure: `server CPU, counts are valid; requests/s is at least this; p50, p99 are
+/// unknown`.
 pub fn worth(step: &StepReport) -> String {
     let worths = worths(step);
     let those = |wanted: Soundness| {
@@ -121,8 +122,8 @@ pub fn worth(step: &StepReport) -> String {
             continue;
         }
         let verb = match (soundness, labels.len()) {
-            (Soundness::Sound, 1) => "holds",
-            (Soundness::Sound, _) => "hold",
+            (Soundness::Sound, 1) => "is valid",
+            (Soundness::Sound, _) => "are valid",
             (_, 1) => "is",
             _ => "are",
         };
@@ -132,62 +133,63 @@ pub fn worth(step: &StepReport) -> String {
     parts.join("; ")
 }
 
-/// The figures that a reason touches: `touches requests/s, p50`.
+/// Names the figures that a reason affects, in a sentence.
 pub fn touched(step: &StepReport, reason: InvalidReason) -> String {
     let touched = worths(step).into_iter().filter(|(figure, _)| step.verdict(*figure).reasons.contains(&reason));
     let labels: Vec<&str> = touched.map(|(figure, _)| label(figure)).collect();
     if labels.is_empty() { "It affects no figure".to_owned() } else { format!("It affects {}", labels.join(", ")) }
 }
 
-/// The verdict on a step for a table: `sound`, or the invalid figures with the reasons.
+/// Returns the verdict on a step for a table: `valid`, or the invalid figures with the reasons.
 pub fn short(step: &StepReport) -> String {
     if step.invalid.is_empty() {
-        return "sound".to_owned();
+        return "valid".to_owned();
     }
     let reasons: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
     let unsound: Vec<&str> =
         worths(step).iter().filter(|(_, worth)| !worth.is_sound()).map(|(figure, _)| label(*figure)).collect();
     match (unsound.is_empty(), step.has_sound()) {
-        (true, _) => format!("sound ({})", reasons.join(", ")),
+        (true, _) => format!("valid ({})", reasons.join(", ")),
         (false, true) => format!("not {}: {}", unsound.join(", "), reasons.join(", ")),
         (false, false) => format!("INVALID: {}", reasons.join(", ")),
     }
 }
 
-/// The note after a requirement whose figure is invalid.
+/// Returns the note after a requirement whose figure is invalid; empty if the figure is valid.
 pub fn uncertain(outcome: &ThresholdOutcome) -> String {
     if outcome.unsound.is_empty() {
         return String::new();
     }
     let names: Vec<&str> = outcome.unsound.iter().map(|reason| reason.name()).collect();
-    format!(", which is not certain: {}", names.join(", "))
+    format!(", which is uncertain: {}", names.join(", "))
 }
 
-/// The requests of a step in short: `of 2,000 offered, 2,000 begun`.
+/// Describes the number of requests of a step: `of 2,000 offered, 2,000 started`.
 pub fn asked_for(step: &StepReport) -> String {
     let requests = &step.requests;
     let offered = requests.offered.map_or_else(String::new, |offered| format!("{} offered, ", show::count(offered)));
-    format!("of {offered}{} begun", show::count(requests.begun))
+    format!("of {offered}{} started", show::count(requests.begun))
 }
 
-/// The requests that response times cover, if some have no response: `of the 288 requests with a response; 12 had none`.
+/// Describes which requests the response times cover, if some have no response: `of the 288 requests with a response;
+/// 12 had none`.
 pub fn unanswered(step: &StepReport) -> Option<String> {
     let missing = step.requests.failed + step.requests.never_begun;
     let answered = show::count(step.record.counts.responses);
     (missing > 0).then(|| format!("of the {answered} requests with a response; {} had none", show::count(missing)))
 }
 
-/// The delay of late responses: `answered after the end of the span, the last 6.01 s after it`.
+/// Describes the delay of late responses: `after the measurement interval, the last one 6.01 s after it`.
 pub fn lateness(step: &StepReport) -> String {
-    format!("answered after the end of the span, the last {} after it", show::duration(step.requests.drain_ns as f64))
+    format!("after the measurement interval, the last one {} after it", show::duration(step.requests.drain_ns as f64))
 }
 
-/// The load offered in a step, in short: `500 requests/s`, `64 connections`.
+/// Describes the offered load of a step: `500 requests/s`, `64 connections`.
 pub fn load(step: &StepReport) -> String {
     load_of(&step.plan)
 }
 
-/// The load that a plan offers, in short.
+/// Describes the load that a plan offers.
 pub fn load_of(plan: &Plan) -> String {
     match plan.offered_per_s() {
         Some(rate) => format!("{} requests/s", show::figure(rate)),
@@ -195,7 +197,7 @@ pub fn load_of(plan: &Plan) -> String {
     }
 }
 
-/// Minimum share of the offered rate for keeping up; the same share as for a valid run.
+/// Smallest share of the offered rate at which a server keeps up; the same share as for a valid run.
 const KEPT_UP_SHARE: f64 = 0.98;
 
 fn figures(report: &RunReport) -> String {
@@ -212,7 +214,7 @@ fn figures(report: &RunReport) -> String {
         format!(", half of them within {p50}, 99 of 100 within {p99}")
     });
     let errors = if step.error_share > 0.0 {
-        format!(" {} of all requests failed or were refused.", show::percent(step.error_share))
+        format!(" {} of all requests failed or got a 4xx or 5xx response.", show::percent(step.error_share))
     } else {
         String::new()
     };
@@ -235,13 +237,13 @@ fn sweep(report: &RunReport) -> String {
     };
     let best =
         report.steps.iter().filter(kept_up).max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
-    let Some(best) = best else { return format!("{range} The server kept up with none of them.") };
+    let Some(best) = best else { return format!("{range} The server did not keep up with any of these loads.") };
     let p99 = best.response.map_or_else(String::new, |response| {
         format!(", with 99 of 100 responses within {}", show::duration(response.p99_ns as f64))
     });
     let rate = show::figure(best.responses_per_s);
     let what = if best.offered.rate_per_s.is_some() {
-        "The highest rate that the server kept up with is"
+        "The highest rate with which the server kept up is"
     } else {
         "The highest rate is"
     };

@@ -1,4 +1,5 @@
-//! From a version and a question to a response (RFC 9110 §13.2.2: preconditions first, then the range).
+//! Builds the response to a request from a version of a file. Preconditions are evaluated before the range (RFC 9110
+//! §13.2.2).
 
 use crate::file_request::FileRequest;
 use crate::outcome::FileOutcome;
@@ -19,17 +20,18 @@ use flatout_http::request::Asked;
 use flatout_os::clock::Now;
 use std::cell::Cell;
 
-/// Inputs of a response besides the version and the question.
+/// The inputs of a response apart from the version and the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means<'a> {
     pub(crate) rules: &'a FileRules,
     pub(crate) services: &'a Services,
-    /// Multipart responses so far, for their boundaries.
+    /// Number of multipart responses so far, which makes each boundary different.
     pub(crate) parts_answered: &'a Cell<u64>,
     pub(crate) now: Now,
 }
 
-/// The response to `question` with `representation` of `version`.
+/// Returns the response to `question` with `representation` of `version`, or the refusal if a precondition is false or
+/// the range is outside the file. `outcome` is that of a complete response.
 pub(crate) fn answer(
     means: &Means<'_>,
     version: &Version,
@@ -63,9 +65,9 @@ pub(crate) fn answer(
         }
     }
     let extra = extra(means, version, representation, question);
-    // RFC 9110 §14.2: Range is defined for GET only.
-    if question.asked.any(Asked::RANGE)
-        && question.is_get
+    // An encoding is always sent whole. A request with Range selects one only if the client refuses the plain file.
+    if question.requests_range()
+        && representation.coding == ContentCoding::Identity
         && !is_ambiguous(version, question)
         && if_range_holds(&question.fields, &representation.validators(common), means.now.unix_s)
     {
@@ -78,7 +80,8 @@ pub(crate) fn answer(
                 return Ok(answer_parts(means, version, representation, parts.as_slice(), extra));
             }
             RangesDecision::Unsatisfiable => {
-                let error = Refusal::new(416, "The range lies outside the file.", FileOutcome::RangeUnsatisfiable);
+                let error =
+                    Refusal::new(416, "The requested range is outside the file.", FileOutcome::RangeUnsatisfiable);
                 return Err(error.with("Content-Range", format!("bytes */{size_bytes}")));
             }
         }
@@ -89,14 +92,14 @@ pub(crate) fn answer(
     Ok(response)
 }
 
-/// Returns whether an If-Range does not identify the representation that the client has a part of: all codings of a
-/// version share their date, so a date is not a strong validator among them (RFC 9110 §8.8.2.2, §13.1.5).
+/// Returns whether If-Range is a date, and therefore cannot tell which representation the client has a part of. All
+/// codings of a version have the same date, so it is not a strong validator (RFC 9110 §8.8.2.2, §13.1.5).
 fn is_ambiguous(version: &Version, question: &FileRequest<'_>) -> bool {
     version.common.vary.is_some() && question.fields.first("if-range").is_some_and(|value| !value.starts_with(b"\""))
 }
 
-/// The field lines that are not part of the prebuilt head. Digests that are not known yet are requested here and sent
-/// with a later response.
+/// Returns the field lines that are not part of the prebuilt head. If a digest has not been computed yet, submits the
+/// computation and leaves out all digests, which a later response can contain.
 fn extra(means: &Means<'_>, version: &Version, representation: &Representation, question: &FileRequest<'_>) -> Extra {
     let rules = means.rules;
     let expires_unix_s = version.common.expires_s.map(|seconds| means.now.unix_s.saturating_add(i64::from(seconds)));
@@ -116,7 +119,7 @@ fn extra(means: &Means<'_>, version: &Version, representation: &Representation, 
     let asked = extra.repr_digest.is_some() || extra.content_digest.is_some() || extra.content_md5;
     if asked && representation.digests.get().is_none() {
         if version.settled {
-            // If it is refused, the next response requests it again.
+            // If the thread pool refuses the job, the next response submits it again.
             let source = || representation.source();
             let _ = means.services.make_digests(&representation.digests, representation.kept_as, source);
         }
@@ -125,11 +128,7 @@ fn extra(means: &Means<'_>, version: &Version, representation: &Representation, 
     extra
 }
 
-fn encoding_field(representation: &Representation) -> Option<(&'static str, &'static str)> {
-    (representation.coding != ContentCoding::Identity).then(|| ("Content-Encoding", representation.coding.name()))
-}
-
-/// A content digest would be one of this part, which is never computed; likewise Content-MD5.
+/// Removes Content-Digest and Content-MD5, which would have to be those of a part. They are never computed for parts.
 const fn of_part(extra: Extra) -> Extra {
     Extra { content_digest: None, content_md5: false, ..extra }
 }
@@ -143,16 +142,18 @@ fn answer_part(
 ) -> Response {
     let (length, size_bytes) = (part.len().to_string(), representation.size_bytes);
     let content_range = format!("bytes {}-{}/{size_bytes}", part.first, part.last);
-    let mut fields = vec![("Content-Type", version.common.content_type.as_str()), ("Content-Length", &length)];
-    fields.push(("Content-Range", &content_range));
-    fields.extend(encoding_field(representation));
+    let fields = [
+        ("Content-Type", version.common.content_type.as_str()),
+        ("Content-Length", &length),
+        ("Content-Range", &content_range),
+    ];
     let head = representation.partial_head(&version.common, &fields);
     let mut response = Response::new(206, head, representation.body(part.first, part.len()), outcome);
     response.extra = representation.extra_lines(&version.common, of_part(extra));
     response
 }
 
-/// `multipart/byteranges` (RFC 9110 §14.6).
+/// Returns a response with several ranges as `multipart/byteranges` (RFC 9110 §14.6).
 fn answer_parts(
     means: &Means<'_>,
     version: &Version,
@@ -173,10 +174,12 @@ fn answer_parts(
     segments.push(bytes(format_parts_end(&boundary)));
     let length = segments.iter().map(Segment::len).sum::<u64>().to_string();
     let content_type = format!("multipart/byteranges; boundary={boundary}");
-    let mut fields = vec![("Content-Type", content_type.as_str()), ("Content-Length", &length)];
-    fields.extend(encoding_field(representation));
+    let fields = [("Content-Type", content_type.as_str()), ("Content-Length", &length)];
     let head = representation.partial_head(&version.common, &fields);
     let mut response = Response::new(206, head, Body::Segments(segments), FileOutcome::Parts);
     response.extra = representation.extra_lines(&version.common, of_part(extra));
     response
 }
+
+#[cfg(test)]
+mod tests;

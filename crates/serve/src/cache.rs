@@ -1,27 +1,27 @@
-//! A bounded cache of versions by path: entries, bytes and descriptors.
+//! A cache of file versions by path. Its entries, bytes and file descriptors are limited.
 //!
-//! Eviction is CLOCK: each entry has one bit, set when it is used again; the hand clears bits until it finds a clear
-//! one. So a crawl over the whole site does not evict frequently used entries.
+//! Eviction uses the CLOCK algorithm. Each entry has a bit, which is set when the entry is used again. The hand clears
+//! these bits until it finds an entry whose bit is clear, which it evicts. A crawl over the whole site therefore does
+//! not evict frequently used entries.
 
 use crate::version::Version;
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// Bounds of one worker's cache.
+/// Limits of the cache of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
-    /// Upper bound of versions.
+    /// Maximum number of versions.
     pub entries_max: usize,
-    /// Approximate upper bound of their memory, in bytes.
+    /// Approximate maximum memory of all versions, in bytes.
     pub bytes_max: usize,
-    /// Upper bound of their descriptors.
+    /// Maximum number of file descriptors held by all versions.
     pub descriptors_max: usize,
 }
 
 impl CacheLimits {
-    /// Holds most sites completely. `flatout serve` uses a lower bound of open files if the process has few
-    /// descriptors.
+    /// Large enough for most sites. `flatout serve` lowers `descriptors_max` if the process may open only a few files.
     pub const DEFAULT: Self = Self { entries_max: 16_384, bytes_max: 64 * 1024 * 1024, descriptors_max: 512 };
 }
 
@@ -31,12 +31,12 @@ impl Default for CacheLimits {
     }
 }
 
-/// When a version was last validated.
+/// The time and the epoch of a version's last validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checked {
-    /// Milliseconds on the monotonic clock.
+    /// Monotonic time in milliseconds.
     pub(crate) at_ms: u64,
-    /// The number of changes reported by the kernel up to then.
+    /// Number of changes that the kernel had reported by then.
     pub(crate) epoch: u64,
 }
 
@@ -46,17 +46,17 @@ struct CacheEntry {
     version: Rc<Version>,
     checked: Checked,
     used: bool,
-    /// The bytes counted for it.
+    /// Memory counted for the entry, in bytes.
     bytes: usize,
     descriptors: usize,
 }
 
-/// Versions by path, handler and policy.
+/// Versions by path, `files` step and header policy.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
     limits: CacheLimits,
-    /// Only names of existing files become keys, so a fast hash is safe enough; it is seeded nevertheless.
-    index: HashMap<Box<[u8]>, usize, RandomState>,
+    /// Only the names of existing files become keys, so a fast hash is safe enough. It is seeded nevertheless.
+    index: HashMap<Box<[u8]>, usize, HashState>,
     entries: Vec<CacheEntry>,
     hand: usize,
     bytes: usize,
@@ -64,12 +64,12 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// An empty cache with `limits`.
+    /// Creates an empty cache with `limits`.
     pub(crate) fn new(limits: CacheLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// The version under `key` and when it was last validated.
+    /// Returns the version under `key`, and when it was last validated. Marks the entry as used.
     #[inline]
     pub(crate) fn get(&mut self, key: &[u8]) -> Option<(&Rc<Version>, Checked)> {
         let entry = &mut self.entries[*self.index.get(key)?];
@@ -77,14 +77,14 @@ impl Cache {
         Some((&entry.version, entry.checked))
     }
 
-    /// Records that the version under `key` was validated.
+    /// Records `checked` as the last validation of the version under `key`.
     pub(crate) fn set_checked(&mut self, key: &[u8], checked: Checked) {
         if let Some(&at) = self.index.get(key) {
             self.entries[at].checked = checked;
         }
     }
 
-    /// Stores `version` under `key`, replacing an older one, and evicts others while a bound is exceeded.
+    /// Stores `version` under `key` in place of an older version, and evicts others while a limit is exceeded.
     pub(crate) fn insert(&mut self, key: &[u8], version: Rc<Version>, checked: Checked) {
         self.remove(key);
         let (bytes, descriptors) = (version.memory_bytes() + key.len(), version.descriptors());
@@ -95,7 +95,8 @@ impl Cache {
         self.shrink(key);
     }
 
-    /// Updates the bytes counted for the version under `key` after it has grown.
+    /// Updates the bytes and descriptors counted for the version under `key` after it has adopted an encoding, and
+    /// evicts others while a limit is exceeded.
     pub(crate) fn recount(&mut self, key: &[u8]) {
         let Some(&at) = self.index.get(key) else { return };
         let entry = &mut self.entries[at];
@@ -108,14 +109,14 @@ impl Cache {
         self.shrink(key);
     }
 
-    /// Drops the version under `key`.
+    /// Removes the version under `key`.
     pub(crate) fn remove(&mut self, key: &[u8]) {
         if let Some(at) = self.index.remove(key) {
             self.take(at);
         }
     }
 
-    /// Drops every version whose key does not satisfy `keep`.
+    /// Removes every version whose key does not satisfy `keep`.
     pub(crate) fn retain(&mut self, keep: impl Fn(&[u8]) -> bool) {
         let mut at = 0;
         while at < self.entries.len() {
@@ -129,13 +130,13 @@ impl Cache {
         }
     }
 
-    /// Number of versions.
+    /// Returns the number of versions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Evicts versions until the bounds hold; the one under `key`, the newest, is evicted last.
+    /// Evicts versions until no limit is exceeded. The newest version, which is the one under `key`, is evicted last.
     fn shrink(&mut self, key: &[u8]) {
         while self.is_over() && self.entries.len() > 1 {
             self.evict();
@@ -152,7 +153,8 @@ impl Cache {
     }
 
     fn evict(&mut self) {
-        // At most two rounds: after one, every bit is clear. The newest entry, the last, is skipped.
+        // Two rounds are enough, because the first one clears every bit. The newest entry, which is the last, is
+        // skipped.
         let newest = self.entries.len() - 1;
         for _ in 0..2 * self.entries.len() {
             let at = self.hand % newest;
@@ -167,7 +169,7 @@ impl Cache {
         }
     }
 
-    /// Removes the entry at `at`, which is no longer in the index; the last entry takes its position.
+    /// Removes the entry at `at`, whose key must already be out of the index. The last entry takes its position.
     fn take(&mut self, at: usize) {
         let entry = self.entries.swap_remove(at);
         self.bytes -= entry.bytes;

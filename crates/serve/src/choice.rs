@@ -1,31 +1,28 @@
-//! Selection of the representation for a client.
+//! Selects the representation that a client gets.
 
 use crate::file_request::FileRequest;
 use crate::outcome::FileOutcome;
 use crate::representation::Representation;
-use crate::services::Services;
-use crate::thread_pool::{Notified, Signal, Urgency};
-use crate::version::{EncodingState, Version};
+use crate::services::{LazyEncoding, Services};
+use crate::thread_pool::Urgency;
+use crate::version::{EncodingState, OfferedEncoding, Version};
 use flatout_http::encoding::{AcceptedCodings, ContentCoding};
 use flatout_http::request::Asked;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Size up to which a file is encoded while its first client waits, in bytes: it takes a few milliseconds.
+/// Maximum size of a file that is encoded while its first client waits, in bytes. This takes a few milliseconds.
 const WAIT_BYTES_MAX: u64 = 256 * 1024;
-
-/// Upper bound of that wait.
-const TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The result of the selection.
 pub(crate) enum EncodingChoice<'a> {
-    /// This representation, with an outcome if it differs from that of the lookup.
+    /// Send this representation. The outcome, if any, replaces that of the lookup.
     Take(&'a Representation, Option<FileOutcome>),
-    /// This coding, after it is encoded or the wait times out.
-    Wait(ContentCoding, Notified),
+    /// Wait for the encoding in this coding, and use it if it is ready before the wait times out.
+    Wait(ContentCoding, LazyEncoding),
 }
 
-/// Selects for `question`. Sets `grown` if the version has adopted an encoding created since.
+/// Selects the representation for `question`. Sets `grown` if the version needs more memory than before, because it has
+/// adopted an encoding or has requested one.
 pub(crate) fn choose<'a>(
     version: &'a Version,
     question: &FileRequest<'_>,
@@ -37,68 +34,64 @@ pub(crate) fn choose<'a>(
         return plain;
     }
     let accepted = AcceptedCodings::parse(question.fields.all("accept-encoding"));
-    let mut useful = [ContentCoding::Identity; ContentCoding::ALL.len()];
-    let mut count = 0;
-    for &coding in version.offered() {
-        // Encoding a version that may still change under its identity is wasted.
-        let is_useful = match version.standing(coding, grown) {
-            EncodingState::Ready(_) => true,
-            EncodingState::Possible => version.settled,
-            EncodingState::Useless => false,
-        };
-        if is_useful && count < useful.len() {
-            useful[count] = coding;
-            count += 1;
-        }
+    // A range selects the plain file. Otherwise, the representation that a client gets parts of would depend on which
+    // encodings other clients have requested, and clients that decode by Content-Encoding cannot decode a part.
+    if question.requests_range() && accepted.weight(ContentCoding::Identity) > 0 {
+        return plain;
     }
-    // A client that accepts none of the representations gets the plain file (RFC 9110 §12.4.1).
-    let Some(coding) = accepted.choose(useful[..count].iter().copied()) else { return plain };
-    match version.standing(coding, grown) {
-        EncodingState::Ready(representation) if coding == ContentCoding::Identity => {
-            EncodingChoice::Take(representation, None)
-        }
+    // Encoding a version whose content may still change without a change of its identity would be wasted work. A client
+    // that accepts none of the representations gets the plain file (RFC 9110 §12.4.1).
+    let Some(offer) = preferred(version, accepted, version.settled, grown) else { return plain };
+    match version.standing(offer, grown) {
         EncodingState::Ready(representation) => EncodingChoice::Take(representation, Some(FileOutcome::Encoded)),
         EncodingState::Useless => plain,
-        EncodingState::Possible => begin(version, coding, services, grown)
+        EncodingState::Possible => begin(version, offer, services, grown)
             .unwrap_or_else(|outcome| EncodingChoice::Take(second_best(version, accepted, grown), Some(outcome))),
     }
 }
 
-/// Requests the encoding in `coding`, and waits for it if that is quick.
+/// Submits the encoding `offer` to the thread pool. The response waits for it if the file is small; otherwise, returns
+/// the outcome of a response without it.
 fn begin<'a>(
     version: &'a Version,
-    coding: ContentCoding,
+    offer: &OfferedEncoding,
     services: &Services,
     grown: &mut bool,
 ) -> Result<EncodingChoice<'a>, FileOutcome> {
-    let Some(slot) = version.facts().encoded(coding) else { return Err(FileOutcome::EncodingPending) };
+    let Some((compression, slot)) = &offer.encoder else { return Err(FileOutcome::EncodingPending) };
     let soon = version.plain.size_bytes <= WAIT_BYTES_MAX;
     let urgency = if soon { Urgency::Prompt } else { Urgency::Patient };
     let under_way = services
-        .make_encoded(slot, coding, urgency, || version.plain.source())
+        .make_encoded(slot, *compression, urgency, || version.plain.source())
         .map_err(|_refused| FileOutcome::ThreadPoolFull)?;
-    // Promised encodings count already.
+    // An encoding counts from the time it is requested.
     *grown |= under_way;
-    let signal = Arc::<Signal>::default();
-    if !soon || !under_way || !services.thread_pool.ring_after(TIMEOUT, Arc::clone(&signal)) {
+    if !soon || !under_way {
         return Err(FileOutcome::EncodingPending);
     }
-    slot.ring_at_end(&signal);
-    Ok(EncodingChoice::Wait(coding, Notified(signal)))
+    Ok(EncodingChoice::Wait(offer.coding, Arc::clone(slot)))
 }
 
-/// The best available representation.
+/// Returns the best representation that exists.
 fn second_best<'a>(version: &'a Version, accepted: AcceptedCodings, grown: &mut bool) -> &'a Representation {
-    let mut ready = [ContentCoding::Identity; ContentCoding::ALL.len()];
-    let mut count = 0;
-    for &coding in version.offered() {
-        if count < ready.len() && matches!(version.standing(coding, grown), EncodingState::Ready(_)) {
-            ready[count] = coding;
-            count += 1;
-        }
-    }
-    match accepted.choose(ready[..count].iter().copied()).map(|coding| version.standing(coding, grown)) {
+    match preferred(version, accepted, false, grown).map(|offer| version.standing(offer, grown)) {
         Some(EncodingState::Ready(representation)) => representation,
         _ => &version.plain,
     }
+}
+
+/// Returns the encoding that the client prefers among those that exist or, if `creates` is true, can be created.
+/// Returns `None` if the client prefers the plain file.
+fn preferred<'a>(
+    version: &'a Version,
+    accepted: AcceptedCodings,
+    creates: bool,
+    grown: &mut bool,
+) -> Option<&'a OfferedEncoding> {
+    let useful = version.offered().iter().filter(|offer| match version.standing(offer, grown) {
+        EncodingState::Ready(_) => true,
+        EncodingState::Possible => creates,
+        EncodingState::Useless => false,
+    });
+    accepted.choose(useful.map(|offer| offer.coding)).and_then(|coding| version.offer(coding))
 }

@@ -1,10 +1,11 @@
-//! Persistent digests: a small store keyed by the identity of a file version.
+//! A small persistent store of digests, by the identity of a file version.
 //!
-//! It is only a cache of work: any damage costs that work again, and never a response. Only the threads of the pool
-//! read and write it.
+//! The store only saves work: if it is damaged, digests are computed again, and no response fails. Only the threads of
+//! the pool read and write it.
 
 use crate::digests::{DIGESTS_BYTES, Digests};
 use aws_lc_rs::digest::{SHA256, digest};
+use flatout_os::clock;
 use flatout_os::file::FileIdentity;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, ReadableTableMetadata, TableDefinition};
 use std::fs;
@@ -12,22 +13,21 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// File name of the store in the state folder.
-pub(crate) const FILE_NAME: &str = "digests.redb";
+pub const FILE_NAME: &str = "digests.redb";
 
-/// Upper bound of versions; about 50 MiB of store. Beyond it, the least recently used are dropped.
+/// Maximum number of versions, which take about 50 MiB. Beyond that, the least recently used versions are removed.
 pub(crate) const ENTRIES_MAX: u64 = 262_144;
 
-/// Entries after which uncommitted ones are written.
+/// Maximum number of unwritten entries. Further entries are dropped until the next flush.
 const UNWRITTEN_MAX: usize = 1024;
 
-/// Bytes of the store's own cache, whose default is a gibibyte.
+/// Size of redb's cache, in bytes. redb's default is 1 GiB.
 const CACHE_BYTES: usize = 1024 * 1024;
 
 const KEY_BYTES: usize = 56;
-/// Digests, the day of the last use, and a checksum of these and the key.
+/// Size of the digests, the day of the last use, and a checksum of these and the key.
 const VALUE_BYTES: usize = DIGESTS_BYTES + 4 + 8;
 
 type DigestKey = [u8; KEY_BYTES];
@@ -35,7 +35,7 @@ type DigestValue = [u8; VALUE_BYTES];
 
 const TABLE: TableDefinition<'static, DigestKey, DigestValue> = TableDefinition::new("digests-1");
 
-/// The store.
+/// A redb database of digests, with the entries that have not been written yet.
 #[derive(Debug)]
 pub(crate) struct DigestStore {
     path: PathBuf,
@@ -50,7 +50,8 @@ struct DigestStoreState {
 }
 
 impl DigestStore {
-    /// Opens or creates the store in `folder`. An unreadable store is renamed, and the warning reports it.
+    /// Opens or creates the store in `folder`. A store that cannot be read is renamed, and a new one is created. The
+    /// warning says so.
     pub(crate) fn open(folder: &Path) -> (Self, Option<String>) {
         Self::open_with(folder, ENTRIES_MAX)
     }
@@ -66,7 +67,7 @@ impl DigestStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The stored digests of the version `identity`.
+    /// Returns the stored digests of the version `identity`, and records that they were used today.
     pub(crate) fn get(&self, identity: &FileIdentity) -> Option<Digests> {
         let key = key_of(identity);
         let mut state = self.lock();
@@ -82,28 +83,29 @@ impl DigestStore {
         Some(digests)
     }
 
-    /// Stores `digests` of the version `identity`, from the next [`DigestStore::flush`] on.
+    /// Stores the `digests` of the version `identity`. They can be read after the next [`DigestStore::flush`].
     pub(crate) fn put(&self, identity: &FileIdentity, digests: &Digests) {
         let key = key_of(identity);
         add_unwritten(&mut self.lock(), key, value_of(&key, digests, today()));
     }
 
-    /// Writes pending entries, and waits for the disk.
+    /// Writes the unwritten entries, and waits for the disk.
     pub(crate) fn flush(&self) {
         let mut state = self.lock();
         let unwritten = std::mem::take(&mut state.unwritten);
         if state.database.is_none() {
-            // Another process had it open at startup, possibly the predecessor in an upgrade, which may have exited.
+            // Another process had the database open at startup. This may have been the old process of an upgrade, which
+            // may have exited by now.
             state.database = open_existing(&self.path);
         }
         let Some(database) = state.database.as_ref() else { return };
         if !unwritten.is_empty() && write(database, &unwritten, self.entries_max).is_none() {
-            // The disk is full, or the store is damaged: its content is lost with a restart.
+            // The disk is full, or the store is damaged. The next flush opens it again.
             state.database = None;
         }
     }
 
-    /// Number of stored versions.
+    /// Returns the number of stored versions.
     #[cfg(test)]
     pub(crate) fn len(&self) -> u64 {
         let state = self.lock();
@@ -124,7 +126,8 @@ fn add_unwritten(state: &mut DigestStoreState, key: DigestKey, value: DigestValu
     }
 }
 
-/// Writes `entries`, and drops the least recently used ones beyond `entries_max`.
+/// Writes `entries`. If the table then has more than `entries_max` entries, removes the least recently used. Returns
+/// `None` if an operation fails.
 fn write(database: &Database, entries: &[(DigestKey, DigestValue)], entries_max: u64) -> Option<()> {
     let transaction = database.begin_write().ok()?;
     {
@@ -155,7 +158,7 @@ fn builder() -> Builder {
     builder
 }
 
-/// Opens a store. A damaged one may make redb panic, which is caught.
+/// Opens or creates a store. Catches the panics of redb, which a damaged store can cause.
 fn open_existing(path: &Path) -> Option<Database> {
     catch_unwind(AssertUnwindSafe(|| create_private(path).ok())).ok().flatten()
 }
@@ -164,7 +167,7 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
     let shown = path.display();
     let broken = match catch_unwind(AssertUnwindSafe(|| open_checked(path))) {
         Ok(Ok(database)) => return (Some(database), None),
-        // During an upgrade the old process still has it open.
+        // During an upgrade, the old process still has the database open.
         Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => return (None, None),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "its content is invalid".to_owned(),
@@ -178,7 +181,7 @@ fn open_or_begin(path: &Path) -> (Option<Database>, Option<String>) {
     (database, Some(format!("{shown}: {broken}; saved as {}, {outcome}", aside.display())))
 }
 
-/// Opens the database; a new one is readable by its owner only, whatever the umask.
+/// Opens or creates the database. Only its owner can read a new database, whatever the umask.
 fn create_private(path: &Path) -> Result<Database, DatabaseError> {
     // redb sets no file mode, but accepts an empty file as a new database.
     let private = fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path);
@@ -186,7 +189,7 @@ fn create_private(path: &Path) -> Result<Database, DatabaseError> {
     builder().create(path)
 }
 
-/// Opens the store and reads from it once.
+/// Opens or creates the database and its table, and commits a transaction, so that damage is found now.
 fn open_checked(path: &Path) -> Result<Database, DatabaseError> {
     let database = create_private(path)?;
     let failed =
@@ -216,7 +219,7 @@ fn value_of(key: &DigestKey, digests: &Digests, day: u32) -> DigestValue {
     value
 }
 
-/// The digests in `value`, if the checksum matches: a wrong digest would be worse than none.
+/// Returns the digests in `value`, or `None` if its checksum does not match. A wrong digest would be worse than none.
 fn digests_in(key: &DigestKey, value: &DigestValue) -> Option<Digests> {
     if value[DIGESTS_BYTES + 4..] != checksum(key, value) {
         return None;
@@ -236,8 +239,31 @@ fn checksum(key: &DigestKey, value: &DigestValue) -> [u8; 8] {
 }
 
 fn today() -> u32 {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    (seconds / 86_400) as u32
+    (clock::unix_s().max(0) / 86_400) as u32
+}
+
+/// Checks that an entry yields digests only if it is intact and belongs to its key. `bytes` are a key and a value. The
+/// function also computes the correct checksum, so that fuzzing reaches the code behind it.
+///
+/// # Panics
+/// Panics if a check fails.
+#[cfg(feature = "fuzzing")]
+pub fn check_entry(bytes: &[u8]) {
+    let part = |at: usize, index: usize| bytes.get(at + index).copied().unwrap_or(0);
+    let key: DigestKey = std::array::from_fn(|index| part(0, index));
+    let mut value: DigestValue = std::array::from_fn(|index| part(KEY_BYTES, index));
+    if let Some(digests) = digests_in(&key, &value) {
+        assert_eq!(value_of(&key, &digests, day_in(&value)), value);
+    }
+    let check = checksum(&key, &value);
+    value[DIGESTS_BYTES + 4..].copy_from_slice(&check);
+    if let Some(digests) = digests_in(&key, &value) {
+        assert_eq!(value_of(&key, &digests, day_in(&value)), value);
+    }
+    let (mut other_key, mut other_value) = (key, value);
+    other_key[usize::from(key[0]) % KEY_BYTES] ^= 1;
+    other_value[usize::from(key[1]) % VALUE_BYTES] ^= 1;
+    assert!(digests_in(&other_key, &value).is_none() && digests_in(&key, &other_value).is_none());
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Digests of whole contents, computed off the event loop.
+//! Digests of complete contents, which are not computed on an event loop.
 
 use aws_lc_rs::digest::{Context, SHA256, SHA512};
 use flatout_http::base64::BASE64;
@@ -8,13 +8,13 @@ use md5::{Digest as _, Md5};
 use rustix::io::{Errno, pread};
 use std::os::fd::OwnedFd;
 
-/// Total bytes of the three digests.
+/// Total size of the three digests, in bytes.
 pub(crate) const DIGESTS_BYTES: usize = 32 + 64 + 16;
 
-/// Bytes per read.
+/// Size of the read buffer, in bytes.
 const READ_BYTES: usize = 128 * 1024;
 
-/// All digests of one content, computed in one pass.
+/// All digests of a content, computed in one pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Digests {
     /// SHA-256, SHA-512 and MD5, concatenated.
@@ -22,20 +22,21 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
-    /// The digests of `content`.
+    /// Computes the digests of `content`.
     pub(crate) fn of_bytes(content: &[u8]) -> Self {
         let mut hashing = Hashing::new();
         hashing.add(content);
         hashing.finish()
     }
 
-    /// The digests of the file at `fd`, if it is the version `identity` before and after it is read.
+    /// Computes the digests of the file at `fd`. Returns `None` if reading fails, or if the file does not have
+    /// `identity` afterwards.
     pub(crate) fn of_file(fd: &OwnedFd, identity: &FileIdentity) -> Option<Self> {
         let is_same = || FileIdentity::read(fd).is_ok_and(|now| now == *identity);
         let (mut hashing, mut offset, mut buffer) = (Hashing::new(), 0, vec![0; READ_BYTES]);
         while offset < identity.size_bytes {
             match pread(fd, &mut buffer[..], offset) {
-                // The file is shorter than its version.
+                // The file has been truncated since its version was loaded.
                 Ok(0) => return None,
                 Ok(count) => {
                     hashing.add(&buffer[..count]);
@@ -48,17 +49,17 @@ impl Digests {
         (offset == identity.size_bytes && is_same()).then(|| hashing.finish())
     }
 
-    /// The stored form.
+    /// Returns the digests as they are stored: SHA-256, SHA-512 and MD5.
     pub(crate) const fn as_bytes(&self) -> &[u8; DIGESTS_BYTES] {
         &self.bytes
     }
 
-    /// Parses the stored form. `None` if the length is wrong.
+    /// Parses what [`Self::as_bytes`] returns. Returns `None` if the length is wrong.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self { bytes: bytes.try_into().ok()? })
     }
 
-    /// The value of Repr-Digest.
+    /// Returns the value of Repr-Digest or Content-Digest.
     pub(crate) fn field_value(&self, algorithm: DigestAlgorithm) -> String {
         let digest = match algorithm {
             DigestAlgorithm::Sha256 => &self.bytes[..32],
@@ -67,7 +68,7 @@ impl Digests {
         format_digest(algorithm, digest)
     }
 
-    /// The value of Content-MD5 (RFC 1864).
+    /// Returns the value of Content-MD5 (RFC 1864).
     pub(crate) fn md5_value(&self) -> String {
         BASE64.encode(&self.bytes[96..])
     }

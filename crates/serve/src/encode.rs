@@ -1,39 +1,45 @@
-//! Encoding of whole contents, off the event loop.
+//! Encodes complete contents. This takes too long for an event loop.
 
 use brotli::enc::BrotliEncoderParams;
+use flatout_config::model::Compression;
 use flatout_http::encoding::ContentCoding;
 use std::io::{self, Write};
 
-/// Size below which encoding is not worth the field line and the client's work, in bytes.
+/// Minimum size of a content that is encoded, in bytes. Below it, the savings do not justify the additional field line
+/// and the work of the client.
 pub(crate) const ENCODE_BYTES_MIN: u64 = 512;
 
-/// Upper bound of encoded contents, in bytes. More takes seconds and would fill the cache: precompress such files.
+/// Maximum size of a content that is encoded, in bytes. Larger files would take seconds and fill the cache; operators
+/// can precompress them.
 pub(crate) const ENCODE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Revision of the settings below, which is part of the entity tags: one tag never identifies two contents.
-pub(crate) const REVISION: u32 = 1;
+/// Revision of the encoders below. It must increase whenever their output changes.
+const REVISION: u32 = 1;
 
-/// Levels that take a few milliseconds for a page. Higher ones save a few per cent, once per version, but delay the
-/// first visitors.
-const BROTLI_QUALITY: i32 = 6;
-const ZSTD_LEVEL: i32 = 9;
-const GZIP_LEVEL: u32 = 7;
+/// Returns the part of an entity tag that identifies the encoder, so that two different contents never have the same
+/// tag.
+pub(crate) fn tag(Compression { coding, level }: Compression) -> String {
+    format!("{}{level}-{REVISION}", coding.name())
+}
 
-/// `content` in `coding`, or `None` if that is not at least 5 % smaller.
-pub(crate) fn encode(coding: ContentCoding, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
-    let encoded = match coding {
+/// Encodes `content` in the coding and at the level of `compression`. Returns `None` if the result is not at least 5 %
+/// smaller.
+pub(crate) fn encode(compression: Compression, content: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let level = compression.level;
+    let encoded = match compression.coding {
         ContentCoding::Identity => return Ok(None),
-        ContentCoding::Brotli => encode_brotli(content)?,
-        ContentCoding::Zstd => zstd::bulk::compress(content, ZSTD_LEVEL)?,
-        ContentCoding::Gzip => encode_gzip(content)?,
+        ContentCoding::Brotli => encode_brotli(content, level)?,
+        ContentCoding::Zstd => zstd::bulk::compress(content, level.into())?,
+        ContentCoding::Gzip => encode_gzip(content, level)?,
     };
     Ok((encoded.len() <= content.len() - content.len() / 20).then_some(encoded))
 }
 
-fn encode_brotli(mut content: &[u8]) -> io::Result<Vec<u8>> {
+fn encode_brotli(mut content: &[u8], level: u8) -> io::Result<Vec<u8>> {
     let parameters = BrotliEncoderParams {
-        quality: BROTLI_QUALITY,
-        // A window that holds the content, within the range that every decoder must accept (RFC 7932 §9.1: 10 to 24).
+        quality: level.into(),
+        // The window is large enough for the content if possible. Every decoder must accept 10 to 24 bits (RFC 7932
+        // §9.1).
         lgwin: content.len().max(1024).ilog2().saturating_add(1).clamp(10, 22).cast_signed(),
         size_hint: content.len(),
         ..BrotliEncoderParams::default()
@@ -43,20 +49,21 @@ fn encode_brotli(mut content: &[u8]) -> io::Result<Vec<u8>> {
     Ok(encoded)
 }
 
-fn encode_gzip(content: &[u8]) -> io::Result<Vec<u8>> {
+fn encode_gzip(content: &[u8], level: u8) -> io::Result<Vec<u8>> {
     let buffer = Vec::with_capacity(content.len() / 4);
-    let mut encoder = flate2::write::GzEncoder::new(buffer, flate2::Compression::new(GZIP_LEVEL));
+    let mut encoder = flate2::write::GzEncoder::new(buffer, flate2::Compression::new(level.into()));
     encoder.write_all(content)?;
     encoder.finish()
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::encode;
+    use super::{encode, tag};
+    use flatout_config::model::Compression;
     use flatout_http::encoding::ContentCoding;
     use std::io::Read;
 
-    /// Decodes as a client does.
+    /// Decodes `encoded` as a client does.
     pub(crate) fn decode(coding: ContentCoding, encoded: &[u8]) -> Vec<u8> {
         let mut content = Vec::new();
         match coding {
@@ -81,14 +88,18 @@ pub(crate) mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             *byte = (state >> 24) as u8;
         }
-        for coding in [ContentCoding::Brotli, ContentCoding::Zstd, ContentCoding::Gzip] {
-            let encoded = encode(coding, &text).unwrap().unwrap();
+        for (coding, level) in [(ContentCoding::Brotli, 6), (ContentCoding::Zstd, 9), (ContentCoding::Gzip, 7)] {
+            let compression = Compression { coding, level };
+            let encoded = encode(compression, &text).unwrap().unwrap();
             assert!(encoded.len() < text.len() / 2, "{coding:?}: {}", encoded.len());
             assert_eq!(decode(coding, &encoded), text, "{coding:?}");
-            assert_eq!(encode(coding, &text).unwrap().unwrap(), encoded, "the same every time");
-            assert_eq!(encode(coding, &noise).unwrap(), None, "{coding:?}");
-            assert_eq!(encode(coding, b"").unwrap_or(None).map(|bytes| bytes.len()), None);
+            assert_eq!(encode(compression, &text).unwrap().unwrap(), encoded, "the same every time");
+            assert_eq!(encode(compression, &noise).unwrap(), None, "{coding:?}");
+            assert_eq!(encode(compression, b"").unwrap_or(None).map(|bytes| bytes.len()), None);
+            let fast = Compression { coding, level: 1 };
+            assert!(encode(fast, &text).unwrap().unwrap().len() > encoded.len(), "{coding:?}");
+            assert_ne!(tag(fast), tag(compression));
         }
-        assert_eq!(encode(ContentCoding::Identity, &text).unwrap(), None);
+        assert_eq!(encode(Compression { coding: ContentCoding::Identity, level: 1 }, &text).unwrap(), None);
     }
 }

@@ -1,9 +1,9 @@
-//! The relevant parts of a request, borrowed from it or owned by a pending response.
+//! The parts of a request that determine the response, borrowed from the request or owned by a pending response.
 
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::{Asked, Method, RequestHead};
 
-/// The relevant parts of a request.
+/// The parts of a request that determine the response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FileRequest<'a> {
     /// True for GET, false for HEAD.
@@ -18,7 +18,14 @@ impl<'a> From<&RequestHead<'a>> for FileRequest<'a> {
     }
 }
 
-/// An owned question.
+impl FileRequest<'_> {
+    /// Returns whether the request has a Range field that applies. RFC 9110 §14.2 defines Range for GET only.
+    pub(crate) const fn requests_range(&self) -> bool {
+        self.is_get && self.asked.any(Asked::RANGE)
+    }
+}
+
+/// An owned copy of a [`FileRequest`], for a response that is built later.
 #[derive(Debug)]
 pub(crate) struct KeptQuestion {
     is_get: bool,
@@ -35,7 +42,7 @@ impl KeptQuestion {
         Self { is_get: question.is_get, asked: question.asked, lines }
     }
 
-    /// Calls `answer` with the borrowed form.
+    /// Calls `answer` with a [`FileRequest`] that borrows from this copy.
     pub(crate) fn ask<T>(&self, answer: impl FnOnce(&FileRequest<'_>) -> T) -> T {
         let lines: Vec<Header<'_>> = self.lines.iter().map(|(name, value)| Header { name, value }).collect();
         answer(&FileRequest { is_get: self.is_get, asked: self.asked, fields: Fields::from_lines(&lines) })

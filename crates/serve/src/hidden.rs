@@ -1,22 +1,23 @@
-//! Names of scripts and active pages, whose sources are never served where they are run.
+//! Names of scripts and active pages, whose source is never served from a folder where they run.
 //!
-//! A copy of a script is not run, but may contain the same password: `config.php~`, `config.php.bak`,
-//! `config.phpold`. So a name is hidden if one of its extensions begins with a script extension, in upper or lower
-//! case.
+//! A copy of a script, such as `config.php~`, `config.php.bak` or `config.phpold`, does not run, but may contain the
+//! same password. A name is therefore hidden if any of its extensions begins with that of a script or active page,
+//! ignoring case.
 
-/// PHP extensions that are hidden whatever the configuration runs. `.php5`, `.phps` and `.phtml` begin with them.
+/// PHP extensions that are always hidden, whatever scripts the configuration runs. `.php5`, `.phps` and `.phtml` begin
+/// with one of them.
 const ALWAYS: [&str; 3] = [".php", ".pht", ".phar"];
 
-/// The kind of program that a hidden name is the source of.
+/// The kind of program whose source has a hidden name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HiddenSource {
-    /// A script: its existence is not revealed.
+    /// A script. The response does not reveal whether the file exists.
     Script,
-    /// An active page: treated as missing.
+    /// An active page, which is treated as a missing file.
     Page,
 }
 
-/// Names whose content is never served. The empty set hides nothing.
+/// The set of names whose content is never served. An empty set hides nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceNames {
     scripts: Vec<Box<[u8]>>,
@@ -24,19 +25,19 @@ pub struct SourceNames {
 }
 
 impl SourceNames {
-    /// Adds scripts: names with `suffixes`, and with the known PHP extensions.
+    /// Hides scripts: names with one of `suffixes` or a known PHP extension. Replaces earlier suffixes of scripts.
     #[must_use]
     pub fn with_scripts<'a>(self, suffixes: impl IntoIterator<Item = &'a str>) -> Self {
         Self { scripts: endings(ALWAYS.into_iter().chain(suffixes)), ..self }
     }
 
-    /// Adds active pages: names with `suffixes`.
+    /// Hides active pages: names with one of `suffixes`. Replaces earlier suffixes of active pages.
     #[must_use]
     pub fn with_pages<'a>(self, suffixes: impl IntoIterator<Item = &'a str>) -> Self {
         Self { pages: endings(suffixes), ..self }
     }
 
-    /// The kind of source that `name`, a path or its last segment, is, or is a copy of.
+    /// Returns the kind of source if `name`, a path or its last segment, is hidden as a source or a copy of one.
     pub fn hides(&self, name: &[u8]) -> Option<HiddenSource> {
         if is_copy_of(name, &self.scripts) {
             Some(HiddenSource::Script)
@@ -54,11 +55,11 @@ fn endings<'a>(suffixes: impl IntoIterator<Item = &'a str>) -> Vec<Box<[u8]>> {
     all
 }
 
-/// Returns whether an extension of `name`, a path or its last segment, begins with one of `suffixes`, as for a file
-/// of that kind or a copy.
+/// Returns whether an extension of `name`, a path or its last segment, begins with one of `suffixes`, as the name of
+/// such a file or of a copy does.
 fn is_copy_of(name: &[u8], suffixes: &[Box<[u8]>]) -> bool {
     let last = name.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
-    // Nearly all names have one dot, and most extensions differ.
+    // This is fast, because nearly all names have one dot, and most extensions differ in the first characters.
     last.iter().enumerate().filter(|&(_, &byte)| byte == b'.').any(|(at, _)| {
         let rest = &last[at..];
         suffixes.iter().any(|suffix| rest.get(..suffix.len()).is_some_and(|start| start.eq_ignore_ascii_case(suffix)))

@@ -1,52 +1,53 @@
-//! A value computed once, off the event loops, for all workers.
+//! A value that the thread pool computes once for all workers.
 
-use crate::thread_pool::Signal;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+use tokio::sync::Notify;
 
-/// Attempts after which no more are made.
+/// Maximum number of failed attempts to compute a value.
 const ATTEMPTS_MAX: u8 = 3;
 
-/// The top bit: an attempt is pending or in progress. The others: the number of attempts.
+/// The bit of the state that is set while an attempt is queued or in progress. The other bits are the number of
+/// attempts.
 const UNDER_WAY: u8 = 0x80;
 
-/// A value that may not be computed yet.
+/// A value that may not have been computed yet.
 #[derive(Debug)]
 pub(crate) struct LazyValue<T> {
     value: OnceLock<T>,
     state: AtomicU8,
-    waiting: Mutex<Vec<Arc<Signal>>>,
+    ended: Notify,
 }
 
 impl<T> Default for LazyValue<T> {
     fn default() -> Self {
-        Self { value: OnceLock::new(), state: AtomicU8::new(0), waiting: Mutex::default() }
+        Self { value: OnceLock::new(), state: AtomicU8::new(0), ended: Notify::new() }
     }
 }
 
-/// The state of a slot at a request for its value.
+/// The reply to a request to compute a value.
 #[derive(Debug)]
 pub(crate) enum LazyState<T> {
     /// The caller must compute the value.
     Yours(ComputeGuard<T>),
-    /// It is in progress.
+    /// The computation is queued or in progress.
     UnderWay,
-    /// It failed too often, or exists already.
+    /// The computation has failed too often, or the value already exists.
     Never,
 }
 
 impl<T> LazyValue<T> {
-    /// The value, if it exists. Lock-free.
+    /// Returns the value if it exists, without locking.
     pub(crate) fn get(&self) -> Option<&T> {
         self.value.get()
     }
 
-    /// Returns whether the value exists or is in progress.
+    /// Returns whether the value exists, or its computation is queued or in progress.
     pub(crate) fn is_begun(&self) -> bool {
         self.value.get().is_some() || self.state.load(Ordering::Acquire) & UNDER_WAY != 0
     }
 
-    /// Requests the computation of the value.
+    /// Claims the computation of the value for the caller, if it is needed and nobody else has claimed it.
     pub(crate) fn begin(self: &Arc<Self>) -> LazyState<T> {
         if self.value.get().is_some() {
             return LazyState::Never;
@@ -62,39 +63,33 @@ impl<T> LazyValue<T> {
         if begun.is_ok() { LazyState::Yours(ComputeGuard(Arc::clone(self))) } else { LazyState::UnderWay }
     }
 
-    /// Signals `signal` when the attempt ends, successfully or not; immediately if none is in progress.
-    pub(crate) fn ring_at_end(&self, signal: &Arc<Signal>) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.state.load(Ordering::Acquire) & UNDER_WAY == 0 {
-            signal.ring();
-        } else {
-            waiting.push(Arc::clone(signal));
+    /// Waits until the current attempt ends, successfully or not. Returns immediately if no attempt is in progress.
+    pub(crate) async fn ended(&self) {
+        // Registers before reading the state, so that an end in between is not missed.
+        let ended = self.ended.notified();
+        if self.state.load(Ordering::Acquire) & UNDER_WAY != 0 {
+            ended.await;
         }
     }
 
     fn end(&self) {
-        let waiting = {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-            self.state.fetch_and(!UNDER_WAY, Ordering::AcqRel);
-            std::mem::take(&mut *waiting)
-        };
-        for signal in waiting {
-            signal.ring();
-        }
+        self.state.fetch_and(!UNDER_WAY, Ordering::AcqRel);
+        self.ended.notify_waiters();
     }
 }
 
-/// The obligation to compute a slot's value. Dropping it without a value frees the slot.
+/// The obligation to compute a value. Dropping it without [`Self::finish`] ends the attempt, so that another one may
+/// begin.
 #[derive(Debug)]
 pub(crate) struct ComputeGuard<T>(Arc<LazyValue<T>>);
 
 impl<T> ComputeGuard<T> {
-    /// Stores the value.
+    /// Stores the value and ends the attempt.
     pub(crate) fn finish(self, value: T) {
         let _ = self.0.value.set(value);
     }
 
-    /// Counts the attempt as started: from here on, dropping it is a failure. Before, it only means that no thread
+    /// Counts the attempt. Dropping the guard is a failed attempt only after this call; before, it means that no thread
     /// was available.
     pub(crate) fn start(&self) {
         self.0.state.fetch_add(1, Ordering::AcqRel);
@@ -110,8 +105,7 @@ impl<T> Drop for ComputeGuard<T> {
 #[cfg(test)]
 mod tests {
     use super::{LazyState, LazyValue};
-    use crate::thread_pool::tests::block_on;
-    use crate::thread_pool::{Notified, Signal};
+    use flatout_os::runtime::build_runtime;
     use std::sync::Arc;
 
     #[test]
@@ -119,16 +113,13 @@ mod tests {
         let slot = Arc::<LazyValue<u32>>::default();
         let LazyState::Yours(making) = slot.begin() else { panic!() };
         assert!(matches!(slot.begin(), LazyState::UnderWay));
-        let signal = Arc::<Signal>::default();
-        slot.ring_at_end(&signal);
+        let runtime = build_runtime().unwrap();
         let thread = std::thread::spawn(move || making.finish(7));
-        block_on(Notified(signal));
+        runtime.block_on(slot.ended());
         thread.join().unwrap();
         assert_eq!(slot.get(), Some(&7));
         assert!(matches!(slot.begin(), LazyState::Never));
-        let after = Arc::<Signal>::default();
-        slot.ring_at_end(&after);
-        block_on(Notified(after));
+        runtime.block_on(slot.ended());
     }
 
     #[test]

@@ -1,15 +1,15 @@
-//! The listing of a folder without index: its current content, as HTML or JSON.
+//! The listing of a folder that has no index file, as HTML or JSON.
 //!
-//! Reading a folder blocks on the disk, so call this on a thread that may block. The work is bounded by
-//! `entries_max`: at most [`READ_FACTOR`] times as many names are read.
+//! Reading a folder blocks on the disk, so call [`make`] on a thread that may block. `entries_max` limits the work: at
+//! most [`READ_FACTOR`] times as many names are read.
 //!
 //! | file | content |
 //! |---|---|
-//! | `entry` | one entry: display name, address, size and time as text |
-//! | `order` | natural order, and the requested order |
-//! | `query` | the listing query from the query string and Accept |
+//! | `entry` | an entry: name, address, size and time |
+//! | `order` | natural order, and the requested sort order |
+//! | `query` | the requested format and order, from the query string and Accept |
 //! | `html` | the HTML page |
-//! | `json` | the JSON form |
+//! | `json` | the JSON document |
 
 mod entry;
 mod html;
@@ -26,28 +26,29 @@ use rustix::fs::{Dir, FileType};
 
 pub(crate) use query::{Format, ListingQuery};
 
-/// Names read per listed entry at most. A listing of a larger folder has the first by name among those read.
+/// Maximum number of names read, as a multiple of the maximum number of listed entries. The listing of a larger folder
+/// has the first names, in natural order, among those read.
 const READ_FACTOR: u64 = 4;
 
 /// The listed content of a folder.
 struct Listing<'a> {
-    /// The decoded path of the request, with leading and trailing slash.
+    /// The decoded path of the request, with a leading and a trailing slash.
     shown_path: &'a [u8],
-    /// In the requested order.
+    /// The listed entries, in the requested order.
     entries: Vec<ListingEntry>,
-    /// Number of entries read but left out.
+    /// Number of entries that were read but are not listed.
     left_out: usize,
-    /// True if every name in the folder was read; otherwise `left_out` is a lower bound.
+    /// True if every name in the folder was read. Otherwise, `left_out` is a lower bound.
     read_whole: bool,
 }
 
-/// Reads the folder `name` (relative, ending with `/`, or empty for the root) below `root` and creates its page.
-/// `shown_path` is the decoded path of the request, which begins and ends with `/`. Names with a leading dot are
-/// listed only if `hidden`; links that lead out of the root, devices, pipes and sockets never are.
+/// Reads the folder `name` below `root` and creates its listing. `name` is relative and ends with `/`, or is empty for
+/// the root. `shown_path` is the decoded path of the request, which begins and ends with `/`. Names with a leading dot
+/// are listed only if `hidden` is true. Devices, pipes, sockets and links that lead out of the root are never listed.
 ///
-/// Returns its bytes and the time of its last change in seconds since 1970: the latest one among those of the folder and
-/// its entries that is not after `unix_s`. It is the same whenever and by whichever worker the folder is read. `None` if
-/// the folder cannot be read, or cannot be read completely.
+/// Returns the listing's bytes and the time of its last change, in seconds since 1970: the latest modification time of
+/// the folder and its entries that is not after `unix_s`. Unless the folder changes, all workers get the same time.
+/// Returns `None` if the folder cannot be opened, or if reading it fails.
 pub(crate) fn make(
     root: &Root,
     name: &[u8],
@@ -76,7 +77,7 @@ pub(crate) fn make(
     Some((content.into_bytes(), modified_s))
 }
 
-/// The media type of the content of [`make`].
+/// Returns the media type of the content that [`make`] creates.
 pub(crate) fn content_type(query: ListingQuery) -> &'static str {
     match query.format {
         Format::Html => "text/html; charset=utf-8",
@@ -84,16 +85,15 @@ pub(crate) fn content_type(query: ListingQuery) -> &'static str {
     }
 }
 
-/// The entries of a folder.
 struct FolderEntries {
     entries: Vec<ListingEntry>,
-    /// True if every name was read.
+    /// True if every name in the folder was read.
     read_whole: bool,
-    /// When a name was last added or removed, in seconds since 1970.
+    /// The folder's modification time, when a name was last added or removed, in seconds since 1970.
     modified_s: i64,
 }
 
-/// The entries of the folder `name`, from at most `names_max` names.
+/// Returns the entries of the folder `name`. Reads at most `names_max` names.
 fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<FolderEntries> {
     let mut folder = Dir::new(root.open_folder(name).ok()?).ok()?;
     let modified_s = folder.stat().ok()?.st_mtime;
@@ -113,12 +113,12 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<Folder
         if (own.starts_with(b".") && !hidden) || !may_be_listed(found.file_type()) {
             continue;
         }
-        // By its whole path below the root, so that a link to another place inside is followed.
+        // The complete path below the root is used, so that a link to another folder below the root is followed.
         path.truncate(name.len());
         path.extend_from_slice(own);
         let stat = match root.stat(&path) {
             Ok(stat) => stat,
-            // All further names would fail too: no page is better than half of one.
+            // All further names would fail too, and no listing is better than an incomplete one.
             Err(OpenFault::NoDescriptor) => return None,
             Err(_) => continue,
         };
@@ -132,7 +132,8 @@ fn read(root: &Root, name: &[u8], hidden: bool, names_max: u64) -> Option<Folder
     Some(FolderEntries { entries, read_whole: true, modified_s })
 }
 
-/// Returns whether an entry of this type may be a file or a folder. Some file systems do not report the type here.
+/// Returns whether an entry of this type may be a file or a folder. Some file systems do not report the type when a
+/// folder is read.
 fn may_be_listed(file_type: FileType) -> bool {
     matches!(file_type, FileType::RegularFile | FileType::Directory | FileType::Symlink | FileType::Unknown)
 }

@@ -1,7 +1,7 @@
 //! Media types by file extension.
 
-/// The Content-Type of the file called `name`. Text is declared as UTF-8, the default since HTML5; an unknown
-/// extension is application/octet-stream, which a browser saves instead of guessing.
+/// Returns the Content-Type of the file called `name`. Text is declared as UTF-8. A file with an unknown extension is
+/// `application/octet-stream`, which a browser saves instead of guessing a type.
 pub fn content_type(name: &[u8]) -> String {
     let extension = name.rsplit(|&byte| byte == b'.').next().filter(|extension| extension.len() < name.len());
     let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or("");
@@ -11,10 +11,10 @@ pub fn content_type(name: &[u8]) -> String {
     if media_type.starts_with("text/") { format!("{media_type}; charset=utf-8") } else { media_type.to_owned() }
 }
 
-/// Returns whether content of this type is worth compressing: any text, and formats without own compression.
-/// Compressed formats (png, jpeg, woff2, zip, video) are not.
+/// Returns whether content of this type is worth compressing. This is true of text and of formats that are not
+/// compressed themselves, unlike PNG, JPEG, WOFF2, ZIP or video.
 pub(crate) fn is_compressible(content_type: &str) -> bool {
-    // RFC 6839 and its successors: the suffix names the underlying syntax.
+    // The suffix names the underlying syntax (RFC 6839).
     const SUFFIXES: [&str; 3] = ["+xml", "+json", "+text"];
     const TYPES: &[&str] = &[
         "application/javascript",
@@ -51,9 +51,10 @@ pub(crate) fn is_compressible(content_type: &str) -> bool {
     essence.starts_with("text/") || SUFFIXES.iter().any(|suffix| essence.ends_with(suffix)) || TYPES.contains(&essence)
 }
 
-/// Overrides of the common table where it is outdated, or names a type that browsers would not display.
+/// Returns the type of an extension for which the `mime_guess` table is outdated, or has a type that browsers do not
+/// display.
 fn override_type(extension: &str) -> Option<&'static str> {
-    // RFC 9239 made text/javascript the only type; the rest are source texts to be displayed.
+    // RFC 9239 made text/javascript the only type of JavaScript. The text/plain types are for display.
     const OVERRIDES: &[(&str, &str)] = &[
         ("js", "text/javascript"),
         ("mjs", "text/javascript"),

@@ -1,4 +1,4 @@
-//! One representation of a version, plain or encoded: its tag, heads and content.
+//! A plain or encoded representation of a version: its entity tag, heads and content.
 
 use crate::digests::Digests;
 use crate::lazy::LazyValue;
@@ -16,17 +16,18 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Properties shared by all representations of a version.
+/// The properties that all representations of a version share.
 #[derive(Debug)]
 pub(crate) struct Common {
-    /// The Content-Type.
+    /// Value of the Content-Type field, with the charset.
     pub(crate) content_type: String,
-    /// Last-Modified in seconds since 1970, never later than the load of the version (RFC 9110 §8.8.2.1).
+    /// Last-Modified in seconds since 1970. It is never later than the time when the version was loaded (RFC 9110
+    /// §8.8.2.1).
     pub(crate) last_modified_s: i64,
-    /// The same, formatted.
+    /// The value of Last-Modified, as an HTTP date.
     pub(crate) last_modified: String,
     pub(crate) cache_control: Option<String>,
-    /// Lifetime for Expires, in seconds after the response.
+    /// The time from the response to Expires, in seconds.
     pub(crate) expires_s: Option<u32>,
     /// The value of Vary.
     pub(crate) vary: Option<&'static str>,
@@ -39,21 +40,21 @@ impl Common {
     }
 }
 
-/// One representation.
+/// A representation of a version.
 #[derive(Debug)]
 pub(crate) struct Representation {
     pub(crate) coding: ContentCoding,
-    /// The entity tag's opaque part.
+    /// The entity tag without its quotes.
     pub(crate) etag: String,
     pub(crate) size_bytes: u64,
     pub(crate) ok_head: Head,
     pub(crate) not_modified_head: Head,
-    /// Its digests, if computed.
+    /// The digests of the content, which may not have been computed yet.
     pub(crate) digests: Arc<LazyValue<Digests>>,
-    /// The key of its stored digests.
+    /// The key of its digests in the digest store, or `None` if they are not stored.
     pub(crate) kept_as: Option<FileIdentity>,
     content: RepresentationContent,
-    /// The most recent extra lines, which the next response probably shares.
+    /// The extra lines of the last response. The next response probably has the same.
     extra: RefCell<Option<(Extra, Rc<[u8]>)>>,
 }
 
@@ -63,10 +64,10 @@ pub(crate) enum RepresentationContent {
     File(Rc<OpenFile>),
 }
 
-/// The lines that follow a prebuilt head.
+/// The field lines that a response has in addition to its prebuilt head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extra {
-    /// Expires, as a date.
+    /// The value of Expires, in seconds since 1970.
     pub(crate) expires_unix_s: Option<i64>,
     pub(crate) repr_digest: Option<DigestAlgorithm>,
     pub(crate) content_digest: Option<DigestAlgorithm>,
@@ -99,7 +100,8 @@ impl Representation {
         Self { coding, etag, size_bytes, ok_head, not_modified_head, digests, kept_as, content, extra }
     }
 
-    /// An encoding created by the thread pool; `None` if no descriptor is left.
+    /// Creates the representation of an encoding that the thread pool has created. Returns `None` if no file descriptor
+    /// is available.
     pub(crate) fn adopt(common: &Common, coding: ContentCoding, etag: String, encoded: &Encoded) -> Option<Self> {
         let content = match &encoded.content {
             EncodedContent::Memory(bytes) => RepresentationContent::Memory(SharedBytes::from(&bytes[..])),
@@ -110,12 +112,12 @@ impl Representation {
         Some(Self::new(common, coding, etag, encoded.size_bytes, content, Arc::clone(&encoded.digests), None))
     }
 
-    /// The validators for a request's conditions.
+    /// Returns the validators that preconditions are compared with.
     pub(crate) fn validators<'a>(&'a self, common: &Common) -> Validators<'a> {
         Validators { etag: self.etag.as_bytes(), last_modified_s: common.last_modified_s }
     }
 
-    /// The content from byte `first`, `length` bytes of it; both within the representation.
+    /// Returns `length` bytes of the content from byte `first` on. The range must be within the representation.
     pub(crate) fn body(&self, first: u64, length: u64) -> Body {
         debug_assert!(first + length <= self.size_bytes);
         match &self.content {
@@ -127,7 +129,7 @@ impl Representation {
         }
     }
 
-    /// The same as a segment of a larger content.
+    /// Returns `length` bytes from byte `first` on as a segment of a larger content.
     pub(crate) fn segment(&self, first: u64, length: u64) -> Segment {
         match &self.content {
             RepresentationContent::Memory(bytes) => {
@@ -139,8 +141,8 @@ impl Representation {
         }
     }
 
-    /// Returns whether the content can still be sent as this version's. Content in memory always can; a file that was
-    /// overwritten is no longer this version, and its response would be cut.
+    /// Returns whether the content can still be sent as that of this version. This is always true of content in memory.
+    /// A file that has been overwritten is a different version, and the response would be truncated.
     pub(crate) fn is_sendable(&self) -> bool {
         match &self.content {
             RepresentationContent::Memory(_) => true,
@@ -148,7 +150,8 @@ impl Representation {
         }
     }
 
-    /// The content for the thread pool: a copy, or a duplicated descriptor.
+    /// Returns the content for the thread pool, as a copy or a duplicated descriptor. Returns `None` if no descriptor
+    /// is available.
     pub(crate) fn source(&self) -> Option<VersionSource> {
         Some(match &self.content {
             RepresentationContent::Memory(bytes) => VersionSource::Memory(Arc::from(&bytes[..])),
@@ -156,7 +159,7 @@ impl Representation {
         })
     }
 
-    /// The head of a 206 for `fields`, which describe the part.
+    /// Returns the head of a 206 response with `fields`, which describe the part.
     pub(crate) fn partial_head(&self, common: &Common, fields: &[(&str, &str)]) -> Head {
         let quoted = format!("\"{}\"", self.etag);
         let shared = shared_fields(common, &quoted);
@@ -167,7 +170,7 @@ impl Representation {
         common.policy.head(206, &all)
     }
 
-    /// The lines of `extra` that the policy allows and that are known.
+    /// Returns the lines of `extra` that the policy allows, without digests that have not been computed yet.
     pub(crate) fn extra_lines(&self, common: &Common, extra: Extra) -> Option<Rc<[u8]>> {
         if extra == Extra::default() {
             return None;
@@ -196,7 +199,7 @@ impl Representation {
         Some(lines)
     }
 
-    /// Its approximate memory, in bytes. Content in an unnamed file counts as memory.
+    /// Returns the approximate memory of the representation, in bytes. Content in an unnamed file counts as memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         let content = match &self.content {
             RepresentationContent::Memory(bytes) => bytes.len(),
@@ -208,13 +211,14 @@ impl Representation {
         size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + self.etag.len() + content
     }
 
-    /// Returns whether it holds a descriptor.
+    /// Returns whether the representation holds a file descriptor.
     pub(crate) const fn holds_descriptor(&self) -> bool {
         matches!(self.content, RepresentationContent::File(_))
     }
 }
 
-/// Validators first, then the caching fields: the fields shared by 200, 206 and 304 (RFC 9110 §15.3.7, §15.4.5).
+/// Returns the fields that 200, 206 and 304 responses share (RFC 9110 §15.3.7, §15.4.5). The first two are the
+/// validators.
 fn shared_fields<'a>(common: &'a Common, quoted_etag: &'a str) -> Vec<(&'static str, &'a str)> {
     let mut fields = vec![("Last-Modified", common.last_modified.as_str()), ("ETag", quoted_etag)];
     fields.extend(common.cache_control.as_deref().map(|value| ("Cache-Control", value)));

@@ -1,26 +1,27 @@
-//! The settings of a `files` step, in compiled form.
+//! The settings of a `files` step, prepared for use.
 
-use flatout_config::model::{Coding, Files, Listing, TryTarget};
+use flatout_config::model::{Compression, Files, Listing, TryTarget};
 use flatout_http::encoding::ContentCoding;
 
-/// Files up to this fraction of a store's bytes are encoded; the result of a larger one would evict everything else.
+/// A file is encoded at run time only if it is at most one in this many parts of the cache's bytes. The encoding of a
+/// larger file would evict too many others.
 const ENCODE_SHARE: usize = 4;
 
-/// Default entries of a listing.
+/// Default maximum number of entries in a listing.
 const LISTING_ENTRIES: u32 = 10_000;
 
-/// The settings.
+/// The settings of a `files` step.
 #[derive(Debug)]
 pub(crate) struct FileRules {
     pub(crate) index: Vec<Vec<u8>>,
     pub(crate) hidden: bool,
     pub(crate) listing: Option<Listing>,
     pub(crate) try_targets: Vec<TryTarget>,
-    /// Codings created at run time.
-    pub(crate) compress: Vec<ContentCoding>,
+    /// Codings and levels of the encodings created at run time.
+    pub(crate) compress: Vec<Compression>,
     /// Codings of precompressed files.
     pub(crate) precompressed: Vec<ContentCoding>,
-    /// Upper bound of files encoded at run time, in bytes.
+    /// Maximum size of a file that is encoded at run time, in bytes.
     pub(crate) encode_bytes_max: u64,
     /// True if digests are sent on request.
     pub(crate) digest: bool,
@@ -41,8 +42,8 @@ impl FileRules {
                 _ => listing,
             }),
             try_targets: settings.try_targets.clone(),
-            compress: settings.compress.iter().copied().map(content_coding).collect(),
-            precompressed: settings.precompressed.iter().copied().map(content_coding).collect(),
+            compress: settings.compress.clone(),
+            precompressed: settings.precompressed.clone(),
             encode_bytes_max: (bytes_max / ENCODE_SHARE) as u64,
             digest: settings.digest || settings.digest_always,
             digest_always: settings.digest_always,
@@ -52,24 +53,17 @@ impl FileRules {
         }
     }
 
-    /// Returns whether the selection may ever depend on Accept-Encoding.
+    /// Returns whether a response can depend on Accept-Encoding.
     pub(crate) const fn offers_codings(&self) -> bool {
         !self.compress.is_empty() || !self.precompressed.is_empty()
     }
 
-    /// Cache-Control and Expires for `content_type`: the first matching pattern of each.
+    /// Returns the value of Cache-Control, and the seconds until Expires, for `content_type`. The first pattern that
+    /// matches decides, separately for each field.
     pub(crate) fn freshness(&self, content_type: &str) -> (Option<String>, Option<u32>) {
         let cache_control = self.cache_control.iter().find(|(pattern, _)| matches_type(pattern, content_type));
         let expires = self.expires.iter().find(|(pattern, _)| matches_type(pattern, content_type));
         (cache_control.map(|(_, value)| value.clone()), expires.map(|(_, seconds)| *seconds))
-    }
-}
-
-const fn content_coding(coding: Coding) -> ContentCoding {
-    match coding {
-        Coding::Brotli => ContentCoding::Brotli,
-        Coding::Zstd => ContentCoding::Zstd,
-        Coding::Gzip => ContentCoding::Gzip,
     }
 }
 

@@ -1,85 +1,99 @@
-//! Services shared by all workers: the thread pool, and its results for each version.
+//! Services that all workers share: the thread pool, and the digests and encodings that it computes.
 //!
-//! Digests and encodings of a version are computed once, however many workers hold it. The workers share them through
-//! one map, which is locked when a version is loaded and never when it is served.
+//! The digests and encodings of a version are computed once, however many workers hold the version. The workers share
+//! them through maps, which are locked only when a version is loaded, not when it is served.
 
 use crate::digest_store::DigestStore;
 use crate::digests::Digests;
 use crate::encode::encode;
 use crate::lazy::{ComputeGuard, LazyState, LazyValue};
 use crate::thread_pool::{PoolFull, ThreadPool, Urgency};
-use flatout_http::encoding::ContentCoding;
+use flatout_config::model::Compression;
 use flatout_os::file::FileIdentity;
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{Errno, pread, write};
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
-/// Upper bound of threads, so that the event loops keep their cores.
+/// Maximum number of threads in the pool. More would take cores from the event loops.
 const THREADS_MAX: usize = 2;
 
-/// Minimum size at which the map is swept of dead entries; otherwise at twice its size after the last sweep.
+/// Minimum number of entries at which dead entries are removed from a map. The next removal is due at twice the number
+/// that is left, if that is more.
 const SWEEP_MIN: usize = 1024;
 
-/// The thread pool and its results.
+/// The thread pool, and the values that it computes.
 #[derive(Debug)]
 pub struct Services {
     pub(crate) thread_pool: ThreadPool,
     digest_store: Option<Arc<DigestStore>>,
     flushing: Arc<AtomicBool>,
-    known: Mutex<KnownVersions>,
+    digests: Mutex<SharedValues<FileIdentity, Digests>>,
+    encodings: Mutex<SharedValues<(FileIdentity, Compression), Option<Encoded>>>,
 }
 
-#[derive(Debug, Default)]
-struct KnownVersions {
-    facts: HashMap<FileIdentity, Weak<VersionFacts>, RandomState>,
+/// Computed values by key. A value exists as long as a worker holds it.
+#[derive(Debug)]
+struct SharedValues<K, T> {
+    known: HashMap<K, Weak<LazyValue<T>>, HashState>,
     sweep_at: usize,
 }
 
-/// Results for one version, computed once for all workers.
-#[derive(Debug, Default)]
-pub(crate) struct VersionFacts {
-    /// Digests of the version's plain content.
-    pub(crate) digests: Arc<LazyValue<Digests>>,
-    /// Its encodings, in the order of `ContentCoding::ALL` without the first; `None` in a slot if not worthwhile.
-    encoded: [Arc<LazyValue<Option<Encoded>>>; 3],
-}
-
-impl VersionFacts {
-    /// The slot for `coding`; `None` for plain content.
-    pub(crate) fn encoded(&self, coding: ContentCoding) -> Option<&Arc<LazyValue<Option<Encoded>>>> {
-        self.encoded.get((coding as usize).checked_sub(1)?)
+impl<K, T> Default for SharedValues<K, T> {
+    fn default() -> Self {
+        Self { known: HashMap::default(), sweep_at: SWEEP_MIN }
     }
 }
+
+impl<K: Eq + Hash, T> SharedValues<K, T> {
+    /// Returns the value of `key`, which all callers share.
+    fn get(values: &Mutex<Self>, key: K) -> Arc<LazyValue<T>> {
+        let mut values = values.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = values.known.get(&key).and_then(Weak::upgrade) {
+            return value;
+        }
+        if values.known.len() >= values.sweep_at {
+            values.known.retain(|_, value| value.strong_count() > 0);
+            values.sweep_at = SWEEP_MIN.max(values.known.len() * 2);
+        }
+        let value = Arc::default();
+        values.known.insert(key, Arc::downgrade(&value));
+        value
+    }
+}
+
+/// An encoding that the thread pool creates. The value is `None` if encoding does not make the content smaller.
+pub(crate) type LazyEncoding = Arc<LazyValue<Option<Encoded>>>;
 
 /// An encoding created at run time.
 #[derive(Debug)]
 pub(crate) struct Encoded {
     pub(crate) content: EncodedContent,
-    /// Its length in bytes.
+    /// Size of the encoding in bytes.
     pub(crate) size_bytes: u64,
     pub(crate) digests: Arc<LazyValue<Digests>>,
 }
 
 #[derive(Debug)]
 pub(crate) enum EncodedContent {
-    /// Small enough for a copy per worker.
+    /// Content that is small enough for each worker to have a copy.
     Memory(Arc<[u8]>),
-    /// A sealed unnamed file; each worker has a descriptor.
+    /// A sealed unnamed file. Each worker has a descriptor for it.
     File(OwnedFd, FileIdentity),
 }
 
-/// The source of a version's content for the thread pool.
+/// The content of a version, as the thread pool reads it.
 #[derive(Debug)]
 pub(crate) enum VersionSource {
-    /// A copy.
+    /// A copy of the content.
     Memory(Arc<[u8]>),
-    /// The version's file, validated before and after it is read.
+    /// The file of the version. The thread pool checks its identity after reading.
     File(OwnedFd, FileIdentity),
 }
 
@@ -90,41 +104,38 @@ impl Default for Services {
             thread_pool: ThreadPool::new(cores.min(THREADS_MAX)),
             digest_store: None,
             flushing: Arc::default(),
-            known: Mutex::default(),
+            digests: Mutex::default(),
+            encodings: Mutex::default(),
         }
     }
 }
 
 impl Services {
-    /// Services that store digests in the folder `state`, if given; and a warning if stored ones are lost. That is
-    /// never an error.
+    /// Creates services that store digests in the folder `state`, if it is `Some`. Returns a warning if stored digests
+    /// are lost, which is not an error.
     pub fn open(state: Option<&Path>) -> (Self, Option<String>) {
         let (digest_store, warning) = state.map(DigestStore::open).unzip();
         (Self { digest_store: digest_store.map(Arc::new), ..Self::default() }, warning.flatten())
     }
 
-    /// Jobs refused because the queue was full.
+    /// Returns the number of jobs that the thread pool has refused, usually because its queue was full.
     pub fn refused(&self) -> u64 {
         self.thread_pool.refused()
     }
 
-    /// The facts of the version `identity`, shared by all workers that have it. Only for versions whose identity
-    /// cannot come to stand for other content.
-    pub(crate) fn facts(&self, identity: FileIdentity) -> Arc<VersionFacts> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(facts) = known.facts.get(&identity).and_then(Weak::upgrade) {
-            return facts;
-        }
-        if known.facts.len() >= known.sweep_at.max(SWEEP_MIN) {
-            known.facts.retain(|_, facts| facts.strong_count() > 0);
-            known.sweep_at = known.facts.len() * 2;
-        }
-        let facts = Arc::<VersionFacts>::default();
-        known.facts.insert(identity, Arc::downgrade(&facts));
-        facts
+    /// Returns the digests of the version `identity`, which all workers share. Only for settled versions, whose
+    /// identity can never belong to other content.
+    pub(crate) fn digests(&self, identity: FileIdentity) -> Arc<LazyValue<Digests>> {
+        SharedValues::get(&self.digests, identity)
     }
 
-    /// Requests the digests in `slot`, unless they exist, are in progress, or failed too often.
+    /// Returns the encoding of the version `identity`, which all workers share. Only for settled versions.
+    pub(crate) fn encoding(&self, identity: FileIdentity, compression: Compression) -> LazyEncoding {
+        SharedValues::get(&self.encodings, (identity, compression))
+    }
+
+    /// Submits the computation of the digests in `slot`, unless they exist, are being computed, or have failed too
+    /// often.
     pub(crate) fn make_digests(
         &self,
         slot: &Arc<LazyValue<Digests>>,
@@ -138,7 +149,7 @@ impl Services {
         if let Some(digest_store) = &self.digest_store
             && !self.flushing.swap(true, Ordering::AcqRel)
         {
-            // It queues behind earlier hashing jobs, so one commit contains all their results.
+            // The flush queues behind earlier hashing jobs, so that one commit contains all their results.
             let (digest_store, flushing) = (Arc::clone(digest_store), Arc::clone(&self.flushing));
             let flush = move || {
                 flushing.store(false, Ordering::Release);
@@ -151,11 +162,12 @@ impl Services {
         Ok(())
     }
 
-    /// Requests the encoding in `slot`. Returns true if it is in progress.
+    /// Submits the encoding in `slot` if necessary. Returns true if it is queued or in progress, false if it exists or
+    /// has failed too often.
     pub(crate) fn make_encoded(
         &self,
-        slot: &Arc<LazyValue<Option<Encoded>>>,
-        coding: ContentCoding,
+        slot: &LazyEncoding,
+        compression: Compression,
         urgency: Urgency,
         source: impl FnOnce() -> Option<VersionSource>,
     ) -> Result<bool, PoolFull> {
@@ -164,7 +176,7 @@ impl Services {
             LazyState::UnderWay => Ok(true),
             LazyState::Yours(making) => {
                 let source = source().ok_or(PoolFull)?;
-                self.thread_pool.submit(urgency, move || encode_source(making, coding, &source))?;
+                self.thread_pool.submit(urgency, move || encode_source(making, compression, &source))?;
                 Ok(true)
             }
         }
@@ -194,7 +206,7 @@ fn hash(
     }
 }
 
-fn encode_source(making: ComputeGuard<Option<Encoded>>, coding: ContentCoding, source: &VersionSource) {
+fn encode_source(making: ComputeGuard<Option<Encoded>>, compression: Compression, source: &VersionSource) {
     making.start();
     let read;
     let content = match source {
@@ -205,7 +217,7 @@ fn encode_source(making: ComputeGuard<Option<Encoded>>, coding: ContentCoding, s
             &read
         }
     };
-    match encode(coding, content) {
+    match encode(compression, content) {
         Ok(None) => making.finish(None),
         Ok(Some(encoded)) => {
             let size_bytes = encoded.len() as u64;
@@ -217,7 +229,8 @@ fn encode_source(making: ComputeGuard<Option<Encoded>>, coding: ContentCoding, s
     }
 }
 
-/// All bytes of one version; `None` if it changed.
+/// Reads the complete content of the version `identity` from `fd`. Returns `None` if reading fails, or if the file has
+/// changed.
 pub(crate) fn read_version(fd: &OwnedFd, identity: &FileIdentity) -> Option<Vec<u8>> {
     let mut content = vec![0; identity.size_bytes as usize];
     let mut read = 0;
@@ -232,7 +245,8 @@ pub(crate) fn read_version(fd: &OwnedFd, identity: &FileIdentity) -> Option<Vec<
     FileIdentity::read(fd).is_ok_and(|now| now == *identity).then_some(content)
 }
 
-/// Stores small contents in memory and larger ones in an unnamed file, from which all workers send.
+/// Stores small content in memory, and larger content in an unnamed file, from which all workers send. Returns `None`
+/// if that fails.
 fn keep(content: Vec<u8>) -> Option<EncodedContent> {
     if content.len() as u64 <= crate::version::MEMORY_BYTES_MAX {
         return Some(EncodedContent::Memory(content.into()));

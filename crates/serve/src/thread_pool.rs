@@ -1,24 +1,18 @@
-//! A thread pool for work that must not run on an event loop: hashing, compression, reading folders.
+//! A thread pool for work that must not run on an event loop, such as hashing, compression and reading folders.
 //!
-//! The queue is bounded; surplus jobs are refused and counted, and the caller continues without them. The threads
-//! start on demand, with lower priority than the event loops.
+//! The queue is bounded. If it is full, the pool refuses and counts further jobs, and the caller continues without
+//! their results. Threads start on demand, with a lower priority than the event loops.
 
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::thread;
-use std::time::{Duration, Instant};
 
-/// Upper bound of queued jobs, per urgency.
+/// Maximum number of queued jobs of each urgency.
 pub(crate) const JOBS_MAX: usize = 256;
 
-/// Upper bound of pending timed waits.
-const WAITS_MAX: usize = 4096;
-
-/// The threads' `nice` value.
+/// Amount added to the `nice` value of the threads.
 const NICENESS: i32 = 10;
 
 type PoolJob = Box<dyn FnOnce() + Send>;
@@ -26,21 +20,20 @@ type PoolJob = Box<dyn FnOnce() + Send>;
 /// The urgency of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
-    /// A response waits for it.
+    /// A response waits for the job.
     Prompt,
-    /// No response waits for it.
+    /// No response waits for the job.
     Patient,
 }
 
-/// The queue was full, or no thread could be started.
+/// The error if a job is refused because the queue is full or no thread could be started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PoolFull;
 
-/// The threads and their queue.
+/// Threads that run jobs from a queue.
 #[derive(Debug)]
 pub(crate) struct ThreadPool {
     shared: Arc<PoolShared>,
-    timer: Arc<SignalTimer>,
     threads_max: usize,
 }
 
@@ -66,18 +59,19 @@ impl std::fmt::Debug for PoolQueue {
     }
 }
 
-/// A panic elsewhere leaves these states consistent: every change is one step.
+/// Locks `mutex`, even if it is poisoned. A panic leaves the state consistent, because no change has an intermediate
+/// state.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl ThreadPool {
-    /// A pool of up to `threads_max` threads, which start on demand.
+    /// Creates a pool of up to `threads_max` threads, which start on demand.
     pub(crate) fn new(threads_max: usize) -> Self {
-        Self { shared: Arc::default(), timer: Arc::default(), threads_max: threads_max.max(1) }
+        Self { shared: Arc::default(), threads_max: threads_max.max(1) }
     }
 
-    /// Queues `job`. If it is refused, it is dropped.
+    /// Queues `job`. If the pool refuses the job, drops it.
     pub(crate) fn submit(&self, urgency: Urgency, job: impl FnOnce() + Send + 'static) -> Result<(), PoolFull> {
         let job: PoolJob = Box::new(job);
         let mut queue = lock(&self.shared.queue);
@@ -91,7 +85,7 @@ impl ThreadPool {
         if !has_thread || line.len() >= JOBS_MAX {
             drop(queue);
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
-            // The job is dropped here, outside the lock, as its drop may signal others.
+            // The job is dropped here, outside the lock, because its destructor may wake waiting requests.
             return Err(PoolFull);
         }
         line.push_back(job);
@@ -100,15 +94,9 @@ impl ThreadPool {
         Ok(())
     }
 
-    /// Number of refused jobs.
+    /// Returns the number of refused jobs.
     pub(crate) fn refused(&self) -> u64 {
         self.shared.refused.load(Ordering::Relaxed)
-    }
-
-    /// Signals `signal` after `delay`, in addition to any other source. Returns false if too many waits are
-    /// pending.
-    pub(crate) fn ring_after(&self, delay: Duration, signal: Arc<Signal>) -> bool {
-        self.timer.add(Instant::now() + delay, signal)
     }
 }
 
@@ -116,19 +104,17 @@ impl Drop for ThreadPool {
     fn drop(&mut self) {
         lock(&self.shared.queue).stopping = true;
         self.shared.work.notify_all();
-        lock(&self.timer.waits).stopping = true;
-        self.timer.changed.notify_all();
     }
 }
 
 fn work(shared: &PoolShared) {
-    // Without permission, or without the call, the threads merely have normal priority.
+    // If the call fails, the threads have normal priority, which is acceptable.
     let _ = rustix::process::nice(NICENESS);
     let mut queue = lock(&shared.queue);
     loop {
         if let Some(job) = queue.prompt.pop_front().or_else(|| queue.patient.pop_front()) {
             drop(queue);
-            // A job that panics is a defect; the others must run nevertheless.
+            // A panic in a job is a bug, but other jobs must still run.
             let _ = catch_unwind(AssertUnwindSafe(job));
             queue = lock(&shared.queue);
             continue;
@@ -142,162 +128,12 @@ fn work(shared: &PoolShared) {
     }
 }
 
-/// Wakes one future of one worker, from any thread.
-#[derive(Debug, Default)]
-pub(crate) struct Signal {
-    state: Mutex<SignalState>,
-}
-
-#[derive(Debug, Default)]
-struct SignalState {
-    notified: bool,
-    waker: Option<Waker>,
-}
-
-impl Signal {
-    /// Wakes the waiting future. Only the first call has an effect.
-    pub(crate) fn ring(&self) {
-        let waker = {
-            let mut state = lock(&self.state);
-            state.notified = true;
-            state.waker.take()
-        };
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-/// Ready after its signal.
-#[derive(Debug)]
-pub(crate) struct Notified(pub(crate) Arc<Signal>);
-
-impl Future for Notified {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = lock(&self.0.state);
-        if state.notified {
-            return Poll::Ready(());
-        }
-        state.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-/// Sends timed signals. The servers' runtimes have no timers of this precision.
-#[derive(Debug, Default)]
-struct SignalTimer {
-    waits: Mutex<TimerQueue>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct TimerQueue {
-    heap: BinaryHeap<Wait>,
-    started: bool,
-    stopping: bool,
-}
-
-#[derive(Debug)]
-struct Wait {
-    until: Instant,
-    signal: Arc<Signal>,
-}
-
-/// The earliest is the greatest, as the heap is a max-heap.
-impl Ord for Wait {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        other.until.cmp(&self.until)
-    }
-}
-
-impl PartialOrd for Wait {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Wait {
-    fn eq(&self, other: &Self) -> bool {
-        self.until == other.until
-    }
-}
-
-impl Eq for Wait {}
-
-impl SignalTimer {
-    fn add(self: &Arc<Self>, until: Instant, signal: Arc<Signal>) -> bool {
-        let mut waits = lock(&self.waits);
-        if waits.heap.len() >= WAITS_MAX {
-            return false;
-        }
-        if !waits.started {
-            let timer = Arc::clone(self);
-            waits.started = thread::Builder::new().name("timer".to_owned()).spawn(move || timer.watch()).is_ok();
-            if !waits.started {
-                return false;
-            }
-        }
-        waits.heap.push(Wait { until, signal });
-        drop(waits);
-        self.changed.notify_one();
-        true
-    }
-
-    fn watch(&self) {
-        let mut waits = lock(&self.waits);
-        while !waits.stopping {
-            let now = Instant::now();
-            match waits.heap.peek() {
-                Some(wait) if wait.until <= now => {
-                    let wait = waits.heap.pop();
-                    drop(waits);
-                    if let Some(wait) = wait {
-                        wait.signal.ring();
-                    }
-                    waits = lock(&self.waits);
-                }
-                Some(wait) => {
-                    let delay = wait.until - now;
-                    waits = self.changed.wait_timeout(waits, delay).unwrap_or_else(PoisonError::into_inner).0;
-                }
-                None => waits = self.changed.wait(waits).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-    }
-}
-
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::{JOBS_MAX, Notified, PoolFull, Signal, ThreadPool, Urgency};
-    use std::pin::pin;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+mod tests {
+    use super::{JOBS_MAX, PoolFull, ThreadPool, Urgency};
     use std::sync::mpsc::{channel, sync_channel};
     use std::sync::{Arc, Barrier};
-    use std::task::{Context, Poll, Wake, Waker};
     use std::thread;
-    use std::time::{Duration, Instant};
-
-    struct Unpark(thread::Thread);
-
-    impl Wake for Unpark {
-        fn wake(self: Arc<Self>) {
-            self.0.unpark();
-        }
-    }
-
-    /// Polls `future` on this thread until it is ready.
-    pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut future = pin!(future);
-        loop {
-            if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return value;
-            }
-            thread::park_timeout(Duration::from_mins(1));
-        }
-    }
 
     #[test]
     fn jobs_are_done_prompt_ones_first_and_too_many_refused() {
@@ -334,27 +170,5 @@ pub(crate) mod tests {
         let (sender, receiver) = sync_channel(1);
         thread_pool.submit(Urgency::Patient, move || sender.send(7).unwrap()).unwrap();
         assert_eq!(receiver.recv().unwrap(), 7);
-    }
-
-    #[test]
-    fn a_signal_rings_by_hand_or_by_the_timer() {
-        let thread_pool = ThreadPool::new(2);
-        let start = Instant::now();
-        let late = Arc::<Signal>::default();
-        assert!(thread_pool.ring_after(Duration::from_mins(10), Arc::clone(&late)));
-        let soon = Arc::<Signal>::default();
-        assert!(thread_pool.ring_after(Duration::from_millis(20), Arc::clone(&soon)));
-        block_on(Notified(soon));
-        assert!(start.elapsed() >= Duration::from_millis(20));
-        let count = Arc::new(AtomicUsize::new(0));
-        let (signal, counted) = (Arc::clone(&late), Arc::clone(&count));
-        thread_pool
-            .submit(Urgency::Prompt, move || {
-                counted.fetch_add(1, Ordering::SeqCst);
-                signal.ring();
-            })
-            .unwrap();
-        block_on(Notified(late));
-        assert_eq!(count.load(Ordering::SeqCst), 1);
     }
 }

@@ -1,11 +1,12 @@
-//! One version of a file: its identity, and its representations, plain and encoded.
+//! A version of a file: its identity, and its plain and encoded representations.
 
-use crate::encode::{ENCODE_BYTES_MAX, ENCODE_BYTES_MIN, REVISION};
+use crate::encode::{self, ENCODE_BYTES_MAX, ENCODE_BYTES_MIN};
 use crate::media::{content_type, is_compressible};
 use crate::outcome::FileOutcome;
 use crate::representation::{Common, Representation, RepresentationContent};
 use crate::rules::FileRules;
-use crate::services::{Services, VersionFacts};
+use crate::services::{LazyEncoding, Services};
+use flatout_config::model::Compression;
 use flatout_handler::routed::HeaderPolicy;
 use flatout_http::encoding::ContentCoding;
 use flatout_os::file::{FileIdentity, OpenFile};
@@ -16,68 +17,82 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Size up to which files are cached in memory, in bytes; larger ones stay in the page cache and are sent by
-/// sendfile. 64 KiB covers nearly all texts of a site.
+/// Maximum size of a file whose content is cached in memory, in bytes. Larger files stay in the page cache and are sent
+/// by `sendfile`. 64 KiB is enough for nearly all text files of a site.
 pub(crate) const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
-/// Attempts to read a file that changes meanwhile.
+/// Maximum number of attempts to read a file that keeps changing.
 const READS_MAX: u32 = 4;
 
-/// Before Linux 6.13 two writes within one tick (up to 10 ms) leave equal timestamps. A version read sooner than this
-/// after its last change may be followed by one with the same identity.
+/// Minimum age of a file's last change for a version to be settled, in nanoseconds. Before Linux 6.13, two writes
+/// within one tick (up to 10 ms) leave equal timestamps, so a younger version and its successor may have the same
+/// identity.
 const SETTLED_NS: i128 = 50_000_000;
 
-/// Parameters of a load.
+/// The parameters of [`Version::load`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loading<'a> {
     pub(crate) root: &'a Root,
     pub(crate) rules: &'a FileRules,
     pub(crate) policy: &'a Rc<HeaderPolicy>,
     pub(crate) services: &'a Services,
-    /// The precise wall clock, in nanoseconds since 1970.
+    /// Time from the precise wall clock, in nanoseconds since 1970.
     pub(crate) unix_ns: i128,
 }
 
-/// The metadata of a file, sufficient to validate a version.
+/// The metadata of a file from which a version can be validated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FileMetadata {
-    /// Position of the file among the index names; 0 for other files.
+    /// Position of the file's name in the list of index files, or 0 for other files.
     pub(crate) index_at: usize,
     pub(crate) identity: FileIdentity,
-    /// Precompressed files that are not older.
+    /// Precompressed files that are not older than the file.
     pub(crate) beside: Vec<(ContentCoding, FileIdentity)>,
 }
 
-/// One version.
+/// A version of a file, or generated content.
 #[derive(Debug)]
 pub(crate) struct Version {
-    /// The metadata at load; `None` for generated content.
+    /// The metadata when the version was loaded, or `None` for generated content.
     pub(crate) seen: Option<FileMetadata>,
-    /// True if a later write certainly changes the identity.
+    /// True if any later write is certain to change the identity.
     pub(crate) settled: bool,
     pub(crate) common: Common,
     pub(crate) plain: Representation,
-    /// Existing or possible codings, in the server's order of preference.
-    offered: Vec<ContentCoding>,
-    /// In the order of `ContentCoding::ALL` without the first; `None` inside if not worthwhile.
-    encoded: [OnceCell<Option<Representation>>; 3],
-    facts: Arc<VersionFacts>,
+    /// Encodings in the server's order of preference. Each coding occurs once.
+    offered: Vec<OfferedEncoding>,
 }
 
-/// The state of an encoding.
+/// An encoding that exists or can be created.
+#[derive(Debug)]
+pub(crate) struct OfferedEncoding {
+    pub(crate) coding: ContentCoding,
+    /// The encoding, if it exists. The inner value is `None` if encoding does not make the content smaller.
+    cell: OnceCell<Option<Representation>>,
+    /// How the encoding is created, or `None` for a precompressed file.
+    pub(crate) encoder: Option<(Compression, LazyEncoding)>,
+}
+
+impl OfferedEncoding {
+    fn new(compression: Compression, encoding: LazyEncoding) -> Self {
+        Self { coding: compression.coding, cell: OnceCell::new(), encoder: Some((compression, encoding)) }
+    }
+}
+
+/// The availability of an encoding.
 #[derive(Debug)]
 pub(crate) enum EncodingState<'a> {
-    /// Available.
+    /// The encoding exists.
     Ready(&'a Representation),
-    /// It can be created.
+    /// The encoding can be created.
     Possible,
-    /// Not available.
+    /// The encoding does not make the content smaller, or no file descriptor is available for it.
     Useless,
 }
 
 impl Version {
-    /// Loads the file `name` with the metadata `seen`. The result is one consistent version: either all bytes were
-    /// read between two checks with the same identity, or the descriptor of that identity is held.
+    /// Loads the file `name` with the metadata `seen`. The version is consistent: either all bytes were read between
+    /// two checks that found the same identity, or the version holds a descriptor of the file with that identity.
     pub(crate) fn load(loading: &Loading<'_>, name: &[u8], seen: &FileMetadata) -> Result<Self, FileOutcome> {
         let (content, identity) = read_content(loading.root, name)?;
         let mut seen = seen.clone();
@@ -88,7 +103,7 @@ impl Version {
         let etag = make_etag(&identity, unix_ns);
         let content_type = content_type(name);
         let modified_s = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        // A time in the future is replaced by the change time, which is the same at every load.
+        // A modification time in the future is replaced by the change time, which is the same at every load.
         let changed_s = i64::try_from(identity.changed_ns.div_euclid(1_000_000_000)).unwrap_or(0).max(0);
         let last_modified_s = if identity.modified_ns > loading.unix_ns { changed_s } else { modified_s.max(0) };
         let (cache_control, expires_s) = rules.freshness(&content_type);
@@ -102,39 +117,41 @@ impl Version {
             vary: offers.then_some("Accept-Encoding"),
             policy: Rc::clone(loading.policy),
         };
-        let facts = if settled { loading.services.facts(identity) } else { Arc::default() };
-        let encoded: [OnceCell<Option<Representation>>; 3] = Default::default();
-        let mut offered = Vec::new();
-        // Precompressed files that vanish or change meanwhile are left out; the next validation notices.
+        let digests = if settled { loading.services.digests(identity) } else { Arc::default() };
+        let is_shared = settled;
+        let mut offered: Vec<OfferedEncoding> = Vec::new();
+        // Precompressed files that have disappeared or changed in the meantime are left out. The next validation finds
+        // the difference.
         for (coding, looked) in &seen.beside {
             let Ok((content, found)) = read_content(loading.root, &name_beside(name, *coding)) else { continue };
-            let Some(cell) = encoded.get((*coding as usize).wrapping_sub(1)).filter(|_| found == *looked) else {
+            if found != *looked {
                 continue;
-            };
+            }
             let beside_settled = is_settled(&found, loading.unix_ns);
             settled &= beside_settled;
             let tag = make_etag(&found, (!beside_settled).then_some(loading.unix_ns));
-            let digests =
-                if beside_settled { Arc::clone(&loading.services.facts(found).digests) } else { Arc::default() };
+            let digests = if beside_settled { loading.services.digests(found) } else { Arc::default() };
             let tag = format!("{tag}-{}", coding.name());
             let kept_as = beside_settled.then_some(found);
             let beside = Representation::new(&common, *coding, tag, found.size_bytes, content, digests, kept_as);
-            if cell.set(Some(beside)).is_ok() {
-                offered.push(*coding);
-            }
+            offered.push(OfferedEncoding { coding: *coding, cell: OnceCell::from(Some(beside)), encoder: None });
         }
         if offers && (ENCODE_BYTES_MIN..=rules.encode_bytes_max.min(ENCODE_BYTES_MAX)).contains(&identity.size_bytes) {
-            offered
-                .extend(rules.compress.iter().filter(|coding| !offered.contains(coding)).copied().collect::<Vec<_>>());
+            for &compression in &rules.compress {
+                if offered.iter().all(|offer| offer.coding != compression.coding) {
+                    let shared = is_shared.then(|| loading.services.encoding(identity, compression));
+                    offered.push(OfferedEncoding::new(compression, shared.unwrap_or_default()));
+                }
+            }
         }
-        let kept_as = is_settled(&identity, loading.unix_ns).then_some(identity);
-        let digests = Arc::clone(&facts.digests);
+        let kept_as = is_shared.then_some(identity);
         let size_bytes = identity.size_bytes;
         let plain = Representation::new(&common, ContentCoding::Identity, etag, size_bytes, content, digests, kept_as);
-        Ok(Self { seen: Some(seen), settled, common, plain, offered, encoded, facts })
+        Ok(Self { seen: Some(seen), settled, common, plain, offered })
     }
 
-    /// A version of generated content, last modified at `last_modified_s`. Its tag depends on its bytes.
+    /// Creates a version of generated content, which was last modified at `last_modified_s`. Its entity tag is a hash
+    /// of the content.
     pub(crate) fn of_content(
         content: Vec<u8>,
         content_type: &str,
@@ -154,83 +171,77 @@ impl Version {
             policy: Rc::clone(policy),
         };
         let etag = format!("{size_bytes:x}-{:016x}", hash(&[&content]));
-        let facts = Arc::<VersionFacts>::default();
-        let digests = Arc::clone(&facts.digests);
         let content = RepresentationContent::Memory(content.into());
+        let digests = Arc::default();
         let plain = Representation::new(&common, ContentCoding::Identity, etag, size_bytes, content, digests, None);
-        let offered = if offers && (ENCODE_BYTES_MIN..=ENCODE_BYTES_MAX).contains(&size_bytes) {
-            rules.compress.clone()
-        } else {
-            Vec::new()
-        };
-        Self { seen: None, settled: true, common, plain, offered, encoded: Default::default(), facts }
+        let is_worthwhile = (ENCODE_BYTES_MIN..=ENCODE_BYTES_MAX).contains(&size_bytes);
+        let offered = rules.compress.iter().filter(|_| is_worthwhile);
+        let offered = offered.map(|&compression| OfferedEncoding::new(compression, Arc::default())).collect();
+        Self { seen: None, settled: true, common, plain, offered }
     }
 
-    /// Existing or possible codings, in the server's order of preference.
-    pub(crate) fn offered(&self) -> &[ContentCoding] {
+    /// Returns the encodings that exist or can be created, in the server's order of preference.
+    pub(crate) fn offered(&self) -> &[OfferedEncoding] {
         &self.offered
     }
 
-    /// Facts shared with other copies of this version.
-    pub(crate) fn facts(&self) -> &VersionFacts {
-        &self.facts
+    /// Returns the encoding in `coding`, or `None` if the coding is not offered.
+    pub(crate) fn offer(&self, coding: ContentCoding) -> Option<&OfferedEncoding> {
+        self.offered.iter().find(|offer| offer.coding == coding)
     }
 
-    /// The state of the encoding in `coding`. Adopts one that was created since the last call, and then sets `grown`,
-    /// as the version holds more than before.
-    pub(crate) fn standing(&self, coding: ContentCoding, grown: &mut bool) -> EncodingState<'_> {
-        let Some(cell) = self.encoded.get((coding as usize).wrapping_sub(1)) else {
-            return EncodingState::Ready(&self.plain);
-        };
-        if cell.get().is_none() {
-            let made = match self.facts.encoded(coding).and_then(|slot| slot.get()) {
+    /// Returns the state of `offer`, one of [`Self::offered`]. If the thread pool has completed the encoding since the
+    /// last call, adopts it and sets `grown`, because the version then holds more than before.
+    pub(crate) fn standing<'a>(&'a self, offer: &'a OfferedEncoding, grown: &mut bool) -> EncodingState<'a> {
+        if let (None, Some((compression, encoding))) = (offer.cell.get(), &offer.encoder) {
+            let made = match encoding.get() {
                 None => return EncodingState::Possible,
                 Some(None) => None,
                 Some(Some(made)) => {
-                    let etag = format!("{}-{}{REVISION}", self.plain.etag, coding.name());
-                    let Some(adopted) = Representation::adopt(&self.common, coding, etag, made) else {
+                    let etag = format!("{}-{}", self.plain.etag, encode::tag(*compression));
+                    let Some(adopted) = Representation::adopt(&self.common, offer.coding, etag, made) else {
                         return EncodingState::Useless;
                     };
                     Some(adopted)
                 }
             };
             *grown = true;
-            let _ = cell.set(made);
+            let _ = offer.cell.set(made);
         }
-        match cell.get() {
+        match offer.cell.get() {
             Some(Some(representation)) => EncodingState::Ready(representation),
             _ => EncodingState::Useless,
         }
     }
 
     fn representations(&self) -> impl Iterator<Item = &Representation> {
-        self.encoded.iter().filter_map(|cell| cell.get()?.as_ref()).chain([&self.plain])
+        self.offered.iter().filter_map(|offer| offer.cell.get()?.as_ref()).chain([&self.plain])
     }
 
-    /// The version's approximate memory, in bytes.
+    /// Returns the approximate memory of the version, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let held = self.representations().map(Representation::memory_bytes).sum::<usize>();
         size_of::<Self>() + held + self.promised() * self.plain.size_bytes as usize
     }
 
-    /// Number of the version's descriptors.
+    /// Returns the number of file descriptors counted for the version, including those of encodings in progress.
     pub(crate) fn descriptors(&self) -> usize {
         let promised = if self.plain.size_bytes > MEMORY_BYTES_MAX { self.promised() } else { 0 };
         self.representations().filter(|representation| representation.holds_descriptor()).count() + promised
     }
 
-    /// Encodings requested for this version and not adopted yet. They count in advance, with their maximum size, as
-    /// they occupy memory even if no later request adopts them.
+    /// Returns the number of encodings that were requested for this version and have not been adopted yet. They count
+    /// in advance, with their maximum size, because they occupy memory even if no later request adopts them.
     fn promised(&self) -> usize {
-        let codings = ContentCoding::ALL.iter().filter_map(|&coding| {
-            let cell = self.encoded.get((coding as usize).checked_sub(1)?)?;
-            (cell.get().is_none() && self.facts.encoded(coding)?.is_begun()).then_some(())
-        });
-        codings.count()
+        let is_promised = |offer: &&OfferedEncoding| {
+            offer.cell.get().is_none() && offer.encoder.as_ref().is_some_and(|(_, encoding)| encoding.is_begun())
+        };
+        self.offered.iter().filter(is_promised).count()
     }
 }
 
-/// Looks up precompressed files in `codings` for the file `name`. An older one does not belong to this version.
+/// Looks up the precompressed files in `codings` for the file `name`. Leaves out those that are older than the file,
+/// because they do not belong to this version.
 pub(crate) fn look_beside(
     root: &Root,
     name: &[u8],
@@ -258,7 +269,8 @@ fn name_beside(name: &[u8], coding: ContentCoding) -> Vec<u8> {
     [name, ending].concat()
 }
 
-/// Uses the change time only: every write sets it, and it cannot be set to the future.
+/// Returns whether the version with `identity` is settled at `unix_ns`. Uses only the change time, because every write
+/// sets it and no program can set it to another time.
 fn is_settled(identity: &FileIdentity, unix_ns: i128) -> bool {
     unix_ns - identity.changed_ns >= SETTLED_NS
 }
@@ -278,7 +290,7 @@ fn read_content(root: &Root, name: &[u8]) -> Result<(RepresentationContent, File
     Err(FileOutcome::FileUnsettled)
 }
 
-/// Reads up to `size_bytes` and checks for more: a file that has grown is another version.
+/// Reads up to `size_bytes` bytes. The result is shorter if the file has been truncated.
 fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, FileOutcome> {
     let mut content = vec![0; size_bytes as usize];
     let mut read = 0;
@@ -294,10 +306,10 @@ fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, FileOutcome> {
     Ok(content)
 }
 
-/// A strong entity tag: the size, and a hash of everything that identifies a version.
+/// Returns a strong entity tag: the size, and a hash of the other properties that identify a version.
 ///
-/// An unsettled version may share its identity with the next one, so the time of its load distinguishes them: a tag
-/// never identifies two contents (RFC 9110 §8.8.1).
+/// An unsettled version may have the same identity as the next one, so its tag also depends on the time when it was
+/// loaded. Two different contents never have the same tag (RFC 9110 §8.8.1).
 fn make_etag(identity: &FileIdentity, loaded_unix_ns: Option<i128>) -> String {
     let mut parts = vec![
         identity.device.to_le_bytes().to_vec(),
@@ -310,8 +322,8 @@ fn make_etag(identity: &FileIdentity, loaded_unix_ns: Option<i128>) -> String {
     format!("{:x}-{:016x}", identity.size_bytes, hash(&parts))
 }
 
-/// FNV-1a: the inputs come from the kernel or this process, not from visitors, and two versions of one file only need
-/// to differ, not to resist an attacker.
+/// Computes the FNV-1a hash of `parts`. A cryptographic hash is not necessary, because the hash only distinguishes
+/// versions of a file, and visitors do not control its input.
 fn hash(parts: &[&[u8]]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.iter());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))

@@ -1,14 +1,16 @@
-//! From a listener to a connection. The first turn runs before the socket is registered with the runtime: a client
-//! that sends its request with the connection, and expects one response, costs accept, receive, send, shutdown and
-//! close.
+//! Accepts connections from listeners. The first turn of a connection runs before its socket is registered with the
+//! runtime: if a client sends its request together with the connection and expects one response, serving it costs the
+//! system calls accept, receive, send, shutdown and close.
 
 use super::worker::{Listener, Phase, Protocol, Worker};
 use crate::counters::Counters;
-use crate::deadline::Call;
+use crate::deadline::{Call, INCOMPLETE_GRACE_MS};
 use crate::http1::connection::{Next, ServerConnection};
 use crate::http1::exchanges::Peer;
 use crate::http1::task::ServerTask;
 use crate::http2::task::Http2Task;
+use crate::http3::listen::QuicListeners;
+use crate::limits::ConnectionPermits;
 use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
 use flatout_net::tls::TlsFailure;
@@ -17,6 +19,7 @@ use flatout_os::socket::{accept_queue_length, set_backlog, set_tcp_quickack};
 use flatout_overload::{QueueBound, QueueSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{SocketFlags, acceptfrom_with};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -26,26 +29,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 
-/// Idle connections asked to close when descriptors have run out.
+/// Number of connections that are asked to close at a time when file descriptors have run out.
 const GIVE_WAY_COUNT: usize = 32;
 
-/// Time that a connection may wait in a saturated accept queue, in milliseconds. Far below the second that people wait
-/// for, and far above the time between two turns of a worker.
+/// Target for the time that a connection waits in a saturated accept queue, in milliseconds. Far below a second, after
+/// which users notice a delay, and far above the time between two turns of a worker.
 const ACCEPT_DELAY_TARGET_MS: u64 = 100;
 
-/// Lower bound of the accept queue. The kernel applies it to connections whose request has not arrived, too, and responds
-/// with SYN cookies beyond it, which may reset a client that sends its request in several packets.
+/// Minimum length of the accept queue. The kernel also counts connections whose request has not arrived, and responds
+/// with SYN cookies when the queue is full, which may reset a client that sends its request in several packets.
 const ACCEPT_QUEUE_MIN: u32 = 64;
 
-/// The accept queue of one listener. While more clients connect than the worker can serve, the queue is shortened so that
-/// none waits longer than the target. The kernel then ignores further connection attempts, which costs the worker
-/// nothing; their clients repeat them after a second.
+/// The accept queue of one listener. While more clients connect than the worker can serve, the queue is shortened so
+/// that no connection waits longer than the target. The kernel then ignores further connection attempts, which costs
+/// the worker nothing; clients retry them after a second.
 struct AcceptQueue {
     control: QueueBound,
-    /// The backlog last set.
+    /// The backlog that was last set.
     backlog: u32,
 }
 
@@ -56,12 +60,12 @@ impl AcceptQueue {
             entries_min: ACCEPT_QUEUE_MIN.min(backlog),
             entries_max: backlog,
         };
-        // A listener from another process may be limited.
+        // A listener inherited from another process may still have a shortened queue.
         let _ = set_backlog(listener, backlog);
         Self { control: QueueBound::new(settings), backlog }
     }
 
-    /// Handles a batch of `count` connections, after which the queue was empty or not.
+    /// Handles a batch of `count` accepted connections. `is_empty` is true if the queue was empty after it.
     fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
         let was_limiting = self.control.is_limiting();
         if is_empty {
@@ -72,7 +76,7 @@ impl AcceptQueue {
         let bound = self.control.bound();
         // Small changes are not worth the system call.
         if bound.abs_diff(self.backlog) > self.backlog / 8 {
-            // It fails only for a socket that does not listen.
+            // Fails only for a socket that does not listen.
             let _ = set_backlog(listener, bound);
             self.backlog = bound;
         }
@@ -80,37 +84,41 @@ impl AcceptQueue {
     }
 }
 
-/// How a batch of accepts ended.
+/// The reason a batch of accepts ended.
 enum Accepted {
     /// The queue is empty.
     All,
-    /// There may be more connections.
+    /// The batch is complete, and there may be more connections.
     Batch,
-    /// No descriptor or memory is left.
+    /// No file descriptor or memory is left.
     NoDescriptor,
 }
 
-/// The listeners of a worker, with one task each.
+/// The listeners of a worker, with one task for each.
 pub(crate) struct Acceptors<H: Handler> {
     worker: Rc<Worker<H>>,
     phases: watch::Receiver<Phase>,
     tasks: RefCell<Vec<Acceptor>>,
+    quic: Rc<QuicListeners<H>>,
 }
 
 struct Acceptor {
     id: u32,
-    /// Sent or dropped when this listener is to be closed.
+    /// Sent or dropped when this listener must be closed.
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl<H: Handler> Acceptors<H> {
-    pub(crate) fn new(worker: Rc<Worker<H>>, phases: watch::Receiver<Phase>) -> Rc<Self> {
-        Rc::new(Self { worker, phases, tasks: RefCell::new(Vec::new()) })
+    pub(crate) fn new(worker: Rc<Worker<H>>, phases: watch::Receiver<Phase>, quic: &Rc<QuicListeners<H>>) -> Rc<Self> {
+        Rc::new(Self { worker, phases, tasks: RefCell::default(), quic: Rc::clone(quic) })
     }
 
     /// Starts accepting from `listener`.
     pub(crate) fn add(&self, listener: Listener) -> io::Result<()> {
+        if listener.protocol == Protocol::Quic {
+            return self.quic.add(listener);
+        }
         let (stop, stopped) = oneshot::channel();
         let id = listener.id;
         let accepting = accept_connections(Rc::clone(&self.worker), listener, self.phases.clone(), stopped)?;
@@ -119,10 +127,11 @@ impl<H: Handler> Acceptors<H> {
         Ok(())
     }
 
-    /// Closes the listeners of this number.
+    /// Closes the listeners with the number `id`.
     pub(crate) fn remove(&self, id: u32) {
+        self.quic.remove(id);
         for acceptor in self.tasks.borrow_mut().extract_if(.., |acceptor| acceptor.id == id) {
-            // The task may have ended already.
+            // The task may have finished already.
             let _ = acceptor.stop.send(());
         }
     }
@@ -136,8 +145,8 @@ impl<H: Handler> Acceptors<H> {
     }
 }
 
-/// Accepts until the phase leaves `Serve` or the listener is removed, then accepts the queued connections, unless
-/// another process will, and closes the listener.
+/// Accepts connections until the phase leaves `Serve` or the listener is removed. Then accepts the queued connections,
+/// unless another process will, and closes the listener.
 fn accept_connections<H: Handler>(
     worker: Rc<Worker<H>>,
     listener: Listener,
@@ -173,11 +182,12 @@ fn accept_connections<H: Handler>(
                         Accepted::NoDescriptor => make_room(&worker).await,
                     }
                 }
-                // The listener is broken, or the server is stopping.
+                // The listener failed, was removed, or the server is stopping.
                 Some(Err(_)) | None => break,
             }
         }
-        // No more than can have been queued: clients that keep connecting must not prevent the server from stopping.
+        // Accept no more connections than can have been queued: clients that keep connecting must not prevent the
+        // server from stopping.
         for _ in 0..=worker.settings.backlog as usize / batch {
             let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
             if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), (_, Accepted::Batch)) {
@@ -195,9 +205,9 @@ struct ListenerProperties {
     protocol: Protocol,
 }
 
-/// Accepts until the queue is empty, or a full batch, and returns the number of connections. As many connections as the last time, `usual`, are expected
-/// again: only beyond those it polls first, as an accept without connection allocates a socket and a file for
-/// nothing.
+/// Accepts until the queue is empty or the batch is complete, and returns the number of connections. `usual` is the
+/// number of connections in the previous batch. Beyond that number, polls the listener before each accept, because an
+/// accept call without a connection allocates a socket and a file for nothing.
 fn accept_batch<H: Handler>(
     worker: &Rc<Worker<H>>,
     listener: BorrowedFd<'_>,
@@ -206,7 +216,7 @@ fn accept_batch<H: Handler>(
 ) -> (u32, Accepted) {
     let batch = worker.settings.accept_batch.max(1);
     for count in 0..batch {
-        if worker.open.get() >= worker.settings.connections_max {
+        if worker.open.get() >= worker.settings.connections_max || worker.held.connections.is_full() {
             worker.counters.accepts_without_descriptor.add(1);
             return (count as u32, Accepted::NoDescriptor);
         }
@@ -221,8 +231,8 @@ fn accept_batch<H: Handler>(
                 worker.counters.accepts_without_descriptor.add(1);
                 return (count as u32, Accepted::NoDescriptor);
             }
-            // The client has disconnected already (ECONNABORTED and the network errors of accept(2)); the next one
-            // may be there.
+            // The client has disconnected already (ECONNABORTED and the network errors of accept(2)), and the next
+            // client may be waiting.
             Err(_) => worker.counters.accepts_failed.add(1),
         }
     }
@@ -230,7 +240,7 @@ fn accept_batch<H: Handler>(
     (batch as u32, Accepted::Batch)
 }
 
-/// Returns whether a connection is queued, and true if that is unknown.
+/// Returns whether a connection is queued. Returns true if that is unknown.
 fn is_ready(listener: BorrowedFd<'_>) -> bool {
     let mut looked = [PollFd::from_borrowed_fd(listener, PollFlags::IN)];
     !matches!(poll(&mut looked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })), Ok(0))
@@ -245,18 +255,32 @@ fn accept<H: Handler>(
     let (socket, client) = acceptfrom_with(listener, FLAGS)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
     if worker.settings.quickack {
-        // A hint; its failure has no consequence.
+        // Only a hint, so failure has no consequence.
         let _ = set_tcp_quickack(socket.as_fd());
     }
+    worker.counters.connections_accepted.add(1);
     let secure = arrival.protocol == Protocol::Tls;
-    begin(worker, socket, Peer { client, listener: arrival.id, secure }, arrival.protocol);
+    match worker.held.admit(client, secure) {
+        Ok(permits) => {
+            begin(worker, socket, (Peer { client, listener: arrival.id, secure }, permits), arrival.protocol);
+        }
+        Err(reason) => {
+            // A reset costs less than a handshake and leaves no state behind. Failure has no consequence.
+            let _ = set_socket_linger(&socket, Some(Duration::ZERO));
+            worker.counters.closes[reason as usize].add(1);
+        }
+    }
     Ok(())
 }
 
-/// Runs the connection's first turn, and registers it only if it continues.
-fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Peer, protocol: Protocol) {
-    worker.counters.connections_accepted.add(1);
-    let Some(mut connection) = ServerConnection::new(worker, origin, protocol) else {
+/// Runs the first turn of a connection, and registers its socket only if the connection continues.
+fn begin<H: Handler>(
+    worker: &Rc<Worker<H>>,
+    socket: OwnedFd,
+    (origin, permits): (Peer, ConnectionPermits),
+    protocol: Protocol,
+) {
+    let Some(mut connection) = ServerConnection::new(worker, (origin, permits), protocol) else {
         worker.counters.tls_failures[TlsFailure::Internal as usize].add(1);
         worker.counters.closes[CloseReason::TlsFailed as usize].add(1);
         return;
@@ -274,12 +298,22 @@ fn begin<H: Handler>(worker: &Rc<Worker<H>>, socket: OwnedFd, origin: Peer, prot
     }
 }
 
-/// Asks idle connections to close, and waits until one has, or for the next sweep.
+/// Asks connections to close: those whose request head or TLS handshake has been incomplete longest, or idle
+/// connections if none has been incomplete for at least [`INCOMPLETE_GRACE_MS`].
+fn give_way<H: Handler>(worker: &Worker<H>) {
+    let until_ms = worker.clock.read().monotonic_ms.saturating_sub(INCOMPLETE_GRACE_MS);
+    let mut deadlines = worker.deadlines.borrow_mut();
+    if deadlines.call_oldest(Call::GiveWay, GIVE_WAY_COUNT, until_ms, None) == 0 {
+        deadlines.call_some(Call::GiveWay, GIVE_WAY_COUNT);
+    }
+}
+
+/// Asks other connections to close, and waits until one has closed or until the next sweep.
 async fn make_room<H: Handler>(worker: &Worker<H>) {
-    // Connections accepted just now run their first turn before they can be called.
+    // Connections that were just accepted must run their first turn before they can be asked.
     yield_now().await;
-    worker.deadlines.borrow_mut().call_some(Call::GiveWay, GIVE_WAY_COUNT);
-    // Another worker may hold all descriptors: the sweep must continue although this worker has no connection.
+    give_way(worker);
+    // Other workers may hold all descriptors, so the sweep must run even if this worker has no connections.
     worker.starved.set(true);
     worker.changed.notify_waiters();
     worker.changed.notified().await;
@@ -301,12 +335,12 @@ mod tests {
         let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
         let counters = Counters::default();
         let mut queue = AcceptQueue::new(listener.as_fd(), BACKLOG as u32);
-        // The queue is empty, whatever the batches say: no overload.
+        // Batches are saturated, but the queue is empty: there is no overload.
         for now_ms in (0..1_000).step_by(4) {
             queue.handle_batch(listener.as_fd(), 8, false, now_ms, &counters);
         }
         assert_eq!((queue.backlog, counters.accept_queue_limited.get()), (BACKLOG as u32, 0));
-        // Connections that nobody accepts; one is served every 20 ms.
+        // Connections wait in the queue, and one is accepted every 20 ms.
         let clients: Vec<_> = (0..ACCEPT_QUEUE_MIN * 2).map(|_| TcpStream::connect(address).unwrap()).collect();
         for mut client in &clients {
             client.write_all(b"G").unwrap();

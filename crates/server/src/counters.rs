@@ -1,76 +1,177 @@
-//! Counters of a worker. Only the worker writes its counters, so an increment is a plain load and store; any thread
-//! may read them.
+//! Counters of a worker. Only the worker writes its counters, so an increment is a plain load and store. Any thread may
+//! read them.
 
 use flatout_handler::OUTCOMES_MAX;
 use flatout_handler::ending::CloseReason;
+use flatout_http::http2::error::{self as http2, StreamError};
+use flatout_http::http3::error as http3;
 use flatout_http::refusal::Refusal;
 use flatout_net::tls::TlsFailure;
 use flatout_os::counter::Counter;
 use flatout_reason::Table;
+use std::ops::Deref;
+use std::sync::Arc;
 
-/// All counters of one worker.
-#[derive(Debug)]
-pub struct Counters {
-    /// Connections accepted.
-    pub connections_accepted: Counter,
-    /// Failed accepts because descriptors had run out.
-    pub accepts_without_descriptor: Counter,
-    /// Accepts that failed otherwise, mostly because the client had already disconnected.
-    pub accepts_failed: Counter,
-    /// Times at which an accept queue was shortened because more clients connected than could be served.
-    pub accept_queue_limited: Counter,
-    /// Requests with a response, refused ones included.
-    pub requests: Counter,
-    /// Bytes handed to the kernel, heads and bodies.
-    pub bytes_sent: Counter,
-    /// Bytes received.
-    pub bytes_received: Counter,
-    /// TLS handshakes completed, including resumed ones.
-    pub tls_handshakes: Counter,
-    /// TLS handshakes that resumed an earlier session.
-    pub tls_resumptions: Counter,
-    /// TLS sessions that failed, in the order of `TlsFailure::ALL`.
-    pub tls_failures: [Counter; TlsFailure::ALL.len()],
-    /// Connections that negotiated HTTP/2.
-    pub http2_connections: Counter,
-    /// HTTP/2 streams that ended before their response was sent.
-    pub http2_streams_cut: Counter,
-    /// Responses by status class, 1xx to 5xx.
-    pub status_classes: [Counter; 5],
-    /// Refusals, in the order of `Refusal::ALL`.
-    pub refusals: [Counter; Refusal::ALL.len()],
-    /// Connections closed, in the order of `CloseReason::ALL`.
-    pub closes: [Counter; CloseReason::ALL.len()],
-    /// The handler's outcomes, in the order of its tables.
-    pub outcomes: [Counter; OUTCOMES_MAX],
+/// Creates the counters from three tables, each of which is also available as a constant.
+///
+/// A counter or gauge has a field, a metric and a help text. A family of counters has a field, a metric, the label by
+/// which its counters differ, the prefix of their names in reports, the values of the label, and a help text.
+macro_rules! counters {
+    (
+        counters { $($field:ident, $metric:literal, $help:literal;)+ }
+        gauges { $($gauge:ident, $gauge_metric:literal, $gauge_help:literal;)+ }
+        families {
+            $($family:ident, $family_metric:literal, $label:literal, $prefix:literal, $names:expr, $count:expr,
+                $family_help:literal;)+
+        }
+    ) => {
+        /// All counters of one worker.
+        #[derive(Debug)]
+        pub struct Counters {
+            $(#[doc = $help] pub $field: Counter,)+
+            $(#[doc = $gauge_help] pub $gauge: Arc<Counter>,)+
+            $(#[doc = $family_help] pub $family: [Counter; $count],)+
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self {
+                    $($field: Counter::default(),)+
+                    $($gauge: Arc::default(),)+
+                    // Arrays of more than 32 elements do not implement Default.
+                    $($family: std::array::from_fn(|_| Counter::default()),)+
+                }
+            }
+        }
+
+        /// All counters.
+        pub const ROWS: &[CounterRow] = &[$(CounterRow {
+            name: stringify!($field),
+            metric: $metric,
+            help: $help,
+            counter: |counters| &counters.$field,
+        },)+];
+
+        /// All gauges.
+        pub const GAUGES: &[CounterRow] = &[$(CounterRow {
+            name: stringify!($gauge),
+            metric: $gauge_metric,
+            help: $gauge_help,
+            counter: |counters| &counters.$gauge,
+        },)+];
+
+        /// All families of counters.
+        pub const FAMILIES: &[CounterFamily] = &[$(CounterFamily {
+            metric: $family_metric,
+            help: $family_help,
+            label: $label,
+            prefix: $prefix,
+            names: $names,
+            counters: |counters| &counters.$family,
+        },)+];
+    };
 }
 
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            connections_accepted: Counter::default(),
-            accepts_without_descriptor: Counter::default(),
-            accepts_failed: Counter::default(),
-            accept_queue_limited: Counter::default(),
-            requests: Counter::default(),
-            bytes_sent: Counter::default(),
-            bytes_received: Counter::default(),
-            tls_handshakes: Counter::default(),
-            tls_resumptions: Counter::default(),
-            tls_failures: std::array::from_fn(|_| Counter::default()),
-            http2_connections: Counter::default(),
-            http2_streams_cut: Counter::default(),
-            // Arrays of more than 32 elements do not implement Default.
-            status_classes: std::array::from_fn(|_| Counter::default()),
-            refusals: std::array::from_fn(|_| Counter::default()),
-            closes: std::array::from_fn(|_| Counter::default()),
-            outcomes: std::array::from_fn(|_| Counter::default()),
-        }
+/// A counter or gauge in [`Counters`].
+#[derive(Debug)]
+pub struct CounterRow {
+    /// The name in reports.
+    pub name: &'static str,
+    /// The name of the metric.
+    pub metric: &'static str,
+    /// The help text of the metric.
+    pub help: &'static str,
+    counter: fn(&Counters) -> &Counter,
+}
+
+/// A family of counters in [`Counters`], which differ in the value of a label.
+#[derive(Debug)]
+pub struct CounterFamily {
+    /// The name of the metric.
+    pub metric: &'static str,
+    /// The help text of the metric.
+    pub help: &'static str,
+    /// The name of the label.
+    pub label: &'static str,
+    /// The prefix of the label's value in reports.
+    prefix: &'static str,
+    /// The values of the label. If empty, the values are the names of the handler's outcomes.
+    names: &'static [&'static str],
+    counters: fn(&Counters) -> &[Counter],
+}
+
+impl CounterRow {
+    /// Returns the sum over all workers.
+    pub fn sum(&self, workers: &[impl Deref<Target = Counters>]) -> u64 {
+        workers.iter().map(|counters| (self.counter)(counters).get()).sum()
+    }
+}
+
+impl CounterFamily {
+    /// Returns the values of the label, each with its sum over all workers. `outcomes` are the tables of the handler.
+    pub fn sums(
+        &self,
+        workers: &[impl Deref<Target = Counters>],
+        outcomes: &[&'static Table],
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        let outcomes = outcomes.iter().filter(move |_| self.names.is_empty()).flat_map(|table| table.names);
+        self.names.iter().chain(outcomes).take(OUTCOMES_MAX).enumerate().map(move |(index, name)| {
+            let count = |counters: &Counters| (self.counters)(counters).get(index).map_or(0, Counter::get);
+            (*name, workers.iter().map(|counters| count(counters)).sum())
+        })
+    }
+}
+
+counters! {
+    counters {
+        connections_accepted, "connections_accepted", "Connections accepted.";
+        requests, "requests", "Requests that got a response, including refused requests.";
+        bytes_received, "received_bytes", "Bytes received.";
+        bytes_sent, "sent_bytes", "Bytes of heads and bodies passed to the kernel for sending.";
+        accepts_without_descriptor, "accepts_without_descriptor",
+            "Number of times flatout could not accept a connection because it had no file descriptor or had reached its connection limit.";
+        accepts_failed, "accepts_failed", "Accept calls that failed for another reason.";
+        accept_queue_limited, "accept_queue_limited",
+            "Number of times flatout shortened a listen backlog because more clients connected than it could serve.";
+        tls_handshakes, "tls_handshakes", "TLS handshakes completed, including resumed ones.";
+        tls_resumptions, "tls_resumptions", "TLS handshakes that resumed a session.";
+        http2_connections, "http2_connections", "Connections that use HTTP/2.";
+        http2_streams_cut, "http2_streams_cut", "HTTP/2 streams that ended before their response was sent.";
+        http3_connections, "http3_connections", "Connections that use HTTP/3.";
+        http3_streams_cut, "http3_streams_cut", "HTTP/3 streams that ended before their response was sent.";
+        quic_retries, "quic_retries", "QUIC connection attempts that required address validation (Retry).";
+        quic_refused, "quic_refused", "Refused QUIC connections.";
+        quic_datagrams_relayed, "quic_datagrams_relayed",
+            "QUIC datagrams that a worker or process forwarded to the owner of their connection.";
+        quic_packets_lost, "quic_packets_lost", "Lost QUIC packets. A connection's losses are added when it closes.";
+    }
+    gauges {
+        receive_window_bytes, "receive_window_bytes",
+            "Receive window currently granted to HTTP/2 and HTTP/3 connections beyond their initial window, in bytes.";
+        send_buffer_bytes, "send_buffer_bytes",
+            "Send buffer currently granted to HTTP/1.1, HTTP/2 and HTTP/3 connections beyond their minimum, in bytes.";
+    }
+    families {
+        status_classes, "responses", "class", "status_", &["1xx", "2xx", "3xx", "4xx", "5xx"], 5,
+            "Responses, by status class.";
+        outcomes, "outcomes", "outcome", "outcome_", &[], OUTCOMES_MAX, "Responses, by outcome.";
+        refusals, "refusals", "reason", "refused_", Refusal::NAMES, Refusal::ALL.len(),
+            "Refused requests, by reason.";
+        tls_failures, "tls_failures", "reason", "tls_", TlsFailure::NAMES, TlsFailure::ALL.len(),
+            "Failed TLS sessions, by reason.";
+        http2_violations, "http2_violations", "reason", "", http2::ConnectionError::NAMES,
+            http2::ConnectionError::ALL.len(), "Violations of HTTP/2 that closed a connection, by name.";
+        http3_violations, "http3_violations", "reason", "", http3::ConnectionError::NAMES,
+            http3::ConnectionError::ALL.len(), "Violations of HTTP/3 that closed a connection, by name.";
+        stream_errors, "stream_errors", "reason", "", StreamError::NAMES, StreamError::ALL.len(),
+            "HTTP/2 and HTTP/3 streams reset because of a client error, by name.";
+        closes, "closes", "reason", "closed_", CloseReason::NAMES, CloseReason::ALL.len(),
+            "Closed connections, by reason.";
     }
 }
 
 impl Counters {
-    /// Counts a response with `status`; 600 and above count as 5xx (RFC 9110 §15).
+    /// Counts a response with `status`. Status codes of 600 and above count as 5xx (RFC 9110 §15).
     pub fn add_status(&self, status: u16) {
         let class = (status / 100).min(5).checked_sub(1);
         if let Some(class) = class.and_then(|class| self.status_classes.get(usize::from(class))) {
@@ -79,39 +180,13 @@ impl Counters {
     }
 }
 
-/// The sum over all workers as (name, count) rows, zeros left out, for reports and tests.
-pub fn sum_rows(workers: &[&Counters], outcomes: &[&'static Table]) -> Vec<(String, u64)> {
-    let sum = |pick: &dyn Fn(&Counters) -> u64| workers.iter().map(|counters| pick(counters)).sum::<u64>();
-    let mut rows = vec![
-        ("connections_accepted".to_owned(), sum(&|c| c.connections_accepted.get())),
-        ("requests".to_owned(), sum(&|c| c.requests.get())),
-        ("bytes_received".to_owned(), sum(&|c| c.bytes_received.get())),
-        ("bytes_sent".to_owned(), sum(&|c| c.bytes_sent.get())),
-        ("accepts_without_descriptor".to_owned(), sum(&|c| c.accepts_without_descriptor.get())),
-        ("accepts_failed".to_owned(), sum(&|c| c.accepts_failed.get())),
-        ("accept_queue_limited".to_owned(), sum(&|c| c.accept_queue_limited.get())),
-        ("tls_handshakes".to_owned(), sum(&|c| c.tls_handshakes.get())),
-        ("tls_resumptions".to_owned(), sum(&|c| c.tls_resumptions.get())),
-        ("http2_connections".to_owned(), sum(&|c| c.http2_connections.get())),
-        ("http2_streams_cut".to_owned(), sum(&|c| c.http2_streams_cut.get())),
-    ];
-    for class in 0..5 {
-        rows.push((format!("status_{}xx", class + 1), sum(&|c| c.status_classes[class].get())));
-    }
-    for (index, name) in outcomes.iter().flat_map(|table| table.names).take(OUTCOMES_MAX).enumerate() {
-        rows.push((format!("outcome_{name}"), sum(&|c| c.outcomes[index].get())));
-    }
-    for (index, refusal) in Refusal::ALL.iter().enumerate() {
-        rows.push((format!("refused_{}", refusal.name()), sum(&|c| c.refusals[index].get())));
-    }
-    for (index, failure) in TlsFailure::ALL.iter().enumerate() {
-        rows.push((format!("tls_{}", failure.name()), sum(&|c| c.tls_failures[index].get())));
-    }
-    for (index, reason) in CloseReason::ALL.iter().enumerate() {
-        rows.push((format!("closed_{}", reason.name()), sum(&|c| c.closes[index].get())));
-    }
-    rows.retain(|(_, count)| *count > 0);
-    rows
+/// Returns the sums over all workers as (name, count) rows, without rows of 0, for reports and tests.
+pub fn sum_rows(workers: &[impl Deref<Target = Counters>], outcomes: &[&'static Table]) -> Vec<(String, u64)> {
+    let rows = ROWS.iter().map(|row| (row.name.to_owned(), row.sum(workers)));
+    let families = FAMILIES.iter().flat_map(|family| {
+        family.sums(workers, outcomes).map(move |(name, count)| (format!("{}{name}", family.prefix), count))
+    });
+    rows.chain(families).filter(|(_, count)| *count > 0).collect()
 }
 
 #[cfg(test)]
@@ -130,7 +205,7 @@ mod tests {
         two.closes[CloseReason::IdleTimeout as usize].add(1);
         two.outcomes[1].add(7);
         let rows = sum_rows(&[&one, &two], &[&Table { names: &["hit", "missing"], texts: &[] }]);
-        // Statuses of no class count as server errors (RFC 9110 section 15).
+        // Status codes of no class count as server errors (RFC 9110 §15).
         let expected =
             [("requests", 5), ("status_4xx", 1), ("status_5xx", 1), ("outcome_missing", 7), ("closed_idle_timeout", 1)];
         assert_eq!(rows, expected.map(|(name, count)| (name.to_owned(), count)));

@@ -1,10 +1,10 @@
-//! The Date field, formatted from the coarse clock once a second.
+//! The value of the Date field, formatted from the coarse clock once a second.
 
 use flatout_http::date::{DATE_BYTES, format_date};
 use flatout_os::clock::Now;
 use std::cell::Cell;
 
-/// A worker's clock with the text of its Date field.
+/// A worker's clock, with the formatted value of the Date field.
 #[derive(Debug)]
 pub(crate) struct DateClock {
     latest: Cell<Now>,
@@ -12,7 +12,7 @@ pub(crate) struct DateClock {
 }
 
 impl DateClock {
-    /// A clock that has not been read.
+    /// Creates a clock that has not been read.
     pub(crate) const fn new() -> Self {
         let never = Now { monotonic_ms: 0, unix_s: i64::MIN };
         Self { latest: Cell::new(never), text: Cell::new([b' '; DATE_BYTES]) }
@@ -28,13 +28,13 @@ impl DateClock {
         now
     }
 
-    /// The moment of the last [`DateClock::read`].
+    /// Returns the time of the last [`DateClock::read`].
     #[inline]
     pub(crate) fn latest(&self) -> Now {
         self.latest.get()
     }
 
-    /// The Date field's value as of the last [`DateClock::read`].
+    /// Returns the value of the Date field as of the last [`DateClock::read`].
     pub(crate) fn date(&self) -> [u8; DATE_BYTES] {
         self.text.get()
     }

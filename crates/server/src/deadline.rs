@@ -1,141 +1,175 @@
-//! Deadlines of connections, in a dense table that is scanned a few times a second.
+//! Deadlines of connections, and calls that wake them.
 //!
-//! A connection stores its own deadline and updates the table only if the new one is earlier than the entry; if it is
-//! woken too early, it writes the later one. So the hot path does not touch the table, and scanning 10,000 entries
-//! takes tens of microseconds. Deadlines are precise to one sweep, not to the millisecond.
+//! A connection stores its own deadline, and updates the table only if the new deadline is earlier than the table's
+//! entry. If the connection is woken too early, it enters the later deadline then. The hot path therefore does not
+//! touch the table. Deadlines are accurate to one sweep interval, not to the millisecond.
 
+use flatout_net::deadlines::{DeadlineId, Deadlines};
 use std::task::Waker;
 
-/// Index of a connection's entry in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SlotId(u32);
+/// Time after which an incomplete request head or TLS handshake may be closed in favour of a new connection that needs
+/// a file descriptor, in milliseconds.
+pub(crate) const INCOMPLETE_GRACE_MS: u64 = 1000;
 
+/// An entry of the table, which belongs to the task of a connection.
 #[derive(Debug)]
 struct TimerEntry {
-    /// Milliseconds on the monotonic clock; `u64::MAX` when none is set.
-    deadline_ms: u64,
-    /// The deadline passed, or the owner was woken for another reason, and has not taken the call yet.
+    /// The part that the client has not completed, and since when, in milliseconds.
+    incomplete: Option<(Incomplete, u64)>,
+    /// The reason the owner was woken, if it has not taken the call yet.
     call: Option<Call>,
-    /// Wakes the owner; `None` in a free entry.
-    waker: Option<Waker>,
+    /// Wakes the owner.
+    waker: Waker,
 }
 
-/// Why the owner of an entry was woken.
+/// Part of a connection that the client has not completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Incomplete {
+    /// A TLS handshake, or the client preface of HTTP/2.
+    Handshake,
+    /// The head of a request.
+    Head,
+}
+
+/// The reason the owner of an entry was woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Call {
     /// The deadline in the table passed.
     Expired,
-    /// The worker is stopping: finish the request, or close if idle.
+    /// The worker is stopping: finish the current request, or close if idle.
     Drain,
-    /// Descriptors ran out: close if idle.
+    /// File descriptors have run out: close if idle, or if the request head or TLS handshake has been incomplete for
+    /// long.
     GiveWay,
-    /// The worker's own deadline for stopping passed: close immediately.
+    /// All clients together have too many incomplete parts of this kind, and the owner's is among the oldest: close if
+    /// it is still incomplete.
+    Displace(Incomplete),
+    /// The worker's deadline for stopping has passed: close immediately.
     Abandon,
 }
 
 /// The deadlines of one worker's connections.
 #[derive(Debug, Default)]
-pub(crate) struct Deadlines {
-    slots: Vec<TimerEntry>,
-    free: Vec<u32>,
-    /// Calls that their owners have not taken.
+pub(crate) struct ConnectionDeadlines {
+    entries: Deadlines<TimerEntry>,
+    /// Number of calls that their owners have not taken.
     calls_waiting: usize,
-    /// Position where `call_some` continues.
-    hand: usize,
+    /// The last owner that `call_some` woke.
+    hand: Option<DeadlineId>,
 }
 
-impl Deadlines {
-    /// Allocates an entry for the owner of `waker`.
-    pub(crate) fn insert(&mut self, waker: Waker) -> SlotId {
-        let slot = TimerEntry { deadline_ms: u64::MAX, call: None, waker: Some(waker) };
-        if let Some(index) = self.free.pop() {
-            self.slots[index as usize] = slot;
-            return SlotId(index);
-        }
-        self.slots.push(slot);
-        SlotId(self.slots.len() as u32 - 1)
+impl ConnectionDeadlines {
+    /// Adds an entry whose owner is woken by `waker`.
+    pub(crate) fn insert(&mut self, waker: Waker) -> DeadlineId {
+        self.entries.insert(TimerEntry { incomplete: None, call: None, waker })
     }
 
-    /// Frees an entry.
-    pub(crate) fn remove(&mut self, id: SlotId) {
-        self.take_call(id);
-        let slot = &mut self.slots[id.0 as usize];
-        slot.waker = None;
-        slot.deadline_ms = u64::MAX;
-        self.free.push(id.0);
+    /// Removes an entry.
+    pub(crate) fn remove(&mut self, id: DeadlineId) {
+        self.calls_waiting -= usize::from(self.entries.remove(id).call.is_some());
     }
 
-    /// Sets the deadline at which the owner is woken.
-    pub(crate) fn set(&mut self, id: SlotId, deadline_ms: u64) {
-        self.slots[id.0 as usize].deadline_ms = deadline_ms;
+    /// Sets the deadline at which the owner is woken, in milliseconds on the monotonic clock.
+    pub(crate) fn set(&mut self, id: DeadlineId, deadline_ms: u64) {
+        self.entries.set(id, deadline_ms);
     }
 
-    /// Returns whether any call has not been taken. Owners need to look for theirs only then.
+    /// Sets what the owner's client has not completed, and since when, in milliseconds.
+    pub(crate) fn set_incomplete(&mut self, id: DeadlineId, incomplete: Option<(Incomplete, u64)>) {
+        self.entries.owner_mut(id).incomplete = incomplete;
+    }
+
+    /// Returns whether any owner has a pending call. Only then do owners need to check for one.
     #[inline]
     pub(crate) const fn has_calls(&self) -> bool {
         self.calls_waiting > 0
     }
 
     /// Takes the pending call for the owner of `id`, if there is one.
-    pub(crate) fn take_call(&mut self, id: SlotId) -> Option<Call> {
-        let call = self.slots[id.0 as usize].call.take();
+    pub(crate) fn take_call(&mut self, id: DeadlineId) -> Option<Call> {
+        let call = self.entries.owner_mut(id).call.take();
         self.calls_waiting -= usize::from(call.is_some());
         call
     }
 
-    /// Number of entries in use.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     /// Wakes every owner whose deadline is at or before `now_ms`.
     pub(crate) fn handle_time(&mut self, now_ms: u64) {
-        for slot in &mut self.slots {
-            // An owner with another pending call receives this one at the next sweep: no call is lost.
-            if slot.deadline_ms <= now_ms && slot.call.is_none() {
-                slot.deadline_ms = u64::MAX;
-                self.calls_waiting += slot.call(Call::Expired);
+        self.entries.handle_time(now_ms, |entry| {
+            // An owner with another pending call receives this one at the next sweep, so no call is lost.
+            let is_free = entry.call.is_none();
+            if is_free {
+                self.calls_waiting += entry.call(Call::Expired);
             }
-        }
+            is_free
+        });
     }
 
-    /// Wakes every owner; replaces pending calls and clears deadlines.
+    /// Wakes every owner with `call`, which replaces pending calls.
     pub(crate) fn call_all(&mut self, call: Call) {
-        for slot in &mut self.slots {
-            self.calls_waiting += slot.call(call);
+        for (_, entry) in self.entries.iter_mut() {
+            self.calls_waiting += entry.call(call);
         }
     }
 
-    /// Wakes up to `count_max` owners that have no pending call, different ones each time.
+    /// Wakes the owners that have been incomplete longest. Considers owners that are incomplete in the way `kind` says
+    /// (`None`: in any way), have been so since `until_ms` or earlier, and have no pending call. Wakes at most
+    /// `count_max` of them and at most an eighth of all entries, so that a need for a few descriptors costs few
+    /// clients. Returns the number of owners woken.
+    pub(crate) fn call_oldest(
+        &mut self,
+        call: Call,
+        count_max: usize,
+        until_ms: u64,
+        kind: Option<Incomplete>,
+    ) -> usize {
+        let due_max = count_max.min(self.entries.len().div_ceil(8));
+        let mut due: Vec<(u64, &mut TimerEntry)> = self
+            .entries
+            .iter_mut()
+            .filter(|(_, entry)| entry.call.is_none())
+            .filter_map(|(_, entry)| entry.incomplete.map(|(own, since_ms)| (own, since_ms, entry)))
+            .filter(|(own, since_ms, _)| kind.is_none_or(|kind| kind == *own) && *since_ms <= until_ms)
+            .map(|(_, since_ms, entry)| (since_ms, entry))
+            .collect();
+        due.sort_by_key(|(since_ms, _)| *since_ms);
+        due.truncate(due_max);
+        for (_, entry) in &mut due {
+            self.calls_waiting += entry.call(call);
+        }
+        due.len()
+    }
+
+    /// Returns whether any owner has not yet taken `call`.
+    pub(crate) fn has_call(&self, call: Call) -> bool {
+        self.has_calls() && self.entries.iter().any(|(_, entry)| entry.call == Some(call))
+    }
+
+    /// Wakes up to `count_max` owners that have no pending call, continuing where the previous call stopped.
     pub(crate) fn call_some(&mut self, call: Call, count_max: usize) {
-        let mut called = 0;
-        for _ in 0..self.slots.len() {
-            if called >= count_max {
-                return;
-            }
-            self.hand = (self.hand + 1) % self.slots.len();
-            let slot = &mut self.slots[self.hand];
-            if slot.call.is_none() && slot.waker.is_some() {
-                self.calls_waiting += slot.call(call);
-                called += 1;
+        let (hand, mut left) = (self.hand, count_max);
+        for is_later in [true, false] {
+            let entries =
+                self.entries.iter_mut().filter(|(id, entry)| (Some(*id) > hand) == is_later && entry.call.is_none());
+            for (id, entry) in entries.take(left) {
+                self.calls_waiting += entry.call(call);
+                self.hand = Some(id);
+                left -= 1;
             }
         }
     }
 }
 
 impl TimerEntry {
-    /// Returns the number of calls added, 0 or 1.
+    /// Wakes the owner with `call`. Returns the increase in the number of pending calls, 0 or 1.
     fn call(&mut self, call: Call) -> usize {
-        let Some(waker) = &self.waker else { return 0 };
-        waker.wake_by_ref();
+        self.waker.wake_by_ref();
         usize::from(self.call.replace(call).is_none())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Deadlines};
+    use super::{Call, ConnectionDeadlines, Incomplete};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Wake, Waker};
@@ -151,7 +185,7 @@ mod tests {
     #[test]
     fn only_what_is_due_is_called_and_once() {
         let wakes = Arc::new(Wakes::default());
-        let mut deadlines = Deadlines::default();
+        let mut deadlines = ConnectionDeadlines::default();
         let (early, late) =
             (deadlines.insert(Waker::from(wakes.clone())), deadlines.insert(Waker::from(wakes.clone())));
         deadlines.set(early, 10);
@@ -168,6 +202,8 @@ mod tests {
         deadlines.call_some(Call::GiveWay, 1);
         deadlines.call_some(Call::GiveWay, 1);
         assert_eq!((deadlines.take_call(early), deadlines.take_call(late)), (Some(Call::GiveWay), Some(Call::GiveWay)));
+        deadlines.call_some(Call::GiveWay, 2);
+        assert_eq!((deadlines.take_call(early), deadlines.take_call(late)), (Some(Call::GiveWay), Some(Call::GiveWay)));
         deadlines.call_all(Call::Drain);
         deadlines.call_all(Call::Abandon);
         assert_eq!(deadlines.take_call(late), Some(Call::Abandon));
@@ -182,16 +218,25 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again() {
-        let waker = Waker::from(Arc::new(Wakes::default()));
-        let mut deadlines = Deadlines::default();
-        let first = deadlines.insert(waker.clone());
-        deadlines.set(first, 1);
-        deadlines.remove(first);
-        assert_eq!(deadlines.len(), 0);
-        deadlines.handle_time(100);
-        let second = deadlines.insert(waker);
-        assert_eq!((first, deadlines.len()), (second, 1));
-        assert_eq!(deadlines.take_call(second), None);
+    fn the_oldest_incomplete_is_called_first() {
+        let mut deadlines = ConnectionDeadlines::default();
+        let ids: Vec<_> = (0..16).map(|_| deadlines.insert(Waker::noop().clone())).collect();
+        let (head, handshake) = (Incomplete::Head, Incomplete::Handshake);
+        for (index, kind, since_ms) in [(3, head, 50), (9, handshake, 20), (5, head, 40), (12, head, 90)] {
+            deadlines.set_incomplete(ids[index], Some((kind, since_ms)));
+        }
+        let called = |deadlines: &mut ConnectionDeadlines| -> Vec<usize> {
+            (0..ids.len()).filter(|&index| deadlines.take_call(ids[index]).is_some()).collect()
+        };
+        assert_eq!(deadlines.call_oldest(Call::GiveWay, 1, 80, None), 1);
+        assert_eq!(called(&mut deadlines), [9]);
+        assert_eq!(deadlines.call_oldest(Call::GiveWay, 32, 80, None), 2, "an eighth of all entries");
+        assert_eq!(called(&mut deadlines), [5, 9]);
+        assert_eq!(deadlines.call_oldest(Call::Displace(head), 1, u64::MAX, Some(head)), 1);
+        assert_eq!(called(&mut deadlines), [5]);
+        deadlines.set_incomplete(ids[9], None);
+        deadlines.set_incomplete(ids[5], None);
+        assert_eq!(deadlines.call_oldest(Call::GiveWay, 32, 80, None), 1, "the fourth is too young");
+        assert_eq!(called(&mut deadlines), [3]);
     }
 }

@@ -1,57 +1,61 @@
-//! Writing a response: at once if the socket takes it, the rest when it is writable.
+//! Writing of responses: immediately as far as the socket accepts them, and the rest when the socket is writable.
 
+use crate::send_room::{RoomRule, SendRoom};
 use crate::tls_session::TlsSession;
 use flatout_access_log::Staged;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::{FileBody, Segment};
 use flatout_handler::shared::SharedBytes;
 use flatout_http::connection::ConnectionEvent;
+use flatout_net::windows::WindowBudget;
+use flatout_os::clock::precise_ns;
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 
-/// Upper bound of one sendfile call, in bytes, and of the calls before it yields to other connections.
+/// Maximum bytes of one sendfile call, and maximum calls before the connection yields to others.
 const SENDFILE_BYTES_MAX: u64 = 1024 * 1024;
 const SENDFILE_CALLS_MAX: u32 = 4;
 
-/// The end of a file is not sent by sendfile but read, and only if the file is still the version of the head: so no
-/// complete response can mix two versions. That covers files that are replaced, or truncated and rewritten.
-/// Overwriting in place without truncation also changes the pages that sendfile has lent to the socket and the client
-/// has not received yet; no server that sends files without copying can detect that.
+/// Size of the end of a file that is not sent by sendfile but read, and sent only if the file is still the version that
+/// the head describes, so that no complete response mixes two versions. This covers files that are replaced, and files
+/// that are truncated and rewritten. Overwriting a file in place also changes the pages that sendfile has passed to the
+/// socket and the client has not received yet, which no server that sends files without copying can detect.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
-/// Piece size of a file that is read and sent, with two system calls each. The same as nginx's.
+/// Piece size of a file that is read and sent, with two system calls for each piece. The same as in nginx.
 const COPY_BYTES: usize = 32 * 1024;
 
-/// Upper bound of slices in one write; the kernel's is 1,024.
+/// Maximum number of slices in one write. The kernel allows 1,024.
 const SLICES_MAX: usize = 32;
 
-/// The body after the bytes of the output buffer.
+/// The body that follows the bytes in the output buffer.
 #[derive(Debug)]
 pub(crate) enum Tail {
     None,
     Bytes(SharedBytes),
     File(FileBody),
-    /// A file that is read and sent, not lent to the socket by sendfile.
+    /// A file that is read and sent, rather than sent by sendfile.
     Copied(FileBody),
     Segments(VecDeque<Segment>),
 }
 
-/// The action after the current output.
+/// The state of the connection after the current output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Further responses may follow.
     Open,
-    /// Nothing: the sending side is closed as soon as the kernel has everything. The last packet waits for that, and
-    /// also carries the FIN, which saves a packet and its acknowledgement per connection.
+    /// Nothing: the sending side is closed as soon as the kernel has accepted everything. The last packet waits for the
+    /// close and also carries the FIN, which saves a packet and its acknowledgement per connection.
     Closed,
 }
 
 impl Then {
-    /// The flags for the last bytes.
+    /// Returns the flags for the last bytes of the output.
     const fn flags(self) -> SendFlags {
         match self {
             Self::Open => SendFlags::NOSIGNAL,
@@ -63,33 +67,35 @@ impl Then {
 /// The result of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendProgress {
-    /// The kernel has everything.
+    /// The kernel has accepted everything.
     Done,
     /// The socket is full.
     Blocked,
-    /// The socket would take more, but other connections wait.
+    /// The socket would accept more, but other connections are waiting.
     Yield,
     /// The connection failed.
     Failed(CloseReason),
 }
 
-/// A response that the socket did not take at once.
+/// A response that the socket did not accept completely at first.
 #[derive(Debug)]
 pub(crate) struct Sending {
     buffered: SharedBytes,
     tail: Tail,
-    /// The transition at the end of this response; `None` if it was taken already.
+    /// The transition of the state machine at the end of this response, or `None` if it has been applied already.
     pub(crate) ends: Option<ConnectionEvent>,
-    /// Log lines of the contained responses.
+    /// Log lines of the responses in the output.
     pub(crate) staged: Staged,
+    room: SendRoom,
 }
 
 impl Sending {
     pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<ConnectionEvent>, staged: Staged) -> Self {
-        Self { buffered: SharedBytes::from(unsent), tail, ends, staged }
+        let room = SendRoom::new(&RoomRule::HTTP1, precise_ns());
+        Self { buffered: SharedBytes::from(unsent), tail, ends, staged, room }
     }
 
-    /// Bytes that the kernel has not taken.
+    /// Returns the number of bytes that the kernel has not accepted.
     pub(crate) fn unsent_bytes(&self) -> u64 {
         let tail_bytes = match &self.tail {
             Tail::None => 0,
@@ -100,12 +106,14 @@ impl Sending {
         self.buffered.len() as u64 + tail_bytes
     }
 
-    /// Continues writing. Returns the bytes that the kernel took.
+    /// Continues writing. Returns the number of bytes that the kernel accepted. A fast client may get room from
+    /// `budget`.
     pub(crate) fn write(
         &mut self,
         fd: BorrowedFd<'_>,
         tls: Option<&mut TlsSession>,
         then: Then,
+        budget: &Rc<WindowBudget>,
     ) -> (u64, SendProgress) {
         let (sent, total, progress) = match tls {
             None => write_out(fd, &self.buffered, &mut self.tail, then),
@@ -113,12 +121,17 @@ impl Sending {
         };
         self.buffered.advance(sent);
         self.staged.advance(sent);
+        match progress {
+            SendProgress::Blocked | SendProgress::Yield => self.room.handle_taken(fd, budget, total, precise_ns),
+            SendProgress::Done => self.room.lower(fd),
+            SendProgress::Failed(_) => {}
+        }
         (total, progress)
     }
 }
 
-/// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` taken, the bytes
-/// taken in total, and the result.
+/// Writes `output` and then `tail` as far as the socket accepts them. Returns the number of bytes of `output` accepted,
+/// the number of bytes accepted in total, and the result.
 pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then: Then) -> (usize, u64, SendProgress) {
     if let Tail::Segments(segments) = tail {
         return write_gathered(fd, output, segments, then);
@@ -146,7 +159,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
                     bytes.advance(count - of_output);
                 }
                 if of_output < unsent.len() {
-                    // The socket is full; another call would only return EAGAIN.
+                    // The socket is full, and another call would only return EAGAIN.
                     return (sent, total, SendProgress::Blocked);
                 }
             }
@@ -155,7 +168,7 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
         }
     }
     let (count, progress) = match tail {
-        // Segments were sent with the output.
+        // Segments were sent together with the output.
         Tail::None | Tail::Segments(_) => (0, SendProgress::Done),
         Tail::Bytes(bytes) => write_bytes(fd, bytes, then),
         Tail::File(file) => write_file(fd, file, then),
@@ -164,7 +177,8 @@ pub(crate) fn write_out(fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail, then
     (sent, total + count, progress)
 }
 
-/// Writes `output` and the segments after it, with as many slices per call as permitted. A file has separate calls.
+/// Writes `output` and the segments after it, with as many slices in each call as permitted. Files are sent in separate
+/// calls.
 #[inline(never)]
 fn write_gathered(
     fd: BorrowedFd<'_>,
@@ -204,7 +218,7 @@ fn write_gathered(
             bytes += segment.len();
         }
         let behind = count - usize::from(sent < output.len());
-        // The data that follows shares a packet with the end of this.
+        // The data that follows should share a packet with the end of this write.
         let more = if segments.iter().skip(behind).any(|segment| !segment.is_empty()) {
             SendFlags::NOSIGNAL | SendFlags::MORE
         } else {
@@ -227,7 +241,7 @@ fn write_gathered(
     }
 }
 
-/// Skips the first `count` bytes, which lie in segments in memory.
+/// Removes the first `count` bytes, all of which are in memory.
 fn advance(segments: &mut VecDeque<Segment>, mut count: usize) {
     while count > 0 {
         let Some(Segment::Bytes(bytes)) = segments.front_mut() else { return };
@@ -259,8 +273,8 @@ fn write_bytes(fd: BorrowedFd<'_>, bytes: &mut SharedBytes, then: Then) -> (u64,
     (total, SendProgress::Done)
 }
 
-/// Sends a file up to its last piece, which is verified, or to the end of a file that only this process writes. Not
-/// inlined: its buffer would cause a stack probe for every small response.
+/// Sends a file up to its end, which must be verified, or completely if only this process writes it. Not inlined,
+/// because its buffer would cause a stack probe for every small response.
 #[inline(never)]
 fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
@@ -268,7 +282,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Send
         if file.bytes == 0 {
             return (total, SendProgress::Done);
         }
-        // Other processes do not write such a file, so its end needs no check.
+        // Other processes do not write a file without an identity, so its end needs no check.
         let checked_bytes = if file.file.identity.is_none() { 0 } else { FILE_END_BYTES as u64 };
         if file.bytes <= checked_bytes {
             let (count, progress) = write_file_end(fd, file, then);
@@ -276,7 +290,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Send
         }
         let wanted = (file.bytes - checked_bytes).min(SENDFILE_BYTES_MAX);
         match sendfile(fd, file.file.fd.as_fd(), Some(&mut file.offset), wanted as usize) {
-            // The file is now shorter than its head declares.
+            // The file is now shorter than the head declares.
             Ok(0) => return (total, SendProgress::Failed(CloseReason::FileChanged)),
             Ok(count) => {
                 total += count as u64;
@@ -292,7 +306,7 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Send
     (total, SendProgress::Yield)
 }
 
-/// Reads the whole file and sends it, as a server without sendfile does.
+/// Reads the whole file and sends it, without sendfile.
 #[inline(never)]
 fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
@@ -306,7 +320,7 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendP
         }
         let wanted = usize::try_from(rest).unwrap_or(usize::MAX).min(buffer.len());
         let read = match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
-            // The file is now shorter than its head declares.
+            // The file is now shorter than the head declares.
             Ok(0) => return (total, SendProgress::Failed(CloseReason::FileChanged)),
             Ok(read) => read,
             Err(Errno::INTR) => continue,
@@ -321,8 +335,8 @@ fn copy_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendP
     (total, SendProgress::Yield)
 }
 
-/// Sends a piece that was read from the file, which continues after the bytes taken. Returns their number, and the
-/// reason for stopping, if any.
+/// Sends a piece that was read from the file, and advances the file by the bytes accepted. Returns their number, and
+/// the reason to stop, if any.
 fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: SendFlags) -> (u64, Option<SendProgress>) {
     match send(fd, piece, flags) {
         Ok(count) => {
@@ -335,7 +349,7 @@ fn send_piece(fd: BorrowedFd<'_>, file: &mut FileBody, piece: &[u8], flags: Send
     }
 }
 
-/// Reads the end of the file, verifies that it is still the same version, and only then sends it.
+/// Reads the end of the file, verifies that the file is still the same version, and only then sends the end.
 fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, SendProgress) {
     let mut total = 0;
     while file.bytes > 0 {

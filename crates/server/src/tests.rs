@@ -1,4 +1,4 @@
-//! A worker with a handler of a few lines, asked over real sockets: what no folder of files can be asked for.
+//! Tests with a worker and a small handler over real sockets, for behaviour that serving files cannot produce.
 
 mod content;
 mod lines;
@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use flatout_access_log::Logs;
 use flatout_handler::content::{ContentPiece, InterimResponse, RequestContent};
 use flatout_handler::ending::CloseReason;
-use flatout_handler::response::{Body, FileBody, Head, Response, Segment};
+use flatout_handler::response::{Body, FileBody, Head, LogFacts, Response, Segment};
 use flatout_handler::stream::{ContentEvent, ContentSource, Duplex, Stream, TunnelStart, Tunnelling};
 use flatout_handler::{Handler, Reply, Request};
 use flatout_http::access::LogSettings;
@@ -23,31 +23,34 @@ use flatout_net::tls::TlsServer;
 use flatout_os::clock::Now;
 use flatout_os::file::{FileIdentity, OpenFile};
 use flatout_os::socket::{ListenOptions, bind_listener};
+pub(crate) use flatout_os::testing::wait_until;
+use flatout_os::timer::Timer;
 use flatout_reason::Table;
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, ready};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::watch::Sender;
 
-/// The requests that the handler received, for the test to inspect.
+/// Counters of what the handler has done, for tests to inspect.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// Sources asked for a piece.
+    /// Number of times that a source was polled for a piece.
     pub(crate) polls: AtomicU64,
-    /// Sources dropped.
+    /// Number of sources dropped.
     pub(crate) dropped: AtomicU64,
-    /// Bytes of content that handlers were given, or sources gave.
+    /// Number of content bytes that handlers received or sources produced.
     pub(crate) bytes: AtomicU64,
-    /// Content that was cut, by `CloseReason`.
+    /// Number of times that content ended early.
     pub(crate) cut: AtomicU64,
 }
 
@@ -62,29 +65,21 @@ impl Seen {
 pub(crate) enum Act {
     Give(Vec<u8>),
     File(Rc<OpenFile>, u64),
-    /// Nothing, for so many milliseconds.
+    /// Yield nothing for this many milliseconds.
     Wait(u64),
     End(&'static str),
     Fail(CloseReason),
-    /// Nothing, ever.
+    /// Yield nothing forever.
     Stall,
-    /// So many bytes, 64 KiB each time.
+    /// Yield this many bytes, 64 KiB at a time.
     Flood(u64),
 }
 
 /// A source that follows a script.
 struct Script {
     acts: VecDeque<Act>,
-    until: Option<Instant>,
+    pause: Option<Pin<Box<dyn Future<Output = ()>>>>,
     seen: Arc<Seen>,
-}
-
-fn wake_later(waker: &Waker, at: Instant) {
-    let waker = waker.clone();
-    thread::spawn(move || {
-        thread::sleep(at.saturating_duration_since(Instant::now()));
-        waker.wake();
-    });
 }
 
 impl ContentSource for Script {
@@ -95,12 +90,10 @@ impl ContentSource for Script {
             let piece = match act {
                 Act::Stall => return Poll::Pending,
                 Act::Wait(for_ms) => {
-                    let until = *self.until.get_or_insert_with(|| Instant::now() + Duration::from_millis(*for_ms));
-                    if Instant::now() < until {
-                        wake_later(context.waker(), until);
-                        return Poll::Pending;
-                    }
-                    self.until = None;
+                    let for_ms = *for_ms;
+                    let pause = self.pause.get_or_insert_with(|| Box::pin(pause(for_ms)));
+                    ready!(pause.as_mut().poll(context));
+                    self.pause = None;
                     self.acts.pop_front();
                     continue;
                 }
@@ -134,7 +127,7 @@ impl Drop for Script {
     }
 }
 
-/// Counts its end.
+/// Increments the counter of dropped sources when dropped.
 struct DropCount(Arc<Seen>);
 
 impl Drop for DropCount {
@@ -143,7 +136,7 @@ impl Drop for DropCount {
     }
 }
 
-/// A source that gives back what a request's content is.
+/// A source that echoes the content of a request.
 struct Echo(RequestContent, Arc<Seen>);
 
 impl ContentSource for Echo {
@@ -163,12 +156,12 @@ impl ContentSource for Echo {
 }
 
 flatout_reason::reasons! {
-    /// The outcome of every response.
+    /// The outcome of all responses.
     pub enum Played { name, text, }
     Made, "made", "The player responded.";
 }
 
-/// Answers by path.
+/// Responds according to the path.
 #[derive(Clone, Default)]
 pub(crate) struct Player {
     pub(crate) seen: Arc<Seen>,
@@ -180,7 +173,7 @@ pub(crate) fn text(text: impl Into<Vec<u8>>) -> Response {
     Response::new(200, Head::new(200, &[("Content-Length", &length)]), Body::Bytes(text.into()), Played::Made)
 }
 
-/// A file of `bytes` times `f`, which nobody can name.
+/// Creates an unnamed file with `bytes` bytes of `f`.
 pub(crate) fn file(bytes: usize, own: bool) -> Rc<OpenFile> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -194,11 +187,11 @@ pub(crate) fn file(bytes: usize, own: bool) -> Rc<OpenFile> {
 
 impl Player {
     fn stream(&self, length: Option<u64>, acts: impl IntoIterator<Item = Act>) -> Response {
-        let script = Script { acts: acts.into_iter().collect(), until: None, seen: Arc::clone(&self.seen) };
+        let script = Script { acts: acts.into_iter().collect(), pause: None, seen: Arc::clone(&self.seen) };
         let length_text = length.map(|length| length.to_string());
         let fields: Vec<_> = length_text.iter().map(|length| ("Content-Length", length.as_str())).collect();
         Response {
-            cache: Some("miss"),
+            logged: LogFacts { cache: Some("miss"), ..LogFacts::default() },
             ..Response::new(200, Head::new(200, &fields), streamed(script, length), Played::Made)
         }
     }
@@ -264,17 +257,11 @@ pub(crate) fn streamed(source: impl ContentSource + 'static, length: Option<u64>
     Body::Stream(Stream::new(source, length))
 }
 
-/// Waits for another thread.
+/// Waits for a tick of the worker's runtime.
 async fn pause(for_ms: u64) {
-    let until = Instant::now() + Duration::from_millis(for_ms);
-    poll_fn(|context| {
-        if Instant::now() >= until {
-            return Poll::Ready(());
-        }
-        wake_later(context.waker(), until);
-        Poll::Pending
-    })
-    .await;
+    let timer = Timer::new().unwrap();
+    timer.set_interval(for_ms).unwrap();
+    timer.tick().await.unwrap();
 }
 
 fn tunnel() -> Response {
@@ -341,21 +328,20 @@ impl Handler for Player {
                         let body = streamed(Echo(content, Arc::clone(&player.seen)), None);
                         Response::new(200, Head::new(200, &[]), body, Played::Made)
                     }),
-                    // Answers after the first piece, and drops the rest.
+                    // Responds after the first piece, and drops the rest of the content.
                     b"/early" => Reply::later(async move {
                         let _ = poll_fn(|context| content.poll_piece(context)).await;
                         text("early")
                     }),
-                    // Took it for nothing.
+                    // Takes the content without reading it.
                     b"/untouched" => Reply::later(async move {
                         pause(10).await;
                         drop(content);
                         text("untouched")
                     }),
                     b"/holding" => Reply::later(async move {
-                        pause(100_000).await;
-                        drop(content);
-                        text("held")
+                        let _content = content;
+                        std::future::pending().await
                     }),
                     _ => text("taken").into(),
                 },
@@ -364,7 +350,7 @@ impl Handler for Player {
     }
 }
 
-/// A worker with a [`Player`].
+/// A running worker with a [`Player`].
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) counters: Arc<Counters>,
@@ -399,10 +385,12 @@ impl Running {
                 handler,
                 settings: Settings { timeouts, limits: Limits::DEFAULT, ..Settings::default() },
                 tls,
+                quic: None,
                 listeners: vec![Listener { fd, id: 0, protocol }],
                 commands: command_channel().1,
                 log,
                 counters: counted,
+                held: crate::ConnectionCounters::default(),
                 phases,
             };
             let report = run_worker(parts, std::future::pending()).unwrap();
@@ -414,11 +402,11 @@ impl Running {
 
     pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
         stream
     }
 
-    /// All bytes received after `request`, to which `Connection: close` is added, until the connection closes.
+    /// Sends `request` with an additional `Connection: close`. Returns all bytes received until the connection closes.
     pub(crate) fn ask(&self, request: &str) -> String {
         let mut stream = self.connect();
         let request = request.replacen("\r\n", "\r\nHost: test\r\nConnection: close\r\n", 1);
@@ -436,7 +424,7 @@ impl Running {
         self.counters.closes[reason as usize].get()
     }
 
-    /// Stops it; how many connections were cut.
+    /// Stops the worker. Returns the number of connections that were closed early.
     pub(crate) fn stop(mut self) -> usize {
         self.phase.send(Phase::Drain).unwrap();
         self.worker.take().unwrap().join().unwrap()
@@ -453,15 +441,7 @@ impl Drop for Running {
     }
 }
 
-pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !holds() {
-        assert!(Instant::now() < deadline, "{what} did not come to be");
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// Reads until what has come ends with `end`.
+/// Reads until the received data ends with `end`.
 pub(crate) fn read_until(stream: &mut impl Read, end: &str) -> String {
     let mut all = Vec::new();
     let mut byte = [0];
@@ -472,7 +452,7 @@ pub(crate) fn read_until(stream: &mut impl Read, end: &str) -> String {
     String::from_utf8(all).unwrap()
 }
 
-/// Splits an answer into its head and its content.
+/// Splits a response into its head and its content.
 pub(crate) fn split(answer: &str) -> (&str, &str) {
     answer.split_once("\r\n\r\n").unwrap()
 }

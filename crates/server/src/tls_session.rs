@@ -1,85 +1,87 @@
-//! One TLS session over a non-blocking socket. Ciphertext that the socket does not take stays here, at most one
-//! batch: for a slow reader, the rest of a response stays unencrypted in its place.
+//! One TLS session over a non-blocking socket. Ciphertext that the socket does not accept stays here, at most one
+//! batch. For a slow reader, the rest of a response therefore stays unencrypted where it is.
 
 use crate::sending::{FILE_END_BYTES, SendProgress, Tail, progress_of};
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::{FileBody, Segment};
 use flatout_net::tls::config::ALPN_HTTP2;
 use flatout_net::tls::{TlsFailure, TlsServer};
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, preadv};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustls::HandshakeKind;
 use rustls::server::ServerConnection;
 use std::fmt;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, IoSliceMut, Read as _, Write as _};
 use std::os::fd::BorrowedFd;
 
-/// Plaintext encrypted per socket write: four full records.
+/// Plaintext that is encrypted for each write to the socket, in bytes: four full records.
 const BATCH_BYTES: usize = 64 * 1024;
 
-/// Batches before it yields to other connections.
+/// Maximum batches before the connection yields to others.
 const BATCHES_MAX: u32 = 16;
 
-/// The largest record (RFC 8446 §5.1).
+/// Maximum size of a record, in bytes (RFC 8446 §5.1).
 const RECORD_BYTES_MAX: usize = 16 * 1024;
 
-/// Size of the first records, in bytes. A client can use a record only when it has arrived completely. During the
-/// kernel's initial congestion window of about 14 KB, small records save a page's beginning a round trip.
+/// Size of the first records, and of the plaintext sent in them, in bytes. A client can use a record only after all of
+/// it has arrived. Within the kernel's initial congestion window of about 14 KB, small records save a round trip for
+/// the beginning of a page.
 const FIRST_RECORD_BYTES: usize = 4 * 1024;
 const FIRST_RECORDS_BYTES: usize = 16 * 1024;
 
-/// Size of the first receive, which distinguishes TLS from other protocols. A client hello with a post-quantum key
-/// has 1.8 KB.
+/// Maximum size of the first receive call, in bytes, which distinguishes TLS from other protocols. A ClientHello with a
+/// post-quantum key has 1.8 KB.
 const HELLO_BYTES: usize = 4 * 1024;
 
 /// The type of a client's first record (RFC 8446 §5.1).
 const HANDSHAKE_RECORD: u8 = 0x16;
 
-/// The state of a handshake.
+/// The result of advancing a handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Handshake {
-    /// It is complete.
+    /// The handshake is complete.
     Complete,
-    /// It needs more bytes from the client.
+    /// The handshake needs more bytes from the client.
     Read,
-    /// It needs a writable socket.
+    /// The handshake needs a writable socket.
     Write,
-    /// The client speaks HTTP instead of TLS; these are its first bytes.
+    /// The client uses HTTP instead of TLS; these are its first bytes.
     PlainHttp(Vec<u8>),
-    /// It failed.
+    /// The handshake failed.
     Failed(TlsFailure),
 }
 
-/// The result of a receive.
+/// The result of a receive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// The number of bytes; `drained` if neither the session nor the socket has more, as far as is known.
+    /// The number of bytes received. `drained` is true if, as far as is known, neither the session nor the socket has
+    /// more.
     Bytes { count: usize, drained: bool },
-    /// It would block.
+    /// Nothing is available, and the call would block.
     Blocked,
     /// The client has closed its side.
     End,
-    /// It failed.
+    /// The connection or the TLS session failed.
     Failed(CloseReason, Option<TlsFailure>),
 }
 
-/// A session with one client.
+/// A TLS session with one client.
 pub(crate) struct TlsSession {
     connection: ServerConnection,
     complete: bool,
-    /// True after the first receive.
+    /// True after the first receive call.
     begun: bool,
-    /// The last receive was short, so the socket was empty then.
+    /// True if the last receive call was short, so that the socket was empty.
     socket_empty: bool,
-    /// Plaintext sent so far, up to the size that matters.
+    /// Number of plaintext bytes sent so far, up to [`FIRST_RECORDS_BYTES`].
     first_bytes: usize,
 }
 
 impl TlsSession {
-    /// `None` if the system has no random bytes.
+    /// Creates a session. Returns `None` if the system cannot provide random bytes.
     pub(crate) fn new(server: &TlsServer) -> Option<Box<Self>> {
         let mut connection = ServerConnection::new(server.config()).ok()?;
-        // Bounded here, by `BATCH_BYTES`.
+        // The limit is `BATCH_BYTES`, which this type enforces.
         connection.set_buffer_limit(None);
         Some(Box::new(Self { connection, complete: false, begun: false, socket_empty: false, first_bytes: 0 }))
     }
@@ -89,12 +91,12 @@ impl TlsSession {
         !self.complete
     }
 
-    /// Returns whether HTTP/2 was negotiated.
+    /// Returns whether ALPN negotiated HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         self.connection.alpn_protocol() == Some(ALPN_HTTP2)
     }
 
-    /// Returns whether the session was resumed.
+    /// Returns whether an earlier session was resumed.
     pub(crate) fn is_resumed(&self) -> bool {
         self.connection.handshake_kind() == Some(HandshakeKind::Resumed)
     }
@@ -131,7 +133,7 @@ impl TlsSession {
         }
     }
 
-    /// Checks whether the client's first bytes are TLS.
+    /// Receives the client's first bytes, and checks whether they are TLS.
     fn receive_hello(&mut self, fd: BorrowedFd<'_>) -> Result<Option<Handshake>, Handshake> {
         let mut hello = [0; HELLO_BYTES];
         let count = match recv(fd, &mut hello[..], RecvFlags::empty()) {
@@ -147,7 +149,7 @@ impl TlsSession {
             return Ok(Some(Handshake::PlainHttp(hello.to_vec())));
         }
         while !hello.is_empty() {
-            // Reading from memory fails only if rustls rejects more input, as for bytes that are not TLS.
+            // Reading from memory fails only if rustls rejects more input, for example bytes that are not TLS.
             if !matches!(self.connection.read_tls(&mut hello), Ok(1..)) {
                 return Err(Handshake::Failed(TlsFailure::InvalidMessage));
             }
@@ -156,7 +158,7 @@ impl TlsSession {
         Ok(None)
     }
 
-    /// Processes received records; sends an alert immediately if they are invalid.
+    /// Processes received records. Sends an alert immediately if they are invalid.
     fn decrypt(&mut self, fd: BorrowedFd<'_>) -> Result<(), TlsFailure> {
         match self.connection.process_new_packets() {
             Ok(_) => Ok(()),
@@ -167,7 +169,7 @@ impl TlsSession {
         }
     }
 
-    /// Receives ciphertext once.
+    /// Receives ciphertext once. Returns the number of bytes.
     fn receive(&mut self, fd: BorrowedFd<'_>) -> Result<usize, ReceiveError> {
         let mut socket = Socket { fd, short: false };
         let count = match self.connection.read_tls(&mut socket) {
@@ -175,7 +177,7 @@ impl TlsSession {
             Err(error) => {
                 return Err(match Errno::from_io_error(&error) {
                     Some(errno) => ReceiveError::Socket(errno),
-                    // The message is larger than rustls's buffer.
+                    // The message is larger than the buffer of rustls.
                     None => ReceiveError::Tls(TlsFailure::OversizedRecord),
                 });
             }
@@ -185,9 +187,9 @@ impl TlsSession {
         Ok(count)
     }
 
-    /// Receives plaintext.
+    /// Receives plaintext into `buffer`.
     pub(crate) fn recv(&mut self, fd: BorrowedFd<'_>, buffer: &mut [u8]) -> Received {
-        // The state seen before this call is outdated.
+        // What an earlier call found out about the socket is outdated.
         self.socket_empty = false;
         loop {
             match self.connection.reader().read(buffer) {
@@ -197,7 +199,7 @@ impl TlsSession {
                     return Received::Bytes { count, drained: count < buffer.len() && self.socket_empty };
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // An end without close_notify, as from many clients. Requests delimit themselves.
+                // The client closed without close_notify, as many clients do. Requests are self-delimiting.
                 Err(_) => return Received::End,
             }
             if self.socket_empty {
@@ -215,7 +217,7 @@ impl TlsSession {
         }
     }
 
-    /// Sends encrypted bytes. Returns the bytes that the socket took.
+    /// Sends encrypted bytes. Returns the number of bytes that the socket accepted.
     fn flush(&mut self, fd: BorrowedFd<'_>) -> (u64, SendProgress) {
         let mut total = 0;
         while self.connection.wants_write() {
@@ -230,8 +232,9 @@ impl TlsSession {
         (total, SendProgress::Done)
     }
 
-    /// Writes `output` and then `tail` as far as the socket takes them. Returns the bytes of `output` consumed, the
-    /// bytes that the kernel took, and the result: bytes that are only encrypted are not done.
+    /// Writes `output` and then `tail` as far as the socket accepts them. Returns the number of bytes of `output`
+    /// consumed, the number of bytes that the kernel accepted, and the result, which is not `Done` while encrypted
+    /// bytes are unsent.
     pub(crate) fn write_out(
         &mut self,
         fd: BorrowedFd<'_>,
@@ -268,7 +271,7 @@ impl TlsSession {
             let first = self.first_bytes < FIRST_RECORDS_BYTES;
             let record_bytes = if first { FIRST_RECORD_BYTES } else { RECORD_BYTES_MAX };
             let record = &bytes[used..bytes.len().min(used + record_bytes)];
-            // Writing to unbounded memory takes everything.
+            // Writing to an unlimited buffer accepts everything.
             let Ok(count @ 1..) = self.connection.writer().write(record) else { break };
             used += count;
             if first {
@@ -300,7 +303,8 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Reads and encrypts; the end of the file only if it is still the version of the head.
+    /// Reads a piece of a file and encrypts it. The end is encrypted only if the file is still the version that the
+    /// head describes.
     #[inline(never)]
     fn encrypt_file(&mut self, file: &mut FileBody, room: &mut usize) -> Result<(), CloseReason> {
         let mut buffer = [0_u8; RECORD_BYTES_MAX];
@@ -311,7 +315,7 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Sends close_notify, as far as the socket takes it.
+    /// Sends close_notify, as far as the socket accepts it.
     pub(crate) fn close(&mut self, fd: BorrowedFd<'_>) {
         if self.complete {
             self.connection.send_close_notify();
@@ -326,12 +330,19 @@ impl fmt::Debug for TlsSession {
     }
 }
 
-/// Reads the next piece of `file` into `buffer`, and advances. A piece that includes the last bytes is read and then
-/// verified to be of the same version: so no complete response can mix two.
+/// Reads the next piece of `file` into `buffer` and advances the file. After reading a piece near the end, verifies
+/// that the file is still the same version, so that no complete response mixes two versions.
 pub(crate) fn read_piece(file: &mut FileBody, buffer: &mut [u8]) -> Result<usize, CloseReason> {
     let wanted = usize::try_from(file.bytes).unwrap_or(usize::MAX).min(buffer.len());
+    read_scattered(file, &mut [IoSliceMut::new(&mut buffer[..wanted])])
+}
+
+/// Reads the next piece of `file` into `buffers`, which are not larger than it, and advances. Returns the number of
+/// bytes. A piece that includes the last bytes is read and then verified to be of the same version: so no complete
+/// response can mix two.
+pub(crate) fn read_scattered(file: &mut FileBody, buffers: &mut [IoSliceMut<'_>]) -> Result<usize, CloseReason> {
     let count = loop {
-        match pread(&file.file.fd, &mut buffer[..wanted], file.offset) {
+        match preadv(&file.file.fd, buffers, file.offset) {
             Ok(0) => return Err(CloseReason::FileChanged),
             Ok(count) => break count,
             Err(Errno::INTR) => {}
@@ -352,10 +363,10 @@ enum ReceiveError {
     Tls(TlsFailure),
 }
 
-/// The socket as rustls uses it.
+/// The socket as rustls accesses it.
 struct Socket<'a> {
     fd: BorrowedFd<'a>,
-    /// A receive returned less than requested.
+    /// True if a receive call returned less than requested.
     short: bool,
 }
 
@@ -364,7 +375,7 @@ impl io::Read for Socket<'_> {
         loop {
             match recv(self.fd, &mut *buffer, RecvFlags::empty()) {
                 Ok((count, _)) => {
-                    // An end does not mean an empty socket: the next receive returns it again.
+                    // The end does not mean that the socket is empty: the next receive call reports the end again.
                     self.short = count > 0 && count < buffer.len();
                     return Ok(count);
                 }

@@ -1,30 +1,30 @@
-//! Response times that must come out, in formulas.
+//! The expected response times, as formulas.
 
-/// A distribution that is made of parts, in nanoseconds.
+/// A distribution that consists of parts, in nanoseconds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
     parts: Vec<(f64, DistributionPart)>,
 }
 
-/// A part of a distribution.
+/// A share of the service times, all from the same range.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DistributionPart {
     /// One value.
     At(f64),
-    /// All values between two, each as likely.
+    /// All values between two, equally likely.
     Between(f64, f64),
 }
 
 impl Mix {
-    /// Parts with their shares, which add up to 1. Parts are in the order of their values, and do not overlap but at
-    /// their ends.
+    /// Parts with their shares, which add up to 1. Parts are in the order of their values, and overlap at most at their
+    /// ends.
     pub fn of(parts: &[(f64, DistributionPart)]) -> Self {
         Self { parts: parts.to_vec() }
     }
 
-    /// Response times of a stalling server that is asked at every time of its period as often (see
-    /// [`crate::Model::Stall`]), where a service is shorter than what lies between stalls. Who comes in a stall waits for
-    /// what is left of it; who comes less than a service before it waits for all of it.
+    /// Response times of a stalling server that receives requests uniformly over its period (see
+    /// [`crate::Model::Stall`]), where a service is shorter than the time between stalls. A request that arrives during
+    /// a stall waits for the rest of it; one that arrives less than a service time before a stall waits for all of it.
     pub fn stall(service_ns: u64, period_ns: u64, stall_ns: u64) -> Self {
         let (service, period, stall) = (service_ns as f64, period_ns as f64, stall_ns as f64);
         Self::of(&[
@@ -54,8 +54,8 @@ impl Mix {
     }
 }
 
-/// The share of waits of at most `wait` in an M/D/1 queue, a service taking 1 and arrivals coming at `load` a unit of time
-/// in the mean (Erlang, 1909): (1-ρ)·Σ (ρ(k-w))ᵏ/k!·e^(-ρ(k-w)), for k from 0 to the whole part of w.
+/// The share of waits of at most `wait` in an M/D/1 queue with a service time of 1 and `load` arrivals per unit of time
+/// on average (Erlang, 1909): (1-ρ)·Σ (ρ(k-w))ᵏ/k!·e^(-ρ(k-w)), for k from 0 to the whole part of w.
 pub fn md1_wait_share(load: f64, wait: f64) -> f64 {
     let mut sum = 0.0;
     let mut k = 0.0;

@@ -1,4 +1,4 @@
-//! Content of objects: bytes in memory, a memory file, or a file on a volume.
+//! Content of objects: bytes in memory, a memory file (memfd), or a file on a volume.
 
 pub use crate::folder::BodyFile;
 
@@ -10,29 +10,30 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Content up to this many bytes is stored as bytes; larger content goes to a file and is sent by sendfile.
+/// Maximum size in bytes of content that is stored as bytes in memory. Larger content is stored in a file and sent with
+/// sendfile.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Content of an object.
 #[derive(Clone, Debug)]
 pub enum StoredBody {
-    /// No content.
+    /// The body has no content.
     Empty,
-    /// Content as bytes, up to `INLINE_BYTES_MAX`.
+    /// Content as bytes in memory, up to `INLINE_BYTES_MAX`.
     Memory(Arc<[u8]>),
-    /// A file that is no longer written.
+    /// Content in a file that is complete and no longer written.
     File {
-        /// The file, read by position only.
+        /// The file. Readers must specify the position of each read.
         fd: Arc<OwnedFd>,
-        /// Its length.
+        /// Length of the content in bytes.
         bytes: u64,
-        /// Handle that keeps the file on its volume; `None` for a memory file.
+        /// Handle of the file on its volume, or `None` for a memory file.
         place: Option<Arc<BodyFile>>,
     },
 }
 
 impl StoredBody {
-    /// Length of the content in bytes.
+    /// Returns the length of the content in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Empty => 0,
@@ -46,17 +47,17 @@ impl StoredBody {
         self.len() == 0
     }
 
-    /// Returns whether both are the same file.
+    /// Returns whether both bodies are the same file.
     pub(crate) fn is_same_file(&self, other: &Self) -> bool {
         matches!((self, other), (Self::File { fd, .. }, Self::File { fd: other, .. }) if Arc::ptr_eq(fd, other))
     }
 
-    /// Returns whether it holds a descriptor.
+    /// Returns whether the body holds a file descriptor.
     pub(crate) const fn has_descriptor(&self) -> bool {
         matches!(self, Self::File { .. })
     }
 
-    /// Handle that keeps its file on a volume.
+    /// Returns the handle of the file on a volume, if the content is in one.
     pub(crate) const fn place(&self) -> Option<&Arc<BodyFile>> {
         match self {
             Self::File { place, .. } => place.as_ref(),
@@ -64,15 +65,15 @@ impl StoredBody {
         }
     }
 
-    /// Returns whether all of it may be sent without verification. Content restored from a volume must be verified
-    /// against its checksums first.
+    /// Returns whether all content may be sent without verification. Content restored from a volume must first be
+    /// verified against its checksums.
     #[inline]
     pub fn is_verified(&self) -> bool {
         self.place().is_none_or(|place| place.is_verified())
     }
 
-    /// Verifies `ranges` against their checksums, and always the seal of the file. The volume's checking thread reads
-    /// the file. Returns whether all is intact; a damaged object is removed from the store.
+    /// Verifies the seal of the file, and `ranges` against their checksums. The volume's verification thread reads the
+    /// file. Returns whether everything is intact. A damaged object is removed from the store.
     pub async fn verify(&self, ranges: impl IntoIterator<Item = Range<u64>>) -> bool {
         let Some(place) = self.place().filter(|place| !place.is_verified()) else { return true };
         for range in std::iter::once(0..0).chain(ranges) {
@@ -83,7 +84,7 @@ impl StoredBody {
         true
     }
 
-    /// Bytes in memory.
+    /// Returns the number of bytes that the content uses in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         match self {
             Self::File { place: Some(_), .. } => 0,
@@ -92,22 +93,22 @@ impl StoredBody {
     }
 }
 
-/// Reason for not storing content. Bytes written so far stay readable.
+/// Reason for not storing content. Bytes written before the failure stay readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotKept {
-    /// No tier may hold it, or other content uses the space.
+    /// The content is too large for all tiers, or other content uses the space.
     NoRoom,
-    /// The kernel refused to write, even to memory.
+    /// The kernel refused a write, even to a memory file.
     Failed,
 }
 
-/// Arriving content. One worker writes; all may read written bytes, by position.
+/// Content that is still arriving. One worker writes it; all workers may read bytes that have been written.
 #[derive(Debug)]
 pub struct NewBody {
     fd: Arc<OwnedFd>,
-    /// The file on a volume; `None`: a memory file.
+    /// Handle of the file on a volume, or `None` for a memory file.
     place: Option<Arc<BodyFile>>,
-    /// Its share of the memory budget.
+    /// Reservation in the memory budget.
     held: Held,
     len: u64,
     forgotten: u64,
@@ -115,7 +116,6 @@ pub struct NewBody {
     sums: ChunkSums,
 }
 
-/// Creates a memory file.
 fn create_memory_file() -> Result<Arc<OwnedFd>, NotKept> {
     rustix::fs::memfd_create("flatout-body", MemfdFlags::CLOEXEC).map(Arc::new).map_err(|_| NotKept::Failed)
 }
@@ -134,11 +134,11 @@ impl NewBody {
         Self { fd, place: Some(place), held, len: 0, forgotten: 0, sums: ChunkSums::default() }
     }
 
-    /// Appends `bytes`. Call `fd` again after each write: if a volume fails, the content moves to a memory file, and
-    /// the old file stays readable up to that point.
+    /// Appends `bytes`. Call `fd` again after each write, because the content moves to a memory file if the volume
+    /// fails. The old file stays readable up to that point.
     ///
     /// # Errors
-    /// Fails if the content cannot be stored. `len` is then unchanged; the same bytes may be retried after
+    /// Fails if the content cannot be stored. `len` is then unchanged, and the same bytes may be written again after
     /// `forget_before` has freed space.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), NotKept> {
         if let Some(place) = self.place.clone() {
@@ -171,7 +171,7 @@ impl NewBody {
         Ok(())
     }
 
-    /// Copies the bytes on a failing volume, mostly from the page cache.
+    /// Copies the content from a failing volume to a memory file. Most of it is still in the page cache.
     fn move_to_memory(&mut self) -> Result<(), NotKept> {
         let kept = self.len - self.forgotten;
         let before = self.held.bytes();
@@ -208,36 +208,36 @@ impl NewBody {
         }
     }
 
-    /// The file, whose first `len()` bytes may be read at any time.
+    /// Returns the file, whose first `len()` bytes may be read at any time.
     pub const fn fd(&self) -> &Arc<OwnedFd> {
         &self.fd
     }
 
-    /// Bytes written.
+    /// Returns the number of bytes written.
     pub const fn len(&self) -> u64 {
         self.len
     }
 
-    /// Returns whether nothing was written.
+    /// Returns whether nothing has been written.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Returns whether the volume lags, so that writes may have to wait for its disk. The caller should pause reading
-    /// from the origin for a few milliseconds.
+    /// Returns whether the volume has fallen behind, so that writes may have to wait for its disk. The caller should
+    /// then pause reading from the origin for a few milliseconds.
     pub fn is_behind(&self) -> bool {
         self.place.as_ref().is_some_and(|place| place.folder().is_behind())
     }
 
-    /// Turns it into a window between an origin and its readers; it will not be stored.
+    /// Turns the content into a window between an origin and its readers, which will not be stored.
     pub fn become_window(&mut self) {
         self.held.move_to(BudgetUser::Windows);
     }
 
-    /// Frees the space before `offset`, which will not be read again. The content can no longer be stored; the file
-    /// becomes a window between an origin and its readers.
+    /// Frees the space of the content before `offset`, which must not be read again. The content can no longer be
+    /// stored; it becomes a window between an origin and its readers.
     pub fn forget_before(&mut self, offset: u64) {
-        /// The kernel frees whole pages; fewer are not worth the call.
+        /// Granularity in bytes, to avoid a system call for every page.
         const STEP: u64 = 64 * 1024;
         let end = offset.min(self.len) / STEP * STEP;
         if end <= self.forgotten {
@@ -246,7 +246,7 @@ impl NewBody {
         let (start, count) = (self.forgotten, end - self.forgotten);
         self.forgotten = end;
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // If this is unsupported, closing the file frees the space.
+        // If this is unsupported, the space is freed when the file is closed.
         if rustix::fs::fallocate(&self.fd, punch, start, count).is_ok() {
             match &self.place {
                 None => self.held.set(self.held.bytes().saturating_sub(count)),
@@ -255,7 +255,7 @@ impl NewBody {
         }
     }
 
-    /// Finishes complete content. `None` if part of it was freed.
+    /// Finishes complete content. Returns `None` if some of it has been freed.
     #[must_use]
     pub fn finish(mut self) -> Option<StoredBody> {
         let is_whole = self.forgotten == 0;
@@ -266,7 +266,7 @@ impl NewBody {
     }
 }
 
-/// Writes all of `bytes` at `offset`.
+/// Writes all of `bytes` to `fd` at `offset`.
 pub(crate) fn write_at(fd: &OwnedFd, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::pwrite(fd, bytes, offset) {

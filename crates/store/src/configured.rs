@@ -1,21 +1,22 @@
-//! Configured volume folders: in use, held by another process, or unusable.
+//! Configured volumes, which may be in use, locked by another process, or unusable.
 
 use crate::object::Meta;
 use crate::stats::{VolumeState, VolumeStats};
 use crate::volume::{OpenError, Volume};
 use crate::{Store, hold};
+use flatout_os::clock;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-/// A configured folder.
+/// A configured volume, whether it can be used or not.
 #[derive(Debug)]
 pub(super) struct ConfiguredVolume<M> {
     path: PathBuf,
     bytes_max: u64,
     pub(super) volume: OnceLock<Arc<Volume<M>>>,
-    /// Reason why it is not in use.
+    /// State of the volume, and the reason, if it is not in use.
     problem: Mutex<(VolumeState, String)>,
 }
 
@@ -24,12 +25,12 @@ impl<M: Meta> ConfiguredVolume<M> {
         Self { path, bytes_max, volume: OnceLock::new(), problem: Mutex::default() }
     }
 
-    /// Stops waiting for it.
+    /// Stops waiting for the volume to be unlocked.
     pub(super) fn give_up(&self) {
         *hold(&self.problem) = (VolumeState::Released, String::new());
     }
 
-    /// Returns whether another process holds it.
+    /// Returns whether another process has locked the volume.
     pub(super) fn is_locked(&self) -> bool {
         self.volume.get().is_none() && hold(&self.problem).0 == VolumeState::Locked
     }
@@ -44,7 +45,7 @@ impl<M: Meta> ConfiguredVolume<M> {
 }
 
 impl<M: Meta> Store<M> {
-    /// Attaches a volume. The error is a sentence.
+    /// Opens a volume and adds it to the store. Returns a sentence for the log if that fails.
     pub(super) fn attach(&self, slot: &ConfiguredVolume<M>) -> Result<(), String> {
         let _one = hold(&self.purging);
         if self.is_released.load(Ordering::Relaxed) {
@@ -55,14 +56,15 @@ impl<M: Meta> Store<M> {
             Ok(opened) => opened,
             Err(error) => {
                 let (state, reason) = match error {
-                    OpenError::Locked => (VolumeState::Locked, "another process has it".to_owned()),
+                    OpenError::Locked => (VolumeState::Locked, "another process is using it".to_owned()),
                     OpenError::Failed(reason) => (VolumeState::Degraded, reason),
                 };
                 *hold(&slot.problem) = (state, reason.clone());
                 return Err(format!("the volume {} is not in use: {reason}", slot.path.display()));
             }
         };
-        // The log may no longer have purges that a volume missed, and their targets are unknown.
+        // Purges that a volume has missed may have been removed from the log, so it is unknown what they would match.
+        // Such a volume must be emptied.
         let floor = self.shared.log.floor();
         if !is_first && log.floor() < floor {
             volume.wipe();
@@ -75,7 +77,7 @@ impl<M: Meta> Store<M> {
         self.shared.log.adopt(&log);
         let _ = slot.volume.set(volume);
         if !is_first || log.generation() != self.shared.log.generation() {
-            // Each must have all entries, in case it is the only one next time.
+            // Each volume must record all purges, in case it is the only one after the next start.
             let (entries, generation) = (self.shared.log.entries(), self.shared.log.generation());
             for volume in self.volumes() {
                 volume.put_purges(entries.clone(), generation, Vec::new());
@@ -87,14 +89,14 @@ impl<M: Meta> Store<M> {
     }
 }
 
-/// Retries volumes that another process holds, until none are left.
+/// Retries volumes locked by another process every second, until none are left.
 pub(super) fn wait_for_locked<M: Meta>(store: &Weak<Store<M>>) {
     const INTERVAL: Duration = Duration::from_secs(1);
     loop {
-        std::thread::sleep(INTERVAL);
+        clock::sleep(INTERVAL);
         let Some(store) = store.upgrade() else { return };
         for slot in store.slots.iter().filter(|slot| slot.is_locked()) {
-            // Its state has the reason.
+            // If it fails, the reason is in the volume's state.
             let _ = store.attach(slot);
         }
         if !store.slots.iter().any(ConfiguredVolume::is_locked) {

@@ -1,10 +1,11 @@
-//! Eviction queue of the memory tier: S3-FIFO, in bytes, objects and descriptors.
+//! Eviction queue of the memory tier: S3-FIFO with limits on bytes, objects and file descriptors.
 //!
-//! New objects enter a small queue (a tenth of the bytes) and reach the main one only if they are hit there, so a
-//! crawler that requests everything once evicts only other such objects. SIEVE is simpler, but its authors state that
-//! it is not scan-resistant. A hit only increments a counter of the object: no queue changes, no lock is taken.
+//! New objects enter a small queue (a tenth of the bytes), and reach the main queue only if they are hit while in it. A
+//! crawler that requests everything once therefore evicts only other objects that are requested once. SIEVE is simpler,
+//! but its authors state that it is not scan-resistant. A hit only increments a counter in the object, without changing
+//! a queue or taking a lock.
 //!
-//! All shards share one queue: only insertions lock it, and its sums are exact.
+//! All shards share one queue, so its totals are exact. Insertions and removals lock it; hits do not.
 
 use crate::object::Object;
 use flatout_handler::budget::Budget;
@@ -21,34 +22,35 @@ pub(crate) struct Bounds {
     pub(crate) descriptors_max: u64,
 }
 
-/// Queue of an object, stored in `Object::eviction` and written only under the lock.
+/// Values of `Object::eviction`, which names the object's queue and is written only under the lock of the eviction
+/// queue.
 const NEW: u8 = 0;
 const SMALL: u8 = 1;
 const MAIN: u8 = 2;
 const GONE: u8 = 3;
 
-/// Hits in the small queue required for the main one.
+/// Number of hits in the small queue required to enter the main queue.
 const HITS_FOR_MAIN: u8 = 2;
 
-/// Divisor for the small queue's target share of the bytes.
+/// Divisor of the limits, which yields the small queue's target size.
 const SMALL_PART: u64 = 10;
 
-/// Eviction queue and sums of the memory tier.
+/// Eviction queue and totals of the memory tier.
 #[derive(Debug)]
 pub(crate) struct EvictionQueue<M> {
     bounds: Bounds,
-    /// Memory budget of the process: objects may use what other content leaves.
+    /// Memory budget of the process. Objects may use what other content leaves free.
     budget: Arc<Budget>,
     small: VecDeque<Weak<Object<M>>>,
     main: VecDeque<Weak<Object<M>>>,
-    /// All objects with a descriptor, so that one can be found to give up without a full scan.
+    /// All objects with a file descriptor, from which one can be selected for eviction without scanning all objects.
     holders: VecDeque<Weak<Object<M>>>,
     ghosts: Ghosts,
     small_bytes: u64,
     bytes: u64,
     objects: u64,
     descriptors: u64,
-    /// Entries of `small` and `main` whose object has left.
+    /// Number of entries in `small` and `main` whose object is no longer in that queue.
     dead: usize,
     evicted: u64,
 }
@@ -91,10 +93,10 @@ impl<M> EvictionQueue<M> {
         self.bounds
     }
 
-    /// Adds `object`, replacing `former` if given. Returns the objects to evict, which are already removed from the
-    /// queue.
+    /// Adds `object`, replacing `former` if given. Returns the objects to evict, which have already been removed from
+    /// the queue.
     pub(crate) fn add(&mut self, object: &Arc<Object<M>>, former: Option<&Object<M>>) -> Vec<Arc<Object<M>>> {
-        // It was replaced before it was added.
+        // The object was replaced before it could be added.
         if object.eviction.load(Ordering::Relaxed) != NEW {
             return Vec::new();
         }
@@ -120,7 +122,7 @@ impl<M> EvictionQueue<M> {
         self.evict()
     }
 
-    /// Removes `object`.
+    /// Removes `object` from the queue.
     pub(crate) fn remove(&mut self, object: &Object<M>) {
         let place = object.eviction.swap(GONE, Ordering::Relaxed);
         if place == SMALL || place == MAIN {
@@ -138,12 +140,12 @@ impl<M> EvictionQueue<M> {
         self.evict()
     }
 
-    /// Returns the objects to evict because the budget has less room for them now.
+    /// Returns the objects to evict because the budget leaves less room for them now.
     pub(crate) fn make_room(&mut self) -> Vec<Arc<Object<M>>> {
         self.evict()
     }
 
-    /// Subtracts `object` from the sums.
+    /// Subtracts `object` from the totals.
     fn strike(&mut self, object: &Object<M>, place: u8) {
         self.bytes -= object.cost();
         self.objects -= 1;
@@ -155,7 +157,7 @@ impl<M> EvictionQueue<M> {
         }
     }
 
-    /// Drops dead entries once they outnumber live ones: amortised constant work per removal.
+    /// Drops dead entries when they outnumber live entries, so that a removal takes amortised constant time.
     fn sweep(&mut self) {
         const DEAD_MIN: usize = 64;
         if self.dead > DEAD_MIN + self.objects as usize {
@@ -188,12 +190,13 @@ impl<M> EvictionQueue<M> {
     }
 
     fn next_victim(&mut self) -> Option<Arc<Object<M>>> {
-        // Concurrent hits must not prolong this loop: after this many turns the next object goes, hit or not.
+        // Bounds the loop under concurrent hits: after this many turns, the next object is evicted even if it was hit.
         let mut turns = 4 * (self.small.len() + self.main.len()) + 4;
         loop {
             turns = turns.saturating_sub(1);
             let is_small_full = self.small_bytes.saturating_mul(SMALL_PART) >= self.bounds.bytes_max;
-            // The object limit binds if objects are tiny: the small queue's share then applies to their number.
+            // If objects are tiny, the limit on their number applies instead, and so the small queue's share applies to
+            // it.
             let is_small_long =
                 (self.small.len() as u64).saturating_mul(SMALL_PART) >= self.bounds.objects_max.max(SMALL_PART);
             let from_small = !self.small.is_empty() && (is_small_full || is_small_long || self.main.is_empty());
@@ -225,7 +228,7 @@ impl<M> EvictionQueue<M> {
         }
     }
 
-    /// Selects an object to give up its descriptor: the oldest that was not hit.
+    /// Removes the oldest object with a file descriptor that was not hit, to free its descriptor.
     fn next_holder(&mut self) -> Option<Arc<Object<M>>> {
         let mut turns = 4 * self.holders.len() + 4;
         loop {
@@ -246,7 +249,7 @@ impl<M> EvictionQueue<M> {
     }
 }
 
-/// Object of a queue entry, if it is still in that queue.
+/// Returns the object of a queue entry, if it is still in the queue `place`.
 fn stands_in<M>(entry: &Weak<Object<M>>, place: u8) -> Option<Arc<Object<M>>> {
     entry.upgrade().filter(|object| object.eviction.load(Ordering::Relaxed) == place)
 }
@@ -255,23 +258,24 @@ fn is_listed<M>(object: &Object<M>) -> bool {
     matches!(object.eviction.load(Ordering::Relaxed), SMALL | MAIN)
 }
 
-/// Fingerprint of an object that left the small queue without a hit.
+/// Returns the fingerprint that represents an object in the ghost queue.
 fn ghost_of<M>(object: &Object<M>) -> u64 {
-    // Fingerprints of variants mix length and bytes; a collision only puts an object in the wrong queue.
+    // A weak hash suffices, since a collision only puts an object in the wrong queue.
     let variant = object.variant().iter().fold(0_u64, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte));
     object.key().hash() ^ variant.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Fingerprints of the latest objects evicted without a hit. One that returns was worth storing.
+/// Ghost queue: fingerprints of the objects most recently evicted from the small queue. An object that is inserted
+/// again soon goes directly to the main queue.
 #[derive(Debug, Default)]
 struct Ghosts {
     order: VecDeque<(u64, u64)>,
-    members: HashMap<u64, u64, super::memory::Prehashed>,
+    members: HashMap<u64, u64, flatout_os::random::Prehashed>,
     count: u64,
 }
 
 impl Ghosts {
-    /// With fewer, a small cache would forget them immediately.
+    /// Minimum number of fingerprints, so that a small cache does not forget them immediately.
     const MIN: usize = 64;
 
     fn add(&mut self, ghost: u64, count_max: usize) {

@@ -1,11 +1,12 @@
-//! Folder of a volume: one file per large body, and accounting of space.
+//! Folder of a volume, with a file for each large body, and accounting of its space.
 //!
-//! Only the volume's own thread creates, syncs and removes files. Workers take a file created in advance and write to
-//! its descriptor, so they need no right to any path (they may be confined) and wait for no directory.
+//! Only the volume's writing thread creates, syncs and removes files. Workers take a file created in advance and write
+//! to its descriptor, so they need no access to any path (they may be sandboxed) and never wait for directory
+//! operations.
 //!
-//! Workers write to the page cache, at the cost of a memory copy, like a write to a memory file. A kernel makes
-//! writers wait only when dirty pages pile up, so the thread syncs each body in steps while it grows, and a lagging
-//! volume receives no new bodies.
+//! Workers write to the page cache, which costs a memory copy, like a write to a memory file. The kernel makes writers
+//! wait only if dirty pages accumulate, so the thread syncs each body in steps while it grows, and a volume that falls
+//! behind receives no new bodies.
 
 use crate::hold;
 use crate::notice::VolumeEvent;
@@ -14,6 +15,7 @@ use crate::proof::{Buffer, Proof};
 use crate::seal::{self, Identity};
 use crate::stats::VolumeState;
 use crate::volume::record::Primary;
+use flatout_os::random;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use std::collections::VecDeque;
 use std::fmt;
@@ -32,17 +34,18 @@ const SUBFOLDERS: u64 = 64;
 /// Number of files created in advance.
 const SPARES: usize = 32;
 
-/// Bytes of a body between two syncs.
+/// Number of bytes of a body after which it is synced again.
 pub(crate) const SYNC_BYTES: u64 = 8 * 1024 * 1024;
 
-/// Unsynced bytes above which a volume receives no new body. The kernel's own threshold for making writers wait is a
-/// fifth of free memory.
+/// Number of unsynced bytes above which a volume receives no new bodies. The kernel's threshold for making writers wait
+/// is a fifth of the available memory by default.
 const UNSYNCED_BYTES_MAX: u64 = 192 * 1024 * 1024;
 
-/// Name of a body's file: never reused, even across restarts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Identifier and name of a body's file. Never reused, even across restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, derive_more::Display)]
+#[display("bodies/{}", self.name())]
 pub(crate) struct FileId {
-    /// Chosen randomly at each start.
+    /// Random number chosen when the volume is opened.
     pub(crate) stamp: u64,
     pub(crate) number: u64,
 }
@@ -60,17 +63,11 @@ impl FileId {
         format!("{:02x}/{:016x}-{:x}", self.number % SUBFOLDERS, self.stamp, self.number)
     }
 
-    /// Parses the name of a file in a subfolder.
+    /// Parses the name of a file within a subfolder.
     fn parse(name: &str) -> Option<Self> {
         let (stamp, number) = name.split_once('-')?;
         let parse = |digits| u64::from_str_radix(digits, 16).ok();
         Some(Self { stamp: parse(stamp)?, number: parse(number)? })
-    }
-}
-
-impl fmt::Display for FileId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "bodies/{}", self.name())
     }
 }
 
@@ -79,11 +76,12 @@ impl fmt::Display for FileId {
 pub(crate) struct Check {
     pub(crate) file: Arc<BodyFile>,
     pub(crate) range: Range<u64>,
-    /// True if the range is intact.
+    /// Receives true if the range is intact.
     pub(crate) reply: oneshot::Sender<bool>,
 }
 
-/// Maximum queued checks. Each belongs to a client, so connections bound them; this covers a hanging disk.
+/// Maximum number of queued checks, for the case of an unresponsive disk. Usually, the number of connections is the
+/// bound, since each check is for a client.
 const CHECKS_MAX: usize = 65_536;
 
 #[derive(Debug, Default)]
@@ -92,7 +90,7 @@ struct Checks {
     is_over: bool,
 }
 
-/// The folder and its statistics.
+/// The folder of a volume, with its state and statistics.
 #[derive(Debug)]
 pub(crate) struct StoreFolder {
     pub(crate) path: PathBuf,
@@ -100,17 +98,17 @@ pub(crate) struct StoreFolder {
     stamp: u64,
     number: AtomicU64,
     pub(crate) bytes_max: u64,
-    /// Bytes of all bodies in the index.
+    /// Bytes of all records and bodies in the index.
     pub(crate) indexed_bytes: AtomicU64,
-    /// Bytes in files that are not in the index at this moment.
+    /// Bytes in files that are not yet in the index.
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
     state: AtomicU8,
     problem: Mutex<String>,
     pub(crate) errors: AtomicU64,
-    /// True if the file system is out of space.
+    /// True if the file system is full.
     is_full: AtomicBool,
-    /// Number of writes that the file system refused.
+    /// Number of writes refused for lack of space.
     refusals: AtomicU64,
     work: Mutex<VolumeWork>,
     wakeup: Condvar,
@@ -118,7 +116,7 @@ pub(crate) struct StoreFolder {
     check_wakeup: Condvar,
 }
 
-/// Work of the volume's thread.
+/// Work for the volume's writing thread.
 #[derive(Debug, Default)]
 struct VolumeWork {
     spares: Vec<(FileId, OwnedFd)>,
@@ -128,7 +126,7 @@ struct VolumeWork {
 }
 
 impl StoreFolder {
-    /// Opens the folder `path` for at most `bytes_max` bytes. Creates missing folders.
+    /// Opens the folder `path` for at most `bytes_max` bytes. Creates folders that are missing.
     pub(crate) fn open(path: &Path, bytes_max: u64) -> io::Result<Self> {
         let bodies = path.join("bodies");
         create_private_folder(&bodies)?;
@@ -136,12 +134,10 @@ impl StoreFolder {
             create_private_folder(&bodies.join(format!("{subfolder:02x}")))?;
         }
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let mut stamp = [0; 8];
-        aws_lc_rs::rand::fill(&mut stamp).map_err(|_| io::Error::other("no random bytes"))?;
         Ok(Self {
             path: path.to_owned(),
             bodies: rustix::fs::open(&bodies, flags, Mode::empty())?,
-            stamp: u64::from_be_bytes(stamp),
+            stamp: u64::from_be_bytes(random::bytes()?),
             number: AtomicU64::new(0),
             bytes_max,
             indexed_bytes: AtomicU64::new(0),
@@ -167,7 +163,7 @@ impl StoreFolder {
         }
     }
 
-    /// Returns whether the file system is out of space.
+    /// Returns whether the file system is full.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Acquire)
     }
@@ -176,7 +172,7 @@ impl StoreFolder {
         self.is_full.store(is_full, Ordering::Release);
     }
 
-    /// Records that the file system refused a write.
+    /// Records that the file system refused a write for lack of space.
     pub(crate) fn note_refusal(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         self.refusals.fetch_add(1, Ordering::Release);
@@ -195,7 +191,7 @@ impl StoreFolder {
         hold(&self.problem).clone()
     }
 
-    /// Takes the volume out of use.
+    /// Takes the volume out of use because `doing` failed with `error`.
     pub(crate) fn degrade(&self, doing: &str, error: &dyn fmt::Display) {
         self.errors.fetch_add(1, Ordering::Relaxed);
         if self.state.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -208,20 +204,20 @@ impl StoreFolder {
         let _ = self.state.compare_exchange(0, 2, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Wakes the volume's thread.
+    /// Wakes the volume's writing thread.
     pub(crate) fn ring(&self) {
         hold(&self.work).is_notified = true;
         self.wakeup.notify_one();
     }
 
-    /// Waits for a wake-up, at most `timeout`.
+    /// Waits until the writing thread is woken or `timeout` has passed.
     pub(crate) fn wait(&self, timeout: Duration) {
         let work = hold(&self.work);
         let notified = self.wakeup.wait_timeout_while(work, timeout, |work| !work.is_notified);
         notified.unwrap_or_else(PoisonError::into_inner).0.is_notified = false;
     }
 
-    /// Takes the oldest check; waits for one up to `timeout`.
+    /// Takes the oldest check from the queue. If there is none, waits for up to `timeout`.
     pub(crate) fn next_check(&self, timeout: Duration) -> Option<Check> {
         let checks = hold(&self.checks);
         let checks = self
@@ -230,7 +226,7 @@ impl StoreFolder {
         checks.unwrap_or_else(PoisonError::into_inner).0.waiting.pop_front()
     }
 
-    /// Refuses queued and future checks.
+    /// Discards queued checks and refuses further ones.
     pub(crate) fn end_checks(&self) {
         let mut checks = hold(&self.checks);
         checks.is_over = true;
@@ -238,23 +234,23 @@ impl StoreFolder {
         self.check_wakeup.notify_all();
     }
 
-    /// Wakes the checking thread.
+    /// Wakes the verification thread.
     pub(crate) fn ring_checks(&self) {
         self.check_wakeup.notify_all();
     }
 
-    /// Bytes used by index and files.
+    /// Returns the number of bytes used by the index and all files.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.indexed_bytes.load(Ordering::Relaxed) + self.loose_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes in files that are not in the index.
+    /// Returns the number of bytes in files that are not in the index.
     pub(crate) fn loose_bytes(&self) -> u64 {
         self.loose_bytes.load(Ordering::Relaxed)
     }
 
-    /// Free space for one more body of `expected` bytes, for the choice between volumes; `None` if this volume must
-    /// not receive it.
+    /// Returns the remaining space in bytes, for the choice between volumes, or `None` if this volume must not receive
+    /// another body of `expected` bytes.
     pub(crate) fn room_for(&self, expected: u64) -> Option<u64> {
         let loose = self.loose_bytes.load(Ordering::Relaxed);
         let fits = self.is_good()
@@ -264,12 +260,12 @@ impl StoreFolder {
         fits.then(|| self.bytes_max.saturating_sub(self.used_bytes()))
     }
 
-    /// Maximum bytes of one body, so that it does not displace everything else.
+    /// Returns the maximum size of a body in bytes, which prevents a single body from displacing everything else.
     pub(super) const fn body_bytes_max(&self) -> u64 {
         self.bytes_max / 2
     }
 
-    /// Returns whether too many bytes wait to be synced.
+    /// Returns whether too many bytes have not been synced.
     pub(crate) fn is_behind(&self) -> bool {
         self.unsynced_bytes.load(Ordering::Relaxed) > UNSYNCED_BYTES_MAX
     }
@@ -279,7 +275,7 @@ impl StoreFolder {
         hold(&self.work).spares.len() == SPARES
     }
 
-    /// Takes a file created in advance; `None` if there is none.
+    /// Takes a file created in advance. Returns `None` if there is none.
     pub(crate) fn take_spare(self: &Arc<Self>) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let spare = hold(&self.work).spares.pop();
         self.ring();
@@ -288,7 +284,7 @@ impl StoreFolder {
         Some((BodyFile::new(self, id, &fd, BodyOrigin::Written(Mutex::default())), fd))
     }
 
-    /// Creates a file now. For the volume's thread.
+    /// Creates a file. For the volume's writing thread.
     pub(crate) fn create(self: &Arc<Self>) -> io::Result<(Arc<BodyFile>, Arc<OwnedFd>)> {
         let (id, fd) = self.create_file()?;
         let fd = Arc::new(fd);
@@ -301,7 +297,7 @@ impl StoreFolder {
         Ok((id, rustix::fs::openat(&self.bodies, id.name(), flags, Mode::RUSR | Mode::WUSR)?))
     }
 
-    /// Creates files in advance, removes unreferenced ones and syncs growing ones. For the volume's thread.
+    /// Creates files in advance, removes unreferenced files and syncs growing files. For the volume's writing thread.
     pub(crate) fn tend(&self) {
         let (obsolete, unsynced) = {
             let mut work = hold(&self.work);
@@ -318,14 +314,14 @@ impl StoreFolder {
         while self.is_good() && !self.is_full() && hold(&self.work).spares.len() < SPARES {
             match self.create_file() {
                 Ok(spare) => hold(&self.work).spares.push(spare),
-                // A full disk is not a failure: space may be freed.
+                // A full disk does not take the volume out of use, since space may be freed.
                 Err(error) if is_no_room(&error) => return self.note_refusal(),
-                Err(error) => self.degrade("cannot make a file", &error),
+                Err(error) => self.degrade("cannot create a file", &error),
             }
         }
     }
 
-    /// Removes unused and unreferenced files. For the volume's thread at its end.
+    /// Removes files created in advance and unreferenced files. For the volume's writing thread when it ends.
     pub(crate) fn tidy_up(&self) {
         let (spares, obsolete) = {
             let mut work = hold(&self.work);
@@ -340,7 +336,7 @@ impl StoreFolder {
         Ok(rustix::fs::openat(&self.bodies, id.name(), OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
-    /// Opens a file for direct reads from the disk; if unsupported, through the page cache.
+    /// Opens a file for direct I/O, or for reads through the page cache if direct I/O is unsupported.
     pub(crate) fn open_file_directly(&self, id: FileId) -> io::Result<OwnedFd> {
         let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.bodies, id.name(), flags | OFlags::DIRECT, Mode::empty()) {
@@ -349,7 +345,7 @@ impl StoreFolder {
         }
     }
 
-    /// Removes a file; a missing file is no failure.
+    /// Removes a file. A missing file is not an error.
     pub(crate) fn unlink(&self, id: FileId) {
         match rustix::fs::unlinkat(&self.bodies, id.name(), AtFlags::empty()) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -359,7 +355,7 @@ impl StoreFolder {
         }
     }
 
-    /// Syncs the names of new files, so that they survive a power loss.
+    /// Syncs the directory entries of new files, so that they survive a power loss.
     pub(crate) fn sync_names(&self, files: impl Iterator<Item = FileId>) -> io::Result<()> {
         let mut subfolders: Vec<_> = files.map(|id| id.number % SUBFOLDERS).collect();
         subfolders.sort_unstable();
@@ -372,8 +368,8 @@ impl StoreFolder {
         Ok(())
     }
 
-    /// Removes files of former processes that `is_known` does not recognise. Returns their number; stops if the volume
-    /// goes out of use.
+    /// Removes files written by previous processes for which `is_known` returns false. Returns the number of files
+    /// removed. Stops if the volume goes out of use.
     pub(crate) fn remove_orphans(&self, is_known: impl Fn(FileId) -> bool) -> io::Result<u64> {
         let mut count = 0;
         for subfolder in 0..SUBFOLDERS {
@@ -390,17 +386,17 @@ impl StoreFolder {
     }
 }
 
-/// Returns whether the file system or a quota is out of space.
+/// Returns whether `error` means that the file system is full or a quota is exceeded.
 pub(crate) fn is_no_room(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// A file on a volume. It is removed once the last object with it is dropped without having been indexed.
+/// A file on a volume. If it has not been indexed when the last reference is dropped, the file is removed.
 #[derive(Debug)]
 pub struct BodyFile {
     folder: Arc<StoreFolder>,
     id: FileId,
-    /// Descriptor for syncing.
+    /// Descriptor used for syncing and verification.
     fd: Arc<OwnedFd>,
     loose_bytes: AtomicU64,
     unsynced_bytes: AtomicU64,
@@ -408,12 +404,12 @@ pub struct BodyFile {
     origin: BodyOrigin,
 }
 
-/// Source of a file's content.
+/// Origin of a file's content.
 #[derive(Debug)]
 enum BodyOrigin {
-    /// Written by this process, with these checksums once it is complete.
+    /// Written by this process. Contains the checksums from completion until the file is indexed.
     Written(Mutex<Option<Box<[u32]>>>),
-    /// Restored from the index, so it is verified against the seal in the file before use.
+    /// Restored from the index. Must be verified against the seal in the file before use.
     Restored(Proof),
 }
 
@@ -430,7 +426,7 @@ impl BodyFile {
         })
     }
 
-    /// A file already in the index, with `bytes` of content of the key `primary`.
+    /// Creates the handle of a file that is in the index, with `bytes` bytes of content of the key `primary`.
     pub(crate) fn indexed(
         folder: &Arc<StoreFolder>,
         (id, fd): (FileId, &Arc<OwnedFd>),
@@ -440,7 +436,8 @@ impl BodyFile {
         Self::new(folder, id, fd, BodyOrigin::Restored(Proof::new(Identity { primary, file: id, bytes })))
     }
 
-    /// Returns whether the content may be used without a check: this process wrote it or has verified all of it.
+    /// Returns whether the content may be used without verification, because this process wrote it or has verified all
+    /// of it.
     #[inline]
     pub fn is_verified(&self) -> bool {
         match &self.origin {
@@ -449,7 +446,8 @@ impl BodyFile {
         }
     }
 
-    /// End of the verified content that includes `offset`; `offset` itself if it must be verified first.
+    /// Returns the end of the verified content that begins at `offset`, or `offset` itself if that byte must be
+    /// verified first.
     pub fn verified_until(&self, offset: u64) -> u64 {
         match &self.origin {
             BodyOrigin::Written(_) => u64::MAX,
@@ -457,8 +455,9 @@ impl BodyFile {
         }
     }
 
-    /// Queues verification of `range`, or of the seal alone if it is empty. The reply tells whether it is intact;
-    /// without a reply the volume is no longer in use, and the content must not be used.
+    /// Queues verification of `range`, or of only the seal if `range` is empty. The reply is true if everything is
+    /// intact. If the sender is dropped without a reply, the volume is no longer in use, and the content must not be
+    /// used.
     pub fn check(self: &Arc<Self>, range: Range<u64>) -> oneshot::Receiver<bool> {
         let (reply, receiver) = oneshot::channel();
         let mut checks = hold(&self.folder.checks);
@@ -469,7 +468,7 @@ impl BodyFile {
         receiver
     }
 
-    /// Verifies `range` now. For the checking thread.
+    /// Verifies `range` immediately. For the verification thread.
     pub(crate) fn verify(&self, range: Range<u64>, buffer: &mut Buffer) -> Result<(), VolumeEvent> {
         match &self.origin {
             BodyOrigin::Written(_) => Ok(()),
@@ -477,14 +476,15 @@ impl BodyFile {
         }
     }
 
-    /// Sets the checksums of complete content.
+    /// Sets the checksums of the content, which must be complete.
     pub(crate) fn set_sums(&self, sums: Box<[u32]>) {
         if let BodyOrigin::Written(written) = &self.origin {
             *hold(written) = Some(sums);
         }
     }
 
-    /// Writes the seal of `bytes` of content of the key `primary`. For the writing thread, before the file is indexed.
+    /// Writes the seal for `bytes` bytes of content of the key `primary`. For the writing thread, before the file is
+    /// indexed.
     pub(crate) fn seal(self: &Arc<Self>, primary: Primary, bytes: u64) -> io::Result<()> {
         let BodyOrigin::Written(sums) = &self.origin else { return Ok(()) };
         let encoded = {
@@ -505,14 +505,14 @@ impl BodyFile {
         &self.folder
     }
 
-    /// Returns whether `count` more bytes are permitted.
+    /// Returns whether `count` more bytes may be written within the limits.
     pub(crate) fn may_grow(&self, count: u64) -> bool {
         let bytes = self.loose_bytes.load(Ordering::Relaxed).saturating_add(count);
         let all = self.folder.loose_bytes.load(Ordering::Relaxed).saturating_add(count);
         bytes <= self.folder.body_bytes_max() && all <= self.folder.bytes_max
     }
 
-    /// Accounts for `count` bytes written.
+    /// Accounts for `count` bytes written to the file.
     pub(crate) fn grow(self: &Arc<Self>, count: u64) {
         let before = self.loose_bytes.fetch_add(count, Ordering::Relaxed);
         self.folder.loose_bytes.fetch_add(count, Ordering::Relaxed);
@@ -524,13 +524,13 @@ impl BodyFile {
         }
     }
 
-    /// Accounts for `count` bytes freed.
+    /// Accounts for `count` bytes freed in the file.
     pub(crate) fn shrink(&self, count: u64) {
         self.loose_bytes.fetch_sub(count, Ordering::Relaxed);
         self.folder.loose_bytes.fetch_sub(count, Ordering::Relaxed);
     }
 
-    /// Waits until all bytes written so far are on the disk.
+    /// Syncs all bytes written so far to the disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let bytes = self.unsynced_bytes.load(Ordering::Acquire);
         rustix::fs::fdatasync(&*self.fd)?;
@@ -539,19 +539,19 @@ impl BodyFile {
         Ok(())
     }
 
-    /// Records that the index references the file; its bytes now count as indexed.
+    /// Records that the index references the file, whose bytes from now on count as indexed.
     pub(crate) fn set_indexed(&self) {
         if !self.is_indexed.swap(true, Ordering::AcqRel) {
             let bytes = self.loose_bytes.swap(0, Ordering::Relaxed);
             self.folder.loose_bytes.fetch_sub(bytes, Ordering::Relaxed);
             if let BodyOrigin::Written(sums) = &self.origin {
-                // They are in the file now.
+                // The checksums are in the file's seal now.
                 *hold(sums) = None;
             }
         }
     }
 
-    /// Returns whether the index references, or has referenced, the file.
+    /// Returns whether the index references the file or has referenced it.
     pub(crate) fn is_indexed(&self) -> bool {
         self.is_indexed.load(Ordering::Acquire)
     }

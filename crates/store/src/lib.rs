@@ -1,11 +1,10 @@
-//! Cache store of the process: a memory tier over disk volumes.
+//! Cache store: a memory tier backed by disk volumes.
 //!
-//! Workers look up, insert and fill; the control thread purges and reads statistics. A lookup in memory takes one
-//! short lock of a shard and clones one `Arc`. A per-worker copy costs two atomic loads per hit (`epoch`,
-//! `Bucket::is_current`). Only `open`, `purge`, `inspect` and `release_volumes` wait for a disk on the caller's
-//! thread.
+//! Workers look up and insert objects; the control thread purges and reads statistics. A lookup in memory briefly locks
+//! a shard and clones an `Arc`. A per-worker copy costs two atomic loads per hit (`Store::epoch` and
+//! `Object::is_current`). Only `open`, `purge`, `inspect` and `release_volumes` wait for a disk on the caller's thread.
 //!
-//! Absent by design: rules for storing and serving (see `flatout_cache`), sockets, the wall clock.
+//! By design, this crate contains no rules for storing and serving responses (see `flatout_cache`) and no sockets.
 
 pub mod body;
 mod configured;
@@ -28,8 +27,11 @@ mod volume;
 pub use body::{BodyFile, INLINE_BYTES_MAX, NewBody, NotKept, StoredBody};
 pub use lookup::DiskLookup;
 pub use object::{Bucket, Meta, Object, ObjectKey};
+pub use private::create_private_folder;
 pub use purge::{Purge, PurgeCount, Purged};
 pub use stats::{StoreStats, VolumeState, VolumeStats};
+#[cfg(feature = "fuzzing")]
+pub use volume::fuzzing;
 
 use configured::{ConfiguredVolume, wait_for_locked};
 use eviction::Bounds;
@@ -45,7 +47,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use volume::record::{Primary, id_of, primary_of};
 use volume::{StoreShared, Volume};
 
-/// Locks a mutex, ignoring poison: no lock here is held over a call that may panic halfway through an update.
+/// Locks a mutex, ignoring poisoning: no lock in this crate is held across a call that could panic in the middle of an
+/// update.
 pub fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -53,70 +56,70 @@ pub fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Resource limits and volumes of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// Maximum bytes of all content in memory, including memory files: stored content, and content in transit, which
-    /// may use half of it. Each volume needs an additional 16 MiB for index pages, and about 18 bytes per key.
+    /// Maximum size in bytes of all content in memory, including memory files: stored content, and content in transit,
+    /// which may use up to half. Each volume needs an additional 16 MiB for index pages and about 18 bytes per key.
     pub memory_bytes_max: u64,
-    /// Maximum objects in memory.
+    /// Maximum number of objects in memory.
     pub memory_objects_max: u64,
-    /// Maximum descriptors of objects in memory. Arriving content needs one each, and each volume about 40 more.
+    /// Maximum number of file descriptors held by objects in memory. In addition, each arriving body needs one
+    /// descriptor, and each volume about 40.
     pub descriptors_max: u64,
-    /// Volume folders, created if missing, with the maximum bytes of each.
+    /// Folders of the volumes, which are created if missing, and the maximum size of each in bytes.
     pub disks: Vec<(PathBuf, u64)>,
 }
 
-/// Result of an insertion.
+/// Result of inserting an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
-    /// It is stored.
+    /// The object is stored.
     Stored,
-    /// Not stored: a purge since its request matches it.
+    /// The object is not stored, because it matches a purge made after its upstream request.
     Purged,
-    /// Not stored: it exceeds the memory limit.
+    /// The object is not stored, because it is too large for the memory limit.
     TooLarge,
 }
 
-/// Marker that responses for a key cannot be shared, so that requests do not wait for one another.
+/// Hit-for-miss marker: responses for a key cannot be shared, so requests do not wait for one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marker {
-    /// Reason, a number defined by the caller.
+    /// Reason, as a number defined by the caller.
     pub reason: u16,
-    /// Expiry, in the caller's milliseconds.
+    /// Expiry, in milliseconds of the caller's clock.
     pub until_ms: u64,
 }
 
-/// Locations of a key, for `explain`.
+/// All stored objects of a key with their locations, for `explain`.
 #[derive(Debug)]
 pub struct Inspection<M> {
     /// Objects in memory.
     pub memory: Option<Arc<Bucket<M>>>,
-    /// Objects on disks, with the folder of each. They are read for this and not promoted.
+    /// Objects on volumes, each with the volume's folder. They are not promoted to memory.
     pub disk: Vec<(PathBuf, Arc<Object<M>>)>,
-    /// The marker, even if expired.
+    /// The hit-for-miss marker, even if it has expired.
     pub marker: Option<Marker>,
 }
 
-/// The store.
+/// Cached responses in memory and on volumes, shared by all workers.
 #[derive(Debug)]
 pub struct Store<M: Meta> {
     shared: Arc<StoreShared<M>>,
     markers: Markers,
-    /// Keys whose whole response must not be fetched for a range request.
+    /// Markers of keys whose whole response must not be fetched on behalf of a range request.
     range_markers: Markers,
     slots: Vec<ConfiguredVolume<M>>,
     is_released: AtomicBool,
-    /// Serializes purges: the logs on disks are written in the order of generations.
+    /// Serializes purges, so that the logs on volumes are written in the order of generations.
     purging: Mutex<()>,
 }
 
 impl<M: Meta> Store<M> {
-    /// Opens a store. Unusable volumes are left out; their state is in `stats`, and the second return value has a
-    /// sentence for each. The store works without them. A volume that another process holds is attached once it is
-    /// released.
+    /// Opens a store. Unusable volumes are omitted: the second return value contains a sentence for each, and `stats`
+    /// their state. A volume that is locked by another process is attached when it becomes available.
     ///
-    /// Blocks until the indexes of the volumes are open. Call it on an unconfined thread: the volumes' threads inherit
-    /// its rights.
+    /// Blocks until the indexes of the volumes are open. Must be called on a thread that is not sandboxed, because the
+    /// volumes' threads inherit its restrictions.
     ///
-    /// `budget` is shared between objects and all other content; its bound becomes that of `settings`.
+    /// `budget` is shared between objects and all other content. Its limit is set to that of `settings`.
     #[must_use]
     pub fn open(settings: StoreSettings, budget: Arc<Budget>) -> (Arc<Self>, Vec<String>) {
         budget.set_bytes_max(settings.memory_bytes_max);
@@ -126,7 +129,7 @@ impl<M: Meta> Store<M> {
             descriptors_max: settings.descriptors_max,
         };
         let shared = StoreShared {
-            seed: foldhash::quality::RandomState::default(),
+            seed: flatout_os::random::QualityHashState::default(),
             memory: Arc::new(MemoryTier::new(bounds, budget)),
             log: Arc::default(),
             notices: Notices::default(),
@@ -154,12 +157,13 @@ impl<M: Meta> Store<M> {
         (store, warnings)
     }
 
-    /// The volumes in use.
+    /// Returns the volumes in use.
     fn volumes(&self) -> impl Iterator<Item = &Arc<Volume<M>>> {
         self.slots.iter().filter_map(|slot| slot.volume.get()).filter(|volume| volume.is_usable())
     }
 
-    /// Selects the volume for a new object: the one that has its key, otherwise by hash, in proportion to free space.
+    /// Selects the volume for a new object: the volume that already has its key, otherwise one selected by hash, in
+    /// proportion to the volumes' sizes.
     fn choose(&self, primary: &Primary) -> Option<&Arc<Volume<M>>> {
         if let Some(volume) = self.volumes().find(|volume| volume.has(primary)) {
             return Some(volume);
@@ -175,7 +179,8 @@ impl<M: Meta> Store<M> {
         })
     }
 
-    /// Notifies the volumes of a new object. Returns whether any may have other variants of its key.
+    /// Queues the changes for a new object on the volumes: writes it to the selected volume if `is_kept` is true, and
+    /// removes its predecessor from the others. Returns whether any volume may have other variants of its key.
     fn tell_disks(&self, object: &Arc<Object<M>>, primary: &Primary, is_kept: bool) -> bool {
         let id = id_of(primary, object.variant());
         let may_have: Vec<_> = self.volumes().filter(|volume| volume.may_have(primary)).collect();
@@ -195,38 +200,38 @@ impl<M: Meta> Store<M> {
         !may_have.is_empty()
     }
 
-    /// Budget shared by objects and all other content of the process.
+    /// Returns the memory budget shared by objects and all other content in the process.
     pub fn budget(&self) -> &Arc<Budget> {
         &self.shared.memory.budget
     }
 
-    /// Evicts objects if arriving content needs memory, and checks whether removed content has been closed.
+    /// Evicts objects if arriving content needs memory, and stops counting removed content that has been closed.
     pub fn make_room(&self) {
-        /// The check holds a lock.
+        /// Maximum number of entries checked, since the check holds a lock.
         const SWEEP_COUNT: usize = 256;
         self.shared.memory.released.sweep(SWEEP_COUNT);
         self.shared.memory.make_room();
     }
 
-    /// Hash of a key, with a random seed per process against hash flooding.
+    /// Returns the hash of a key, which uses a random seed per process to prevent hash flooding.
     pub fn hash(&self, key: &[u8]) -> u64 {
         self.shared.hash(key)
     }
 
-    /// Finds the variants of a key in memory. Does not count a hit: call `Object::touch` to serve one. They may have
-    /// been purged since: call `check` before use.
+    /// Finds the variants of a key in memory. Does not count a hit for eviction: call `Object::touch` on the object
+    /// that is served. Objects may have been purged: call `check` before use.
     pub fn find(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         self.shared.memory.find(hash, key)
     }
 
-    /// The same, without counting it in statistics.
+    /// Finds the variants of a key in memory, without counting the lookup in statistics.
     pub fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         self.shared.memory.peek(hash, key)
     }
 
-    /// Finds the variants of a key on disks, promotes them to memory and joins them with those there. `None`: no disk
-    /// has any. Call it once after a `find` that returned nothing, or a bucket that `is_partial` and lacks the
-    /// variant.
+    /// Finds the variants of a key on volumes, promotes them to memory and joins them with those in memory. Returns
+    /// `None` if no volume has the key. Call this once after `find` has returned nothing, or a bucket that `is_partial`
+    /// and lacks the variant.
     pub fn find_on_disk(&self, hash: u64, key: &[u8]) -> Option<DiskLookup<M>> {
         self.volumes().next()?;
         let primary = primary_of(key);
@@ -234,7 +239,7 @@ impl<M: Meta> Store<M> {
         (!volumes.is_empty()).then(|| DiskLookup::new(Arc::clone(&self.shared), volumes, hash, key))
     }
 
-    /// Returns whether [`find_on_disk`](Self::find_on_disk) would have to read.
+    /// Returns whether [`find_on_disk`](Self::find_on_disk) would have to read from a volume.
     pub fn may_be_on_disk(&self, key: &[u8]) -> bool {
         if self.volumes().next().is_none() {
             return false;
@@ -243,11 +248,11 @@ impl<M: Meta> Store<M> {
         self.volumes().any(|volume| volume.may_have(&primary))
     }
 
-    /// Inserts an object and replaces the one with the same key and variant. If the key has more than `variants_max`
-    /// variants, the oldest are removed; parts do not count, as the caller bounds them. Returns the object with the
-    /// result, stored or not, so that the caller can serve it.
+    /// Inserts an object, replacing any object with the same key and variant. If the key has more than `variants_max`
+    /// variants, the oldest are removed; parts are not counted, because the caller limits them. Returns the object even
+    /// if it is not stored, so that the caller can serve it.
     ///
-    /// The object may already be evicted when this returns, if everything else was worth more.
+    /// The object may already have been evicted when this returns.
     pub fn insert(&self, object: Object<M>, variants_max: usize) -> (Arc<Object<M>>, Inserted) {
         let object = Arc::new(object);
         if !self.shared.log.remembers(object.generation()) || self.check(&object) == Purged::Hard {
@@ -262,7 +267,7 @@ impl<M: Meta> Store<M> {
         self.shared.memory.insert(&object, variants_max, || {
             primary.as_ref().is_some_and(|primary| self.tell_disks(&object, primary, true))
         });
-        // A concurrent purge has searched memory without finding the object.
+        // A concurrent purge may have searched memory before the object was inserted.
         if self.check(&object) == Purged::Hard {
             self.remove_object(&object);
             return (object, Inserted::Purged);
@@ -270,7 +275,7 @@ impl<M: Meta> Store<M> {
         (object, Inserted::Stored)
     }
 
-    /// Evicts as if memory were short.
+    /// Evicts the object with this locator from memory, as if memory were short.
     #[cfg(test)]
     fn remove_from_memory(&self, locator: &str) {
         for object in self.list(locator.as_bytes(), usize::MAX) {
@@ -278,12 +283,12 @@ impl<M: Meta> Store<M> {
         }
     }
 
-    /// Name of a key on disks; `None` if there are none.
+    /// Returns the name of a key on volumes, or `None` if no volume is in use.
     fn primary_of(&self, key: &[u8]) -> Option<Primary> {
         self.volumes().next().map(|_| primary_of(key))
     }
 
-    /// Removes the object that an object that cannot be stored would have replaced.
+    /// Removes the objects that `object`, which cannot be stored, would have replaced.
     fn remove_like(&self, object: &Arc<Object<M>>, primary: Option<&Primary>) {
         let bucket = self.shared.memory.peek(object.key().hash(), object.key().as_bytes());
         let former = bucket.iter().flat_map(|bucket| bucket.objects());
@@ -295,9 +300,9 @@ impl<M: Meta> Store<M> {
         }
     }
 
-    /// Removes all variants of a key from all tiers. Returns the number in memory.
+    /// Removes all variants of a key from all tiers. Returns the number of objects removed from memory.
     ///
-    /// This does not affect fetches in progress; the caller must also forbid storing them.
+    /// This does not affect fetches in progress. The caller must also prevent their responses from being stored.
     pub fn remove(&self, hash: u64, key: &[u8]) -> usize {
         let primary = self.primary_of(key);
         self.shared.memory.remove(hash, key, || {
@@ -306,7 +311,7 @@ impl<M: Meta> Store<M> {
         })
     }
 
-    /// Removes exactly this object, if it is still there.
+    /// Removes exactly this object, and not a replacement. Returns whether it was still in memory.
     pub fn remove_object(&self, object: &Arc<Object<M>>) -> bool {
         let primary = self.primary_of(object.key().as_bytes());
         self.shared.memory.remove_object(object, || {
@@ -316,36 +321,36 @@ impl<M: Meta> Store<M> {
         })
     }
 
-    /// Marks a key whose responses cannot be shared.
+    /// Sets the hit-for-miss marker of a key.
     pub fn mark(&self, hash: u64, marker: Marker) {
         self.markers.set(hash, marker);
     }
 
-    /// Removes the marker of a key.
+    /// Removes the hit-for-miss marker of a key.
     pub fn unmark(&self, hash: u64) {
         self.markers.remove(hash);
     }
 
-    /// Marker of a key that is valid at `now_ms`.
+    /// Returns the hit-for-miss marker of a key, if it is valid at `now_ms`.
     pub fn marker(&self, hash: u64, now_ms: u64) -> Option<Marker> {
         self.markers.get(hash).filter(|marker| now_ms < marker.until_ms)
     }
 
-    /// Marks a key whose whole response must not be fetched for a range request.
+    /// Marks a key whose whole response must not be fetched on behalf of a range request.
     pub fn mark_ranges(&self, hash: u64, marker: Marker) {
         self.range_markers.set(hash, marker);
     }
 
-    /// Returns whether that mark is valid at `now_ms`.
+    /// Returns whether the mark set by [`mark_ranges`](Self::mark_ranges) is valid at `now_ms`.
     pub fn forwards_ranges(&self, hash: u64, now_ms: u64) -> bool {
         self.range_markers.get(hash).is_some_and(|marker| now_ms < marker.until_ms)
     }
 
-    /// Creates a file for content above `INLINE_BYTES_MAX`: on a volume with free space, otherwise in memory.
-    /// `expected` is its length if known.
+    /// Creates a file for content larger than `INLINE_BYTES_MAX`, on a volume with free space or otherwise in memory.
+    /// `expected` is the length of the content in bytes, if known.
     ///
     /// # Errors
-    /// Fails if no tier may hold the content.
+    /// Fails if no tier has room for the content.
     pub fn create_body(&self, expected: Option<u64>) -> Result<NewBody, NotKept> {
         let expected = expected.unwrap_or(INLINE_BYTES_MAX as u64);
         let room = |volume: &&Arc<Volume<M>>| volume.folder.room_for(expected);
@@ -360,31 +365,33 @@ impl<M: Meta> Store<M> {
         if self.budget().has_room(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
     }
 
-    /// Returns whether some tier could hold this many bytes after evicting everything else.
+    /// Returns whether any tier could hold content of this many bytes after evicting everything else.
     pub fn may_hold(&self, bytes: u64) -> bool {
         bytes <= self.budget().bytes_max() / 2 || self.volumes().any(|volume| bytes <= volume.folder.body_bytes_max())
     }
 
-    /// Number of purges so far. Read it before an upstream request, and pass it to `Object::new`.
+    /// Returns the number of purges so far. Read it before an upstream request, and pass it to `Object::new`.
     #[inline]
     pub fn generation(&self) -> u64 {
         self.shared.log.generation()
     }
 
-    /// Changes only with a purge, so that a worker's checks stay valid until then. One atomic load.
+    /// Returns a number that changes only with a purge, so that a worker's checks stay valid until it changes. Costs
+    /// one atomic load.
     #[inline]
     pub fn epoch(&self) -> u64 {
         self.shared.log.generation()
     }
 
-    /// Purge state of an object since its fetch. Two atomic loads and a comparison if nothing was purged since the
-    /// last check.
+    /// Returns whether an object has been purged since its fetch. Costs two atomic loads and a comparison if nothing
+    /// was purged since the last check.
     #[inline]
     pub fn check(&self, object: &Object<M>) -> Purged {
         object.checked_at(self.shared.log.generation()).unwrap_or_else(|| self.compare(object))
     }
 
-    /// The same for a response that is still arriving. `generation` is from before its request.
+    /// Returns whether a response that is still arriving has been purged. `generation` must have been read before its
+    /// upstream request.
     pub fn check_coming(&self, key: &ObjectKey, meta: &M, generation: u64) -> Purged {
         let log = &self.shared.log;
         if generation == log.generation() {
@@ -402,8 +409,9 @@ impl<M: Meta> Store<M> {
         object.set_checked(generation, purged)
     }
 
-    /// Purges. Applies to every lookup that begins after the return, and across restarts. Blocks while indexes are
-    /// searched and volumes write, so it must not run on an event loop. With `dry_run`, only counts.
+    /// Purges matching objects. Takes effect for every lookup that begins after this returns, and persists across
+    /// restarts. Blocks while indexes are searched and volumes write, so it must not be called on an event loop. If
+    /// `dry_run` is true, only counts the objects.
     pub fn purge(&self, purge: &Purge, soft: bool, dry_run: bool) -> PurgeCount {
         let _one = hold(&self.purging);
         let target = PurgeTarget::of(purge);
@@ -425,7 +433,7 @@ impl<M: Meta> Store<M> {
         let realms = if on_disks.is_empty() {
             realms.count(in_memory.into_iter())
         } else {
-            // An object in memory and on a disk counts once.
+            // An object that is both in memory and on a volume is counted once.
             let id = |object: &Object<M>| id_of(&primary_of(object.key().as_bytes()), object.variant());
             let in_memory = named.iter().map(|object| id(object)).zip(in_memory);
             let on_disk = on_disks.iter().flat_map(|(_, names)| names.iter().flat_map(|(ids, _)| ids.iter().copied()));
@@ -446,10 +454,10 @@ impl<M: Meta> Store<M> {
         }
         match purge {
             Purge::Key(key) => self.markers.remove(self.hash(key)),
-            // Matching markers are unknown; they are cheap to recreate.
+            // It is unknown which markers match, but markers are cheap to recreate.
             _ => self.markers.clear(),
         }
-        // The purge is now effective. The rest only frees space.
+        // The purge is effective now. What follows only frees space.
         if !soft {
             for object in &named {
                 self.shared.memory.remove_object(object, || ());
@@ -461,12 +469,12 @@ impl<M: Meta> Store<M> {
         count
     }
 
-    /// Removes all purged objects from the store, so that the log can be cleared.
+    /// Removes all purged objects from the store, so that the purge log can be cleared.
     fn forget_purges(&self) {
         let generation = self.shared.log.generation();
         self.shared.log.begin_to_forget(generation);
         let mut purged = Vec::new();
-        // Checks each object, so that it records that it is stale.
+        // Check each object, which thereby records whether a soft purge has made it stale.
         self.shared.memory.each(|object| {
             if self.check(object) == Purged::Hard {
                 purged.push(Arc::clone(object));
@@ -475,7 +483,7 @@ impl<M: Meta> Store<M> {
         for object in &purged {
             self.shared.memory.remove_object(object, || ());
         }
-        // A volume that fails to do so has failed, and its content is not used.
+        // If a volume does not succeed, it is taken out of use, so its content does not matter.
         for volume in self.volumes() {
             volume.forget_purges(generation);
         }
@@ -483,7 +491,7 @@ impl<M: Meta> Store<M> {
         self.shared.memory.change_all();
     }
 
-    /// Statistics. Takes short locks; reads no disk.
+    /// Returns statistics. Takes short locks, and does not read from disk.
     pub fn stats(&self) -> StoreStats {
         let mut stats = self.shared.memory.account(|eviction| StoreStats {
             memory_objects: eviction.objects(),
@@ -494,7 +502,7 @@ impl<M: Meta> Store<M> {
             ..StoreStats::default()
         });
         self.shared.memory.released.sweep(usize::MAX);
-        stats.held = BudgetUser::ALL.map(|share| (share, self.budget().held(share)));
+        stats.held = BudgetUser::ALL.iter().map(|share| (*share, self.budget().held(*share))).collect();
         stats.inserted = self.shared.memory.inserted.load(Ordering::Relaxed);
         stats.memory_hits = self.shared.memory.hits.load(Ordering::Relaxed);
         stats.memory_misses = self.shared.memory.misses.load(Ordering::Relaxed);
@@ -507,17 +515,17 @@ impl<M: Meta> Store<M> {
         stats
     }
 
-    /// Number of events of each kind on the volumes since the start.
+    /// Returns the number of volume events of each kind since the start.
     pub fn volume_events(&self) -> Vec<(VolumeEvent, u64)> {
         self.shared.notices.counts()
     }
 
-    /// Passes a log line for each volume event to `listener`, starting with earlier ones.
+    /// Sets a listener that receives a log line for each volume event, beginning with buffered lines of earlier events.
     pub fn on_notice(&self, listener: OnNotice) {
         self.shared.notices.listen(listener);
     }
 
-    /// All locations of a key. Reads disks.
+    /// Returns all stored objects of a key with their locations. Reads from disk.
     pub fn inspect(&self, key: &[u8]) -> Inspection<M> {
         let hash = self.hash(key);
         let of = |volume: &Arc<Volume<M>>| {
@@ -529,12 +537,12 @@ impl<M: Meta> Store<M> {
         Inspection { memory: self.shared.memory.peek(hash, key), disk, marker: self.markers.get(hash) }
     }
 
-    /// Up to `count_max` objects in memory whose locator begins with `prefix`, unordered.
+    /// Returns up to `count_max` objects in memory whose locator begins with `prefix`, in no particular order.
     pub fn list(&self, prefix: &[u8], count_max: usize) -> Vec<Arc<Object<M>>> {
         self.shared.memory.pick(|key| key.locator().starts_with(prefix), count_max)
     }
 
-    /// Changes the memory limits after a reload. Volumes do not change until a restart.
+    /// Changes the memory limits after a reload of the configuration. Changes to volumes require a restart.
     pub fn resize(&self, memory_bytes_max: u64, memory_objects_max: u64) {
         self.shared.memory.set_bounds(|bounds| Bounds {
             bytes_max: memory_bytes_max,
@@ -543,8 +551,8 @@ impl<M: Meta> Store<M> {
         });
     }
 
-    /// Writes queued objects and releases the volumes for a successor process. Memory stays in use; open files stay
-    /// readable. Blocks.
+    /// Writes queued objects, then releases the volumes for a successor process. The memory tier stays in use, and open
+    /// files stay readable. Blocks.
     pub fn release_volumes(&self) {
         let _one = hold(&self.purging);
         self.is_released.store(true, Ordering::Relaxed);

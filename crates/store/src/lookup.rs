@@ -1,4 +1,4 @@
-//! Asynchronous lookup on disks.
+//! Asynchronous lookup on volumes.
 
 use crate::memory::Changed;
 use crate::object::{Bucket, Meta};
@@ -11,10 +11,11 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use tokio::sync::oneshot::Receiver;
 
-/// Maximum restarts of a lookup because its key changed. After that, memory decides.
+/// Maximum number of attempts at a lookup whose key changes while volumes are read. After that, only memory is
+/// consulted.
 const TRIES_MAX: u8 = 4;
 
-/// Lookup of the variants of a key on disks.
+/// Future of a lookup of a key's variants on volumes.
 #[derive(Debug)]
 pub struct DiskLookup<M> {
     shared: Arc<StoreShared<M>>,
@@ -24,13 +25,13 @@ pub struct DiskLookup<M> {
     changes: u64,
     waiting: Vec<Receiver<VolumeObjects<M>>>,
     found: VolumeObjects<M>,
-    /// True if every volume responded.
+    /// True if all volumes have responded.
     is_whole: bool,
     tries: u8,
 }
 
 impl<M: Meta> DiskLookup<M> {
-    /// Starts a lookup on `volumes`, which may have the key.
+    /// Starts a lookup on `volumes`, which are those that may have the key.
     pub(crate) fn new(shared: Arc<StoreShared<M>>, volumes: Vec<Arc<Volume<M>>>, hash: u64, key: &[u8]) -> Self {
         let (waiting, found) = (Vec::new(), Vec::new());
         let (changes, is_whole, tries) = (0, true, 0);
@@ -41,16 +42,16 @@ impl<M: Meta> DiskLookup<M> {
 
     fn ask(&mut self) {
         self.tries += 1;
-        // Read this first: any later change invalidates the result.
+        // Read this first, so that any later change invalidates the result.
         self.changes = self.shared.memory.changes(self.hash);
         self.found.clear();
         self.waiting = self.volumes.iter().filter_map(|volume| volume.ask(self.hash, &self.key)).collect();
         self.is_whole = self.waiting.len() == self.volumes.len();
     }
 
-    /// Joins all results and promotes them to memory.
+    /// Joins the results of all volumes and promotes the objects to memory.
     fn join(&mut self) -> Result<Option<Arc<Bucket<M>>>, Changed> {
-        // Newest of each variant first: a crash may have left an older one on another volume.
+        // Newest first: a crash may have left an older object of the same variant on another volume.
         self.found.sort_by_key(|(sequence, _)| std::cmp::Reverse(*sequence));
         let mut objects: Vec<Arc<_>> = Vec::new();
         for (_, object) in self.found.drain(..) {
@@ -79,7 +80,7 @@ impl<M: Meta> Future for DiskLookup<M> {
                         self.found.extend(found);
                         self.waiting.pop();
                     }
-                    // A volume that failed contributes nothing.
+                    // A volume that has failed yields no objects.
                     Poll::Ready(Err(_)) => {
                         self.is_whole = false;
                         self.waiting.pop();

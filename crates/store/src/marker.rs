@@ -1,28 +1,29 @@
-//! Markers: keys whose responses cannot be shared, so that requests do not wait for one another (hit-for-miss).
+//! Hit-for-miss markers of keys whose responses cannot be shared, so that requests for them do not wait for one
+//! another.
 
-use crate::memory::Prehashed;
 use crate::{Marker, hold};
+use flatout_os::random::Prehashed;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 
-/// Maximum markers; each takes about 50 bytes.
+/// Maximum number of markers. Each takes about 50 bytes.
 const MARKERS_MAX: usize = 65_536;
 
-/// Separately locked shards.
+/// Number of separately locked shards.
 const SHARDS: usize = 16;
 
-/// In milliseconds: an existing marker is kept if it expires at most this much earlier than a new one would.
+/// A marker is not replaced by one whose expiry differs by less than this, in milliseconds.
 const NEW_MS: u64 = 100;
 
 #[derive(Debug, Default)]
 struct MarkerShard {
     members: HashMap<u64, (Marker, u64), Prehashed>,
-    /// In order of creation, with the number that distinguishes a marker from a later one for the same key.
+    /// Hashes in order of creation, each with the number that distinguishes a marker from a later one for the same key.
     order: VecDeque<(u64, u64)>,
     count: u64,
 }
 
-/// Markers by hash of the key. A collision only makes two clients fetch separately.
+/// Markers by hash of the key. A hash collision only makes clients fetch separately.
 #[derive(Debug)]
 pub(crate) struct Markers {
     shards: Box<[Mutex<MarkerShard>]>,
@@ -39,7 +40,7 @@ impl Markers {
 
     pub(crate) fn set(&self, hash: u64, marker: Marker) {
         let mut shard = hold(self.shard(hash));
-        // A very recent marker stays unchanged.
+        // Do not replace a very recent marker.
         let is_new =
             |known: &Marker| known.reason == marker.reason && marker.until_ms.abs_diff(known.until_ms) < NEW_MS;
         if shard.members.get(&hash).is_some_and(|(known, _)| is_new(known)) {

@@ -1,52 +1,29 @@
-//! Memory tier: a sharded index over one eviction queue.
+//! Memory tier: a sharded index with a single eviction queue.
 
 use crate::eviction::{Bounds, EvictionQueue};
 use crate::hold;
 use crate::object::{Bucket, Object, ObjectKey};
 use crate::released::Released;
 use flatout_handler::budget::Budget;
+use flatout_os::random::Prehashed;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Number of shards: a lookup holds one for tens of nanoseconds, so contention is rare.
+/// Number of shards. A lookup locks a shard for tens of nanoseconds, so contention is rare.
 const SHARDS: usize = 64;
 
-/// Released files checked after an insertion.
+/// Number of released files checked after an insertion.
 const SWEPT_AFTER_INSERT: usize = 16;
 
-/// Number of change counters. More than shards, so that a lookup on a disk rarely collides with the change of another
-/// key.
+/// Number of change counters. More than the number of shards, so that a lookup on disk is rarely restarted by a change
+/// to another key.
 const CHANGES: usize = 4_096;
-
-/// Identity hasher, for keys that are hashes.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Identity(u64);
-
-impl Hasher for Identity {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        self.0 = value;
-    }
-}
-
-/// For maps keyed by hashes.
-pub(crate) type Prehashed = BuildHasherDefault<Identity>;
 
 type MemoryShard<M> = HashMap<u64, Arc<Bucket<M>>, Prehashed>;
 
-/// The memory tier.
+/// The objects in memory, with their eviction queue.
 #[derive(Debug)]
 pub(crate) struct MemoryTier<M> {
     shards: Box<[Mutex<MemoryShard<M>>]>,
@@ -55,7 +32,7 @@ pub(crate) struct MemoryTier<M> {
     pub(crate) budget: Arc<Budget>,
     /// Removed content that is still being read.
     pub(crate) released: Released,
-    /// True if evicted objects may still be on a disk.
+    /// True if evicted objects may still be on a volume.
     pub(crate) has_disks: AtomicBool,
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
@@ -77,7 +54,8 @@ impl<M> MemoryTier<M> {
         }
     }
 
-    /// The low bits select the entry within a shard's map, the highest seven its control byte.
+    /// Returns the shard for a hash. Uses the middle bits, since the hash map within a shard uses the low bits and the
+    /// highest seven.
     fn shard(&self, hash: u64) -> &Mutex<MemoryShard<M>> {
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
@@ -86,12 +64,12 @@ impl<M> MemoryTier<M> {
         &self.changes[(hash >> 20) as usize % CHANGES]
     }
 
-    /// Number of insertions and removals of this key, and of keys that share its counter.
+    /// Returns the number of insertions and removals of this key and of keys that share its counter.
     pub(crate) fn changes(&self, hash: u64) -> u64 {
         self.change(hash).load(Ordering::Acquire)
     }
 
-    /// Calls `look` with the eviction queue.
+    /// Calls `look` with the eviction queue, which is locked during the call.
     pub(crate) fn account<T>(&self, look: impl FnOnce(&EvictionQueue<M>) -> T) -> T {
         look(&hold(&self.eviction))
     }
@@ -103,13 +81,13 @@ impl<M> MemoryTier<M> {
         found
     }
 
-    /// Like `find`, without counting.
+    /// Finds the variants of a key, like `find`, without counting the lookup.
     pub(crate) fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Bucket<M>>> {
         hold(self.shard(hash)).get(&hash).filter(|bucket| is_of(bucket, key)).cloned()
     }
 
-    /// Inserts `object`. Calls `tell_disks` while the key is locked, so that no lookup comes in between; it returns
-    /// whether a disk may have other variants.
+    /// Inserts `object`. Calls `tell_disks`, which returns whether a volume may have other variants, while the key is
+    /// locked, so that no lookup can intervene.
     pub(crate) fn insert(&self, object: &Arc<Object<M>>, variants_max: usize, tell_disks: impl FnOnce() -> bool) {
         self.inserted.fetch_add(1, Ordering::Relaxed);
         let hash = object.key().hash();
@@ -124,7 +102,7 @@ impl<M> MemoryTier<M> {
                     let bucket = entry.get();
                     bucket.set_gone();
                     if is_of(bucket, object.key().as_bytes()) {
-                        // The first lookup on disks determined whether they have more variants.
+                        // The first lookup on volumes has determined whether they have more variants.
                         partial = bucket.is_partial();
                         for other in bucket.objects() {
                             if other.variant() == object.variant() {
@@ -139,8 +117,7 @@ impl<M> MemoryTier<M> {
                             }
                         }
                     } else {
-                        // Another key with the same 64-bit hash is evicted, since the two cannot be distinguished
-                        // quickly.
+                        // A different key with the same 64-bit hash is evicted: the index has one entry per hash.
                         bucket.objects().iter().for_each(|other| other.set_evicted());
                         gone.extend(bucket.objects().iter().cloned());
                     }
@@ -155,11 +132,11 @@ impl<M> MemoryTier<M> {
         self.enter(object, former.as_deref(), &gone);
     }
 
-    /// Joins objects from a disk with those in memory, unless the key has changed since `changes` was read: the
-    /// objects may then be outdated. Objects already in memory stay. `is_whole`: no disk has more.
+    /// Joins objects from volumes with those in memory. Objects already in memory take precedence. `changes` is the
+    /// change counter read before the lookup. `is_whole` is true if no volume has more variants.
     ///
     /// # Errors
-    /// Fails if the key has changed.
+    /// Fails if the key has changed since `changes` was read, because the objects may be outdated.
     pub(crate) fn promote(
         &self,
         (hash, key): (u64, &[u8]),
@@ -208,7 +185,8 @@ impl<M> MemoryTier<M> {
         Ok(Some(joined))
     }
 
-    /// Adds `object` to the eviction queue and removes the evicted objects from the index.
+    /// Adds `object` to the eviction queue, removes `former` and `gone` from it, and removes evicted objects from the
+    /// index.
     fn enter(&self, object: &Arc<Object<M>>, former: Option<&Object<M>>, gone: &[Arc<Object<M>>]) {
         let victims = {
             let mut eviction = hold(&self.eviction);
@@ -216,7 +194,9 @@ impl<M> MemoryTier<M> {
                 eviction.remove(other);
             }
             let victims = eviction.add(object, former);
-            // It was replaced before it was added, so `former` must still be removed.
+            // Do this under the lock, because another thread may afterwards evict the object and count it as released.
+            self.released.remove(object.body());
+            // If `object` was replaced before it was added, `former` must still be removed.
             if let Some(former) = former {
                 eviction.remove(former);
             }
@@ -231,11 +211,11 @@ impl<M> MemoryTier<M> {
             self.evict(victim);
         }
         drop(victims);
-        // Most of them have no readers and are already closed.
+        // Most of the evicted files have no readers and are closed by now.
         self.released.sweep(SWEPT_AFTER_INSERT);
     }
 
-    /// Evicts objects beyond the budget.
+    /// Evicts objects if the budget is exceeded.
     pub(crate) fn make_room(&self) {
         if self.budget.is_over() {
             let victims = hold(&self.eviction).make_room();
@@ -254,8 +234,8 @@ impl<M> MemoryTier<M> {
         self.released.add(victim.body());
     }
 
-    /// Replaces `old` with `new`, which differs only in the location of its content. Concurrent lookups find one of
-    /// them. Does nothing if `old` is gone.
+    /// Replaces `old` with `new`, which differs only in the location of its content. Concurrent lookups find one or the
+    /// other. Does nothing if `old` is no longer in memory.
     pub(crate) fn swap(&self, old: &Arc<Object<M>>, new: &Arc<Object<M>>) {
         {
             let mut shard = hold(self.shard(old.key().hash()));
@@ -272,19 +252,20 @@ impl<M> MemoryTier<M> {
         self.enter(new, Some(old), &[]);
     }
 
-    /// Restarts disk lookups of a key that are in progress.
+    /// Restarts lookups of a key on volumes that are in progress.
     pub(crate) fn change_key(&self, hash: u64) {
         self.change(hash).fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Restarts all disk lookups in progress.
+    /// Restarts all lookups on volumes that are in progress.
     pub(crate) fn change_all(&self) {
         for change in &self.changes {
             change.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Removes exactly this object. `tell_disks`: as for `insert`.
+    /// Removes exactly this object, and not a replacement. Calls `tell_disks` while the key is locked if the object was
+    /// in memory. Returns whether it was.
     pub(crate) fn remove_object(&self, object: &Arc<Object<M>>, tell_disks: impl FnOnce()) -> bool {
         let was_here = {
             let hash = object.key().hash();
@@ -304,7 +285,7 @@ impl<M> MemoryTier<M> {
         was_here
     }
 
-    /// Removes all variants of a key. `tell_disks`: as for `insert`, always called.
+    /// Removes all variants of a key, and returns their number. Always calls `tell_disks` while the key is locked.
     pub(crate) fn remove(&self, hash: u64, key: &[u8], tell_disks: impl FnOnce()) -> usize {
         let bucket = {
             let mut shard = hold(self.shard(hash));
@@ -326,7 +307,7 @@ impl<M> MemoryTier<M> {
         bucket.objects().len()
     }
 
-    /// Visits all objects, shard by shard, without a lock during `visit`.
+    /// Visits all objects, shard by shard. No lock is held during `visit`.
     pub(crate) fn each(&self, mut visit: impl FnMut(&Arc<Object<M>>)) {
         for shard in &self.shards {
             let buckets: Vec<_> = hold(shard).values().cloned().collect();
@@ -334,7 +315,7 @@ impl<M> MemoryTier<M> {
         }
     }
 
-    /// Up to `count_max` objects that `wanted` selects.
+    /// Returns up to `count_max` objects whose key `wanted` selects.
     pub(crate) fn pick(&self, wanted: impl Fn(&ObjectKey) -> bool, count_max: usize) -> Vec<Arc<Object<M>>> {
         let mut picked = Vec::new();
         for shard in &self.shards {
@@ -362,16 +343,17 @@ impl<M> MemoryTier<M> {
     }
 }
 
-/// Error: the key changed while a disk was read.
+/// Error that a key changed while volumes were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changed;
 
-/// Returns whether a bucket belongs to `key`, and not to another with the same hash.
+/// Returns whether a bucket belongs to `key`, and not to a different key with the same hash.
 fn is_of<M>(bucket: &Bucket<M>, key: &[u8]) -> bool {
     bucket.objects().first().is_some_and(|object| object.key().as_bytes() == key)
 }
 
-/// Removes exactly this object from its bucket. `partial`: whether a disk still has it.
+/// Removes exactly this object from its bucket. `partial` is true if a volume may still have it. Returns whether it was
+/// in the bucket.
 fn take_out<M>(shard: &mut MemoryShard<M>, object: &Arc<Object<M>>, partial: bool) -> bool {
     let hash = object.key().hash();
     let Some(bucket) = shard.get(&hash) else { return false };

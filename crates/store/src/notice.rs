@@ -1,4 +1,4 @@
-//! Volume events: each kind has a name, a counter and a log line.
+//! Volume events. Each kind has a name, a counter and a log line.
 
 use crate::hold;
 use std::fmt;
@@ -9,20 +9,20 @@ flatout_reason::reasons! {
     /// Event on a volume.
     pub enum VolumeEvent { name, text, }
     BodyCorrupt, "body_corrupt", "The content of a stored response does not match its checksums: the entry is dropped and fetched again.";
-    BodyMisplaced, "body_misplaced", "A file holds the content of another stored response: the entry is dropped and fetched again.";
-    BodyTruncated, "body_truncated", "The file of a stored response does not have the length with which it was written: the entry is dropped and fetched again.";
+    BodyMisplaced, "body_misplaced", "A file contains the content of another stored response: the entry is dropped and fetched again.";
+    BodyTruncated, "body_truncated", "The file of a stored response has a different length than when it was written: the entry is dropped and fetched again.";
     BodyMissing, "body_missing", "The file of a stored response is missing: the entry is dropped and fetched again.";
     BodyUnreadable, "body_unreadable", "The file of a stored response cannot be read: the entry is dropped and fetched again.";
-    RecordCorrupt, "record_corrupt", "A record of the index, or small content in it, does not match its checksum: the entry is dropped and fetched again.";
-    VolumeFull, "volume_full", "The file system is full although the volume is below its limit: nothing new is stored there, and stored responses stay.";
-    VolumeHasRoom, "volume_has_room", "The file system has space again: new responses are stored there.";
-    IndexDestroyed, "index_destroyed", "The volume's index is missing or cannot be read: everything stored on the volume is lost and fetched again.";
-    IndexOutdated, "index_outdated", "The volume's index was written by a version with a different format: everything stored on the volume is dropped and fetched again.";
-    VolumeFailed, "volume_failed", "The volume failed: it is not used until the next start, which finds it empty.";
+    RecordCorrupt, "record_corrupt", "An index record, or a small body stored inline in the index, does not match its checksum: the entry is dropped and fetched again.";
+    VolumeFull, "volume_full", "The file system is full although the volume is below its limit: the volume keeps its stored responses, but stores no new ones.";
+    VolumeHasRoom, "volume_has_room", "The file system has space again: the volume stores new responses.";
+    IndexDestroyed, "index_destroyed", "The volume's index is missing or cannot be read: everything stored on the volume is lost and will be fetched again.";
+    IndexOutdated, "index_outdated", "The volume's index was written by a version with a different format: everything stored on the volume is dropped and will be fetched again.";
+    VolumeFailed, "volume_failed", "The volume failed: flatout does not use it until the next start, when it will be empty.";
 }
 
 impl VolumeEvent {
-    /// Returns whether it concerns one stored response, so that it may be frequent.
+    /// Returns whether the event concerns a single stored response, so that it may be frequent.
     const fn is_of_entry(self) -> bool {
         matches!(
             self,
@@ -39,28 +39,24 @@ impl VolumeEvent {
 /// Callback for log lines.
 pub type OnNotice = Box<dyn Fn(String) + Send + Sync>;
 
-/// Maximum lines buffered until a listener is set.
+/// Maximum number of lines buffered until a listener is set.
 const EARLY_MAX: usize = 64;
 
-/// Log lines per kind of frequent event; after these, one line at each tenfold increase.
+/// Number of events per kind of frequent event that are all logged. After that, a line is logged whenever the count
+/// reaches a power of ten.
 const LINES_MAX: u64 = 10;
 
-/// Event counters and log lines.
-#[derive(Default)]
+/// Event counters, and the listener for log lines.
+#[derive(Default, derive_more::Debug)]
+#[debug("Notices({counts:?})")]
 pub(crate) struct Notices {
     counts: [AtomicU64; VolumeEvent::ALL.len()],
     listener: OnceLock<OnNotice>,
     early: Mutex<Vec<String>>,
 }
 
-impl fmt::Debug for Notices {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Notices").field("counts", &self.counts).finish_non_exhaustive()
-    }
-}
-
 impl Notices {
-    /// Counts `event`. `place` is its volume or file; `detail` may be empty.
+    /// Counts and logs `event`. `place` is the volume or file; `detail` may be empty.
     pub(crate) fn report(&self, event: VolumeEvent, place: &dyn fmt::Display, detail: &str) {
         let count = self.counts[event as usize].fetch_add(1, Ordering::Relaxed) + 1;
         if event.is_of_entry() && count > LINES_MAX && !is_power_of_ten(count) {
@@ -82,7 +78,7 @@ impl Notices {
         }
     }
 
-    /// Sets the listener; buffered lines come first.
+    /// Sets the listener and passes buffered lines to it.
     pub(crate) fn listen(&self, listener: OnNotice) {
         if self.listener.set(listener).is_ok()
             && let Some(listener) = self.listener.get()
@@ -91,7 +87,7 @@ impl Notices {
         }
     }
 
-    /// Number of events by kind.
+    /// Returns the number of events of each kind.
     pub(crate) fn counts(&self) -> Vec<(VolumeEvent, u64)> {
         VolumeEvent::ALL.iter().map(|event| (*event, self.counts[*event as usize].load(Ordering::Relaxed))).collect()
     }

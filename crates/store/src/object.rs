@@ -1,4 +1,4 @@
-//! Stored objects, and the variants of a key.
+//! Stored objects, and buckets of the variants of a key.
 
 use crate::body::StoredBody;
 use crate::purge::{Purged, Subject, tag_hash};
@@ -7,31 +7,31 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-/// Metadata of an object, opaque to the store.
+/// Metadata of an object, which is opaque to the store.
 pub trait Meta: Send + Sync + Sized + 'static {
-    /// Appends the encoded metadata.
+    /// Appends the encoded metadata to `into`.
     fn encode(&self, into: &mut Vec<u8>);
 
-    /// Decodes the output of `encode`; `None` for anything else, including trailing bytes.
+    /// Decodes the output of `encode`. Returns `None` for any other input, including trailing bytes.
     fn decode(bytes: &[u8]) -> Option<Self>;
 
-    /// Calls `visit` with each tag by which the object can be purged.
+    /// Calls `visit` with each tag under which the object can be purged.
     fn each_tag(&self, visit: &mut dyn FnMut(&[u8]));
 
-    /// Time until which the object may be useful (fresh, usable while stale, or available for validation), in seconds
-    /// since 1970. After that, a volume evicts it without a second chance.
+    /// Returns the time until which the object may be useful because it is fresh, usable while stale, or can be
+    /// validated, in seconds since 1970. After that, a volume evicts it without a second chance.
     fn useful_until_s(&self) -> u64;
 
-    /// Returns whether it is a part; a variant may have several.
+    /// Returns whether the object is a part, of which a variant may have several.
     fn is_part(&self) -> bool {
         false
     }
 
-    /// Bytes of the metadata on the heap.
+    /// Returns the number of bytes that the metadata uses on the heap.
     fn heap_bytes(&self) -> usize;
 }
 
-/// Primary key of objects, with the range that purges by host and prefix compare.
+/// Primary key of an object, with the range that purges by URL, host and prefix compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectKey {
     bytes: Box<[u8]>,
@@ -41,8 +41,8 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// Creates a key from `bytes`, of which `locator` is `host[:port]/path[?query]`. `hash` is `Store::hash` of the
-    /// bytes.
+    /// Creates a key from `bytes`. `locator` is the range of `host[:port]/path[?query]` in `bytes`, and `hash` is
+    /// `Store::hash` of `bytes`.
     ///
     /// If the range is out of bounds, the locator is empty.
     #[must_use]
@@ -52,34 +52,34 @@ impl ObjectKey {
         Self { bytes: bytes.into(), locator_start: start, locator_end: end, hash }
     }
 
-    /// The whole key.
+    /// Returns the whole key.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// `host[:port]/path[?query]`.
+    /// Returns the locator, `host[:port]/path[?query]`.
     pub fn locator(&self) -> &[u8] {
         &self.bytes[self.locator_start as usize..self.locator_end as usize]
     }
 
-    /// `host[:port]`.
+    /// Returns the host, `host[:port]`.
     pub fn host(&self) -> &[u8] {
         let locator = self.locator();
         locator.split(|byte| *byte == b'/').next().unwrap_or(locator)
     }
 
-    /// Range of the locator in the key.
+    /// Returns the range of the locator in the key.
     pub(crate) const fn locator_range(&self) -> (u32, u32) {
         (self.locator_start, self.locator_end)
     }
 
-    /// Hash, valid only in this process.
+    /// Returns the hash, which is valid only in this process.
     pub const fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-/// Sorted hashes of the tags of `meta`.
+/// Returns the sorted hashes of the tags of `meta`.
 pub(crate) fn tags_of(meta: &impl Meta) -> Vec<u64> {
     let mut tags = Vec::new();
     meta.each_tag(&mut |tag| tags.push(tag_hash(tag)));
@@ -88,15 +88,15 @@ pub(crate) fn tags_of(meta: &impl Meta) -> Vec<u64> {
     tags
 }
 
-/// State of an object: replaced.
+/// Value of `Object::gone`: the object was replaced or removed.
 const REPLACED: u8 = 1;
-/// Evicted from memory; a disk may still have it.
+/// Value of `Object::gone`: the object was evicted from memory. A volume may still have it.
 const EVICTED: u8 = 2;
 
-/// Maximum counted hits: S3-FIFO needs no more.
+/// Maximum number of hits that are counted. S3-FIFO needs no more.
 const HITS_MAX: u8 = 3;
 
-/// A stored response. Immutable; a freshened response is another object with the same body.
+/// A stored response. Immutable: a freshened response is a new object with the same body.
 #[derive(Debug)]
 pub struct Object<M> {
     key: ObjectKey,
@@ -114,21 +114,21 @@ pub struct Object<M> {
     on_disk: AtomicBool,
     joined: AtomicBool,
     pub(crate) eviction: AtomicU8,
-    /// Latest purge generation compared, times four, plus the result.
+    /// The latest purge generation that the object was compared with, times four, plus the result.
     compared: AtomicU64,
 }
 
 impl<M: Meta> Object<M> {
-    /// Creates the response to requests for `key` that select `variant` (empty without Vary).
+    /// Creates an object for `key` and `variant`, which is empty if the response has no Vary.
     ///
-    /// A body in a file belongs to one key and variant: the file is removed with that entry.
+    /// A body in a file must belong to only one key and variant, because the file is removed with that entry.
     ///
     /// `lines` are the end-to-end field lines. `generation` is `Store::generation` from **before** the upstream
-    /// request, so that a purge in between applies to the object.
+    /// request, so that purges made during the request apply to the object.
     #[must_use]
     pub fn new(key: ObjectKey, variant: &[u8], meta: M, lines: Arc<[u8]>, body: StoredBody, generation: u64) -> Self {
         let tags = tags_of(&meta);
-        /// Estimated overhead: entries in the index, a queue and the bucket, with allocator overhead.
+        /// Estimated overhead in bytes for entries in the index, a queue and the bucket, and for the allocator.
         const OVERHEAD_BYTES: usize = 192;
         let own = size_of::<Self>() + OVERHEAD_BYTES + key.bytes.len() + variant.len() + lines.len();
         let own = own + tags.len() * size_of::<u64>() + meta.heap_bytes();
@@ -152,7 +152,7 @@ impl<M: Meta> Object<M> {
         }
     }
 
-    /// The same object, never written to a disk: not worthwhile for short lifetimes.
+    /// Returns the same object, marked never to be written to a volume, which is not worthwhile for short lifetimes.
     #[must_use]
     pub fn memory_only(mut self) -> Self {
         self.memory_only = true;
@@ -161,43 +161,43 @@ impl<M: Meta> Object<M> {
 }
 
 impl<M> Object<M> {
-    /// The primary key.
+    /// Returns the primary key.
     pub const fn key(&self) -> &ObjectKey {
         &self.key
     }
 
-    /// Distinguishes it from other variants of its key.
+    /// Returns the name of the variant, which distinguishes the object from others with the same key.
     pub fn variant(&self) -> &[u8] {
         &self.variant
     }
 
-    /// Metadata.
+    /// Returns the metadata.
     pub const fn meta(&self) -> &M {
         &self.meta
     }
 
-    /// The end-to-end field lines.
+    /// Returns the end-to-end field lines.
     pub const fn lines(&self) -> &Arc<[u8]> {
         &self.lines
     }
 
-    /// The content.
+    /// Returns the content.
     pub const fn body(&self) -> &StoredBody {
         &self.body
     }
 
-    /// Number of purges before the upstream request.
+    /// Returns the number of purges before the upstream request.
     pub const fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Bytes in memory, including all parts and the store's overhead. Content in a file on a disk does not count,
-    /// content in a memory file does.
+    /// Returns the memory use in bytes, including metadata and the store's overhead. Content in a memory file is
+    /// included; content in a file on a volume is not.
     pub const fn cost(&self) -> u64 {
         self.cost
     }
 
-    /// Returns whether a disk has it too.
+    /// Returns whether a volume has the object too.
     #[cfg(test)]
     pub(crate) fn is_on_disk(&self) -> bool {
         self.on_disk.load(Ordering::Acquire)
@@ -207,8 +207,7 @@ impl<M> Object<M> {
         self.on_disk.store(true, Ordering::Release);
     }
 
-    /// Memory file whose pages should be joined, with its length: it was requested again and is large enough. Returned
-    /// once.
+    /// Returns the memory file and its length if it is large enough for huge pages. Returns it only once.
     pub fn take_unjoined(&self) -> Option<(Arc<OwnedFd>, u64)> {
         match &self.body {
             StoredBody::File { fd, bytes, place: None } if *bytes >= HUGE_PAGE_BYTES => {
@@ -218,23 +217,23 @@ impl<M> Object<M> {
         }
     }
 
-    /// Returns whether it is a part.
+    /// Returns whether the object is a part.
     pub const fn is_part(&self) -> bool {
         self.is_part
     }
 
-    /// Returns whether it must not be written to disks.
+    /// Returns whether the object must not be written to a volume.
     pub const fn is_memory_only(&self) -> bool {
         self.memory_only
     }
 
-    /// Sorted hashes of its tags.
+    /// Returns the sorted hashes of the tags.
     pub(crate) fn tags(&self) -> &[u64] {
         &self.tags
     }
 
-    /// Counts a hit for eviction. Writes only up to the maximum, so that workers do not contend for the cache line of
-    /// a hot object.
+    /// Counts a hit for eviction. Once the maximum is reached, nothing is written, so that workers do not contend for
+    /// the cache line of a popular object.
     #[inline]
     pub fn touch(&self) {
         let hits = self.hits.load(Ordering::Relaxed);
@@ -243,31 +242,37 @@ impl<M> Object<M> {
         }
     }
 
-    /// Returns whether memory still holds exactly this object. Workers check cached references before each use: one
-    /// atomic load.
+    /// Returns whether this object is still the current one in memory. Workers check this before each use of a cached
+    /// reference. Costs one atomic load.
     #[inline]
     pub fn is_current(&self) -> bool {
         self.gone.load(Ordering::Acquire) == 0
     }
 
-    /// Data that purges compare.
+    /// Returns whether this object was replaced or removed. An object that was only evicted from memory was not.
+    pub fn is_replaced(&self) -> bool {
+        self.gone.load(Ordering::Acquire) == REPLACED
+    }
+
+    /// Returns the data that purges compare.
     pub(crate) fn subject(&self) -> Subject<'_> {
         Subject::new(&self.key, &self.tags, self.generation)
     }
 
-    /// Result for the purge `generation`; `None`: not compared yet.
+    /// Returns the purge state for `generation`, or `None` if the object has not been compared with it yet.
     #[inline]
     pub(crate) fn checked_at(&self, generation: u64) -> Option<Purged> {
         let compared = self.compared.load(Ordering::Relaxed);
         (compared >> 2 == generation).then_some(verdict_in(compared))
     }
 
-    /// Returns whether a purge is known to have made it stale.
+    /// Returns whether the last comparison found that a soft purge has made the object stale.
     pub fn is_soft_purged(&self) -> bool {
         verdict_in(self.compared.load(Ordering::Relaxed)) == Purged::Soft
     }
 
-    /// Records the result for the purge `generation`. Results are never revoked: the log may no longer have the purge.
+    /// Records the purge state for `generation`, and returns the resulting state. A purge state is never revoked,
+    /// because the purge may since have been removed from the log.
     pub(crate) fn set_checked(&self, generation: u64, purged: Purged) -> Purged {
         let join = |compared: u64| {
             let verdict = (compared & 3).max(purged as u64);
@@ -289,7 +294,7 @@ impl<M> Object<M> {
         self.gone.store(REPLACED, Ordering::Release);
     }
 
-    /// Marks the object as evicted: copies of it are no longer current.
+    /// Marks the object as evicted, so that cached references to it are no longer current.
     pub fn set_evicted(&self) {
         self.gone.store(EVICTED, Ordering::Release);
     }
@@ -299,7 +304,7 @@ impl<M> Object<M> {
     }
 }
 
-/// Purge state encoded in `Object::compared`.
+/// Returns the purge state encoded in `Object::compared`.
 const fn verdict_in(compared: u64) -> Purged {
     match compared & 3 {
         0 => Purged::No,
@@ -308,7 +313,7 @@ const fn verdict_in(compared: u64) -> Purged {
     }
 }
 
-/// Snapshot of all variants of one key in memory.
+/// Snapshot of all variants of a key in memory.
 #[derive(Debug)]
 pub struct Bucket<M> {
     objects: Box<[Arc<Object<M>>]>,
@@ -321,17 +326,17 @@ impl<M> Bucket<M> {
         Self { objects: objects.into(), partial: AtomicBool::new(partial), gone: AtomicBool::new(false) }
     }
 
-    /// The variants, newest first. At least one.
+    /// Returns the variants, newest first. Never empty.
     pub fn objects(&self) -> &[Arc<Object<M>>] {
         &self.objects
     }
 
-    /// Returns whether a disk may have further variants, for `Store::find_on_disk`.
+    /// Returns whether a volume may have further variants, which `Store::find_on_disk` would find.
     pub fn is_partial(&self) -> bool {
         self.partial.load(Ordering::Acquire)
     }
 
-    /// Returns whether this is still current in the store. One atomic load.
+    /// Returns whether this snapshot is still current. Costs one atomic load.
     #[inline]
     pub fn is_current(&self) -> bool {
         !self.gone.load(Ordering::Acquire)

@@ -1,12 +1,15 @@
-//! Folders and files accessible only to their owner, regardless of the umask.
+//! Creation of folders and files that are accessible only to their owner, regardless of the umask.
 
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-/// Creates the folder `path` if it is missing, and always restricts it to its owner.
-pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
+/// Creates the folder `path` if it is missing. If it exists, restricts its mode to the owner.
+///
+/// # Errors
+/// Fails if the folder cannot be created or its mode cannot be restricted.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
@@ -17,7 +20,7 @@ pub(crate) fn create_private_folder(path: &Path) -> io::Result<()> {
     close_to_others(path, 0o700)
 }
 
-/// Creates the file `path` if it is missing, and always restricts it to its owner.
+/// Creates the file `path` if it is missing. If it exists, restricts its mode to the owner.
 pub(crate) fn create_private_file(path: &Path) -> io::Result<std::fs::File> {
     let file = std::fs::File::options().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     close_to_others(path, 0o600)?;

@@ -1,6 +1,6 @@
-//! Verified ranges of a body file since it was opened.
+//! Record of which ranges of a body file have been verified since it was opened.
 //!
-//! Verification reads the file on the caller's thread, the volume's checking thread.
+//! Verification reads the file on the calling thread, which must be the volume's verification thread.
 
 use crate::hold;
 use crate::notice::VolumeEvent;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Verification state of one file.
+/// Verification state of a file.
 #[derive(Debug)]
 pub(crate) struct Proof {
     identity: Identity,
@@ -21,9 +21,9 @@ pub(crate) struct Proof {
 
 #[derive(Debug, Default)]
 struct ProofState {
-    /// `None` until the seal has been read.
+    /// Checksums of the chunks; `None` until the seal has been read.
     sums: Option<Arc<[u32]>>,
-    /// One bit per intact chunk.
+    /// Bit set of the chunks that have been verified.
     intact: Vec<u64>,
     intact_count: u64,
 }
@@ -46,18 +46,19 @@ impl ProofState {
 }
 
 impl Proof {
-    /// Initial state of the file that should contain `identity`.
+    /// Creates the initial state of a file that is expected to contain `identity`.
     pub(crate) fn new(identity: Identity) -> Self {
         Self { identity, state: Mutex::default(), is_whole: AtomicBool::new(false) }
     }
 
-    /// Returns whether all of the content is verified.
+    /// Returns whether all content has been verified.
     #[inline]
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole.load(Ordering::Acquire)
     }
 
-    /// End of the intact content that includes `offset`; `offset` itself if its chunk is not verified.
+    /// Returns the end of the verified content that begins at `offset`, or `offset` itself if its chunk has not been
+    /// verified.
     pub(crate) fn intact_until(&self, offset: u64) -> u64 {
         if self.is_whole() {
             return self.identity.bytes;
@@ -69,10 +70,10 @@ impl Proof {
         end.min(self.identity.bytes).max(offset)
     }
 
-    /// Verifies the chunks of `range` that are not verified yet. An empty range verifies only the seal.
+    /// Verifies the chunks of `range` that have not been verified yet. For an empty range, verifies only the seal.
     ///
     /// # Errors
-    /// Returns the kind of damage. The file must not be used any more.
+    /// Returns the kind of damage. The file must then no longer be used.
     pub(crate) fn verify(&self, fd: &OwnedFd, range: Range<u64>, buffer: &mut Buffer) -> Result<(), VolumeEvent> {
         let sums = self.sums(fd, buffer)?;
         let range = range.start..range.end.min(self.identity.bytes);
@@ -99,7 +100,7 @@ impl Proof {
         Ok(())
     }
 
-    /// The checksums, read from the seal on first use.
+    /// Returns the checksums, which are read from the seal on first use.
     fn sums(&self, fd: &OwnedFd, buffer: &mut Buffer) -> Result<Arc<[u32]>, VolumeEvent> {
         if let Some(sums) = &hold(&self.state).sums {
             return Ok(Arc::clone(sums));
@@ -121,7 +122,7 @@ impl Proof {
 pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// Reads `length` bytes of `fd` at `offset`, a multiple of the page size.
+    /// Reads `length` bytes from `fd` at `offset`, which must be a multiple of the page size.
     fn read(&mut self, fd: &OwnedFd, offset: u64, length: u64) -> Result<&[u8], VolumeEvent> {
         let page = PAGE_BYTES as usize;
         let length = length as usize;

@@ -1,31 +1,33 @@
-//! Purges by generation: a lookup needs no search, and no object escapes a purge.
+//! Purges by generation, so that a lookup needs no search and no object escapes a purge.
 //!
-//! The generation is the number of purges so far. An object records the one from before its upstream request; the log
-//! records the last purge of each tag, host and so on. An object is purged if a matching purge is younger, wherever
-//! the object was at the time: in memory, on a disk, queued for writing, or on its way from the origin.
+//! The generation is the number of purges so far. An object records the generation from before its upstream request,
+//! and the log records the generation of the last purge of each tag, host and so on. An object is purged if a matching
+//! purge is newer, wherever the object was at the time: in memory, on a volume, queued for writing, or on its way from
+//! the origin.
 
 use crate::key::realm_of;
 use crate::object::ObjectKey;
 use aws_lc_rs::digest::{SHA256, digest};
+use flatout_os::random::{KeyedHashState, Prehashed};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// Maximum log entries. At the limit, the store removes all purged objects, and the log is cleared.
+/// Maximum number of log entries. At the limit, the store removes all purged objects and clears the log.
 pub(crate) const ENTRIES_MAX: usize = 65_536;
 
-/// Target of a purge.
+/// A selection of objects to purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Purge {
-    /// All variants of this key (its full bytes). The only kind that needs no full scan.
+    /// All variants of this key, given as its full bytes. The only kind that needs no full scan.
     Key(Vec<u8>),
-    /// Every object whose locator (`host[:port]/path[?query]`) equals these bytes: one URL under any scheme.
+    /// Every object whose locator (`host[:port]/path[?query]`) equals these bytes, that is, one URL with any scheme.
     Url(Vec<u8>),
-    /// Every object whose locator begins with these bytes. Without a slash it is a host.
+    /// Every object whose locator begins with these bytes. If they contain no slash, they are treated as a host.
     Prefix(Vec<u8>),
-    /// Every object of this `host[:port]`; without a port, of the host at any port. Port 80 equals http without a
-    /// port, 443 equals https without a port.
+    /// Every object of this `host[:port]`, or of the host at any port if no port is given. A URL without a port has
+    /// port 80 for http and 443 for https.
     Host(Vec<u8>),
     /// Every object with this tag.
     Tag(Vec<u8>),
@@ -36,11 +38,12 @@ pub enum Purge {
 /// Result of a purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PurgeCount {
-    /// Number of matching stored objects, in memory, on disks or both.
+    /// Number of matching objects in memory, on volumes, or both.
     pub matched: u64,
-    /// The same by realm, sorted by bytes.
+    /// Number of matching objects by realm, sorted by the bytes of the realm.
     pub realms: Vec<(Box<[u8]>, u64)>,
-    /// Volumes that could not record the purge. Their content is dropped permanently, so that no restart restores it.
+    /// Number of volumes that could not record the purge. Their content is dropped permanently, so that a restart
+    /// cannot restore it.
     pub volumes_dropped: u32,
 }
 
@@ -49,13 +52,14 @@ pub struct PurgeCount {
 pub enum Purged {
     /// Not purged.
     No,
-    /// Stale from the purge on: it may be validated, and served wherever stale responses may.
+    /// Stale since the purge: the object may be validated, or served where stale responses are permitted.
     Soft,
-    /// It must not be used.
+    /// Purged: the object must not be used.
     Hard,
 }
 
-/// Hash of a tag, stored in objects. Not keyed: the same on every disk and after every restart.
+/// Returns the hash of a tag, which is stored in objects. Has no random seed, so that it is the same on every volume
+/// and after every restart.
 pub(crate) fn tag_hash(tag: &[u8]) -> u64 {
     first_eight(digest(&SHA256, tag).as_ref())
 }
@@ -64,12 +68,12 @@ fn first_eight(bytes: &[u8]) -> u64 {
     bytes.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// Realm names by number, so that matching objects need not hold them.
+/// Table of realm names, so that matching objects can refer to them by number.
 #[derive(Debug, Default)]
 pub(crate) struct Realms(Vec<Box<[u8]>>);
 
 impl Realms {
-    /// Number of the realm of `key`.
+    /// Returns the number of the realm of `key`, which is added if necessary.
     pub(crate) fn number_of(&mut self, key: &[u8]) -> usize {
         let realm = realm_of(key);
         self.0.iter().position(|known| **known == *realm).unwrap_or_else(|| {
@@ -78,7 +82,7 @@ impl Realms {
         })
     }
 
-    /// Count of each realm among `numbers`.
+    /// Counts how often each realm occurs in `numbers`.
     pub(crate) fn count(self, numbers: impl Iterator<Item = usize>) -> Vec<(Box<[u8]>, u64)> {
         let mut counts = vec![0_u64; self.0.len()];
         for number in numbers {
@@ -95,7 +99,7 @@ impl Realms {
 pub(crate) struct Subject<'a> {
     pub(crate) key: &'a [u8],
     pub(crate) locator: &'a [u8],
-    /// Sorted hashes.
+    /// Sorted hashes of the tags.
     pub(crate) tags: &'a [u64],
     pub(crate) generation: u64,
 }
@@ -109,7 +113,7 @@ impl<'a> Subject<'a> {
         self.locator.split(|byte| *byte == b'/').next().unwrap_or(self.locator)
     }
 
-    /// The host with its port, which a locator omits if it is the scheme's default.
+    /// Returns the host with its port, which is added if the locator omits it because it is the scheme's default.
     fn host_and_port(&self) -> Vec<u8> {
         let host = self.host();
         if without_port(host).len() < host.len() {
@@ -121,7 +125,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// The host part of `host[:port]`.
+/// Returns the host of `host[:port]`.
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|&byte| byte == b':') {
         // A colon within brackets belongs to an IPv6 address.
@@ -130,7 +134,7 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-/// Target of a purge in comparable, encodable form.
+/// Target of a purge, in a form that can be compared and encoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PurgeTarget {
     All,
@@ -155,7 +159,7 @@ impl PurgeTarget {
         }
     }
 
-    /// Returns whether it matches `subject`, regardless of generations.
+    /// Returns whether the target matches `subject`, regardless of generations.
     pub(crate) fn names(&self, subject: &Subject<'_>) -> bool {
         match self {
             Self::All => true,
@@ -167,7 +171,7 @@ impl PurgeTarget {
         }
     }
 
-    /// Encodes it for a disk.
+    /// Encodes the target for an index.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let (kind, bytes) = match self {
             Self::All => (b'a', &[][..]),
@@ -180,7 +184,7 @@ impl PurgeTarget {
         [&[kind], bytes].concat()
     }
 
-    /// Decodes the output of `encode`.
+    /// Decodes the output of `encode`. Returns `None` if it is invalid.
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let (kind, bytes) = bytes.split_first()?;
         Some(match kind {
@@ -195,7 +199,7 @@ impl PurgeTarget {
     }
 }
 
-/// Generations of the last purges of one target; 0: none.
+/// Generations of the last hard and soft purge of a target; 0 if there was none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LastPurges {
     pub(crate) hard: u64,
@@ -222,7 +226,7 @@ impl LastPurges {
         }
     }
 
-    /// Moves every purge to `generation`.
+    /// Sets the generation of every purge to `generation`.
     const fn restamp(&mut self, generation: u64) {
         if self.hard > 0 {
             self.hard = generation;
@@ -237,11 +241,11 @@ impl LastPurges {
     }
 }
 
-/// The purge log.
+/// Log of purges, which determines whether an object has been purged.
 #[derive(Debug, Default)]
 pub(crate) struct PurgeLog {
     generation: AtomicU64,
-    /// Purges up to this generation are being removed from the log.
+    /// Purges up to this generation are being removed from the log, or have been.
     forgetting: AtomicU64,
     entries: RwLock<Entries>,
 }
@@ -249,13 +253,13 @@ pub(crate) struct PurgeLog {
 #[derive(Debug, Default)]
 struct Entries {
     all: LastPurges,
-    keys: HashMap<Box<[u8]>, LastPurges>,
-    urls: HashMap<Box<[u8]>, LastPurges>,
-    hosts: HashMap<Box<[u8]>, LastPurges>,
-    /// Ordered, so that all prefixes of a locator are found in a few steps.
+    keys: HashMap<Box<[u8]>, LastPurges, KeyedHashState>,
+    urls: HashMap<Box<[u8]>, LastPurges, KeyedHashState>,
+    hosts: HashMap<Box<[u8]>, LastPurges, KeyedHashState>,
+    /// Sorted, so that all prefixes of a locator can be found in a few steps.
     prefixes: BTreeMap<Box<[u8]>, LastPurges>,
-    tags: HashMap<u64, LastPurges>,
-    /// Purges up to this generation have been removed: older objects are in the store only if none of them matched.
+    tags: HashMap<u64, LastPurges, Prehashed>,
+    /// Purges up to this generation have been removed. Objects from before it must not be inserted any more.
     floor: u64,
 }
 
@@ -269,7 +273,7 @@ impl Entries {
         match target {
             PurgeTarget::All => {
                 self.all.join(last);
-                // This covers all earlier purges.
+                // A purge of everything supersedes all earlier purges.
                 let hard = self.all.hard;
                 self.retain(|entry| entry.newest() > hard);
             }
@@ -316,10 +320,10 @@ impl Entries {
         last.verdict(subject.generation)
     }
 
-    /// Visits the entries of all prefixes of `locator`.
+    /// Visits the entries whose prefix matches `locator`.
     ///
-    /// The greatest string up to `locator` either is a prefix of it, or all prefixes of `locator` are prefixes of what
-    /// the two have in common. Either way the next search key is shorter.
+    /// The greatest entry that is not above `locator` is either a prefix of `locator`, or all matching entries are
+    /// prefixes of what the two have in common. In both cases, the next search key is shorter.
     fn each_prefix(&self, locator: &[u8], mut visit: impl FnMut(LastPurges)) {
         let mut rest = locator;
         loop {
@@ -338,7 +342,7 @@ impl Entries {
 }
 
 impl PurgeLog {
-    /// The number of purges so far.
+    /// Returns the number of purges so far.
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -357,34 +361,37 @@ impl PurgeLog {
         let mut entries = self.write();
         let generation = self.generation() + 1;
         entries.join(target, LastPurges::at(generation, soft));
-        // After the entry: a fetch that reads the new number begins after the purge.
+        // Store this after adding the entry: a fetch that reads the new number begins after the purge.
         self.generation.store(generation, Ordering::Release);
         generation
     }
 
-    /// Purge state of `subject`, and the generation for which it holds.
+    /// Returns the purge state of `subject`, and the generation for which it is valid.
     pub(crate) fn verdict(&self, subject: &Subject<'_>) -> (Purged, u64) {
         let entries = self.read();
         (entries.verdict(subject), self.generation())
     }
 
-    /// Returns whether an object fetched at `generation` can still be compared with all later purges.
+    /// Returns whether the log still has all purges since `generation`, so that an object fetched then can be compared
+    /// with them.
     pub(crate) fn remembers(&self, generation: u64) -> bool {
         generation >= self.read().floor
     }
 
-    /// Begins to remove purges up to `generation`: objects they match must not be written to a disk from now on.
+    /// Begins to remove purges up to `generation`. From now on, objects that they match must not be written to a
+    /// volume.
     pub(crate) fn begin_to_forget(&self, generation: u64) {
         self.forgetting.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Returns whether an object with this purge state may be written to a disk, where it could outlive the log.
+    /// Returns whether an object with this generation and purge state may be written to a volume, where it could
+    /// outlive the log entries.
     pub(crate) fn may_be_written(&self, generation: u64, purged: Purged) -> bool {
         let outlives = generation < self.forgetting.load(Ordering::Acquire);
         self.remembers(generation) && purged != Purged::Hard && (purged == Purged::No || !outlives)
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.read().len()
     }
@@ -393,7 +400,7 @@ impl PurgeLog {
         self.read().floor
     }
 
-    /// All entries, for a disk that lacks them.
+    /// Returns all entries, for a volume that lacks them.
     pub(crate) fn entries(&self) -> Vec<(PurgeTarget, LastPurges)> {
         let entries = self.read();
         let mut all = vec![(PurgeTarget::All, entries.all)];
@@ -406,7 +413,7 @@ impl PurgeLog {
         all
     }
 
-    /// Merges the log of a disk with this one.
+    /// Merges entries read from a volume into this log.
     pub(crate) fn restore(&self, restored: Vec<(PurgeTarget, LastPurges)>, generation: u64, floor: u64) {
         let mut entries = self.write();
         for (target, last) in restored {
@@ -416,8 +423,8 @@ impl PurgeLog {
         self.generation.fetch_max(generation, Ordering::AcqRel);
     }
 
-    /// Merges the log of a volume attached later than others, or absent while they were in use. Purges recorded here
-    /// apply to its content too, regardless of generations.
+    /// Merges the log of a volume that was attached later than others or was not present while they were in use. Purges
+    /// recorded in either log apply to the content of all volumes, regardless of generations.
     pub(crate) fn adopt(&self, other: &Self) {
         let (restored, generation, floor) = (other.entries(), other.generation(), other.floor());
         let mut entries = self.write();
@@ -437,7 +444,8 @@ impl PurgeLog {
         self.generation.store(own.max(generation) + u64::from(differs), Ordering::Release);
     }
 
-    /// Removes purges up to `generation`. All objects they match must have been removed.
+    /// Removes purges up to `generation` from the log. All objects that they match must have been removed from the
+    /// store.
     pub(crate) fn forget(&self, generation: u64) {
         let mut entries = self.write();
         entries.floor = entries.floor.max(generation);

@@ -1,5 +1,5 @@
-//! Memory files that have left the store while clients still read them: they count in the budget until they are
-//! closed.
+//! Memory files that have left the store while clients are still reading them. They count against the budget until they
+//! are closed.
 
 use crate::body::StoredBody;
 use crate::hold;
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Entries checked each time a file is added: more than one, so that the list shrinks.
+/// Number of entries checked whenever a file is added. More than one, so that the list shrinks.
 const SWEEP_COUNT: usize = 4;
 
 /// List of released files.
@@ -23,7 +23,7 @@ impl Released {
         Self { budget: Arc::clone(budget), files: Mutex::default() }
     }
 
-    /// Counts the memory file of `body` until it is closed. Content of other kinds is not counted.
+    /// Counts the memory file of `body` against the budget until it is closed. Other kinds of content are not counted.
     pub(crate) fn add(&self, body: &StoredBody) {
         let StoredBody::File { fd, bytes, place: None } = body else { return };
         let mut held = Held::new(Arc::clone(&self.budget), BudgetUser::Released);
@@ -32,7 +32,14 @@ impl Released {
         self.sweep(SWEEP_COUNT);
     }
 
-    /// Checks up to `count_max` entries and drops those whose file is closed.
+    /// Stops counting the memory file of `body`, which is stored again. That happens if a validation began before the
+    /// file was released.
+    pub(crate) fn remove(&self, body: &StoredBody) {
+        let StoredBody::File { fd, place: None, .. } = body else { return };
+        hold(&self.files).retain(|(file, _)| !std::ptr::eq(file.as_ptr(), Arc::as_ptr(fd)));
+    }
+
+    /// Checks up to `count_max` entries, and drops those whose file has been closed.
     pub(crate) fn sweep(&self, count_max: usize) {
         let mut files = hold(&self.files);
         for _ in 0..count_max.min(files.len()) {
@@ -62,6 +69,9 @@ mod tests {
         let body = StoredBody::File { fd, bytes: 300, place: None };
         released.add(&body);
         released.add(&StoredBody::Memory(b"abc"[..].into()));
+        released.remove(&body);
+        assert_eq!(budget.held(BudgetUser::Released), 0);
+        released.add(&body);
         drop(body);
         released.sweep(10);
         assert_eq!(budget.held(BudgetUser::Released), 300);

@@ -1,4 +1,4 @@
-//! Seal of a body file: a trailer for verification of the content.
+//! Seal of a body file: data after the content with which the content is verified.
 //!
 //! | offset | bytes | contents |
 //! |---|---|---|
@@ -11,55 +11,56 @@
 //! | | 8, 4 | bytes of the content; bytes of a chunk |
 //! | | 16 | the first half of the SHA-256 of checksums and footer |
 //!
-//! Numbers are big-endian. The content begins at 0 and lies in one piece, so a range of it is a range of the file and
-//! goes out by sendfile.
+//! Numbers are big-endian. The content is contiguous and begins at offset 0, so a range of the content is a range of
+//! the file and can be sent with sendfile.
 //!
-//! This module does no I/O; its callers read and write files.
+//! This module does no I/O; callers read and write the files.
 
 use crate::folder::FileId;
 use crate::notice::VolumeEvent;
 use crate::volume::record::{Primary, checksum};
 
-/// Bytes per checksum. Larger chunks would delay the first byte, smaller ones cost more memory and reads.
+/// Size of a chunk, which has one checksum, in bytes. Larger chunks would delay the first byte; smaller chunks would
+/// cost more memory and reads.
 pub(crate) const CHUNK_BYTES: u64 = 256 * 1024;
 
-/// Alignment of the seal and of direct I/O.
+/// Alignment of the seal and of direct I/O, in bytes.
 pub(crate) const PAGE_BYTES: u64 = 4_096;
 
 const MAGIC: &[u8; 8] = b"FLATOUT\x01";
 
 const FOOTER_BYTES: u64 = 8 + 16 + 16 + 8 + 4 + 16;
 
-/// Identity of the content of a file.
+/// Identity of the content of a file, which the seal records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) primary: Primary,
     pub(crate) file: FileId,
-    /// Length of the content.
+    /// Length of the content in bytes.
     pub(crate) bytes: u64,
 }
 
-/// Number of chunks in `bytes` of content.
+/// Returns the number of chunks in `bytes` bytes of content.
 pub(crate) const fn chunk_count(bytes: u64) -> u64 {
     bytes.div_ceil(CHUNK_BYTES)
 }
 
-/// Offset of the seal of `bytes` of content.
+/// Returns the offset of the seal for `bytes` bytes of content.
 pub(crate) const fn seal_offset(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE_BYTES) * PAGE_BYTES
 }
 
-/// Length of the seal of `bytes` of content.
+/// Returns the length in bytes of the seal for `bytes` bytes of content.
 pub(crate) const fn seal_bytes(bytes: u64) -> u64 {
     chunk_count(bytes) * 4 + FOOTER_BYTES
 }
 
-/// Length of a sealed file.
+/// Returns the length in bytes of a sealed file with `bytes` bytes of content.
 pub(crate) const fn file_bytes(bytes: u64) -> u64 {
     seal_offset(bytes) + seal_bytes(bytes)
 }
 
-/// Checksums of arriving content.
+/// Calculates the chunk checksums of content as it arrives.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkSums {
     done: Vec<u32>,
@@ -68,7 +69,7 @@ pub(crate) struct ChunkSums {
 }
 
 impl ChunkSums {
-    /// Appends bytes.
+    /// Adds the next bytes of the content.
     pub(crate) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let count = bytes.len().min((CHUNK_BYTES - self.open_bytes) as usize);
@@ -83,7 +84,7 @@ impl ChunkSums {
         }
     }
 
-    /// Checksums of all chunks.
+    /// Returns the checksums of all chunks.
     pub(crate) fn finish(mut self) -> Box<[u32]> {
         if self.open_bytes > 0 {
             self.done.push(self.open);
@@ -92,12 +93,12 @@ impl ChunkSums {
     }
 }
 
-/// Checksum of one chunk.
+/// Returns the checksum of a chunk.
 pub(crate) fn sum(chunk: &[u8]) -> u32 {
     crc32c::crc32c(chunk)
 }
 
-/// Encodes the seal of the content `identity` with these checksums.
+/// Encodes the seal for the content `identity` with these chunk checksums.
 pub(crate) fn encode(identity: &Identity, sums: &[u32]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(sums.len() * 4 + FOOTER_BYTES as usize);
     for sum in sums {
@@ -113,16 +114,16 @@ pub(crate) fn encode(identity: &Identity, sums: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the checksums in a seal.
+/// Decodes a seal, and returns its chunk checksums.
 ///
 /// # Errors
-/// Fails if the seal is damaged or belongs to other content than `identity`.
+/// Fails if the seal is damaged or belongs to content other than `identity`.
 pub(crate) fn decode(bytes: &[u8], identity: &Identity) -> Result<Box<[u32]>, VolumeEvent> {
     let (rest, own) = bytes.split_last_chunk::<16>().ok_or(VolumeEvent::BodyTruncated)?;
     if checksum(rest) != *own {
         return Err(VolumeEvent::BodyCorrupt);
     }
-    // The seal is intact, but may belong to another file: compare the identity.
+    // The seal is intact, but may belong to another file, so compare the identity.
     let sums = rest.len().checked_sub(FOOTER_BYTES as usize - 16).ok_or(VolumeEvent::BodyCorrupt)?;
     let (sums, _) = rest.split_at(sums);
     let sums: Box<[u32]> = sums.as_chunks().0.iter().map(|sum| u32::from_be_bytes(*sum)).collect();

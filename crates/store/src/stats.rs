@@ -2,119 +2,85 @@
 
 use flatout_handler::budget::BudgetUser;
 
-/// Statistics of the whole store. Event counters start with the process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Statistics of the whole store. Counters of events start at 0 with the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
-    /// Objects in memory.
+    /// Number of objects in memory.
     pub memory_objects: u64,
-    /// Bytes in memory: content, metadata and overhead.
+    /// Bytes used by objects in memory: content, metadata and overhead.
     pub memory_bytes: u64,
-    /// Maximum of `memory_bytes`.
+    /// Limit of `memory_bytes`.
     pub memory_bytes_max: u64,
-    /// Bytes held by each share of the budget.
-    pub held: [(BudgetUser, u64); BudgetUser::ALL.len()],
-    /// Descriptors held by objects in memory.
+    /// Bytes of the memory budget held by each user.
+    pub held: Vec<(BudgetUser, u64)>,
+    /// Number of file descriptors held by objects in memory.
     pub descriptors: u64,
-    /// Objects inserted.
+    /// Number of objects inserted.
     pub inserted: u64,
-    /// Objects evicted from memory.
+    /// Number of objects evicted from memory.
     pub evicted: u64,
-    /// Lookups found in memory, without those served by per-worker caches.
+    /// Number of lookups that found the key in memory, not counting hits in per-worker caches.
     pub memory_hits: u64,
-    /// Lookups not found in memory.
+    /// Number of lookups that did not find the key in memory.
     pub memory_misses: u64,
-    /// Lookups found on a disk.
+    /// Number of lookups that found the key on a volume.
     pub disk_hits: u64,
-    /// Lookups not found on any disk, although one was read.
+    /// Number of lookups that read from a volume without finding the key.
     pub disk_misses: u64,
-    /// Markers, including expired ones that are not removed yet.
+    /// Number of hit-for-miss markers, including expired ones that have not been removed yet.
     pub markers: u64,
-    /// Purges since the store was created.
+    /// Number of purges since the store was created.
     pub generation: u64,
-    /// Entries in the purge log.
+    /// Number of entries in the purge log.
     pub purges_remembered: u64,
-    /// Volumes in configured order.
+    /// Statistics of each volume, in configuration order.
     pub volumes: Vec<VolumeStats>,
-}
-
-impl Default for StoreStats {
-    fn default() -> Self {
-        Self {
-            memory_objects: 0,
-            memory_bytes: 0,
-            memory_bytes_max: 0,
-            held: BudgetUser::ALL.map(|share| (share, 0)),
-            descriptors: 0,
-            inserted: 0,
-            evicted: 0,
-            memory_hits: 0,
-            memory_misses: 0,
-            disk_hits: 0,
-            disk_misses: 0,
-            markers: 0,
-            generation: 0,
-            purges_remembered: 0,
-            volumes: Vec::new(),
-        }
-    }
 }
 
 /// Statistics of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VolumeStats {
-    /// Its folder.
+    /// Path of the volume, as configured.
     pub folder: std::path::PathBuf,
-    /// Its state.
+    /// State of the volume.
     pub state: VolumeState,
-    /// Reason why it is not in use; empty if it is.
+    /// Reason why the volume is not written or not in use. Empty otherwise.
     pub problem: String,
-    /// Objects on it.
+    /// Number of objects on the volume.
     pub objects: u64,
-    /// Bytes of its objects, including metadata.
+    /// Bytes used by objects on the volume, including metadata.
     pub bytes: u64,
-    /// Maximum of `bytes`.
+    /// Limit of `bytes`.
     pub bytes_max: u64,
-    /// Objects evicted from it.
+    /// Number of objects evicted from the volume.
     pub evicted: u64,
-    /// Objects written to it.
+    /// Number of objects written to the volume.
     pub written: u64,
-    /// Objects not written because the queue was full.
+    /// Number of objects that were not written, for instance because the queue was full.
     pub dropped: u64,
-    /// Failed reads and writes.
+    /// Number of failed reads and writes.
     pub errors: u64,
-    /// Objects queued for writing.
+    /// Number of objects queued for writing.
     pub queued: u64,
-    /// Files without an index entry that were removed at the start.
+    /// Number of files without an index entry that were removed at the start.
     pub orphans: u64,
-    /// True if all keys of its index are loaded, so that lookups of unknown keys skip it.
+    /// True if all keys in the volume's index have been loaded, so that lookups of unknown keys skip the volume.
     pub is_loaded: bool,
 }
 
-/// State of a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum VolumeState {
-    /// Read and written.
+flatout_reason::reasons! {
+    /// State of a volume, which determines whether it is read and written.
+    #[derive(Default)]
+    pub enum VolumeState { name, }
+    /// The volume is read and written.
     #[default]
-    Good,
-    /// Read but not written: its file system is full although its budget is not used up.
-    Full,
-    /// Another process holds it; the store retries every second.
-    Locked,
-    /// It failed and stays out of use until the next start.
-    Degraded,
-    /// This process has released it to its successor.
-    Released,
-}
-
-impl VolumeState {
-    /// Name in metrics and status.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Full => "full",
-            Self::Locked => "locked",
-            Self::Degraded => "degraded",
-            Self::Released => "released",
-        }
-    }
+    Good, "good";
+    /// The volume is read but not written, because its file system is full although the volume is below its limit.
+    Full, "full";
+    /// The volume is locked by another process. The store retries every second.
+    Locked, "locked";
+    /// The volume failed and stays out of use until the next start.
+    Degraded, "degraded";
+    /// The volume has been released for a successor process.
+    Released, "released";
 }

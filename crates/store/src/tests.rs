@@ -1,4 +1,4 @@
-//! The store as its users see it, in memory.
+//! Tests of the store in memory, as its users see it.
 
 use crate::{
     INLINE_BYTES_MAX, Inserted, Marker, Meta, NotKept, Object, ObjectKey, Purge, Purged, Store, StoreSettings,
@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Metadata of a made-up cache.
+/// Metadata of an invented cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
     pub(crate) tags: Vec<Vec<u8>>,
@@ -77,7 +77,7 @@ pub(crate) fn memory_body(content: &[u8]) -> StoredBody {
     StoredBody::Memory(content.into())
 }
 
-/// A note that lasts.
+/// A marker that does not expire.
 pub(crate) fn tagged(tags: &[&str]) -> Note {
     let tags = tags.iter().map(|tag| tag.as_bytes().to_vec()).collect();
     Note { tags, useful_until_s: u64::MAX, text: Vec::new() }
@@ -88,7 +88,7 @@ pub(crate) fn object(store: &TestStore, locator: &str, variant: &str, note: Note
     Object::new(key(store, locator), variant.as_bytes(), note, lines, body, store.generation())
 }
 
-/// Puts a small answer in.
+/// Inserts a small response.
 pub(crate) fn put(store: &TestStore, locator: &str, variant: &str, content: &[u8]) -> Arc<Object<Note>> {
     let (object, inserted) = store.insert(object(store, locator, variant, tagged(&[]), memory_body(content)), 8);
     assert_eq!(inserted, Inserted::Stored);
@@ -282,7 +282,8 @@ fn the_log_is_forgotten_and_nothing_purged_comes_back() {
     put(&store, "a/new", "", b"");
 }
 
-/// Everybody at once, over few keys and little memory: no answer is ever another key's, and the counters add up.
+/// All operations concurrently, over few keys and little memory: no lookup returns another key's response, and the
+/// counters add up.
 #[test]
 fn threads_share_the_store() {
     const KEYS: u64 = 64;
@@ -360,7 +361,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![3 => put, 1 => purge], 1..60)
 }
 
-/// The contents of a naive cache: each object with its state.
+/// The contents of a model cache: each object with its state.
 #[derive(Clone, Debug)]
 struct Known {
     tags: Vec<u8>,

@@ -1,10 +1,12 @@
-//! A volume: a folder with an index, a writing thread and a reading thread.
+//! A volume: a folder with an index, and threads that write, read, load the index and verify content.
 //!
-//! Objects are written in the background, after their responses were sent. The index changes in atomic steps, and a
-//! large body is synced before the step that references it. A volume that fails stays out of use until the next start,
-//! and its index is removed, since later invalidations could not be recorded in it.
+//! Objects are written in the background, after their responses have been sent. The index changes in atomic steps, and
+//! a large body is synced before the step that references it. A volume that fails stays out of use until the next
+//! start, and its index is removed, because later purges could not be recorded in it.
 
 mod check;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod index;
 mod known;
 mod pending;
@@ -16,12 +18,13 @@ mod writing;
 
 use crate::folder::{FileId, StoreFolder};
 use crate::hold;
-use crate::memory::{MemoryTier, Prehashed};
+use crate::memory::MemoryTier;
 use crate::notice::Notices;
 use crate::object::{Meta, Object};
 use crate::private::{create_private_file, create_private_folder};
 use crate::purge::{LastPurges, PurgeLog, PurgeTarget, Purged, Realms};
 use crate::stats::{VolumeState, VolumeStats};
+use flatout_os::random::Prehashed;
 use index::{Index, IndexStatistics};
 use known::{ShortKeys, short};
 use pending::Pending;
@@ -39,29 +42,30 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Objects of a purge with the numbers of their realms, and the sequence numbers of their records.
+/// Objects that match a purge, with the numbers of their realms, and the sequence numbers of their records.
 type NamedRecords = (Vec<(Id, usize)>, Vec<u64>);
 
-/// Maximum lookups queued for a volume's reader. Further ones are misses: the origin is faster than such a queue.
+/// Maximum number of lookups queued for a volume's reading thread. Further lookups are misses, since the origin is
+/// faster than such a queue.
 const LOOKUPS_MAX: usize = 4_096;
 
-/// Maximum wait of a purge for a disk, before the volume is taken out of use.
+/// Maximum time that a purge waits for a volume, which is then taken out of use.
 const PURGE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The same for a scan of the whole volume.
+/// Maximum time that a scan of the whole volume may take before the volume is taken out of use.
 const SWEEP_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// Maximum keys whose objects get a second chance at eviction.
+/// Maximum number of keys that are remembered as requested, so that their objects get a second chance at eviction.
 const WARM_MAX: usize = 65_536;
 
 /// State shared by the store and all volumes.
 #[derive(Debug)]
 pub(crate) struct StoreShared<M> {
-    pub(crate) seed: foldhash::quality::RandomState,
+    pub(crate) seed: flatout_os::random::QualityHashState,
     pub(crate) memory: Arc<MemoryTier<M>>,
     pub(crate) log: Arc<PurgeLog>,
     pub(crate) notices: Notices,
-    /// Sequence numbers in order of arrival on any volume.
+    /// Next sequence number. Sequence numbers reflect the order of arrival on all volumes.
     pub(crate) sequence: AtomicU64,
     pub(crate) disk_hits: AtomicU64,
     pub(crate) disk_misses: AtomicU64,
@@ -76,9 +80,9 @@ impl<M> StoreShared<M> {
 /// Reason why a volume could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum OpenError {
-    /// Another process holds it.
+    /// Another process has locked the volume.
     Locked,
-    /// Another failure, in words.
+    /// Any other failure, as text.
     Failed(String),
 }
 
@@ -92,16 +96,16 @@ pub(crate) struct Volume<M> {
     /// Disk space reserved for the index.
     reserve: Arc<Reserve>,
     shared: Arc<StoreShared<M>>,
-    /// `None` once the volume is released or has failed.
+    /// The index; `None` after the volume has been released or has failed.
     index: RwLock<Option<Arc<Index>>>,
     lock: Mutex<Option<OwnedFd>>,
     pending: Mutex<Pending<M>>,
     orders: Mutex<Orders>,
-    /// Sequence numbers of purged records that still use space.
+    /// Sequence numbers of purged records that have not been removed yet.
     drops: Mutex<Vec<u64>>,
     lookups: Mutex<Lookups<M>>,
     lookup_wakeup: Condvar,
-    /// Short names of keys with records: complete once `is_loaded`.
+    /// Short names of the keys that have records. Complete if `is_loaded` is true.
     known: ShortKeys,
     is_loaded: AtomicBool,
     warm: Mutex<HashSet<u64, Prehashed>>,
@@ -128,26 +132,26 @@ struct Lookup<M> {
     reply: oneshot::Sender<VolumeObjects<M>>,
 }
 
-/// Queued orders of the control thread.
+/// Queued commands of the control thread.
 #[derive(Debug, Default)]
 struct Orders {
     waiting: VecDeque<VolumeCommand>,
     is_over: bool,
 }
 
-/// Order for the writing thread, for which the control thread waits.
+/// Command for the writing thread. The control thread waits until it has been carried out.
 #[derive(Debug)]
 enum VolumeCommand {
-    /// Record purges and their generation, then drop these records.
+    /// Record purges and their generation, then remove the records with the sequence numbers `dropped`.
     Purges { purges: Vec<(PurgeTarget, LastPurges)>, generation: u64, dropped: Vec<u64>, done: SyncSender<()> },
-    /// Remove all purged objects, then clear the purges.
+    /// Remove all purged objects, then clear the purge log.
     Forget { generation: u64, done: SyncSender<()> },
-    /// Drop everything.
+    /// Remove all objects.
     Wipe { done: SyncSender<()> },
 }
 
 impl<M: Meta> Volume<M> {
-    /// Opens the volume in the folder `path` and starts its threads.
+    /// Opens the volume in the folder `path` and starts its threads. Also returns the volume's purge log.
     pub(crate) fn open(
         path: &Path,
         bytes_max: u64,
@@ -163,10 +167,10 @@ impl<M: Meta> Volume<M> {
             let (facts, purges) = (index.facts()?, index.purges()?);
             Ok::<_, index::IndexError>((index, facts, purges, event))
         };
-        let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is broken"));
+        let opened = std::panic::catch_unwind(opening).map_err(|_| failed("cannot open the index", &"it is damaged"));
         let opened = opened.and_then(|opened| opened.map_err(|error| failed("cannot open the index", &error)));
         if opened.is_err() {
-            // Purges while the volume is out of use could not be recorded in it.
+            // Remove the index, because purges cannot be recorded in it while the volume is out of use.
             let _ = std::fs::remove_file(path.join(index::FILE_NAME));
         }
         let (index, facts, purges, event) = opened?;
@@ -217,7 +221,7 @@ impl<M: Meta> Volume<M> {
             let guarded = move || {
                 let run = std::panic::AssertUnwindSafe(|| part(&volume));
                 if std::panic::catch_unwind(run).is_err() {
-                    volume.fail("a thread ended unexpectedly", &"the index is broken");
+                    volume.fail("a thread exited unexpectedly", &"the index is damaged");
                 }
                 end(&volume);
             };
@@ -226,42 +230,42 @@ impl<M: Meta> Volume<M> {
         Ok(())
     }
 
-    /// The index, if in use.
+    /// Returns the index, if the volume is in use.
     fn index(&self) -> Option<Arc<Index>> {
         self.index.read().unwrap_or_else(PoisonError::into_inner).clone().filter(|_| self.folder.is_good())
     }
 
-    /// Takes the volume out of use permanently; its content will not be used again.
+    /// Takes the volume out of use permanently. Its content will not be used again.
     fn fail(&self, doing: &str, error: &dyn std::fmt::Display) {
         self.folder.degrade(doing, error);
         self.lookup_wakeup.notify_all();
         self.folder.ring_checks();
     }
 
-    /// Returns whether it is read and written.
+    /// Returns whether the volume is in use and accepts objects.
     pub(crate) fn is_usable(&self) -> bool {
         self.folder.is_good() && !self.is_ending.load(Ordering::Acquire)
     }
 
-    /// Returns whether it may have the key. Reads no disk.
+    /// Returns whether the volume may have the key. Does not read from disk.
     pub(crate) fn may_have(&self, primary: &Primary) -> bool {
         self.folder.is_good() && (!self.is_loaded.load(Ordering::Acquire) || self.has(primary))
     }
 
-    /// Returns whether it may have the key, without guessing while the index is being loaded.
+    /// Returns whether the volume is known to have the key. Keys that have not been loaded yet are not known.
     ///
-    /// Checks queued changes first: these become known before they leave the queue.
+    /// Queued changes are checked first, since their keys become known before they leave the queue.
     pub(crate) fn has(&self, primary: &Primary) -> bool {
         hold(&self.pending).names(primary) || self.known.has(primary)
     }
 
-    /// Queues `object` to be written in place of its predecessor.
+    /// Queues `object` for writing. It replaces the record with the same key and variant.
     pub(crate) fn write(&self, id: Id, object: &Arc<Object<M>>) {
         let (is_queued, is_long) = {
             let mut pending = hold(&self.pending);
             let is_queued = pending.write(id, object);
             if !is_queued && (pending.names(&primary_in(&id)) || self.may_have_record(&primary_in(&id))) {
-                // The old record would be mistaken for the newest.
+                // The object will not be written, so the outdated record must be removed.
                 pending.remove(id);
             }
             (is_queued, pending.is_long())
@@ -274,22 +278,22 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Like `may_have`, ignoring queued changes.
+    /// Returns whether the index may have a record of the key, ignoring queued changes.
     fn may_have_record(&self, primary: &Primary) -> bool {
         !self.is_loaded.load(Ordering::Acquire) || self.known.has(primary)
     }
 
-    /// Queues the removal of one variant.
+    /// Queues the removal of a variant.
     pub(crate) fn remove(&self, id: Id) {
         hold(&self.pending).remove(id);
     }
 
-    /// Queues the removal of a key.
+    /// Queues the removal of all variants of a key.
     pub(crate) fn remove_key(&self, primary: Primary) {
         hold(&self.pending).remove_key(primary);
     }
 
-    /// Queues a lookup of a key. `None` if the queue is full.
+    /// Queues a lookup of a key. Returns `None` if the queue is full or the volume is being released.
     pub(crate) fn ask(&self, hash: u64, key: &[u8]) -> Option<oneshot::Receiver<VolumeObjects<M>>> {
         let (reply, receiver) = oneshot::channel();
         {
@@ -303,7 +307,7 @@ impl<M: Meta> Volume<M> {
         Some(receiver)
     }
 
-    /// Records that the key was requested since it was written, for a second chance.
+    /// Records that a key was requested since it was written, so that its objects get a second chance at eviction.
     fn note_warm(&self, primary: &Primary) {
         let mut warm = hold(&self.warm);
         if warm.len() >= WARM_MAX {
@@ -312,10 +316,10 @@ impl<M: Meta> Volume<M> {
         warm.insert(short(primary));
     }
 
-    /// Names with realm numbers, and sequence numbers, of all records that `target` matches and no purge has dropped
-    /// yet.
+    /// Returns the names and realm numbers of all objects that match `target` and have not been purged, and the
+    /// sequence numbers of their records.
     ///
-    /// `None` if the index cannot be read.
+    /// Returns `None` if the index cannot be read.
     pub(crate) fn names_of(&self, target: &PurgeTarget, realms: &mut Realms) -> Option<NamedRecords> {
         let index = self.index()?;
         let (mut ids, mut sequences) = (Vec::new(), Vec::new());
@@ -344,7 +348,7 @@ impl<M: Meta> Volume<M> {
             self.fail("cannot read the index", &error);
             return None;
         }
-        // Queued changes replace records, so their tags count.
+        // Queued changes replace records, so the tags of queued objects apply.
         let waiting = {
             let pending = hold(&self.pending);
             ids.retain(|(id, _)| !pending.replaces(id));
@@ -356,7 +360,7 @@ impl<M: Meta> Volume<M> {
         Some((ids, sequences))
     }
 
-    /// Queues an order and waits. Returns whether it was carried out in time.
+    /// Queues a command and waits until it has been carried out. Returns whether that succeeded in time.
     fn order(&self, timeout: Duration, order: impl FnOnce(SyncSender<()>) -> VolumeCommand) -> bool {
         let (done, wait) = std::sync::mpsc::sync_channel(1);
         {
@@ -369,18 +373,19 @@ impl<M: Meta> Volume<M> {
         self.folder.ring();
         match wait.recv_timeout(timeout) {
             Ok(()) => true,
-            // The thread has ended.
+            // The writing thread has ended.
             Err(RecvTimeoutError::Disconnected) => false,
             Err(RecvTimeoutError::Timeout) => {
                 self.fail("cannot write the index", &"the disk does not respond");
-                // The thread would carry it out, but possibly too late.
+                // The writing thread might still carry it out, but possibly too late.
                 let _ = std::fs::remove_file(self.folder.path.join(index::FILE_NAME));
                 false
             }
         }
     }
 
-    /// Records purges. Returns whether they will survive a restart.
+    /// Records purges, and queues the removal of the records in `dropped`. Returns whether the purges will survive a
+    /// restart.
     pub(crate) fn put_purges(
         &self,
         purges: Vec<(PurgeTarget, LastPurges)>,
@@ -390,22 +395,22 @@ impl<M: Meta> Volume<M> {
         self.order(PURGE_TIMEOUT, |done| VolumeCommand::Purges { purges, generation, dropped, done })
     }
 
-    /// Removes objects purged up to `generation`. Returns whether that succeeded.
+    /// Removes all purged objects, and the log entries up to `generation`. Returns whether that succeeded.
     pub(crate) fn forget_purges(&self, generation: u64) -> bool {
         self.order(SWEEP_TIMEOUT, |done| VolumeCommand::Forget { generation, done })
     }
 
-    /// Removes everything.
+    /// Removes all objects. Returns whether that succeeded.
     pub(crate) fn wipe(&self) -> bool {
         self.order(SWEEP_TIMEOUT, |done| VolumeCommand::Wipe { done })
     }
 
-    /// All objects of a key on the volume. Reads the disk on the caller's thread.
+    /// Returns all objects of a key on the volume. Reads from disk on the calling thread.
     pub(crate) fn inspect(&self, hash: u64, key: &[u8]) -> VolumeObjects<M> {
         self.read_key(hash, key).unwrap_or_default()
     }
 
-    /// Writes queued changes, ends the threads and releases the folder.
+    /// Writes queued changes, stops the threads and unlocks the folder.
     pub(crate) fn release(&self) {
         self.is_ending.store(true, Ordering::Release);
         self.folder.ring();
@@ -414,7 +419,7 @@ impl<M: Meta> Volume<M> {
         self.folder.end_checks();
         let threads = std::mem::take(&mut *hold(&self.threads));
         for thread in threads {
-            // A thread that panicked has already reported it.
+            // A panic of the thread has already been reported.
             let _ = thread.join();
         }
         self.folder.set_released();
@@ -443,16 +448,16 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Reason why it is not written or not in use, in words.
+    /// Returns the reason why the volume is not written or not in use, as text.
     fn problem(&self) -> String {
         if self.folder.is_good() && self.folder.is_full() {
-            return "its file system is full; stored responses stay, and nothing new is stored here".to_owned();
+            return "its file system is full; the volume keeps its stored responses, but stores no new ones".to_owned();
         }
         self.folder.problem()
     }
 
-    /// Loads all names from the index, so that lookups of unknown keys skip the volume; then removes files that are
-    /// not in the index.
+    /// Loads the names of all keys from the index, so that lookups of unknown keys skip the volume. Then removes files
+    /// that are not in the index.
     fn load(&self) {
         let Some(index) = self.index() else { return };
         let read = index.each_id(|id| {
@@ -490,7 +495,7 @@ impl<M: Meta> Volume<M> {
 /// Locks the folder for this process.
 fn lock_folder(path: &Path) -> Result<OwnedFd, OpenError> {
     let open = create_private_file(&path.join("lock"));
-    let file: OwnedFd = open.map_err(|error| OpenError::Failed(format!("cannot make a file: {error}")))?.into();
+    let file: OwnedFd = open.map_err(|error| OpenError::Failed(format!("cannot create a file: {error}")))?.into();
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::Locked),

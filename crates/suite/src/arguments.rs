@@ -1,5 +1,5 @@
-//! The command lines of `flatout bench` that a suite's steps will run, as far as they are known in advance, for
-//! checks by bench's own parser.
+//! The `flatout bench` command lines that a suite will run, as far as they are known in advance. Bench's own parser
+//! checks them before anything runs.
 
 use crate::combine::combinations;
 use crate::model::{Placed, Step, Suite};
@@ -9,24 +9,24 @@ use flatout_config::model::Place;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Placeholder of an address until its server runs.
+/// Stands for an address that is not known until the server runs.
 const ADDRESS: &str = "127.0.0.1:1";
 
-/// Placeholder of other values that only a run determines.
+/// Stands for any other value that is not known until the run.
 const UNKNOWN: &str = "1";
 
-/// A command line.
+/// A command line of `flatout bench`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The place of its first own word.
+    /// Place of the first word that comes from the suite's file.
     pub place: Place,
-    /// `bench`, the URL and all that follows.
+    /// The words of the command line: `bench`, the URL, and the arguments.
     pub words: Vec<String>,
-    /// True if all its numbers are known: none is a figure of an earlier step.
+    /// True if all numbers in it are known, that is, none is taken from a figure of an earlier step.
     pub is_known: bool,
 }
 
-/// The command lines of `step`, each once.
+/// Returns the command lines of `step`, without duplicates.
 pub fn command_lines(suite: &Suite, step: &Step) -> Vec<CommandLine> {
     let (mut lines, mut known) = (Vec::new(), HashSet::new());
     let is_taken = |word: &Placed| names(&word.text).any(|name| step.takes.iter().any(|take| take.name == name.name));

@@ -1,17 +1,17 @@
-//! A bundle: a folder with everything about a suite's run.
+//! A bundle: the folder with the complete results of a suite's run.
 //!
 //! | file | content |
 //! |---|---|
 //! | `suite.kdl` | a copy of the suite's file |
-//! | `state.json` | the state that a resumption must match |
+//! | `state.json` | what must be the same when the run is resumed |
 //! | `machine.json` | the machine |
-//! | `steps/STEP/SERVER-VALUES-REPETITION.json` | each measurement's result, with the bench's output in `.txt` and the servers' costs in `.cost.json` |
-//! | `logs/`, `configs/` | each server's log, and its files exactly as they were used |
+//! | `steps/STEP/SERVER-VALUES-REPETITION.json` | the result of each measurement, with the bench's output in `.txt` and the servers' costs in `.cost.json` |
+//! | `logs/`, `configs/` | the log of each server, and its files exactly as they were used |
 //! | `suite.json` | the result, see [`crate::document`] |
 //! | `report.html` | the report |
 //! | `work/` | folders of servers and fixtures, during the run |
 //!
-//! A measurement is complete if its result exists and is readable: a resumption checks nothing else.
+//! A measurement is complete if its result exists and can be read. Resuming a run checks nothing else.
 
 use crate::document::{ProcessCost, SuiteReport};
 use crate::model::Suite;
@@ -23,10 +23,10 @@ use std::hash::Hasher;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// Name and number of the layout.
+/// The name and version of the bundle format.
 const LAYOUT: &str = "flatout-suite-bundle/1";
 
-/// The files of a bundle: `--fresh` removes these and nothing else.
+/// The files and folders of a bundle. `--fresh` removes these and nothing else.
 const OURS: &[&str] = &[
     "suite.kdl",
     "machine.json",
@@ -37,96 +37,79 @@ const OURS: &[&str] = &[
     "logs",
     "configs",
     "work",
-    // The last: without it the folder is not recognised as a bundle.
+    // Removed last, because without this file the folder is not recognised as a bundle.
     "state.json",
 ];
 
-/// The state that a resumption must match.
+/// The state that must be the same when a run is resumed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct ResumeState {
     layout: String,
     flatout_version: String,
-    /// A digest of the program, which tells builds of one version apart.
+    /// A digest of the executable, which distinguishes builds of the same version.
     program: String,
     quick: bool,
     begun_unix_ms: u64,
 }
 
-/// Why a bundle cannot be written or resumed.
-#[derive(Debug)]
+/// The reason a bundle cannot be written or resumed.
+#[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// A file or folder, and what the system said.
+    /// A system error. Contains the file or folder that it concerns.
+    #[error("{0}: {1}")]
     Io(PathBuf, io::Error),
-    /// The folder holds something else.
+    /// The folder contains files that do not belong to a bundle.
+    #[error("{0} is not empty and not the result of a suite; choose another folder with --out")]
     Foreign(PathBuf),
-    /// Another process writes it.
+    /// Another process is writing the bundle.
+    #[error("another process is running a suite in {0}")]
     Busy(PathBuf),
-    /// It is of another suite, program or way to run: what differs.
+    /// The bundle belongs to another suite, another version of the program or another kind of run. The text names the
+    /// difference.
+    #[error("{0} cannot be resumed: {1}; run with --fresh to start over, or choose another folder with --out")]
     Differs(PathBuf, String),
 }
-
-impl std::fmt::Display for BundleError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Io(path, error) => write!(formatter, "{}: {error}", path.display()),
-            Self::Foreign(path) => {
-                write!(
-                    formatter,
-                    "{} is not empty and not the result of a suite; choose another folder with --out",
-                    path.display()
-                )
-            }
-            Self::Busy(path) => write!(formatter, "another process is running a suite into {}", path.display()),
-            Self::Differs(path, what) => write!(
-                formatter,
-                "{} cannot be resumed: {what}; run with --fresh to start over, or choose another folder with --out",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for BundleError {}
 
 /// A bundle that is being written.
 #[derive(Debug)]
 pub struct Bundle {
     folder: PathBuf,
-    /// When the suite first started, in milliseconds since the epoch.
+    /// Time at which the suite was first started, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
-    /// True if the folder has earlier results.
+    /// True if the folder contains earlier results.
     pub is_resumed: bool,
-    /// Held while this process writes.
+    /// The lock that this process holds while it writes.
     _lock: File,
 }
 
-/// One measurement's files.
+/// The files of one measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunFiles {
-    /// The result, relative to the folder.
+    /// Path of the result, relative to the bundle's folder.
     pub relative: String,
-    /// The result.
+    /// Path of the result.
     pub result: PathBuf,
-    /// The bench's output.
+    /// Path of the bench's output.
     pub said: PathBuf,
-    /// The costs of every server.
+    /// Path of the costs of every server.
     pub cost: PathBuf,
-    /// The bench's output file before the result is known to be complete.
+    /// Path to which the bench writes its result, until the result is known to be complete.
     pub part: PathBuf,
 }
 
 impl Bundle {
-    /// Makes or resumes a bundle.
+    /// Creates or resumes a bundle.
     ///
     /// # Errors
-    /// Why that is not possible; nothing of a folder that is not ours was changed then.
+    /// Returns the reason the bundle cannot be created or resumed. In this case, a folder that is not a bundle is
+    /// unchanged.
     pub fn open(folder: &Path, suite: &Suite, quick: bool, fresh: bool, own: &Path) -> Result<Self, BundleError> {
         let io = |path: &Path| {
             let path = path.to_owned();
             move |error| BundleError::Io(path, error)
         };
         fs::create_dir_all(folder).map_err(io(folder))?;
-        // Servers are started in folders of their own, so every path must hold from anywhere.
+        // Servers are started in their own folders, so all paths must be absolute.
         let folder = folder.canonicalize().map_err(io(folder))?;
         let state_path = folder.join("state.json");
         let known = state_path.exists();
@@ -135,7 +118,7 @@ impl Bundle {
             return Err(BundleError::Foreign(folder));
         }
         let lock_path = folder.join("lock");
-        // Never truncated: it may be a link to another file.
+        // Do not truncate the file, because it may be a link to another file.
         let lock = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(io(&lock_path))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| BundleError::Busy(folder.clone()))?;
         end_leftovers(&folder);
@@ -168,7 +151,7 @@ impl Bundle {
             }
             state.begun_unix_ms = there.begun_unix_ms;
         } else {
-            // By its state a folder is known as ours, so that goes first.
+            // The state file marks the folder as a bundle, so it is written first.
             let text = serde_json::to_string_pretty(&state).unwrap_or_default();
             write_whole(&state_path, text.as_bytes()).map_err(io(&state_path))?;
             write_whole(&suite_path, suite.source.as_bytes()).map_err(io(&suite_path))?;
@@ -176,17 +159,17 @@ impl Bundle {
         Ok(Self { folder, begun_unix_ms: state.begun_unix_ms, is_resumed, _lock: lock })
     }
 
-    /// The folder.
+    /// Returns the bundle's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// A path in it.
+    /// Returns the path of a file in the bundle.
     pub fn path(&self, relative: &str) -> PathBuf {
         self.folder.join(relative)
     }
 
-    /// The files of one measurement.
+    /// Returns the files of one measurement.
     pub fn run_files(&self, step: &str, server: &str, values: &[(String, String)], repetition: u32) -> RunFiles {
         let mut name = server.to_owned();
         for (variable, value) in values {
@@ -201,52 +184,52 @@ impl Bundle {
         RunFiles { said: with(".txt"), cost: with(".cost.json"), part: with(".json.part"), relative, result }
     }
 
-    /// A measurement that was made before.
+    /// Reads the result of an earlier measurement; `None` if there is none.
     pub fn read_run(&self, files: &RunFiles) -> Option<(RunReport, Vec<ProcessCost>)> {
         let report = flatout_report::bundle::read(&files.result).ok()?;
         let cost = fs::read_to_string(&files.cost).ok().and_then(|text| serde_json::from_str(&text).ok());
         Some((report, cost.unwrap_or_default()))
     }
 
-    /// Stores a measurement: its costs first, so that no result exists without them.
+    /// Stores a measurement. The costs are written first, so that no result exists without them.
     ///
     /// # Errors
-    /// What could not be written.
+    /// Returns the error of the system if a file cannot be written.
     pub fn keep_run(&self, files: &RunFiles, cost: &[ProcessCost]) -> io::Result<()> {
         let text = serde_json::to_string_pretty(cost).unwrap_or_default();
         write_whole(&files.cost, text.as_bytes())?;
         fs::rename(&files.part, &files.result)
     }
 
-    /// Writes the result as far as it is known.
+    /// Writes the results of the suite so far.
     ///
     /// # Errors
-    /// What could not be written.
+    /// Returns what could not be written.
     pub fn write(&self, report: &SuiteReport) -> Result<(), BundleError> {
         write(&self.folder, report)
     }
 
-    /// Records the running servers, for recovery after a crash.
+    /// Records which servers are running, so that a later run can stop them after a crash.
     pub fn note_running(&self, leaders: &[u32]) {
         let running: Vec<(u32, u64)> =
             leaders.iter().filter_map(|pid| Some((*pid, crate::testbed::begun_at(*pid)?))).collect();
         let text = serde_json::to_string(&running).unwrap_or_default();
-        // It only helps after a crash; what it cannot help then, the user sees.
+        // A failure matters only after a crash, in which case the user sees the servers that are left running.
         let _written = write_whole(&self.path("running.json"), text.as_bytes());
     }
 
-    /// Removes what only a run needs.
+    /// Removes the files that are needed only during a run.
     pub fn tidy(&self) {
-        // Left-overs cost room and nothing else.
+        // Files that remain only cost disk space.
         let _removed = fs::remove_dir_all(self.path("work"));
         let _removed = fs::remove_file(self.path("running.json"));
     }
 }
 
-/// Writes a result into a bundle's folder.
+/// Writes the result of a suite into a bundle's folder.
 ///
 /// # Errors
-/// The file that cannot be written.
+/// Returns the file that cannot be written, with the cause.
 pub fn write(folder: &Path, report: &SuiteReport) -> Result<(), BundleError> {
     let path = folder.join("suite.json");
     let text =
@@ -254,10 +237,10 @@ pub fn write(folder: &Path, report: &SuiteReport) -> Result<(), BundleError> {
     write_whole(&path, format!("{text}\n").as_bytes()).map_err(|error| BundleError::Io(path, error))
 }
 
-/// Reads a result.
+/// Reads the result of a suite from a bundle's folder.
 ///
 /// # Errors
-/// Why there is none.
+/// Returns the reason it cannot be read.
 pub fn read(folder: &Path) -> Result<SuiteReport, BundleError> {
     let path = folder.join("suite.json");
     let text = fs::read_to_string(&path).map_err(|error| BundleError::Io(path.clone(), error))?;
@@ -266,23 +249,23 @@ pub fn read(folder: &Path) -> Result<SuiteReport, BundleError> {
     if report.schema == crate::document::SCHEMA {
         return Ok(report);
     }
-    let what = format!("it is {:?}, and this program reads {:?}", report.schema, crate::document::SCHEMA);
+    let what = format!("it is {:?}, but this program reads {:?}", report.schema, crate::document::SCHEMA);
     Err(BundleError::Io(path, io::Error::other(what)))
 }
 
-/// The difference, as text.
+/// Describes the difference between two states and between two suite files; `None` if there is no difference.
 fn difference(now: &ResumeState, there: &ResumeState, text: &str, was: &str) -> Option<String> {
     if text != was {
         let line = text.lines().zip(was.lines()).position(|(now, was)| now != was);
         let line = line.unwrap_or_else(|| text.lines().count().min(was.lines().count()));
-        return Some(format!("the suite's file has changed, first in line {}", line + 1));
+        return Some(format!("the suite's file has changed; the first change is on line {}", line + 1));
     }
     if now.layout != there.layout {
         return Some(format!("it has the layout {:?}", there.layout));
     }
     if now.flatout_version != there.flatout_version {
         return Some(format!(
-            "it was started by flatout {}, and this is {}",
+            "it was started by flatout {}, but this is {}",
             there.flatout_version, now.flatout_version
         ));
     }
@@ -290,10 +273,10 @@ fn difference(now: &ResumeState, there: &ResumeState, text: &str, was: &str) -> 
         return Some(format!("it was started by another build of flatout {}", there.flatout_version));
     }
     let how = |quick: bool| if quick { "with --quick" } else { "without --quick" };
-    (now.quick != there.quick).then(|| format!("it was started {}, and this is {}", how(there.quick), how(now.quick)))
+    (now.quick != there.quick).then(|| format!("it was started {}, but this is {}", how(there.quick), how(now.quick)))
 }
 
-/// Stops servers that a crash left behind, if their process IDs still belong to them.
+/// Stops servers that a crash left running, if their process IDs still belong to them.
 fn end_leftovers(folder: &Path) {
     let text = fs::read_to_string(folder.join("running.json")).unwrap_or_default();
     let running: Vec<(u32, u64)> = serde_json::from_str(&text).unwrap_or_default();
@@ -305,7 +288,7 @@ fn end_leftovers(folder: &Path) {
     }
 }
 
-/// A digest of a file, to tell builds apart; it guards against mistakes and not against malice.
+/// Returns a digest of a file that distinguishes builds. It protects against mistakes, not against attacks.
 fn digest(path: &Path) -> io::Result<String> {
     let mut file = File::open(path)?;
     let mut hasher = std::hash::DefaultHasher::new();
@@ -318,9 +301,10 @@ fn digest(path: &Path) -> io::Result<String> {
     }
 }
 
-/// A value as part of a file name; if that needs changes, a checksum of its bytes distinguishes it.
+/// Converts a value to a part of a file name. If characters must be replaced, a checksum of the value keeps the name
+/// unique.
 fn in_name(value: &str) -> String {
-    /// Longest part of a name.
+    /// Maximum length of the part, in bytes.
     const BYTES_MAX: usize = 40;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+');
     if !value.is_empty() && value.len() <= BYTES_MAX && value.chars().all(is_plain) {
@@ -332,7 +316,7 @@ fn in_name(value: &str) -> String {
     format!("{plain}~{:08x}", hasher.finish() as u32)
 }
 
-/// Writes a file whole, in a folder that is created if necessary.
+/// Writes a file atomically, and creates its folder if necessary.
 pub fn write_whole(path: &Path, content: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
@@ -367,12 +351,15 @@ mod tests {
         };
         assert_eq!(
             difference(&state, &state, "x\ny", "x\nz").unwrap(),
-            "the suite's file has changed, first in line 2"
+            "the suite's file has changed; the first change is on line 2"
         );
-        assert_eq!(difference(&state, &state, "x\ny", "x").unwrap(), "the suite's file has changed, first in line 2");
-        assert!(other(|state| state.flatout_version.push('2')).contains("started by flatout 12, and this is 1"));
+        assert_eq!(
+            difference(&state, &state, "x\ny", "x").unwrap(),
+            "the suite's file has changed; the first change is on line 2"
+        );
+        assert!(other(|state| state.flatout_version.push('2')).contains("started by flatout 12, but this is 1"));
         assert!(other(|state| state.program.push('b')).contains("another build"));
-        assert!(other(|state| state.quick = true).contains("started with --quick, and this is without --quick"));
+        assert!(other(|state| state.quick = true).contains("started with --quick, but this is without --quick"));
         assert_eq!(difference(&state, &state, "x", "x"), None);
     }
 }

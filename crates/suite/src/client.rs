@@ -1,7 +1,7 @@
-//! Other programs as clients: their command lines, and their counts from what they print.
+//! Other load generators as clients: their command lines, and parsers of their output.
 //!
-//! Their figures are counts and costs. Their response times are left out: they measure from the actual start of a request,
-//! and cannot be compared with those of `flatout bench`, which measures from the intended start.
+//! Counts and costs are taken from them. Their response times are left out, because they are measured from the actual
+//! start of a request and cannot be compared with those of `flatout bench`, which are measured from the intended start.
 
 use flatout_lab::machine;
 use flatout_load::failure::FailureKind;
@@ -13,65 +13,53 @@ use flatout_load::report::{
 use flatout_load::schedule::Tally;
 use serde_json::Value;
 
-/// More requests than `ab` sends within its time; without `-n`, it ends after 50,000. It allocates 32 bytes for each.
+/// More requests than `ab` can send in the time. Without `-n`, it stops after 50,000. It allocates 32 bytes for each
+/// request.
 const AB_REQUESTS_MAX: &str = "10000000";
 
-/// Another program that makes the requests of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClientProgram {
+flatout_reason::reasons! {
+    /// A load generator other than `flatout bench`.
+    pub enum ClientProgram { name, }
     /// `wrk`.
-    Wrk,
-    /// `h2load`, of nghttp2.
-    H2load,
-    /// `ab`, of Apache.
-    Ab,
+    Wrk, "wrk";
+    /// `h2load`, which is part of nghttp2.
+    H2load, "h2load";
+    /// `ab`, which is part of Apache httpd.
+    Ab, "ab";
     /// `oha`.
-    Oha,
+    Oha, "oha";
 }
 
-/// The counts of a client.
+/// The counts that a load generator reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientCounts {
     /// Complete responses.
     pub responses: u64,
-    /// Requests that failed, and responses with a status that the client counts as a failure.
+    /// Number of requests that failed, and of responses whose status the load generator counts as a failure.
     pub failures: u64,
-    /// Bytes received; 0 if the client does not say.
+    /// Bytes received; 0 if the load generator does not report them.
     pub bytes_in: u64,
     /// Duration of the load, in seconds.
     pub seconds: f64,
 }
 
-/// A run of a client, beside its counts.
+/// A run of a load generator, without its counts.
 #[derive(Clone, Debug, Default)]
 pub struct ClientRun {
-    /// Its command line.
+    /// The command line.
     pub command: Vec<String>,
     /// The requested URL.
     pub url: String,
-    /// When it began, in milliseconds since the epoch.
+    /// Time at which the run started, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
-    /// Its CPU time, in nanoseconds.
+    /// CPU time of the load generator, in nanoseconds.
     pub cpu_ns: u64,
-    /// Cores that it may use.
+    /// Number of cores that the load generator may use.
     pub cores: usize,
 }
 
 impl ClientProgram {
-    /// All of them.
-    pub const ALL: &[Self] = &[Self::Wrk, Self::H2load, Self::Ab, Self::Oha];
-
-    /// Name of the program.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Wrk => "wrk",
-            Self::H2load => "h2load",
-            Self::Ab => "ab",
-            Self::Oha => "oha",
-        }
-    }
-
-    /// Where to get it: a Debian package, or a crate.
+    /// Returns the Debian package, or crate, that contains the load generator.
     pub const fn package(self) -> &'static str {
         match self {
             Self::Wrk => "the Debian package wrk",
@@ -81,7 +69,7 @@ impl ClientProgram {
         }
     }
 
-    /// Arguments that print its version.
+    /// Returns the arguments with which the load generator prints its version.
     pub const fn version_arguments(self) -> &'static [&'static str] {
         match self {
             Self::Wrk => &["-v"],
@@ -90,12 +78,13 @@ impl ClientProgram {
         }
     }
 
-    /// The program of this name.
+    /// Returns the load generator with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|program| program.name() == name)
     }
 
-    /// Its arguments: those of the step, with the duration and the URL. `wrk` and `ab` count whole seconds.
+    /// Returns the arguments of the load generator: those of the step, the duration and the URL. `wrk` and `ab` accept
+    /// only whole seconds.
     pub fn arguments(self, own: &[String], seconds: f64, url: &str) -> Vec<String> {
         let whole = seconds.ceil().max(1.0) as u64;
         let added: Vec<String> = match self {
@@ -110,7 +99,7 @@ impl ClientProgram {
         own.iter().cloned().chain(added).chain([url.to_owned()]).collect()
     }
 
-    /// Its threads: what its arguments say, or its default. `ab` has one.
+    /// Returns the number of threads, from the arguments or by default. `ab` has one thread.
     fn threads(self, arguments: &[String], cores: usize) -> usize {
         let given = |index: usize, word: &str| {
             let value = word.strip_prefix("--threads=").or_else(|| word.strip_prefix("-t"))?;
@@ -125,10 +114,11 @@ impl ClientProgram {
         }
     }
 
-    /// Reads its counts from its output; `seconds` is the requested duration, for those that do not print it.
+    /// Parses the counts in the output. `seconds` is the requested duration, for load generators that do not print
+    /// theirs.
     ///
     /// # Errors
-    /// What is missing in the output.
+    /// Returns a description of what is missing in the output.
     pub fn counts(self, output: &str, seconds: f64) -> Result<ClientCounts, String> {
         let counts = match self {
             Self::Wrk => wrk_counts(output),
@@ -139,10 +129,11 @@ impl ClientProgram {
         counts.ok_or_else(|| format!("the output of {} has no counts", self.name()))
     }
 
-    /// Its run as a result of `flatout bench` has it: counts, rates, costs, and the same judgement of saturation.
+    /// Converts a run to a report like that of `flatout bench`, with counts, rates, costs, and the same criterion for
+    /// saturation.
     ///
     /// # Errors
-    /// If memory for the record is missing.
+    /// Fails if memory for the recorder cannot be allocated.
     pub fn report(self, run: ClientRun, counts: ClientCounts) -> Result<RunReport, String> {
         let settings = RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 };
         let mut record = Recorder::new(settings).map_err(|error| error.to_string())?;
@@ -208,12 +199,12 @@ impl ClientProgram {
     }
 }
 
-/// The first word after `prefix` at the beginning of a line.
+/// Returns the first word after `prefix`, in a line that begins with it.
 fn after<'t>(output: &'t str, prefix: &str) -> Option<&'t str> {
     output.lines().find_map(|line| line.trim_start().strip_prefix(prefix)?.split_whitespace().next())
 }
 
-/// `wrk` prints the duration to two digits, and the rate exactly.
+/// Parses the output of `wrk`, which prints the duration with two digits, and the rate exactly.
 fn wrk_counts(output: &str) -> Option<ClientCounts> {
     let line = output.lines().find(|line| line.contains(" requests in ") && line.ends_with(" read"))?;
     let mut words = line.split_whitespace();
@@ -230,7 +221,7 @@ fn wrk_counts(output: &str) -> Option<ClientCounts> {
     Some(ClientCounts { responses, failures: socket + statuses, bytes_in, seconds })
 }
 
-/// A size as `wrk` prints it: `12.34MB`, by 1,024.
+/// Parses a size as printed by `wrk`: `12.34MB`, in multiples of 1,024.
 fn wrk_bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
@@ -244,7 +235,7 @@ fn wrk_bytes(text: &str) -> Option<u64> {
     Some((digits.parse::<f64>().ok()? * factor) as u64)
 }
 
-/// `requests: 9 total, 9 started, 9 done, 9 succeeded, 0 failed, 0 errored, 0 timeout`.
+/// Parses the line `requests: 9 total, 9 started, 9 done, 9 succeeded, 0 failed, 0 errored, 0 timeout`.
 fn h2load_counts(output: &str, seconds: f64) -> Option<ClientCounts> {
     let line = output.lines().find_map(|line| line.strip_prefix("requests: "))?;
     let of = |name: &str| -> Option<u64> {
@@ -252,14 +243,14 @@ fn h2load_counts(output: &str, seconds: f64) -> Option<ClientCounts> {
     };
     let traffic = output.lines().find_map(|line| line.strip_prefix("traffic: "));
     let bytes_in = traffic.and_then(|line| line.split(['(', ')']).nth(1)?.parse().ok()).unwrap_or(0);
-    // What failed has a status of 4xx or 5xx, or no response at all.
+    // A failed request got a status of 4xx or 5xx, or no response at all.
     let failures = of(" failed")? + of(" timeout")?;
     Some(ClientCounts { responses: of(" succeeded")?, failures, bytes_in, seconds })
 }
 
 fn ab_counts(output: &str) -> Option<ClientCounts> {
     let number = |prefix: &str| -> Option<u64> { after(output, prefix)?.parse().ok() };
-    // It mentions this line only if there are some.
+    // `ab` prints the line only if there are such responses.
     let statuses = number("Non-2xx responses:").unwrap_or(0);
     Some(ClientCounts {
         responses: number("Complete requests:")?,
@@ -269,7 +260,7 @@ fn ab_counts(output: &str) -> Option<ClientCounts> {
     })
 }
 
-/// Requests under way at the end count as errors with this text; every client has some.
+/// The error text of requests that were in progress at the end. Every connection has one.
 const OHA_DEADLINE: &str = "aborted due to deadline";
 
 fn oha_counts(output: &str) -> Option<ClientCounts> {

@@ -3,11 +3,11 @@
 use crate::model::{Placed, Server, Step, Suite, Variable};
 use crate::template;
 
-/// Values of variables, in the order of the suite's variables.
+/// Names and values of variables, in the order of the suite's variables.
 pub type Values = Vec<(String, String)>;
 
-/// A server with all that runs for it: those it starts after and those its texts name, each once, those first that others
-/// need.
+/// Returns a server and all servers that it needs: those in its `after`, and those that its settings name. Each appears
+/// once, after the servers that it needs itself.
 pub fn needed<'s>(suite: &'s Suite, name: &str) -> Vec<&'s Server> {
     let mut found = Vec::new();
     need(suite, name, &mut Vec::new(), &mut found);
@@ -16,7 +16,7 @@ pub fn needed<'s>(suite: &'s Suite, name: &str) -> Vec<&'s Server> {
 
 fn need<'s>(suite: &'s Suite, name: &str, open: &mut Vec<String>, found: &mut Vec<&'s Server>) {
     let Some(server) = suite.server(name) else { return };
-    // A circle of servers that name one another's ports is fine: each is started once.
+    // Servers may name one another's ports in a cycle. Each is started once.
     if open.iter().any(|other| other == name) || found.iter().any(|other| other.name == name) {
         return;
     }
@@ -32,7 +32,7 @@ fn need<'s>(suite: &'s Suite, name: &str, open: &mut Vec<String>, found: &mut Ve
     found.push(server);
 }
 
-/// The texts of a server that are filled in when it starts.
+/// Returns the settings of a server whose placeholders are replaced when it starts.
 pub fn texts_of(server: &Server) -> impl Iterator<Item = &Placed> {
     server
         .configs
@@ -45,7 +45,7 @@ pub fn texts_of(server: &Server) -> impl Iterator<Item = &Placed> {
         .chain(server.ready.socket.iter())
 }
 
-/// The texts of a step itself.
+/// Returns the settings of a step itself that may contain placeholders.
 fn texts_of_step<'s>(suite: &'s Suite, step: &'s Step) -> Vec<&'s Placed> {
     let mut texts: Vec<&Placed> = vec![&step.path];
     texts.extend(step.paths.iter().map(|(_, path)| path));
@@ -59,7 +59,7 @@ fn texts_of_step<'s>(suite: &'s Suite, step: &'s Step) -> Vec<&'s Placed> {
     texts
 }
 
-/// All servers that run during a step, those first that others need.
+/// Returns all servers that run during a step. Each appears after the servers that it needs.
 pub fn servers_of<'s>(suite: &'s Suite, step: &Step) -> Vec<&'s Server> {
     let mut found: Vec<&Server> = Vec::new();
     let named =
@@ -74,7 +74,7 @@ pub fn servers_of<'s>(suite: &'s Suite, step: &Step) -> Vec<&'s Server> {
     found
 }
 
-/// The variables that a step has: those that its own texts name, and those that its servers' do.
+/// Returns the variables of a step: those that its own settings or the settings of its servers name.
 pub fn variables_of<'s>(suite: &'s Suite, step: &Step) -> Vec<&'s Variable> {
     let servers = servers_of(suite, step);
     let texts: Vec<&Placed> =
@@ -85,13 +85,14 @@ pub fn variables_of<'s>(suite: &'s Suite, step: &Step) -> Vec<&'s Variable> {
     suite.variables.iter().filter(is_named).collect()
 }
 
-/// The values of a variable that are run.
+/// Returns the values of a variable that this run uses.
 pub fn values_of<'s>(suite: &'s Suite, variable: &'s Variable, quick: bool) -> &'s [String] {
     let kept = suite.quick.keep.iter().find(|kept| quick && kept.name == variable.name);
     kept.map_or(&variable.values, |kept| &kept.values)
 }
 
-/// All combinations of a step's variables, the last variable changing first. A step without variables has one.
+/// Returns all combinations of the values of a step's variables. The last variable changes fastest. A step without
+/// variables has one combination, which is empty.
 pub fn combinations(suite: &Suite, step: &Step, quick: bool) -> Vec<Values> {
     let mut combinations: Vec<Values> = vec![Vec::new()];
     for variable in variables_of(suite, step) {

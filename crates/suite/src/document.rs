@@ -1,14 +1,15 @@
-//! The result of a suite as a document: everything a report needs, versioned, as JSON.
+//! The result of a suite as a versioned JSON document, which contains everything that a report needs.
 //!
-//! It is `suite.json` in the bundle; the results of the single measurements are separate files, with paths relative
-//! to the bundle's folder.
+//! The document is stored as `suite.json` in the bundle. The results of single measurements are separate files. Paths
+//! are relative to the bundle's folder.
 
 use crate::measure::Measure;
+use crate::why::LEFT_OUT_BY_ONLY;
 use flatout_load::judge::{Figure as RunFigure, FigureVerdict, InvalidReason, Soundness};
 use flatout_load::report::MachineReport;
 use serde::{Deserialize, Serialize};
 
-/// Name and number of the schema.
+/// The name and version of the schema.
 pub const SCHEMA: &str = "flatout-suite/1";
 
 /// The result of a suite.
@@ -16,287 +17,291 @@ pub const SCHEMA: &str = "flatout-suite/1";
 pub struct SuiteReport {
     /// Always [`SCHEMA`].
     pub schema: String,
-    /// The suite's name.
+    /// Name of the suite.
     pub suite: String,
-    /// Its question.
+    /// The purpose of the suite.
     pub about: String,
-    /// The suite's file, as it was named.
+    /// Path of the suite's file, as given on the command line.
     pub file: String,
-    /// Version of the program.
+    /// Version of flatout that ran the suite.
     pub flatout_version: String,
     /// The command line, program name first.
     pub command: Vec<String>,
-    /// When it (first) started, in milliseconds since the epoch.
+    /// Time at which the suite was first started, in milliseconds since the epoch.
     pub begun_unix_ms: u64,
-    /// When it ended, in milliseconds since the epoch.
+    /// Time at which the suite ended, in milliseconds since the epoch.
     pub ended_unix_ms: u64,
-    /// True if it ran with `--quick`: its figures prove that it works and must not be quoted.
+    /// True if the suite ran with `--quick`; its figures must then not be quoted.
     pub quick: bool,
-    /// True if it was interrupted.
+    /// True if the run was interrupted.
     pub interrupted: bool,
-    /// Repetitions of a measurement.
+    /// Number of repetitions of each measurement.
     pub repetitions: u32,
-    /// Seconds of a measurement.
+    /// Duration of a measurement, in seconds.
     pub seconds: f64,
-    /// The machine.
+    /// The machine that the suite ran on.
     pub machine: MachineReport,
-    /// Cores of servers; empty when the kernel chose.
+    /// Cores of the servers; empty if the kernel chose.
     pub server_cores: Vec<usize>,
-    /// Cores of clients; empty when the kernel chose.
+    /// Cores of the clients; empty if the kernel chose.
     pub client_cores: Vec<usize>,
-    /// The user's description of the machine.
+    /// Properties of the machine that the user specified.
     pub given: Given,
-    /// Earlier figures, on other hardware.
+    /// Tables of earlier figures from other hardware.
     pub seeds: Vec<SeedTable>,
-    /// The variables with the values that were run.
+    /// The variables, with the values that were used.
     pub variables: Vec<VariableValues>,
-    /// The servers, those that were left out too.
+    /// The servers, including servers that were left out.
     pub servers: Vec<ServerEntry>,
-    /// The testbeds, those that were left out too.
+    /// The testbeds, including testbeds that were left out.
     pub testbeds: Vec<TestbedEntry>,
     /// The steps, in order.
     pub steps: Vec<StepEntry>,
     /// The checks, in order.
     pub checks: Vec<CheckEntry>,
-    /// Problems, in order of occurrence.
+    /// Problems, in the order in which they occurred.
     pub troubles: Vec<Trouble>,
 }
 
 /// Properties of the machine that only the user knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Given {
-    /// Its price, in dollars.
+    /// Price of the machine, in dollars.
     pub dollars: Option<f64>,
-    /// Its power under load, in watts.
+    /// Power of the machine under load, in watts.
     pub watts: Option<f64>,
 }
 
-/// A table of earlier figures.
+/// A table of earlier figures from other hardware.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SeedTable {
-    /// The file's name without `.csv`.
+    /// Name of the file, without `.csv`.
     pub name: String,
-    /// The source of the figures: the lines that begin with `#`, without it.
+    /// The source of the figures: the lines of the file that begin with `#`, without the `#`.
     pub source: Vec<String>,
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Rows, as they are written.
+    /// The rows, as written.
     pub rows: Vec<Vec<String>>,
 }
 
-/// A variable and the values that were run.
+/// A variable and the values that were used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VariableValues {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Its values.
+    /// The values that were used.
     pub values: Vec<String>,
 }
 
-/// Why something is missing, or went wrong: a name from a table, and a sentence.
+/// The reason something is missing or failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
-    /// The name.
+    /// Name of the reason, from [`crate::why`].
     pub name: String,
-    /// The sentence.
+    /// The reason in a sentence.
     pub text: String,
 }
 
-/// A server.
+/// A server of the suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerEntry {
-    /// Its name in the suite.
+    /// Name of the server in the suite.
     pub name: String,
-    /// Its description.
+    /// Description of the server.
     pub about: String,
-    /// The path of its program; empty when it was not found.
+    /// Path of the server's program; empty if the program was not found.
     pub program: String,
-    /// The program's version output, in one line.
+    /// Version output of the program, in one line.
     pub version: Option<String>,
-    /// The Debian package that brings it.
+    /// The Debian package that contains the program.
     pub package: Option<String>,
-    /// Its command line, program first; empty if it never started.
+    /// Command line of the server, program first; empty if the server was never started.
     pub command: Vec<String>,
-    /// Its files, exactly as they were used.
+    /// The server's files, exactly as they were used.
     pub configs: Vec<ConfigEntry>,
-    /// Its logs, by their paths in the bundle.
+    /// Paths of the server's logs in the bundle.
     pub logs: Vec<String>,
-    /// Why it was left out.
+    /// The reason the server was left out, if it was.
     pub absent: Option<Why>,
 }
 
 /// A file that a server read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigEntry {
-    /// Its path in the bundle.
+    /// Path of the file in the bundle.
     pub path: String,
-    /// Its content.
+    /// Content of the file.
     pub text: String,
 }
 
-/// A testbed.
+/// A testbed of the suite.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TestbedEntry {
-    /// Its name.
+    /// Name of the testbed.
     pub name: String,
-    /// Its description.
+    /// Description of the testbed.
     pub about: String,
-    /// Largest packet, as the suite has it.
+    /// The MTU, as written in the suite.
     pub mtu: Option<String>,
-    /// Rate, as the suite has it.
+    /// The rate, as written in the suite.
     pub rate: Option<String>,
-    /// Delay, as the suite has it.
+    /// The delay, as written in the suite.
     pub delay: Option<String>,
-    /// Share of a core's time that servers have, as the suite has it.
+    /// The share of a core that servers may use, as written in the suite.
     #[serde(default)]
     pub cpu: Option<String>,
-    /// Hosts.
+    /// Number of hosts, 1 or 2.
     pub hosts: u8,
-    /// Why it was left out.
+    /// The reason the testbed was left out, if it was.
     pub absent: Option<Why>,
 }
 
-/// A step.
+/// A step of the suite.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepEntry {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Its question.
+    /// The purpose of the step.
     pub about: String,
-    /// The classic view it is to be shown in.
+    /// The classic view in which the report shows it.
     pub view: Option<String>,
-    /// The testbed it ran in.
+    /// The testbed in which the step ran, if any.
     pub testbed: Option<String>,
-    /// The variables it has, in order: keys of every cell's values.
+    /// Names of the step's variables, in the order of every cell's values.
     pub variables: Vec<String>,
-    /// Its servers, in the order in which they took turns.
+    /// Names of the step's servers, in the order in which they took turns.
     pub servers: Vec<String>,
-    /// Arguments of the bench, as the suite has them.
+    /// The arguments of `flatout bench`, as written in the suite.
     pub bench: Vec<String>,
-    /// Other clients than `flatout bench`: the command line and version of each.
+    /// The command line and version of each client other than `flatout bench`.
     #[serde(default)]
     pub clients: Vec<String>,
-    /// The servers beside which the report shows the others; without any, the first one.
+    /// Names of the servers with which the report compares the others. If empty, this is the first server.
     #[serde(default)]
     pub compare: Vec<String>,
-    /// The measurements: combinations of the variables' values in order, and within each the servers.
+    /// The measurements. For each combination of the variables' values, in order, there is one cell per server.
     pub cells: Vec<Cell>,
-    /// Why the whole step was left out.
+    /// The reason the whole step was left out, if it was.
     pub absent: Option<Why>,
 }
 
-/// One server with one value of each variable.
+/// The measurements of one server with one combination of values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// Values of the variables, in the order of the step's.
+    /// Names and values of the variables, in the order of the step's variables.
     pub values: Vec<(String, String)>,
-    /// Values that were made of figures of earlier steps.
+    /// Names and values that were computed from figures of earlier steps.
     pub taken: Vec<(String, String)>,
-    /// The figures: every measure that its runs have.
+    /// The figures of all measures that are valid in at least one run.
     pub figures: Vec<Figure>,
-    /// Its runs, one for each repetition that came to an end.
+    /// The runs, one for each completed repetition.
     pub runs: Vec<RunEntry>,
-    /// Why runs are missing.
+    /// The reason runs are missing, if any are.
     pub absent: Option<Why>,
 }
 
-/// A figure of a cell: one value for each repetition in whose run it holds, and what they come to.
+/// A figure of a cell: one value for each repetition in which it is valid, and a summary of the values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// The measure's name, see [`crate::measure`].
+    /// Name of the measure; see [`crate::measure`].
     pub measure: String,
-    /// Its unit.
+    /// Unit of the values.
     pub unit: String,
     /// The values, in the order of the repetitions.
     pub values: Vec<f64>,
-    /// The repetition of each value, from 0.
+    /// The repetition in which each value was measured, from 0.
     #[serde(default)]
     pub repetitions: Vec<u32>,
-    /// Their median.
+    /// Median of the values.
     pub median: f64,
-    /// The least of them.
+    /// Smallest value.
     pub min: f64,
-    /// The greatest of them.
+    /// Largest value.
     pub max: f64,
 }
 
-/// One measurement.
+/// A run: one measurement of a server.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunEntry {
-    /// Which repetition it was, from 0.
+    /// The repetition, from 0.
     pub repetition: u32,
-    /// The result of `flatout bench`, by its path in the bundle.
+    /// Path of the result of `flatout bench` in the bundle.
     pub path: String,
-    /// Why figures of it do not hold, each reason by its name and with its numbers; none when all hold.
+    /// The reasons figures of the run are invalid, each with its numbers; empty if all figures are valid.
     pub invalid: Vec<String>,
-    /// The verdict on each figure that does not hold. A run that is invalid and has none of them has no figure that holds.
+    /// The verdict on each figure that is not valid. If `invalid` has entries and this list is empty, no figure of the
+    /// run is valid.
     #[serde(default)]
     pub figures: Vec<FigureVerdict>,
-    /// Its failures, as text.
+    /// Failures during the run, as text.
     pub failing: Vec<String>,
-    /// The costs of every running server, including upstream ones, from before the bench to after it.
+    /// The costs of every running server, including origins and application servers, from before the bench until after
+    /// it.
     pub processes: Vec<ProcessCost>,
 }
 
 /// The cost of a server's processes during a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessCost {
-    /// The server.
+    /// Name of the server.
     pub server: String,
-    /// On-CPU time of all its processes, in nanoseconds.
+    /// CPU time of all the server's processes, in nanoseconds.
     pub cpu_ns: u64,
-    /// Resident memory of all its processes afterwards, in bytes, shared pages counted in each.
+    /// Resident memory of all the server's processes after the measurement, in bytes. Shared pages count once for each
+    /// process.
     pub memory_bytes: u64,
-    /// Number of its processes.
+    /// Number of the server's processes.
     pub processes: u32,
 }
 
-/// A check.
+/// A check of the suite, with its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckEntry {
-    /// Its name.
+    /// Name of the check.
     pub name: String,
-    /// The step its figure is of.
+    /// Name of the step with the judged figure.
     pub step: String,
-    /// Its measure.
+    /// Name of the judged measure.
     pub measure: String,
-    /// The server its figure is of.
+    /// Name of the server with the judged figure.
     pub of: String,
-    /// The worst of its findings' verdicts: missed, then not judged, then met.
+    /// The worst verdict of the findings. From worst to best: missed, not judged, not shown, met.
     pub verdict: Verdict,
-    /// One for each combination of variables.
+    /// One finding for each combination of variables.
     pub findings: Vec<CheckFinding>,
 }
 
 /// The result of a check for one combination of variables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CheckFinding {
-    /// The combination.
+    /// Names and values of the variables.
     pub values: Vec<(String, String)>,
-    /// The verdict.
+    /// The verdict for this combination.
     pub verdict: Verdict,
-    /// One sentence, of the same form whichever way it came out.
+    /// The result in one sentence, in the same form for every outcome.
     pub sentence: String,
-    /// The measure judged instead of the check's, where the client was the limit; `bound` and `is_at_most` are of it then.
+    /// The measure that was judged instead, because the client was saturated. `bound` and `is_at_most` then apply to
+    /// it.
     #[serde(default)]
     pub instead: Option<String>,
-    /// The figure judged, a median.
+    /// The judged figure, which is a median.
     pub ours: Option<f64>,
-    /// The value it is compared with: another figure's median, or the bound itself.
+    /// The value with which the figure is compared: another figure's median, or the bound itself.
     pub theirs: Option<f64>,
-    /// The server of `theirs`; empty for a number.
+    /// Name of the server with the figure in `theirs`; empty if `theirs` is the bound.
     pub than: String,
-    /// `ours / theirs`, where it is held against a figure.
+    /// `ours / theirs`, if the figure is compared with another figure.
     pub ratio: Option<f64>,
-    /// The lowest and the highest that the ratio may be, where the servers took turns: a 95 % confidence interval, or the
-    /// range of the turns where they are too few for one.
+    /// The interval of the ratio, if the servers took turns: the 95 % confidence interval or, with too few turns for
+    /// it, the range over the turns.
     #[serde(default)]
     pub ratio_range: Option<(f64, f64)>,
-    /// The bound: of the ratio, or of the figure itself.
+    /// The bound of the ratio, or of the figure itself.
     pub bound: f64,
-    /// True if the bound is a maximum; else it is a minimum.
+    /// True if the bound is a maximum, false if it is a minimum.
     pub is_at_most: bool,
 }
 
@@ -304,58 +309,65 @@ pub struct CheckFinding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It holds.
+    /// The condition holds.
     Met,
-    /// The ratio's interval includes the bound: no difference was shown.
+    /// The interval of the ratio includes the bound, so no difference was shown.
     NotShown,
-    /// It could not be judged.
+    /// The check could not be judged.
     #[default]
     NotJudged,
-    /// It does not hold.
+    /// The condition does not hold.
     Missed,
 }
 
 impl Verdict {
-    /// Returns whether it is undecided.
+    /// Returns whether the check is undecided.
     pub const fn is_open(self) -> bool {
         matches!(self, Self::NotShown | Self::NotJudged)
     }
 
-    /// The word for it.
+    /// Returns the word for the verdict in reports.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
-            Self::NotShown => "not shown",
+            Self::NotShown => "inconclusive",
             Self::NotJudged => "not judged",
             Self::Missed => "missed",
         }
     }
 }
 
-/// Something that went wrong. What was not touched by it went on.
+/// A problem during the run. Measurements that the problem did not affect continued.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
-    /// The reason.
+    /// The reason, with a sentence.
     pub why: Why,
-    /// Its place in the suite's file: `file:line`.
+    /// Place in the suite's file, as `file:line`.
     pub place: String,
-    /// The server it concerns.
+    /// Name of the affected server.
     pub server: Option<String>,
-    /// The step in which it happened.
+    /// Name of the step in which the problem occurred.
     pub step: Option<String>,
-    /// The end of the server's log.
+    /// The last lines of the server's log.
     pub log_tail: Vec<String>,
 }
 
 impl SuiteReport {
-    /// The step of this name.
+    /// Returns the step with this name.
     pub fn step(&self, name: &str) -> Option<&StepEntry> {
         self.steps.iter().find(|step| step.name == name)
     }
 }
 
 impl StepEntry {
-    /// The cell of a server at these values; values of variables the step does not have are left aside.
+    /// Returns whether `--only` leaves the step out. If so, reports for people also leave it out.
+    pub fn is_left_out_by_only(&self) -> bool {
+        self.absent.as_ref().is_some_and(|why| why.text == LEFT_OUT_BY_ONLY)
+    }
+}
+
+impl StepEntry {
+    /// Returns the cell of a server with these values. Variables that the step does not have are ignored.
     pub fn cell(&self, server: &str, values: &[(String, String)]) -> Option<&Cell> {
         self.cells.iter().find(|cell| {
             cell.server == server
@@ -367,41 +379,41 @@ impl StepEntry {
 }
 
 impl Cell {
-    /// The figure of a measure.
+    /// Returns the figure of a measure.
     pub fn figure(&self, measure: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
     }
 
-    /// Returns whether any of its runs has no valid figure.
+    /// Returns whether any run of the cell has no valid figure.
     pub fn has_worthless(&self) -> bool {
         self.runs.iter().any(|run| !run.has_sound())
     }
 
-    /// Returns whether any of its runs has an invalid figure.
+    /// Returns whether any run of the cell has an invalid figure.
     pub fn has_invalid(&self) -> bool {
         self.runs.iter().any(|run| !run.invalid.is_empty())
     }
 }
 
 impl RunEntry {
-    /// The verdict on a figure of the run.
+    /// Returns the verdict on a figure of the run.
     pub fn verdict(&self, figure: RunFigure) -> FigureVerdict {
         let found = self.figures.iter().find(|verdict| verdict.figure == figure).cloned();
         let mut verdict = found.unwrap_or_else(|| FigureVerdict::sound(figure));
         if self.figures.is_empty() && !self.invalid.is_empty() {
             verdict.soundness = Soundness::Unknown;
         }
-        // Runs are short, and other processes take from all servers alike, whose runs are interleaved.
+        // Runs are short, and other processes affect all servers alike because the servers take turns.
         if verdict.reasons == [InvalidReason::CpuContentionUnknown] { FigureVerdict::sound(figure) } else { verdict }
     }
 
-    /// The verdicts on a measure's invalid figures.
+    /// Returns the verdicts on the figures of a measure that are not valid.
     pub fn unsound(&self, measure: Measure) -> Vec<FigureVerdict> {
         let verdicts = measure.figures().iter().map(|figure| self.verdict(*figure));
         verdicts.filter(|verdict| !verdict.soundness.is_sound()).collect()
     }
 
-    /// Why a measure does not hold in the run, with its numbers; `None` where it holds.
+    /// Returns the reason a measure is invalid in the run, with its numbers; `None` if it is valid.
     pub fn why_unsound(&self, measure: Measure) -> Option<&str> {
         let reasons = self.unsound(measure).into_iter().flat_map(|verdict| verdict.reasons);
         let names: Vec<&str> = reasons.map(InvalidReason::name).collect();
@@ -411,7 +423,8 @@ impl RunEntry {
         self.invalid.iter().find(is_named).map(String::as_str).filter(|_| is_unsound)
     }
 
-    /// Returns whether any figure of the run is valid. Counts alone do not indicate a server's speed.
+    /// Returns whether any figure of the run is valid. Counts do not suffice, because they do not show a server's
+    /// speed.
     pub fn has_sound(&self) -> bool {
         let counted = RunFigure::ALL.iter().filter(|figure| **figure != RunFigure::Counts);
         counted.into_iter().any(|figure| self.verdict(*figure).soundness.is_sound())

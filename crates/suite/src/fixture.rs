@@ -1,6 +1,6 @@
-//! Fixtures: files for servers, created once for a suite.
+//! Fixtures: files for servers, created once per suite.
 //!
-//! Random bytes have a fixed seed, so that the same suite serves the same content everywhere.
+//! Random bytes come from a fixed seed, so that a suite serves the same content everywhere.
 
 use crate::combine::Values;
 use crate::document::Why;
@@ -12,33 +12,33 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Upper bound of a generated file, in bytes.
+/// Maximum length of a generated file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024 * 1024;
 
-/// Files that a folder may have to be copied, and folders in folders.
+/// Maximum number of files and subfolders in a folder that is copied.
 const COPIED_MAX: usize = 100_000;
 const COPIED_DEPTH_MAX: usize = 32;
 
-/// The inputs for creating fixtures.
+/// Creates fixtures.
 pub struct Maker<'s> {
-    /// The suite.
+    /// The suite whose fixtures are created.
     pub suite: &'s Suite,
-    /// True if only the values of `quick` are created.
+    /// True if files are created only for the values of variables that `quick` keeps.
     pub quick: bool,
-    /// This program.
+    /// Path of the flatout executable.
     pub own: &'s Path,
-    /// Folders of the fixtures made before, by name.
+    /// Names and folders of the fixtures created so far.
     pub made: Vec<(String, PathBuf)>,
 }
 
-/// A length in bytes.
+/// Parses a length in bytes, up to [`FILE_BYTES_MAX`].
 pub fn parse_length(text: &str) -> Option<u64> {
     text.parse().ok().filter(|bytes| *bytes <= FILE_BYTES_MAX)
 }
 
 impl Maker<'_> {
-    /// Creates a fixture in `folder`, which must not exist. It is created under another name and renamed, so a
-    /// partial one is never used.
+    /// Creates a fixture in `folder`, or uses the folder unchanged if it exists. The fixture is created under another
+    /// name and then renamed, so that an incomplete fixture is never used.
     pub fn make(&mut self, fixture: &Fixture, folder: &Path) -> Result<(), Why> {
         if !folder.is_dir() {
             let mut aside = folder.as_os_str().to_owned();
@@ -81,7 +81,7 @@ impl Maker<'_> {
             FixturePart::Certificate { name, key } => {
                 let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
                 let made = rcgen::generate_simple_self_signed(names).map_err(|error| error.to_string())?;
-                // Servers read the key after they have given up root's rights.
+                // The key must still be readable after a server has dropped root privileges.
                 for (file, text) in [(name, made.cert.pem()), (key, made.signing_key.serialize_pem())] {
                     fs::write(below(folder, &file.text)?, text).map_err(|error| format!("{}: {error}", file.text))?;
                 }
@@ -112,7 +112,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Once for every combination of the variables that these texts name.
+    /// Calls `make` once for every combination of the variables that these settings name.
     fn each(&self, texts: &[&Placed], mut make: impl FnMut(&Values) -> Result<(), String>) -> Result<(), String> {
         let is_named =
             |name: &str| texts.iter().any(|text| template::names(&text.text).any(|found| found.name == name));
@@ -140,10 +140,10 @@ impl Maker<'_> {
     }
 }
 
-/// The path of a file in the folder, whose parents are created.
+/// Returns the path of a file in the folder, and creates its parent folders.
 fn below(folder: &Path, name: &str) -> Result<PathBuf, String> {
     if name.starts_with('/') || name.split('/').any(|part| part.is_empty() || part == "..") {
-        return Err(format!("{name:?} is not a file name below the folder"));
+        return Err(format!("{name:?} is not a valid file name inside the folder"));
     }
     let path = folder.join(name);
     let parent = path.parent().unwrap_or(folder);
@@ -151,21 +151,31 @@ fn below(folder: &Path, name: &str) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// A text with `{fill}` extended so that its total length is `bytes`.
+/// Replaces each `{fill}` with filler text, in equal shares, so that the result has a length of `bytes`.
 fn grow(text: &str, bytes: &str) -> Result<String, String> {
-    /// Words of a plain page; what is served is not to compress better than a page does.
+    /// Filler text that compresses no better than an ordinary page.
     const WORDS: &str =
         "The quick brown fox jumps over the lazy dog while seventeen packets wait for the wire to clear. ";
-    /// Upper bound of data held in memory, in bytes.
+    /// Maximum length of the result, in bytes, because it is held in memory.
     const TEXT_BYTES_MAX: u64 = 64 * 1024 * 1024;
     let wanted = parse_length(bytes).filter(|bytes| *bytes <= TEXT_BYTES_MAX);
     let wanted = wanted.ok_or_else(|| format!("{bytes:?} is not a length in bytes"))? as usize;
-    let (before, after) = text.split_once("{fill}").ok_or("a text of a given length needs `{fill}`")?;
+    let places = text.matches("{fill}").count();
+    if places == 0 {
+        return Err("a string with a fixed length needs `{fill}`".to_owned());
+    }
+    let bare = text.replace("{fill}", "").len();
     let room = wanted
-        .checked_sub(before.len() + after.len())
-        .ok_or_else(|| format!("the text has {} bytes without `{{fill}}`, and is to have {wanted}", text.len() - 6))?;
-    let fill: String = WORDS.chars().cycle().take(room).collect();
-    Ok(format!("{before}{fill}{after}"))
+        .checked_sub(bare)
+        .ok_or_else(|| format!("the string has {bare} bytes without `{{fill}}`, more than the required {wanted}"))?;
+    let mut words = WORDS.chars().cycle();
+    let mut parts = text.split("{fill}");
+    let mut grown = parts.next().unwrap_or_default().to_owned();
+    for (place, part) in parts.enumerate() {
+        grown.extend(words.by_ref().take(room * (place + 1) / places - room * place / places));
+        grown.push_str(part);
+    }
+    Ok(grown)
 }
 
 fn write_random(path: &Path, length: u64) -> io::Result<()> {
@@ -181,10 +191,10 @@ fn write_random(path: &Path, length: u64) -> io::Result<()> {
     file.flush()
 }
 
-/// Copies a folder; links are not followed.
+/// Copies a folder. Symbolic links are not followed.
 fn copy(from: &Path, to: &Path, depth: usize, left: &mut usize) -> io::Result<()> {
     if depth == 0 {
-        return Err(io::Error::other("folders are nested too deep"));
+        return Err(io::Error::other("folders are nested too deeply"));
     }
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
@@ -210,6 +220,7 @@ mod tests {
         let grown = grow("<p>{fill}</p>", "317").unwrap();
         assert_eq!((grown.len(), grown.starts_with("<p>The quick"), grown.ends_with("</p>")), (317, true, true));
         assert_eq!(grow("<p>{fill}</p>", "7").unwrap(), "<p></p>");
+        assert_eq!(grow("{fill}|{fill}", "8").unwrap(), "The| qui");
         assert!(grow("<p>{fill}</p>", "6").unwrap_err().contains("7 bytes without"));
         assert!(grow("x", "6").is_err() && grow("{fill}", "x").is_err());
     }

@@ -1,16 +1,17 @@
-//! Earlier figures: tables of comma-separated values, whose lines that begin with `#` describe their source.
+//! Tables of earlier figures: comma-separated values, after lines that begin with `#` and say where the figures come
+//! from.
 
 use crate::document::SeedTable;
 use std::io::Read;
 use std::path::Path;
 
-/// Longest table that is read, in bytes.
+/// Maximum size of a table, in bytes.
 const TABLE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Reads a table by its name.
+/// Reads a table by name from a folder.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// Returns the reason it cannot be read.
 pub fn read(folder: &Path, name: &str) -> Result<SeedTable, String> {
     let path = folder.join(format!("{name}.csv"));
     let mut text = String::new();
@@ -19,10 +20,10 @@ pub fn read(folder: &Path, name: &str) -> Result<SeedTable, String> {
     parse(name, &text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Reads a table's text.
+/// Parses the text of a table.
 ///
 /// # Errors
-/// The line that has another number of values than the heading.
+/// Fails if the number of values in a line differs from the number of column names. The error names the line.
 pub fn parse(name: &str, text: &str) -> Result<SeedTable, String> {
     let mut table = SeedTable { name: name.to_owned(), ..SeedTable::default() };
     for (index, line) in text.lines().enumerate() {
@@ -43,7 +44,7 @@ pub fn parse(name: &str, text: &str) -> Result<SeedTable, String> {
     if table.columns.is_empty() { Err("it has no heading".to_owned()) } else { Ok(table) }
 }
 
-/// The values of a line; those in double quotes may have commas.
+/// Splits a line into its values. A quoted value may contain commas.
 fn split(line: &str) -> Vec<String> {
     let mut values = vec![String::new()];
     let mut is_quoted = false;

@@ -1,4 +1,5 @@
-//! Checks: each figure is compared with its bound, and reported in one sentence of the same form for either result.
+//! Evaluation of checks. Each figure is compared with its bound, and the result is reported in one sentence, in the
+//! same form for every outcome.
 
 use crate::combine::{self, Values};
 use crate::document::{Cell, CheckEntry, CheckFinding, StepEntry, SuiteReport, Verdict};
@@ -10,7 +11,7 @@ use flatout_load::judge::InvalidReason;
 use flatout_units::show;
 use std::fmt::Write as _;
 
-/// Judges all checks of a suite by its result.
+/// Evaluates all checks of a suite.
 pub fn judge(suite: &Suite, report: &SuiteReport, quick: bool) -> Vec<CheckEntry> {
     suite.checks.iter().map(|check| judge_one(suite, report, check, quick)).collect()
 }
@@ -34,7 +35,7 @@ fn judge_one(suite: &Suite, report: &SuiteReport, check: &Check, quick: bool) ->
     }
 }
 
-/// A figure, and whose it is.
+/// A figure that takes part in a check, with its server.
 struct JudgedFigure<'r> {
     cell: &'r Cell,
     median: f64,
@@ -44,7 +45,7 @@ struct JudgedFigure<'r> {
     unit: &'r str,
 }
 
-/// The operands of a check: its server's figure, and optionally another's.
+/// The figures of a check: the judged figure, and the figure with which it is compared, if any.
 type Pair<'r> = (JudgedFigure<'r>, Option<JudgedFigure<'r>>);
 
 fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
@@ -61,7 +62,7 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
         && let Ok(known) = pair(report, check, values, &cost.text)
     {
         measure = &cost.text;
-        head.push_str(": the client was the limit, or late");
+        head.push_str(": the client was the bottleneck, or started requests late");
         (bound, is_at_most, held) = (1.0 / bound, !is_at_most, Ok(known));
         finding = CheckFinding { bound, is_at_most, instead: Some(cost.text.clone()), ..finding };
     }
@@ -82,7 +83,7 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
             let turns = is_turns.then(|| pairs::ratio(ours.cell, theirs.cell, measure)).flatten();
             let ratio = turns.map_or(ours.median / theirs.median, |turns| turns.estimate);
             let how = turns
-                .map_or_else(String::new, |turns| format!(" turn by turn ({:.2} to {:.2})", turns.low, turns.high));
+                .map_or_else(String::new, |turns| format!(" per repetition ({:.2} to {:.2})", turns.low, turns.high));
             finding.ratio_range = turns.map(|turns| (turns.low, turns.high));
             finding.theirs = Some(theirs.median);
             finding.than.clone_from(&theirs.whose);
@@ -103,18 +104,18 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
     };
     let verdict = finding.verdict.word();
     finding.sentence =
-        format!("{head}: {}'s {measure} is {}{held}; asked: {asked}: {verdict}", check.of.text, shown(&ours));
+        format!("{head}: {}'s {measure} is {}{held}; required: {asked}: {verdict}", check.of.text, shown(&ours));
     finding
 }
 
-/// Both figures of a measure, or why one of them is not known.
+/// Returns both figures of a check for this measure, or the reason one of them is unknown.
 fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &str) -> Result<Pair<'r>, String> {
-    let step = report.step(&check.step.text).ok_or_else(|| format!("the step {} has not run", check.step.text))?;
+    let step = report.step(&check.step.text).ok_or_else(|| format!("step {} has not run", check.step.text))?;
     Ok((figure(step, &check.of.text, values, measure)?, against(report, step, check, values, measure)?))
 }
 
-/// Returns whether the check's measure is invalid in one of its runs only because the client was saturated or late,
-/// or other processes ran.
+/// Returns whether the check's measure is invalid in one of its runs only because the client was saturated or late, or
+/// because other processes ran.
 fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
     let is_by_client = |reason: &InvalidReason| {
         matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::CpuContention)
@@ -146,7 +147,8 @@ fn against<'r>(
         Against::Number => Ok(None),
         Against::Server(server) => figure(step, &server.text, values, measure).map(Some),
         Against::Best => {
-            // A server that did not take part does not count; one whose figure is invalid may be the best.
+            // A server that did not take part does not count. A server whose figure is invalid does count, because it
+            // might be the best.
             let others = step.servers.iter().filter(|server| *server != of);
             let there = others.filter(|server| step.cell(server, values).is_some_and(was_there));
             let known = there.map(|server| figure(step, server, values, measure)).collect::<Result<Vec<_>, _>>()?;
@@ -170,15 +172,14 @@ fn against<'r>(
             Ok(Some(JudgedFigure { whose, ..peak }))
         }
         Against::Step(other) => {
-            let step = report.step(&other.text).ok_or_else(|| format!("the step {} has not run", other.text))?;
+            let step = report.step(&other.text).ok_or_else(|| format!("step {} has not run", other.text))?;
             let found = figure(step, of, values, measure)?;
             Ok(Some(JudgedFigure { whose: format!("step {}", other.text), ..found }))
         }
     }
 }
 
-/// Returns whether a server took part, even temporarily: one that failed in one repetition has been measured in
-/// others.
+/// Returns whether a server was measured at all, even if some repetitions failed.
 fn was_there(cell: &Cell) -> bool {
     !cell.runs.is_empty() || cell.absent.as_ref().and_then(Reason::of).is_none_or(Reason::is_failure)
 }
@@ -193,7 +194,7 @@ fn best<'r>(known: impl Iterator<Item = JudgedFigure<'r>>, measure: &str) -> Opt
 
 fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str) -> Result<JudgedFigure<'r>, String> {
     if let Some(why) = &step.absent {
-        return Err(format!("the step {} was left out: {}", step.name, why.text));
+        return Err(format!("step {} was left out: {}", step.name, why.text));
     }
     let cell = step.cell(server, values).ok_or_else(|| format!("{server} was not measured in {}", step.name))?;
     known(cell, measure)
@@ -204,15 +205,15 @@ fn known<'r>(cell: &'r Cell, measure: &str) -> Result<JudgedFigure<'r>, String> 
     let Some(figure) = cell.figure(measure) else {
         let invalid = Measure::parse(measure).and_then(|of| cell.runs.iter().find_map(|run| run.why_unsound(of)));
         return Err(match (invalid, &cell.absent) {
-            (Some(invalid), _) => format!("{server}'s {measure} holds in no run: {invalid}"),
+            (Some(invalid), _) => format!("{server}'s {measure} is not valid in any run: {invalid}"),
             (None, Some(why)) => format!("{server} was left out: {}", why.text),
             (None, None) => format!("{server} has no {measure}"),
         });
     };
-    // The runs in which it holds say nothing of the others; fewer than half of them are too few to quote.
+    // The valid runs say nothing about the others. If fewer than half of all runs are valid, they are too few to quote.
     if figure.values.len() * 2 < cell.runs.len() {
         let (valid, all) = (figure.values.len(), cell.runs.len());
-        return Err(format!("{server}'s {measure} holds in only {valid} of {all} runs"));
+        return Err(format!("{server}'s {measure} is valid in only {valid} of {all} runs"));
     }
     let (median, min, max) = (figure.median, figure.min, figure.max);
     Ok(JudgedFigure { cell, median, min, max, whose: server.clone(), unit: &figure.unit })
@@ -226,7 +227,7 @@ fn shown(known: &JudgedFigure<'_>) -> String {
     format!("{median} ({} to {})", with_unit(known.min, known.unit), with_unit(known.max, known.unit))
 }
 
-/// A figure for people.
+/// Formats a figure with its unit.
 pub fn with_unit(value: f64, unit: &str) -> String {
     let digits = |value: f64| match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

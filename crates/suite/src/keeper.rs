@@ -1,10 +1,10 @@
-//! The keeper: a suite runs in a child of the started process, which waits and cleans up.
+//! The keeper, a supervisor process. The process that the user started is the keeper: it runs the suite in a child
+//! process, waits for it, and cleans up.
 //!
-//! However the child ends, even by a panic or SIGKILL, its descendants become children of the keeper by the kernel's
-//! rule for orphans, and the keeper stops them and removes networks and shares. If the keeper is killed, the kernel
-//! notifies the child, which then stops in order. Only killing both at once leaves something behind: the next run
-//! removes networks with all processes in them, and the next one into the same folder stops the servers that were
-//! ready.
+//! However the child ends, even by a panic or SIGKILL, the kernel makes its descendants children of the keeper. The
+//! keeper stops them, and removes networks and cgroups. If the keeper is killed, the kernel notifies the child, which
+//! then shuts down cleanly. Only if both are killed at once does anything remain: the next run removes the networks
+//! with all processes in them, and the next run with the same output folder stops the servers that had become ready.
 
 use crate::server::group;
 use crate::testbed;
@@ -17,42 +17,42 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The variable by which a child knows that its parent is its keeper: the parent's number.
+/// The environment variable that tells a child that its parent is its keeper. Its value is the parent's process ID.
 const KEEPER: &str = "FLATOUT_SUITE_KEEPER";
 
-/// Timeout for a stopped child to stop its servers, and for the keeper to stop the rest.
+/// Timeout for an interrupted child to stop its servers. After that, the keeper stops the remaining processes.
 const END_TIMEOUT: Duration = Duration::from_secs(70);
 
-/// Timeout for killed processes to end.
+/// Timeout for killed processes to exit.
 const LEFT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two looks at something that is waited for.
+/// Interval at which the keeper checks for remaining processes.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// True when everything is over, for the signal thread.
+/// True when everything has ended. Read by the signal thread.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether this process has a keeper. It is then notified when its keeper ends; processes it starts are not
-/// the keeper's children, and have none.
+/// Returns whether this process has a keeper. If so, requests a notification for when the keeper exits. Processes that
+/// this process starts are not children of the keeper, and have no keeper.
 pub fn is_kept() -> bool {
     let said = std::env::var(KEEPER).ok().and_then(|text| text.parse::<i32>().ok());
     let is_parent = || getppid().map(Pid::as_raw_pid) == said;
     if said.is_none() || !is_parent() {
         return false;
     }
-    // Without kernel support, the keeper's end is not noticed, and the suite continues.
+    // Without kernel support, the suite continues when the keeper exits.
     let _set = set_parent_process_death_signal(Some(Signal::TERM));
     if !is_parent() {
-        // It ended before that, without a notification.
+        // The keeper exited before the notification was requested.
         std::process::exit(128 + Signal::TERM.as_raw());
     }
     true
 }
 
-/// Runs this program once more as it was called, and waits for it. Returns the exit code.
+/// Runs this program again as a child, with the same arguments, and waits for it. Returns the exit code.
 ///
 /// # Errors
-/// When it cannot be started.
+/// Fails if the child cannot be started.
 pub fn keep() -> io::Result<u8> {
     group::adopt_orphans();
     let own = std::process::id();
@@ -62,7 +62,7 @@ pub fn keep() -> io::Result<u8> {
         .spawn()?;
     let told = BTreeSet::from([child.id()]);
     let also_told = told.clone();
-    // Ctrl-C in a terminal reaches both; a second notification has no effect.
+    // Ctrl-C in a terminal reaches both processes. A second signal has no effect.
     watch_interrupts(move |_| group::signal(0, &told, Signal::INT.as_raw()))?;
     watch_endings(move || {
         group::signal(0, &also_told, Signal::TERM.as_raw());
@@ -75,18 +75,18 @@ pub fn keep() -> io::Result<u8> {
     end_left();
     if let Some(signal) = status.signal() {
         eprintln!(
-            "flatout suite: signal {signal} killed the process that ran it; everything that it had started is stopped"
+            "flatout suite: signal {signal} killed the process that ran the suite; all processes that it had started were stopped"
         );
     }
     for name in testbed::sweep() {
-        eprintln!("flatout suite: the network {name} was left over and is removed");
+        eprintln!("flatout suite: removed the leftover network {name}");
     }
     IS_OVER.store(true, Ordering::Release);
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
     Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
 }
 
-/// Ends whatever is left of what the child had started.
+/// Stops all processes that the child has left running.
 fn end_left() {
     let own = std::process::id();
     let begun = Instant::now();

@@ -1,16 +1,16 @@
 //! Suites: experiments as files that anyone can read, change and run.
 //!
-//! - [`model`] is a suite's file as values, and [`mod@read`] parses the text, reporting all mistakes at once;
-//! - [`client`] are other programs that make the requests of a step: wrk, h2load, ab, oha;
-//! - [`arguments`] are the command lines of its measurements, for checks before anything runs;
-//! - [`fixture`], [`server`] and [`testbed`] are the objects of measurement: files, child processes, networks;
-//! - [`mod@run`] runs it: servers take turns, completed measurements are retained, and everything that was started is
-//!   stopped, by its [`keeper`] if it cannot do so itself;
-//! - [`measure`] contains the figures by name, [`mod@judge`] compares them with the suite's checks;
-//! - [`document`] is the result, [`bundle`] the folder with all of it, [`mod@report`] the report.
+//! - [`model`] represents a suite's file, and [`mod@read`] parses it and reports all mistakes at once;
+//! - [`client`] supports other load generators: wrk, h2load, ab, oha;
+//! - [`arguments`] lists the command lines of the measurements, so that they can be checked before anything runs;
+//! - [`fixture`], [`server`] and [`testbed`] create what is needed for a measurement: files, child processes, networks;
+//! - [`mod@run`] runs a suite: servers take turns, completed measurements are stored, and everything that was started
+//!   is stopped, by the [`keeper`] if the run cannot do so itself;
+//! - [`measure`] defines the figures, and [`mod@judge`] compares them with the suite's checks;
+//! - [`document`] is the result, [`bundle`] is its folder, and [`mod@report`] is its report.
 //!
-//! Absent by design: load generation. Every measurement is a separate `flatout bench` or another client, whose result
-//! is a file; so a measurement that fails affects no other, and a completed one is never repeated.
+//! By design, this crate generates no load. Every measurement is a separate `flatout bench` or another client, and its
+//! result is a file. So a failed measurement affects no other, and a completed measurement is never repeated.
 
 pub mod arguments;
 pub mod bundle;

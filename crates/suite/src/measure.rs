@@ -1,24 +1,24 @@
-//! Measures: named figures of one measurement, in one table with name, unit and words.
+//! Measures: the figures of one measurement, in a table with name, unit and description.
 //!
-//! A measure is from the last level of the run's result; answers to the run's questions (the knee, overload
-//! behaviour) are from its findings. A server's cost is from its own process if the client could find it, and
-//! otherwise from all processes of the suite's server during the bench.
+//! A measure is taken from the last level of the run's result, except for the knee and the behaviour under overload,
+//! which are findings of the run. The cost of a server is that of the server's process if the client could find it.
+//! Otherwise it is that of all processes of the suite's server during the bench.
 
 use crate::document::ProcessCost;
 use flatout_load::judge::Figure;
-use flatout_load::report::goodput::{good, sustained_per_s};
+use flatout_load::report::goodput::sustained_per_s;
 use flatout_load::report::{RunReport, StepReport};
 use flatout_reason::reasons;
 use serde_json::Value;
 
-/// An answer later than this, in nanoseconds, is of no use to anybody: goodput leaves it out.
+/// Response time up to which a response counts towards goodput, in nanoseconds. A later response is considered useless.
 pub const IN_TIME_NS: u64 = 1_000_000_000;
 
 reasons! {
     /// A figure of one measurement.
     pub enum Measure {
         name,
-        /// Its unit, as reports show it.
+        /// The unit, as shown in reports.
         unit: &'static str,
         /// True if a larger value is better.
         is_more_better: bool,
@@ -29,43 +29,43 @@ reasons! {
     BytesPerSPeak, "bytes-per-s-peak", "B/s", true, "Bytes received in the best whole second.";
     ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established per second.";
     OfferedPerS, "offered-per-s", "1/s", true, "Requests offered per second, in an open loop.";
-    GoodputPerS, "goodput-per-s", "1/s", true, "Correct responses per second that came within a second of their due time.";
+    GoodputPerS, "goodput-per-s", "1/s", true, "Correct responses per second that arrived within a second of the time when they were due, over the whole seconds in which load was offered.";
     SustainedPerS, "sustained-per-s", "1/s", true, "Correct responses per second within the timeout, over the whole seconds in which load was offered.";
-    KneePerS, "knee-per-s", "1/s", true, "The highest rate of arrivals that met the requirement.";
+    KneePerS, "knee-per-s", "1/s", true, "The highest arrival rate that met the requirement.";
     KeptShare, "kept-share", "", true, "The lowest goodput beyond the peak, as a share of the peak.";
     ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server per response.";
     ServerCpuPerMib, "server-cpu-per-mib", "ns", false, "CPU time of the server per MiB received.";
     RequestsPerCpuS, "requests-per-cpu-s", "1/s", true, "Responses per second of the server's CPU time.";
-    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time of all servers involved, including upstreams, per response, warm-up included.";
-    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Responses per second of CPU time of all servers involved, warm-up included.";
+    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time per response of all servers involved, including upstreams and the warm-up.";
+    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Responses per second of CPU time of all servers involved, including the warm-up.";
     ClientCpuPerRequest, "client-cpu-per-request", "ns", false, "CPU time of the client per response.";
     ResponseMean, "response-mean", "ns", false, "Mean response time, from the time a request was due.";
     ResponseP50, "response-p50", "ns", false, "Median response time, from the time a request was due.";
     ResponseP99, "response-p99", "ns", false, "99th percentile of the response time.";
-    ServiceP50, "service-p50", "ns", false, "Median service time, from the time the client began the request.";
+    ServiceP50, "service-p50", "ns", false, "Median service time, from the time the client started the request.";
     ServiceP99, "service-p99", "ns", false, "99th percentile of the service time.";
     ConnectMean, "connect-mean", "ns", false, "Mean time to establish a connection.";
-    ErrorShare, "error-share", "", false, "Share of requests that failed or got a 4xx or 5xx.";
+    ErrorShare, "error-share", "", false, "Share of requests that failed or got a 4xx or 5xx response.";
     Memory, "memory", "B", false, "Resident memory of the server at the end of the measurement.";
     MemoryPeak, "memory-peak", "B", false, "Peak resident memory of the server.";
     AllMemory, "all-memory", "B", false, "Resident memory of all processes of all servers involved; shared pages count in each process.";
 }
 
 impl Measure {
-    /// The measure of this name.
+    /// Returns the measure with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|measure| measure.name() == name)
     }
 
-    /// The figures of a run that determine its validity; all must be valid. None for the knee, because a search
-    /// judges its own trials.
+    /// Returns the figures of a run that must be valid for the measure to be valid. There are none for the knee,
+    /// because a search judges its own trials.
     pub const fn figures(self) -> &'static [Figure] {
         match self {
             Self::RequestsPerS | Self::BytesPerS | Self::BytesPerSPeak | Self::ConnectionsPerS => &[Figure::Rate],
-            // A response that is late by the client's own doing may no longer be in time.
+            // If the client delays a response, it may arrive too late to count.
             Self::GoodputPerS | Self::SustainedPerS | Self::KeptShare => &[Figure::Rate, Figure::Tail],
             Self::KneePerS => &[],
-            // Memory is a cost as well: for as many connections as were requested.
+            // Memory is also a cost, for the number of connections that were requested.
             Self::ServerCpuPerRequest
             | Self::ServerCpuPerMib
             | Self::RequestsPerCpuS
@@ -81,13 +81,14 @@ impl Measure {
         }
     }
 
-    /// Returns whether it is a cost per response. Costs are valid even if the client was the bottleneck: a faster
-    /// server costs no less per response.
+    /// Returns whether the measure is a cost per response. Costs are valid even if the client was the bottleneck,
+    /// because a faster client would not change them.
     pub const fn is_cost(self) -> bool {
         matches!(self.figures(), [Figure::ServerCpu])
     }
 
-    /// Its value in a run, where the run has one. `server` is the server under measurement, `processes` what all took.
+    /// Returns the value of the measure in a run, if the run has one. `server` is the measured server, and `processes`
+    /// are the costs of all servers.
     pub fn value(self, run: &RunReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
         let step = run.steps.last()?;
         let seconds = step.elapsed_ns.max(1) as f64 / 1e9;
@@ -98,7 +99,7 @@ impl Measure {
             Self::BytesPerSPeak => bytes_peak(step),
             Self::ConnectionsPerS => Some(counts.connections as f64 / seconds),
             Self::OfferedPerS => step.offered.rate_per_s,
-            Self::GoodputPerS => Some(good(step, IN_TIME_NS) as f64 / seconds),
+            Self::GoodputPerS => Some(sustained_per_s(step, IN_TIME_NS)),
             Self::SustainedPerS => Some(sustained_per_s(step, run.request_timeout_ns)),
             Self::KneePerS => number(run, &["knee", "search", "met_per_s"]),
             Self::KeptShare => number(run, &["overload", "overload", "kept_share"]),
@@ -133,8 +134,9 @@ impl Measure {
     }
 }
 
-/// The last second is seldom a whole one, and is left out; a run of less than two has its mean. Bytes are counted when their
-/// answer has ended, so a second tells of itself only where answers are shorter than that.
+/// Returns the bytes per second in the best second. The last second is rarely complete and is left out; for a run of
+/// less than two seconds, this is the mean. Bytes are counted when their response is complete, so the figure is
+/// meaningful only if responses take less than a second.
 fn bytes_peak(step: &StepReport) -> Option<f64> {
     let (points, length_s) = (step.record.series.points(), step.record.series.step_s.max(1));
     let whole = points.len().saturating_sub(1).max(1);
@@ -146,7 +148,8 @@ fn bytes_peak(step: &StepReport) -> Option<f64> {
     Some((best as f64 / length_s as f64).max(step.bytes_in_per_s))
 }
 
-/// If the client could not read the server's processes, as in a testbed, the suite's own reading is used.
+/// Returns the CPU time of the server per request, in nanoseconds. If the client could not read the server's processes,
+/// as in a testbed, the suite's own reading is used.
 fn cpu_per_request(step: &StepReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
     step.server.and_then(|cost| cost.cpu_ns_per_response).or_else(|| {
         let cost = processes.iter().find(|cost| cost.server == server)?;

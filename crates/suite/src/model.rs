@@ -1,6 +1,6 @@
-//! A suite file as values, with the source position of each for later errors.
+//! The contents of a suite's file as values, with their positions in the file, for errors that are found later.
 //!
-//! Nothing is resolved here: texts contain their `{names}` until a run substitutes values.
+//! Nothing is resolved here: strings contain `{names}` until a run replaces them.
 
 mod check;
 mod fixture;
@@ -17,38 +17,38 @@ pub use testbed::Testbed;
 use flatout_config::model::Place;
 use std::path::PathBuf;
 
-/// A text of the file, and where it stands.
+/// A string with its place in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Placed {
-    /// The text, with its `{names}` as they stand.
+    /// The string, with its `{names}`.
     pub text: String,
-    /// Its place in the file.
+    /// Place of the string in the file.
     pub place: Place,
 }
 
-/// A suite: one experiment.
+/// A suite, which describes one experiment.
 #[derive(Clone, Debug)]
 pub struct Suite {
-    /// Its name: letters, digits and hyphens.
+    /// Name of the suite: lower-case letters, digits, hyphens and underscores.
     pub name: String,
-    /// The file, as it was named.
+    /// Path of the suite's file, as given on the command line.
     pub file: PathBuf,
-    /// The file's text, byte by byte.
+    /// The file's content, unchanged.
     pub source: String,
-    /// Its question, in one or a few sentences.
+    /// Purpose of the suite, in one or a few sentences.
     pub about: String,
-    /// Tables of earlier figures that are shown beside today's: names of files in `history/` beside the suite's file,
-    /// without `.csv`.
+    /// Names of tables of earlier figures, which are shown with the new figures. Each table is a file in `history/` in
+    /// the folder of the suite's file; the names lack `.csv`.
     pub seeds: Vec<Placed>,
-    /// Measurements of every step with every server.
+    /// Number of repetitions of every measurement.
     pub repetitions: u32,
     /// Default duration of a measurement, in seconds.
     pub seconds: f64,
-    /// Changes by `--quick`.
+    /// Overrides for `--quick`.
     pub quick: Quick,
-    /// The cores of servers and clients.
+    /// The cores that servers and clients use.
     pub cores: Cores,
-    /// Files for servers, in order of creation.
+    /// Files for servers, in the order in which they are created.
     pub fixtures: Vec<Fixture>,
     /// Variables, in the order of the file.
     pub variables: Vec<Variable>,
@@ -58,60 +58,60 @@ pub struct Suite {
     pub testbeds: Vec<Testbed>,
     /// Steps, in the order in which they run.
     pub steps: Vec<Step>,
-    /// Conditions on the figures.
+    /// Conditions on the results.
     pub checks: Vec<Check>,
 }
 
-/// A variable and its values. A step that names it in braces runs once for every value.
+/// A variable and its values. A step that names it in braces runs once for each value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Its values, as they are written.
+    /// Values of the variable, as written.
     pub values: Vec<String>,
-    /// Its place in the file.
+    /// Place of the variable in the file.
     pub place: Place,
 }
 
-/// Changes by `--quick`: enough to see that a suite works, and nothing to quote.
+/// Overrides for `--quick`, which only verifies that a suite works.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quick {
-    /// Repetitions instead.
+    /// Number of repetitions of every measurement.
     pub repetitions: Option<u32>,
-    /// Seconds of a measurement instead; also of steps that have a time of their own.
+    /// Duration of a measurement in seconds, which also replaces the duration of a step.
     pub seconds: Option<f64>,
-    /// The values retained of a variable; other variables retain all.
+    /// Variables with the values to use. Other variables keep all their values.
     pub keep: Vec<Variable>,
-    /// The steps that are left out.
+    /// Steps that are left out.
     pub skip: Vec<Placed>,
 }
 
-/// Cores, by the numbers of the kernel. Empty lists leave it to the kernel.
+/// Cores, by the kernel's numbers. If a list is empty, the kernel chooses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cores {
-    /// Of servers.
+    /// Cores of the servers.
     pub server: Vec<usize>,
-    /// Of clients.
+    /// Cores of the clients.
     pub client: Vec<usize>,
 }
 
 impl Suite {
-    /// A server by its name.
+    /// Returns the server with this name.
     pub fn server(&self, name: &str) -> Option<&Server> {
         self.servers.iter().find(|server| server.name == name)
     }
 
-    /// A step by its name.
+    /// Returns the step with this name.
     pub fn step(&self, name: &str) -> Option<&Step> {
         self.steps.iter().find(|step| step.name == name)
     }
 
-    /// A testbed by its name.
+    /// Returns the testbed with this name.
     pub fn testbed(&self, name: &str) -> Option<&Testbed> {
         self.testbeds.iter().find(|testbed| testbed.name == name)
     }
 
-    /// A variable by its name.
+    /// Returns the variable with this name.
     pub fn variable(&self, name: &str) -> Option<&Variable> {
         self.variables.iter().find(|variable| variable.name == name)
     }

@@ -1,17 +1,17 @@
-//! Figures of two servers, pair by pair.
+//! Paired comparison of two servers.
 //!
-//! In each repetition servers take turns, so that drift of the machine affects both of a pair: their ratio is more
-//! precise than that of two medians, which may be from different times.
+//! Servers take turns within each repetition, so drift of the machine affects both figures of a pair. The median of the
+//! pairs' ratios is therefore more precise than the ratio of two medians, which may come from different times.
 
 use crate::document::Cell;
 use flatout_lab::spread::Spread;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
 
-/// The bootstrap draws the same resamples each time a report is written.
+/// The seed of the bootstrap. It is constant, so that a report always has the same intervals.
 pub(crate) const SEED: u64 = 1;
 
-/// Values of one measure in both cells, repetition by repetition: those that both have.
+/// Returns the values of one measure in both cells, for each repetition in which both cells have a value.
 pub(crate) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> {
     let (one, other) = (by_repetition(one, measure), by_repetition(other, measure));
     let of = |(repetition, value): &(u32, f64)| {
@@ -20,9 +20,9 @@ pub(crate) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> 
     one.iter().filter_map(of).collect()
 }
 
-/// The median of the pairs' ratios and what it may be: the 95 % confidence interval, or with fewer than
-/// [`BLOCKS_MIN`](flatout_load::stats::bootstrap::BLOCKS_MIN) pairs their least and greatest ratio. `None` where fewer
-/// than two repetitions, or fewer than half of them, have both.
+/// Returns the median of the pairs' ratios with its 95 % confidence interval. With fewer than
+/// [`BLOCKS_MIN`](flatout_load::stats::bootstrap::BLOCKS_MIN) pairs, the interval is the range of the ratios. Returns
+/// `None` if both servers have figures in fewer than two repetitions, or in fewer than half of the repetitions.
 pub(crate) fn ratio(one: &Cell, other: &Cell, measure: &str) -> Option<Interval> {
     let pairs = pairs(one, other, measure);
     let ratios: Spread = pairs.iter().map(|(ours, theirs)| ours / theirs).collect();
@@ -33,7 +33,8 @@ pub(crate) fn ratio(one: &Cell, other: &Cell, measure: &str) -> Option<Interval>
     let theirs_first: Vec<(f64, f64)> = pairs.iter().map(|(ours, theirs)| (*theirs, *ours)).collect();
     let estimate = ratios.median();
     Some(match Bootstrap::new(SEED).ratio(&theirs_first) {
-        // The bootstrap's own estimate is the ratio of the sums, which single slow turns move more.
+        // Do not use the bootstrap's estimate: it is the ratio of the sums, on which a single slow turn has more
+        // influence.
         Some(by_sums) => Interval { estimate, low: by_sums.low.min(estimate), high: by_sums.high.max(estimate) },
         None => Interval { estimate, low: ratios.min(), high: ratios.max() },
     })
@@ -42,7 +43,7 @@ pub(crate) fn ratio(one: &Cell, other: &Cell, measure: &str) -> Option<Interval>
 fn by_repetition(cell: &Cell, measure: &str) -> Vec<(u32, f64)> {
     let Some(figure) = cell.figure(measure) else { return Vec::new() };
     let mut repetitions = figure.repetitions.clone();
-    // A result without them tells which run a value is of where every run has one.
+    // Results of earlier versions do not contain the repetitions. They are known if every run has a value.
     if repetitions.is_empty() && figure.values.len() == cell.runs.len() {
         repetitions = cell.runs.iter().map(|run| run.repetition).collect();
     }

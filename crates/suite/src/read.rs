@@ -1,7 +1,7 @@
-//! From a suite's file to its model, reporting all mistakes with their lines.
+//! Reads a suite's file into its model, and reports all mistakes with their line numbers.
 //!
-//! A mistake never stops the parser: the malformed part is reported and skipped. References between parts (a step's
-//! servers, a check's step) are resolved when all parts are known.
+//! A mistake does not stop the parser: the malformed part is reported and skipped. References between parts (such as a
+//! step's servers, or a check's step) are resolved when all parts are known.
 
 mod check;
 mod fixture;
@@ -16,17 +16,18 @@ use crate::model::{Cores, Placed, Quick, Suite, Testbed, Variable};
 use flatout_config::diagnostic::{Report, Span, Texts};
 use flatout_config::source::Sources;
 use flatout_config::syntax::{FILE_BYTES_MAX, Node, Value, parse_document};
-use flatout_config::{Code, Diagnostics};
+use flatout_config::{Code, Diagnostics, Shape, property, report_unknown};
 use refer::References;
+use setting::Row;
 use std::path::Path;
 
-/// Upper bound of repetitions of a measurement.
+/// Maximum number of repetitions of a measurement.
 const REPETITIONS_MAX: u64 = 1_000;
 
-/// Upper bound of a measurement's duration, in seconds.
+/// Maximum duration of a measurement, in seconds.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// Upper bound of a suite's measurements, with all combinations and repetitions.
+/// Maximum number of measurements in a suite, over all combinations and repetitions.
 pub(crate) const RUNS_MAX: usize = 100_000;
 
 /// The state of the parser.
@@ -34,28 +35,112 @@ pub(crate) struct Reader<'a> {
     report: &'a mut Report,
     texts: &'a Texts,
     references: References,
+    /// Strings of the step that is being read, whose placeholders must be known, with their places.
+    step_texts: Vec<(String, Span)>,
 }
 
-/// Settings of a suite.
-const SETTINGS: &[&str] = &[
-    "about",
-    "seed",
-    "repetitions",
-    "seconds",
-    "quick",
-    "cores",
-    "let",
-    "fixture",
-    "server",
-    "testbed",
-    "step",
-    "check",
+/// The settings of a suite.
+static SUITE: &[Row<Suite>] = &[
+    Row::text("about", "about \"Hits of small files\"", |suite| &mut suite.about),
+    Row::repeated("seed", Shape::values(1, "seed \"earlier\""), |reader, node, suite| {
+        suite.seeds.extend(reader.words_of(node));
+    }),
+    Row::custom("repetitions", Shape::value("repetitions 5"), |reader, node, suite| {
+        suite.repetitions = reader.count_of(node, 1, REPETITIONS_MAX).unwrap_or(1) as u32;
+    }),
+    Row::custom("seconds", Shape::value("seconds 3"), |reader, node, suite| {
+        suite.seconds = reader.seconds_of(node).unwrap_or(1.0);
+    }),
+    Row::custom("quick", Shape::none("quick { repetitions 1; seconds 0.3 }").has_block(), |reader, node, suite| {
+        reader.read_block(node, QUICK, &mut suite.quick);
+    }),
+    Row::custom("cores", Shape::none("cores server=0 client=1").with(&["server", "client"]), |reader, node, suite| {
+        let mut of = |name: &str| {
+            let property = property(node, name)?;
+            reader.core_list(&property.value)
+        };
+        suite.cores = Cores { server: of("server").unwrap_or_default(), client: of("client").unwrap_or_default() };
+    }),
+    Row::repeated("let", LET, |reader, node, suite| {
+        if let Some(variable) = reader.variable(node) {
+            reader.known("variable", &variable.name, node);
+            suite.variables.push(variable);
+        }
+    }),
+    Row::repeated(
+        "fixture",
+        Shape::value("fixture \"site\" { bytes \"file.bin\" 6537455 }").has_block(),
+        |reader, node, suite| {
+            let fixture = reader.fixture(node);
+            reader.known("fixture", &fixture.name, node);
+            suite.fixtures.push(fixture);
+        },
+    ),
+    Row::repeated("server", server::SHAPE, |reader, node, suite| {
+        let server = reader.server(node, &suite.servers);
+        reader.known("server", &server.name, node);
+        suite.servers.push(server);
+    }),
+    Row::repeated(
+        "testbed",
+        Shape::value("testbed \"wire\" { mtu 1500; rate \"100mbit\"; hosts 2 }").has_block(),
+        |reader, node, suite| {
+            let testbed = reader.testbed(node);
+            reader.known("testbed", &testbed.name, node);
+            suite.testbeds.push(testbed);
+        },
+    ),
+    Row::repeated("step", step::SHAPE, |reader, node, suite| {
+        let step = reader.step(node);
+        reader.known("step", &step.name, node);
+        suite.steps.push(step);
+    }),
+    Row::repeated("check", check::SHAPE, |reader, node, suite| suite.checks.extend(reader.check(node))),
 ];
 
-/// Reads a suite.
+const LET: Shape = Shape::values(2, "let \"size\" 317 1337");
+
+/// The settings of `quick`.
+static QUICK: &[Row<Quick>] = &[
+    Row::custom("repetitions", Shape::value("repetitions 1"), |reader, node, quick| {
+        quick.repetitions = reader.count_of(node, 1, REPETITIONS_MAX).map(|count| count as u32);
+    }),
+    Row::custom("seconds", Shape::value("seconds 0.3"), |reader, node, quick| quick.seconds = reader.seconds_of(node)),
+    Row::repeated("keep", Shape::values(2, "keep \"size\" 317"), |reader, node, quick| {
+        if let Some(kept) = reader.variable(node) {
+            reader.refer_kept(&kept, node);
+            quick.keep.push(kept);
+        }
+    }),
+    Row::repeated("skip", Shape::values(1, "skip \"knee\""), |reader, node, quick| {
+        quick.skip.extend(reader.referred_words("step", node));
+    }),
+];
+
+/// The settings of a testbed.
+static TESTBED: &[Row<Testbed>] = &[
+    Row::text("about", "about \"A slow link\"", |testbed| &mut testbed.about),
+    Row::custom("mtu", Shape::value("mtu 1500"), |reader, node, testbed| {
+        testbed.mtu = reader.measurable(node, crate::testbed::mtu_fault);
+    }),
+    Row::custom("rate", Shape::value("rate \"100mbit\""), |reader, node, testbed| {
+        testbed.rate = reader.measurable(node, crate::testbed::rate_fault);
+    }),
+    Row::custom("delay", Shape::value("delay \"10ms\""), |reader, node, testbed| {
+        testbed.delay = reader.measurable(node, crate::testbed::delay_fault);
+    }),
+    Row::custom("cpu", Shape::value("cpu 0.1"), |reader, node, testbed| {
+        testbed.cpu = reader.measurable(node, crate::testbed::share::fault);
+    }),
+    Row::custom("hosts", Shape::value("hosts 2"), |reader, node, testbed| {
+        testbed.hosts = reader.count_of(node, 1, 2).unwrap_or(2) as u8;
+    }),
+];
+
+/// Reads a suite's file.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// Returns all mistakes in the file.
 pub fn read(path: &Path, sources: &dyn Sources) -> Result<Suite, Diagnostics> {
     let shown = path.display().to_string();
     let unreadable = |code, message: String| {
@@ -75,7 +160,8 @@ pub fn read(path: &Path, sources: &dyn Sources) -> Result<Suite, Diagnostics> {
     let nodes = parse_document(file, &source, &mut report);
     let mut suite = None;
     if report.is_empty() {
-        let mut reader = Reader { report: &mut report, texts: &texts, references: References::default() };
+        let mut reader =
+            Reader { report: &mut report, texts: &texts, references: References::default(), step_texts: Vec::new() };
         suite = reader.document(&nodes);
     }
     match suite {
@@ -100,10 +186,10 @@ impl Reader<'_> {
         let mut found = None;
         for node in nodes {
             if node.name != "suite" {
-                self.unknown(node, &["suite"]);
+                report_unknown(node, &["suite"], self.report);
             } else if found.is_some() {
-                self.report.add(Code::GivenTwice, node.span, "a file has one suite, and this is another");
-            } else {
+                self.report.add(Code::GivenTwice, node.span, "a file must contain one suite, but this is a second one");
+            } else if Shape::value("suite \"name\" { … }").has_block().check(node, &[], self.report) {
                 found = Some(self.suite(node));
             }
         }
@@ -112,7 +198,7 @@ impl Reader<'_> {
 
     fn suite(&mut self, node: &Node) -> Suite {
         let mut suite = Suite {
-            name: self.name_of(node).unwrap_or_default(),
+            name: self.name_of(node),
             file: Path::new("").to_owned(),
             source: String::new(),
             about: String::new(),
@@ -128,15 +214,7 @@ impl Reader<'_> {
             steps: Vec::new(),
             checks: Vec::new(),
         };
-        self.plain(node, &[]);
-        let mut seen = Vec::new();
-        for setting in self.block(node, "suite \"name\" { … }") {
-            let once = matches!(setting.name.as_str(), "about" | "repetitions" | "seconds" | "quick" | "cores");
-            if once && !self.first(&mut seen, setting) {
-                continue;
-            }
-            self.setting(&mut suite, setting);
-        }
+        self.read_block(node, SUITE, &mut suite);
         self.resolve(&suite);
         if suite.steps.is_empty() && self.report.is_empty() {
             self.report.add(Code::BlockMissing, node.span, "the suite has no `step`, so there is nothing to measure");
@@ -144,88 +222,10 @@ impl Reader<'_> {
         suite
     }
 
-    fn setting(&mut self, suite: &mut Suite, node: &Node) {
-        match node.name.as_str() {
-            "about" => suite.about = self.text_of(node),
-            "seed" => suite.seeds.extend(self.words_of(node)),
-            "repetitions" => suite.repetitions = self.count_of(node, 1, REPETITIONS_MAX).unwrap_or(1) as u32,
-            "seconds" => suite.seconds = self.seconds_of(node).unwrap_or(1.0),
-            "quick" => suite.quick = self.quick(node),
-            "cores" => suite.cores = self.cores(node),
-            "let" => {
-                if let Some(variable) = self.variable(node) {
-                    self.known("variable", &variable.name, node);
-                    suite.variables.push(variable);
-                }
-            }
-            "fixture" => {
-                let fixture = self.fixture(node);
-                self.known("fixture", &fixture.name, node);
-                suite.fixtures.push(fixture);
-            }
-            "server" => {
-                let server = self.server(node, &suite.servers);
-                self.known("server", &server.name, node);
-                suite.servers.push(server);
-            }
-            "testbed" => {
-                let testbed = self.testbed(node);
-                self.known("testbed", &testbed.name, node);
-                suite.testbeds.push(testbed);
-            }
-            "step" => {
-                let step = self.step(node);
-                self.known("step", &step.name, node);
-                suite.steps.push(step);
-            }
-            "check" => suite.checks.extend(self.check(node)),
-            _ => self.unknown(node, SETTINGS),
-        }
-    }
-
-    fn quick(&mut self, node: &Node) -> Quick {
-        let mut quick = Quick::default();
-        self.none(node);
-        for setting in self.block(node, "quick { repetitions 1; seconds 0.3 }") {
-            match setting.name.as_str() {
-                "repetitions" => {
-                    quick.repetitions = self.count_of(setting, 1, REPETITIONS_MAX).map(|count| count as u32);
-                }
-                "seconds" => quick.seconds = self.seconds_of(setting),
-                "keep" => {
-                    if let Some(kept) = self.variable(setting) {
-                        self.refer_kept(&kept, setting);
-                        quick.keep.push(kept);
-                    }
-                }
-                "skip" => {
-                    for word in self.words_of_spans(setting) {
-                        self.refer("step", &word.0.text, word.1);
-                        quick.skip.push(word.0);
-                    }
-                }
-                _ => self.unknown(setting, &["repetitions", "seconds", "keep", "skip"]),
-            }
-        }
-        quick
-    }
-
     fn variable(&mut self, node: &Node) -> Option<Variable> {
-        self.plain(node, &[]);
-        self.no_block(node);
         let place = self.texts.place(node.span);
-        let (first, rest) = node.arguments.split_first().or_else(|| {
-            let example = format!("as in: {} \"size\" 317 1337", node.name);
-            self.report
-                .add(Code::ValueMissing, node.span, format!("`{}` needs a name and values", node.name))
-                .note(example);
-            None
-        })?;
+        let (first, rest) = node.arguments.split_first()?;
         let name = self.name(first)?;
-        if rest.is_empty() {
-            let example = format!("as in: {} \"{name}\" 317 1337", node.name);
-            self.report.add(Code::ValueMissing, node.span, format!("`{}` needs values", node.name)).note(example);
-        }
         let values: Vec<String> = rest.iter().filter_map(|value| self.word(value)).collect();
         for (index, value) in values.iter().enumerate() {
             if values[..index].contains(value) {
@@ -233,17 +233,6 @@ impl Reader<'_> {
             }
         }
         Some(Variable { name, values, place })
-    }
-
-    fn cores(&mut self, node: &Node) -> Cores {
-        self.no_block(node);
-        self.plain(node, &["server", "client"]);
-        self.no_arguments(node, "cores server=0 client=1");
-        let mut of = |name: &str| {
-            let property = node.properties.iter().find(|property| property.name == name)?;
-            self.core_list(&property.value)
-        };
-        Cores { server: of("server").unwrap_or_default(), client: of("client").unwrap_or_default() }
     }
 
     fn core_list(&mut self, value: &Value) -> Option<Vec<usize>> {
@@ -257,59 +246,28 @@ impl Reader<'_> {
     }
 
     fn testbed(&mut self, node: &Node) -> Testbed {
-        self.plain(node, &[]);
-        let mut testbed = Testbed {
-            name: self.name_of(node).unwrap_or_default(),
-            place: self.texts.place(node.span),
-            hosts: 2,
-            ..Testbed::default()
-        };
-        let mut seen = Vec::new();
-        for setting in self.block(node, "testbed \"wire\" { mtu 1500; rate \"100mbit\"; hosts 2 }") {
-            if !self.first(&mut seen, setting) {
-                continue;
-            }
-            match setting.name.as_str() {
-                "about" => testbed.about = self.text_of(setting),
-                "mtu" => testbed.mtu = self.template_of(setting),
-                "rate" => testbed.rate = self.template_of(setting),
-                "delay" => testbed.delay = self.template_of(setting),
-                "cpu" => testbed.cpu = self.template_of(setting),
-                "hosts" => testbed.hosts = self.count_of(setting, 1, 2).unwrap_or(2) as u8,
-                _ => self.unknown(setting, &["about", "mtu", "rate", "delay", "cpu", "hosts"]),
-            }
-        }
-        let texts = [(&testbed.mtu, "mtu"), (&testbed.rate, "rate"), (&testbed.delay, "delay"), (&testbed.cpu, "cpu")];
-        for (text, what) in texts {
-            if let Some(text) = text {
-                self.measurable(what, text, node);
-            }
-        }
+        let (name, place) = (self.name_of(node), self.texts.place(node.span));
+        let mut testbed = Testbed { name, place, hosts: 2, ..Testbed::default() };
+        self.read_block(node, TESTBED, &mut testbed);
         testbed
     }
 
-    /// Values of a link that stand as they are must be such; those with a variable in them are looked at when they are used.
-    fn measurable(&mut self, what: &str, text: &Placed, node: &Node) {
-        if crate::template::names(&text.text).next().is_some() {
-            return;
+    /// Reads a value of a link, and checks it with `fault`. A value that contains a variable is checked when it is
+    /// used.
+    fn measurable(&mut self, node: &Node, fault: fn(&str) -> Option<String>) -> Option<Placed> {
+        let value = node.arguments.first()?;
+        let text = self.placed(value)?;
+        let is_complete = crate::template::names(&text.text).next().is_none();
+        if let Some(fault) = fault(&text.text).filter(|_| is_complete) {
+            self.report.add(Code::NumberBounds, value.span, fault);
         }
-        let fault = match what {
-            "mtu" => crate::testbed::mtu_fault(&text.text),
-            "rate" => crate::testbed::rate_fault(&text.text),
-            "cpu" => crate::testbed::share::fault(&text.text),
-            _ => crate::testbed::delay_fault(&text.text),
-        };
-        if let Some(fault) = fault {
-            let span = node.children.iter().flatten().find(|child| child.name == what);
-            let span = span.and_then(|child| child.arguments.first()).map_or(node.span, |value| value.span);
-            self.report.add(Code::NumberBounds, span, fault);
-        }
+        Some(text)
     }
 }
 
-/// A list of cores: `0`, `0,2`, `0-3`.
+/// Parses a list of cores: `0`, `0,2`, `0-3`.
 fn parse_cores(text: &str) -> Option<Vec<usize>> {
-    /// The kernel's own bound on x86.
+    /// Maximum number of cores that Linux supports on x86.
     const CORES_MAX: usize = 8_192;
     let mut cores = Vec::new();
     for part in text.split(',') {

@@ -1,7 +1,7 @@
-//! Reports of a suite: one self-contained page of HTML, and text for a terminal.
+//! Reports of a suite: a self-contained HTML page, and text for a terminal.
 //!
-//! Both have the same content. Results where flatout is not ahead are worded like those where it is; figures of other
-//! hardware are marked; omitted figures are replaced by the reason.
+//! Both have the same content. Missed targets are worded like met targets, figures from other hardware are marked, and
+//! a missing figure is replaced by the reason.
 
 mod bars;
 mod columns;
@@ -19,7 +19,7 @@ mod text;
 mod unsound;
 
 use crate::bundle::write_whole;
-use crate::document::{CheckEntry, SuiteReport, Verdict};
+use crate::document::{CheckEntry, StepEntry, SuiteReport, Verdict};
 use flatout_load::report::RunReport;
 use flatout_report::style::Style;
 use flatout_units::show;
@@ -27,11 +27,11 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::Path;
 
-/// Finds the result of one measurement by its path in the bundle.
+/// Finds the result of one measurement, given its path in the bundle.
 pub type Runs<'a> = &'a dyn Fn(&str) -> Option<RunReport>;
 
-/// The page. `runs` gives the results of single measurements, for the classic views and the machine's limit beside them;
-/// where it gives none, those are left out.
+/// Returns the HTML page. `runs` finds the results of single measurements, for the classic views and the machine's
+/// limit. Parts whose results are not found are left out.
 pub fn html(report: &SuiteReport, runs: Runs<'_>) -> String {
     page::page(report, runs)
 }
@@ -39,62 +39,78 @@ pub fn html(report: &SuiteReport, runs: Runs<'_>) -> String {
 /// Writes the page into a bundle's folder, as `report.html`.
 ///
 /// # Errors
-/// What the system said.
+/// Returns the error of the system if the page cannot be written.
 pub fn write(report: &SuiteReport, folder: &Path) -> io::Result<()> {
     let runs = |path: &str| flatout_report::bundle::read(&folder.join(path)).ok();
     write_whole(&folder.join("report.html"), html(report, &runs).as_bytes())
 }
 
-/// The same in short, for a terminal.
+/// Returns a short report for a terminal.
 pub fn text(report: &SuiteReport, style: Style) -> String {
     text::text(report, style)
 }
 
-/// The tables of all steps as Markdown, for documents.
+/// Returns the tables of all steps as Markdown, for use in documents.
 pub fn tables(report: &SuiteReport) -> String {
     tables::tables(report)
 }
 
-/// The result of all checks, in one sentence.
+/// Summarises the results of all checks in one sentence.
 pub fn headline(report: &SuiteReport) -> String {
-    let count = |verdict: Verdict| report.checks.iter().filter(|check| check.verdict == verdict).count();
+    let checks = checks_by_weight(report);
+    let count = |verdict: Verdict| checks.iter().filter(|check| check.verdict == verdict).count();
     let [met, missed, not_shown, not_judged] =
         [Verdict::Met, Verdict::Missed, Verdict::NotShown, Verdict::NotJudged].map(count);
-    let mut text = match report.checks.len() {
-        0 => "This suite checks nothing.".to_owned(),
+    let mut text = match checks.len() {
+        0 if report.checks.is_empty() => "This suite has no checks.".to_owned(),
+        0 => "These steps have no checks.".to_owned(),
         all => format!(
-            "{met} of {} met, {missed} missed, {not_shown} not shown, {not_judged} not judged.",
+            "{met} of {} met, {missed} missed, {not_shown} inconclusive, {not_judged} not judged.",
             show::plural(all as u64, "check", "checks")
         ),
     };
     if report.quick {
-        text.push_str(" A quick run: its figures only show that the suite works; do not quote them.");
+        text.push_str(" This was a quick run, which only tests that the suite works; do not quote its figures.");
     }
     if report.interrupted {
-        text.push_str(" The run was interrupted; this report has the results until then.");
+        text.push_str(" The run was interrupted; this report contains the results up to that point.");
     }
     if !report.troubles.is_empty() {
         let count = report.troubles.len() as u64;
         // Writing to a String cannot fail.
-        let _ = write!(text, " {} on the way.", show::plural(count, "thing went wrong", "things went wrong"));
+        let _ = write!(text, " {} during the run.", show::plural(count, "problem occurred", "problems occurred"));
     }
     text
 }
 
-/// A combination of values in words: `size 317, clients 5`.
+/// Formats a combination of values as text: `size 317, clients 5`.
 fn combination(values: &[(String, String)]) -> String {
     let words: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
     words.join(", ")
 }
 
-/// Checks in the order in which a reader wants them: what was missed first.
+/// Returns the steps that `--only` does not leave out.
+fn steps_shown(report: &SuiteReport) -> impl Iterator<Item = &StepEntry> {
+    report.steps.iter().filter(|step| !step.is_left_out_by_only())
+}
+
+/// Returns a line with the number of steps that `--only` leaves out, and of their checks; `None` if it leaves out none.
+fn left_out_by_only(report: &SuiteReport) -> Option<String> {
+    let steps = report.steps.len() - steps_shown(report).count();
+    let checks = report.checks.len() - checks_by_weight(report).len();
+    (steps > 0).then(|| {
+        let steps = show::plural(steps as u64, "step", "steps");
+        format!("{steps} and {} left out by --only", show::plural(checks as u64, "check", "checks"))
+    })
+}
+
+/// Returns the checks of the steps that `--only` does not leave out, in order of importance: missed checks come first.
 fn checks_by_weight(report: &SuiteReport) -> Vec<&CheckEntry> {
-    let mut checks: Vec<&CheckEntry> = report.checks.iter().collect();
+    let is_shown = |check: &&CheckEntry| !report.step(&check.step).is_some_and(StepEntry::is_left_out_by_only);
+    let mut checks: Vec<&CheckEntry> = report.checks.iter().filter(is_shown).collect();
     checks.sort_by_key(|check| std::cmp::Reverse(check.verdict));
     checks
 }
 
-#[cfg(test)]
-mod fixture;
 #[cfg(test)]
 mod tests;

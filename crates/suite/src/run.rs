@@ -1,5 +1,5 @@
-//! Running a suite: servers take turns in every repetition, completed measurements are retained, and a failure
-//! affects nothing else.
+//! Running a suite. Servers take turns in every repetition, completed measurements are stored, and a failure affects no
+//! other measurement.
 
 mod bench;
 mod cell;
@@ -20,76 +20,61 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Options of a suite's run.
+/// Options for running a suite.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// As the suite's `quick` says.
+    /// True if the suite's `quick` settings apply.
     pub quick: bool,
-    /// The bundle's folder.
+    /// Folder of the bundle.
     pub out: PathBuf,
-    /// The steps that are measured; all when empty.
+    /// Names of the steps to measure. If empty, all steps are measured.
     pub only: Vec<String>,
-    /// True to discard an earlier result in the folder.
+    /// True if an earlier result in the folder is discarded.
     pub fresh: bool,
-    /// The user's description of the machine.
+    /// Properties of the machine that the user specified.
     pub given: Given,
     /// The command line, program name first.
     pub command: Vec<String>,
-    /// This program: it makes every measurement.
+    /// Path of the flatout executable, which makes every measurement.
     pub own: PathBuf,
 }
 
-/// A request to end early: 0 until there is one.
+/// A request to stop the suite early. Counts the requests.
 #[derive(Debug, Default)]
 pub struct StopRequest(AtomicU32);
 
 impl StopRequest {
-    /// No request yet.
+    /// Creates the value without a request.
     pub const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Requests it.
+    /// Requests that the suite stop.
     pub fn ask(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns whether it was requested.
+    /// Returns whether a stop was requested.
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Why a suite could not be run at all.
-#[derive(Debug)]
+/// The reason a suite could not be run at all.
+#[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The bundle.
+    /// The bundle cannot be used.
+    #[error("{0}")]
     Bundle(BundleError),
-    /// No step is called so.
+    /// No step has this name. Contains the name, and the names that exist.
+    #[error("the suite has no step {0:?}; use one of: {known}", known = .1.join(", "))]
     StepUnknown(String, Vec<String>),
-    /// These cores are not there, or this process may not use them.
+    /// These cores do not exist, or this process may not use them. Contains their numbers.
+    #[error("the suite uses cores that this process is not allowed to use: {}", .0.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))]
     Cores(Vec<usize>),
 }
 
-impl std::fmt::Display for RunError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bundle(error) => error.fmt(formatter),
-            Self::StepUnknown(name, known) => {
-                write!(formatter, "the suite has no step {name:?}; there are: {}", known.join(", "))
-            }
-            Self::Cores(missing) => {
-                let missing: Vec<String> = missing.iter().map(usize::to_string).collect();
-                let words = "the suite pins to cores that this process may not use";
-                write!(formatter, "{words}: {}", missing.join(", "))
-            }
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-/// Now, in milliseconds since the epoch.
+/// Returns the current time in milliseconds since the epoch.
 pub fn now_unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

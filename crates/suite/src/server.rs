@@ -1,5 +1,5 @@
-//! Servers as child processes: found, started on their cores, checked for readiness, and stopped with all their
-//! descendants.
+//! Servers as child processes. They are looked up, started on their cores, checked for readiness, and stopped with all
+//! their descendants.
 
 pub mod group;
 pub mod instance;

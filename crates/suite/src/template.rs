@@ -1,30 +1,30 @@
-//! Texts with names in braces: `{port}`, `{size}`, `{url:origin}`.
+//! Strings with placeholders: `{port}`, `{size}`, `{url:origin}`.
 //!
-//! Only `{name}` and `{name:of}` without blanks are names; every other brace is literal, so that configurations of
-//! servers, which are full of braces, can be written unchanged. An unknown name is literal as well; if that can only
-//! be a mistake, the parser has reported it.
+//! Only `{name}` and `{name:of}` without blanks are placeholders. Every other brace is literal, so that server
+//! configurations, which are full of braces, can be written unchanged. An unknown name is also literal; if it can only
+//! be a mistake, it has been reported when the file was read.
 
-/// A part of a text.
+/// A part of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'t> {
-    /// As it stands.
+    /// Literal text.
     Literal(&'t str),
-    /// A name in braces.
+    /// A placeholder.
     Name(Name<'t>),
 }
 
-/// A name in braces.
+/// A placeholder in a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name<'t> {
-    /// The name.
+    /// The name. It ends at the colon, if there is one.
     pub name: &'t str,
-    /// The part after its colon: a server.
+    /// The part after the colon, which names a server.
     pub of: Option<&'t str>,
-    /// All of it, braces included.
+    /// The whole placeholder, including its braces.
     pub whole: &'t str,
 }
 
-/// Cuts a text into its parts.
+/// Splits a string into literal text and placeholders.
 pub fn parts(text: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut from, mut at) = (0, 0);
@@ -47,7 +47,7 @@ pub fn parts(text: &str) -> Vec<Part<'_>> {
     parts
 }
 
-/// The names in a text.
+/// Returns the placeholders in a string.
 pub fn names(text: &str) -> impl Iterator<Item = Name<'_>> {
     parts(text).into_iter().filter_map(|part| match part {
         Part::Name(name) => Some(name),
@@ -55,7 +55,7 @@ pub fn names(text: &str) -> impl Iterator<Item = Name<'_>> {
     })
 }
 
-/// The text with every name that `value` knows in its place.
+/// Replaces every placeholder for which `value` returns a value.
 pub fn expand(text: &str, value: &dyn Fn(Name<'_>) -> Option<String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     for part in parts(text) {

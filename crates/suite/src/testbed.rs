@@ -1,8 +1,9 @@
-//! Testbeds: networks of namespaces, with a link between two hosts that emulates other packet sizes and rates.
+//! Testbeds: network namespaces with a link between two hosts. The link simulates packet sizes and rates of other
+//! networks.
 //!
-//! A namespace's name contains the process that created it and its start time, so leftovers of a crash are recognised
-//! and removed by the next run. Packets are segmented to the link's MTU before they cross it: otherwise the kernel
-//! would transfer 64 KiB at once whatever the link's packet size.
+//! The name of a namespace contains the ID and start time of the process that created it, so the next run recognises
+//! and removes what a crash left. Packets are segmented to the link's MTU before they cross the link; otherwise the
+//! kernel would transfer 64 KiB at once, whatever the MTU.
 
 pub mod share;
 
@@ -11,42 +12,46 @@ use crate::document::Why;
 use crate::server::program::look_up;
 use crate::why::Reason;
 use flatout_os::procfs::ProcessStat;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The host that servers run on, in a testbed.
+/// Address of the servers' host in a testbed.
 pub const SERVER_ADDRESS: &str = "10.77.0.1";
 
-/// The host that clients run on.
+/// Address of the clients' host in a testbed.
 pub const CLIENT_ADDRESS: &str = "10.77.0.2";
 
 /// Prefix of the names of testbed namespaces.
 const PREFIX: &str = "flatout-suite-";
 
-/// The properties of a link.
+/// The properties of a testbed's link and hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkProperties {
-    /// Largest packet, in bytes.
+    /// MTU of the link, in bytes.
     pub mtu: Option<String>,
-    /// Rate in each direction.
+    /// Rate of the link in each direction, such as `100mbit`.
     pub rate: Option<String>,
-    /// Delay in each direction.
+    /// Delay of the link in each direction, such as `1ms`.
     pub delay: Option<String>,
-    /// Share of a core's time that servers have.
+    /// Share of a core that each server may use.
     pub cpu: Option<String>,
-    /// 1 or 2.
+    /// Number of hosts, 1 or 2.
     pub hosts: u8,
 }
 
-/// A network that is there; dropped, it is taken away.
+/// A network, which is removed when the value is dropped.
 #[derive(Debug)]
 pub struct Network {
-    /// Its properties.
+    /// The properties with which the network was created.
     pub link: LinkProperties,
     server: String,
     client: String,
-    share: Option<ControlGroup>,
+    name: String,
+    /// CPU quota of each server, by name of the server. Each has its own, so that a server's unfinished work does not
+    /// take time from another server.
+    shares: RefCell<Vec<(String, ControlGroup)>>,
 }
 
 /// Returns whether this process has permission to create networks.
@@ -54,21 +59,21 @@ pub fn is_allowed() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The words before a command that runs within a namespace.
+/// Returns the words before a command that run it within a namespace.
 pub fn within(namespace: &str) -> Vec<String> {
     let ip = look_up("ip").map_or_else(|| "ip".to_owned(), |path| path.display().to_string());
     vec![ip, "netns".to_owned(), "exec".to_owned(), namespace.to_owned()]
 }
 
 impl Network {
-    /// Makes a network.
+    /// Creates a network.
     ///
     /// # Errors
-    /// What could not be had; what was made before is taken away.
+    /// Returns the reason the network cannot be created. Anything that has been created is removed.
     pub fn make(link: LinkProperties) -> Result<Self, Why> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !is_allowed() {
-            return Err(Reason::NeedsRoot.why("a testbed uses network namespaces, which need root"));
+            return Err(Reason::NeedsRoot.why("a testbed uses network namespaces, which require root"));
         }
         for (program, package) in [("ip", "iproute2"), ("tc", "iproute2")] {
             if look_up(program).is_none() {
@@ -90,28 +95,43 @@ impl Network {
         let name = format!("{PREFIX}{pid}-{}-{number}", begun_at(pid).unwrap_or(0));
         let server = format!("{name}-server");
         let client = if link.hosts == 1 { server.clone() } else { format!("{name}-client") };
-        let share = match &link.cpu {
-            Some(cpu) => Some(ControlGroup::make(&name, cpu).map_err(|text| Reason::ShareMissing.why(text))?),
-            None => None,
-        };
-        let network = Self { link, server, client, share };
+        let network = Self { link, server, client, name, shares: RefCell::default() };
+        // If this machine has no support for quotas, report it now, once, and not for each server.
+        drop(network.make_share()?);
         network.build().map_err(|text| Reason::TestbedFailed.why(text))?;
         Ok(network)
     }
 
-    /// The words before a server's own: they put it where it belongs before it begins.
-    pub fn server_words(&self) -> Vec<String> {
-        let mut words = self.share.as_ref().map(ControlGroup::words).unwrap_or_default();
+    /// Returns the words before the command of `server` that start it in its namespace and its cgroup.
+    ///
+    /// # Errors
+    /// Fails if the cgroup cannot be created.
+    pub fn server_words(&self, server: &str) -> Result<Vec<String>, Why> {
+        let mut shares = self.shares.borrow_mut();
+        if !shares.iter().any(|(name, _)| name == server)
+            && let Some(share) = self.make_share()?
+        {
+            shares.push((server.to_owned(), share));
+        }
+        let share = shares.iter().find(|(name, _)| name == server);
+        let mut words = share.map(|(_, share)| share.words()).unwrap_or_default();
         words.extend(within(&self.server));
-        words
+        Ok(words)
     }
 
-    /// The namespace of clients.
+    fn make_share(&self) -> Result<Option<ControlGroup>, Why> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let Some(cpu) = &self.link.cpu else { return Ok(None) };
+        let name = format!("{}-{}", self.name, NEXT.fetch_add(1, Ordering::Relaxed));
+        ControlGroup::make(&name, cpu).map(Some).map_err(|text| Reason::ShareMissing.why(text))
+    }
+
+    /// Returns the name of the clients' namespace.
     pub fn client(&self) -> &str {
         &self.client
     }
 
-    /// The address on which servers listen.
+    /// Returns the address on which servers listen.
     pub fn address(&self) -> &'static str {
         if self.link.hosts == 1 { "127.0.0.1" } else { SERVER_ADDRESS }
     }
@@ -138,11 +158,11 @@ impl Network {
         if let Some(mtu) = &self.link.mtu {
             run("ip", &["-n", namespace, "link", "set", device, "mtu", mtu])?;
         }
-        // One packet at a time, as on a wire.
+        // Send one packet at a time, as a real link does.
         run("ip", &["-n", namespace, "link", "set", device, "gso_max_segs", "1"])?;
         let mut parent: &[&str] = &["root"];
         if let Some(rate) = &self.link.rate {
-            // The bucket holds 2 ms, and two of the largest packets at least; the queue 50 ms.
+            // The bucket holds 2 ms of traffic, but at least two of the largest packets. The queue holds 50 ms.
             let bytes = (rate_bits(rate).unwrap_or(0) / 8 / 500).max(2 * MTU_MAX).to_string();
             let mut words = vec!["-n", namespace, "qdisc", "add", "dev", device, "root", "handle", "1:"];
             words.extend(["tbf", "rate", rate, "burst", &bytes, "latency", "50ms"]);
@@ -164,11 +184,12 @@ impl Drop for Network {
         for name in BTreeSet::from([&self.server, &self.client]) {
             remove(name);
         }
-        // The share goes with its own drop, after whatever ran in the namespaces.
+        // The field drops the cgroups later, after all processes in the namespaces have been stopped.
     }
 }
 
-/// Takes away the networks of processes that are gone, with whatever still runs in them. Returns their names.
+/// Removes the networks of processes that have exited, with all processes that still run in these networks. Returns the
+/// names of the networks.
 pub fn sweep() -> Vec<String> {
     if !is_allowed() {
         return Vec::new();
@@ -184,8 +205,8 @@ pub fn sweep() -> Vec<String> {
     removed
 }
 
-/// Returns whether a name belongs to a testbed whose process is gone; a process that reused its ID has another start
-/// time.
+/// Returns whether a name belongs to a testbed whose process has exited. If another process reuses the process ID, it
+/// has a different start time.
 fn is_orphan(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let mut parts = rest.split('-').map(str::parse::<u64>);
@@ -193,7 +214,7 @@ fn is_orphan(name: &str) -> bool {
     !ProcessStat::read(pid).is_ok_and(|stat| stat.start == begun && !stat.has_ended())
 }
 
-/// Start time of a process, in the kernel's ticks since boot.
+/// Returns the start time of a process, in clock ticks since boot.
 pub fn begun_at(pid: u32) -> Option<u64> {
     Some(ProcessStat::read(pid).ok()?.start)
 }
@@ -203,7 +224,7 @@ fn remove(name: &str) {
     let pids = pids.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let pids: BTreeSet<u32> = pids.split_whitespace().filter_map(|pid| pid.parse().ok()).collect();
     crate::server::group::signal(0, &pids, 9);
-    // If it is gone already, nothing is left to do.
+    // If the namespace no longer exists, there is nothing to do.
     let _removed = run("ip", &["netns", "delete", name]);
 }
 
@@ -218,23 +239,24 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// Packets of a link, in bytes: what IPv4 needs at least, and what the kernel's links have at most.
+/// Smallest accepted MTU in bytes: the minimum of IPv4.
 const MTU_MIN: u64 = 68;
+/// Largest accepted MTU in bytes: the maximum of the kernel's links.
 const MTU_MAX: u64 = 65_535;
 
-/// The problem with an MTU, if any.
+/// Returns what is wrong with an MTU, if anything.
 pub fn mtu_fault(text: &str) -> Option<String> {
     let fits = text.parse().is_ok_and(|mtu: u64| (MTU_MIN..=MTU_MAX).contains(&mtu));
-    (!fits).then(|| format!("{text:?} is not an MTU: it is {MTU_MIN} to {MTU_MAX} bytes"))
+    (!fits).then(|| format!("{text:?} is not an MTU: use {MTU_MIN} to {MTU_MAX} bytes"))
 }
 
-/// The problem with a rate, if any.
+/// Returns what is wrong with a rate, if anything.
 pub fn rate_fault(text: &str) -> Option<String> {
     let fits = rate_bits(text).is_some_and(|bits| (8_000..=1_000_000_000_000).contains(&bits));
     (!fits).then(|| format!("{text:?} is not a rate: write a whole number with kbit, mbit or gbit, such as 100mbit"))
 }
 
-/// The problem with a delay, if any.
+/// Returns what is wrong with a delay, if anything.
 pub fn delay_fault(text: &str) -> Option<String> {
     let units = [("us", 1_u64), ("ms", 1_000), ("s", 1_000_000)];
     let found = units.iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*us));
@@ -242,7 +264,7 @@ pub fn delay_fault(text: &str) -> Option<String> {
     (!fits).then(|| format!("{text:?} is not a delay: write a whole number with us, ms or s, at most 10s"))
 }
 
-/// A rate, in bits a second.
+/// Parses a rate into bits per second.
 fn rate_bits(text: &str) -> Option<u64> {
     let units = [("kbit", 1_000_u64), ("mbit", 1_000_000), ("gbit", 1_000_000_000)];
     units.iter().find_map(|(unit, bits)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*bits))

@@ -1,4 +1,4 @@
-//! The suites of the project are valid, and the earlier figures that they show exist.
+//! The project's suites are valid, and the tables of earlier figures that they show exist.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -23,12 +23,12 @@ fn every_suite_reads_and_its_tables_belong_to_it() {
         let suite = read(&path, &Disk).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(path.file_stem().unwrap().to_str(), Some(suite.name.as_str()));
         assert!(!suite.checks.is_empty() && suite.servers[0].program.name.text.len() > 2);
-        // The other ones repeat an experiment of the 1990s.
+        // All others repeat an experiment of the 1990s.
         let is_of_today = matches!(suite.name.as_str(), "overload" | "peers" | "query");
         assert_eq!(suite.seeds.is_empty(), is_of_today, "{}", suite.name);
         for seed in &suite.seeds {
             let table = history::read(&path.parent().unwrap().join("history"), &seed.text).unwrap();
-            // "Name, year": every study is of the time that the suites repeat.
+            // "Name, year": every study dates from the time of the experiments that the suites repeat.
             let year = table.source[0].split_once(", ").and_then(|(_, rest)| rest.get(..4)?.parse::<u16>().ok());
             assert!(year.is_some_and(|year| (1996..=2000).contains(&year)), "{:?}", table.source[0]);
             for line in &table.source {

@@ -1,13 +1,13 @@
-//! The HTML context of a position in a page, as a browser would parse it.
+//! The HTML context of a position in a page, as determined by a browser's parser.
 //!
-//! This is the tokenizer of HTML (section 13.2.5), byte by byte, with the part of tree construction that affects
-//! tokenizing: which elements contain text instead of markup. A written byte advances the context; an insertion does
-//! not, as its escaper is chosen so that it cannot.
+//! This is the HTML tokenizer (section 13.2.5), working byte by byte, and the part of tree construction that affects
+//! tokenizing: which elements contain text instead of markup. Each literal byte advances the context. An insertion does
+//! not, because its escaper is chosen so that it cannot change the context.
 //!
-//! Where the context depends on more than the written text, nothing is guessed. Branches of code are joined
-//! ([`super::join`]). Markup that browsers parse in two ways (within SVG, MathML, `<noscript>` and `<select>`) is
-//! accepted as long as both agree, which they do while no `<` appears where one of them sees text. And an insertion
-//! in an unknown context does not compile.
+//! Where the context depends on more than the literal text, nothing is guessed. Branches of code are joined
+//! ([`super::join`]). Markup that browsers parse in two ways (inside SVG, MathML, `<noscript>` and `<select>`) is
+//! accepted as long as both ways agree, which they do unless a `<` appears where one of them sees text. An insertion in
+//! an unknown context does not compile.
 
 use super::names::{AttributeValue, ElementContent, content_of, is_integration_point, value_of};
 use super::reference::{Resolved, resolve};
@@ -15,13 +15,13 @@ use super::script::{Language, Script};
 use super::url::Url;
 use flatout_config::diagnostic::Span;
 
-/// Represents every byte that is not ASCII.
+/// Stands for every byte that is not ASCII.
 const OTHER: u8 = 0xff;
 
-/// Stored bytes of a name: longer than any name that is significant here.
+/// Maximum number of bytes stored of a name. Names that are significant here are shorter.
 const NAME_BYTES: usize = 32;
 
-/// Stored bytes of an attribute's value, to determine a script's language.
+/// Maximum number of bytes stored of an attribute's value that determines the language of a script.
 const KEPT_BYTES: usize = 48;
 
 /// The name of an element or an attribute, in lower case.
@@ -33,7 +33,7 @@ impl Name {
         if self.0.len() < bytes_max {
             self.0.push(byte.to_ascii_lowercase());
         } else if let Some(first) = self.0.first_mut() {
-            // Too long for any known name, whatever its start.
+            // The name is too long for a known name, whatever it begins with.
             *first = b'?';
         }
     }
@@ -54,42 +54,42 @@ pub(super) enum HtmlState {
     TagName,
     /// Where an attribute may start.
     Gap,
-    /// Branches ended in different names, or one in a name and one in a gap: the next byte must end the name, and
-    /// must not be `=`. True if white space has ended it already.
+    /// Branches ended in different names, or one in a name and one in a gap. The next byte must end the name and must
+    /// not be `=`. True if white space has already ended the name.
     Separator(bool),
     AttributeName,
     AfterName,
     /// After `=`.
     BeforeValue,
-    /// Within a value with this quote.
+    /// Inside a value with this quote.
     Value(u8),
     Unquoted,
     AfterValue,
-    /// After `<!` and this number of hyphens.
+    /// After `<!` and this number of hyphens, at most one.
     Declaration(u8),
     Comment(Dashes),
-    /// Until the next `>`.
+    /// In a declaration or bogus comment, up to the next `>`.
     Bogus,
-    /// The content of an element without markup; the matched length of its end tag.
+    /// The content of an element without markup, and the number of bytes of its end tag that have been matched.
     Raw(ElementContent, u8),
 }
 
 /// The preceding characters in a comment (HTML, sections 13.2.5.43 to 13.2.5.52).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dashes {
-    /// Its start: `<!-->` is a complete comment.
+    /// The beginning of the comment: `<!-->` is a complete comment.
     Start,
-    /// Its start and one hyphen: `<!--->` is complete, too.
+    /// The beginning of the comment and one hyphen: `<!--->` is a complete comment, too.
     StartOne,
     None,
     One,
     Two,
-    /// `--!`.
+    /// The characters `--!`.
     Mark,
 }
 
 impl Dashes {
-    /// The state after one more byte; `None` if it ends the comment.
+    /// Returns the state after one more byte, or `None` if the byte ends the comment.
     fn advance(self, byte: u8) -> Option<Self> {
         Some(match (self, byte) {
             (Self::Start | Self::StartOne | Self::Two | Self::Mark, b'>') => return None,
@@ -107,33 +107,33 @@ impl Dashes {
 pub(super) struct Tag {
     pub(super) name: Name,
     pub(super) is_end: bool,
-    /// True after a `/`.
+    /// True if the preceding byte is a `/`.
     pub(super) slash: bool,
     pub(super) attribute: Name,
     pub(super) value: Option<AttributeValue>,
-    /// The value so far, of a script's type.
+    /// The value read so far that determines the language of a script.
     pub(super) kept: Name,
-    /// The language of a script element; of `type` and `language`, the less known one.
+    /// The language of a script element. If `type` and `language` disagree, this is [`Language::Other`].
     pub(super) language: Option<Language>,
-    /// True if `content` of a `<meta>` contains an insertion.
+    /// True if `content` of this `<meta>` contains an insertion.
     pub(super) content_inserted: bool,
     /// True if the tag has `http-equiv`.
     pub(super) http_equiv: bool,
 }
 
-/// Nesting depth in elements whose content is parsed in two ways.
+/// Nesting depth in elements whose content browsers parse in two ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Depth {
     svg: u16,
     math: u16,
     noscript: u16,
     select: u16,
-    /// True from here to the end of the page.
+    /// True if the rest of the page counts as foreign content.
     lasting: bool,
 }
 
 impl Depth {
-    /// Returns whether an element that contains text may contain markup instead.
+    /// Returns whether an element that normally contains text may contain markup here.
     pub(super) fn is_unclear(self) -> bool {
         self.is_foreign() || self.noscript > 0 || self.select > 0
     }
@@ -143,28 +143,28 @@ impl Depth {
     }
 }
 
-/// The context of a position.
+/// The context of a position in a page.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) state: HtmlState,
-    /// Start of the state.
+    /// Where the state began.
     pub(super) since: Span,
     pub(super) tag: Tag,
     pub(super) depth: Depth,
-    /// The partial character reference before the position, with its `&`; empty if there is none.
+    /// The incomplete character reference before the position, including its `&`; empty if there is none.
     pub(super) reference: Name,
     pub(super) script: Option<Script>,
     pub(super) url: Url,
-    /// Immediately after the start tag of an element that drops a line break there.
+    /// True directly after the start tag of an element that drops a line break there.
     pub(super) first: bool,
-    /// Matched length of `<!--` in a script's content.
+    /// Number of matched bytes of `<!--` in the content of a script.
     pub(super) comment: u8,
 }
 
-/// Why written text is ambiguous.
+/// The reason why literal text is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unclear {
-    /// `<` in an element's text, which other parsers treat as markup.
+    /// `<` in the text of an element, which other parsers treat as markup.
     Text,
     /// `<` in `<noscript>`, where a browser that runs scripts sees text.
     Noscript,
@@ -172,13 +172,13 @@ pub(super) enum Unclear {
     ScriptComment,
     /// `<![CDATA[` in SVG or MathML.
     Cdata,
-    /// `<plaintext>`.
+    /// The element `<plaintext>`, which never ends.
     Endless,
-    /// `<script/>` in SVG.
+    /// A self-closing `<script/>` in SVG or similar elements.
     SelfClosing,
-    /// Two branches, one of which ends in a name.
+    /// Text directly after two branches, of which one ends in a name.
     Separator,
-    /// `http-equiv` after an inserted `content`.
+    /// `http-equiv` after a `content` that contains an insertion.
     Refresh,
 }
 
@@ -197,7 +197,7 @@ impl Context {
         }
     }
 
-    /// Returns whether both contexts are equal, except for their starts.
+    /// Returns whether both contexts are equal, except for where their states began.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.state == other.state
             && self.tag == other.tag
@@ -217,17 +217,17 @@ impl Context {
         )
     }
 
-    /// Advances by a written character at `at`.
+    /// Advances by a literal character, which is at `at`.
     pub(super) fn advance(&mut self, character: char, at: Span) -> Result<(), Unclear> {
         // Only ASCII characters are significant in HTML.
         let byte = if character.is_ascii() { character as u8 } else { OTHER };
-        // Browsers drop a line break here; anything else is content.
+        // A browser drops a line break here; anything else is content.
         self.first = false;
         if self.is_decoded() {
             self.refer(byte, character);
         }
-        // With scripts enabled, all of `<noscript>` is text up to its end tag, which must be at the same place for
-        // other parsers.
+        // If scripts are enabled, all of `<noscript>` is text up to its end tag. Other parsers must find the end tag at
+        // the same place.
         let in_markup = !matches!(self.state, HtmlState::Text | HtmlState::TagOpen | HtmlState::Raw(..));
         if byte == b'<' && self.depth.noscript > 0 && in_markup {
             return Err(Unclear::Noscript);
@@ -345,7 +345,7 @@ impl Context {
             }
             _ if is_space(byte) => {
                 self.tag.slash = false;
-                // A name still waits for its `=`.
+                // A name that is followed by white space may still be followed by its `=`.
                 if self.state != HtmlState::AfterName {
                     self.state = HtmlState::Gap;
                 }
@@ -397,7 +397,7 @@ impl Context {
         self.tag.attribute = Name::default();
     }
 
-    /// Handles `>`: the element's content follows.
+    /// Handles `>`, after which the content of the element follows.
     fn end_tag(&mut self, at: Span) -> Result<(), Unclear> {
         let tag = std::mem::take(&mut self.tag);
         let name = tag.name.bytes();
@@ -409,7 +409,7 @@ impl Context {
         match name {
             b"svg" => step(&mut self.depth.svg),
             b"math" => step(&mut self.depth.math),
-            // A slash closes no HTML element.
+            // A slash does not close an HTML element.
             b"noscript" => self.depth.noscript = u16::from(!tag.is_end),
             b"select" => self.depth.select = u16::from(!tag.is_end),
             b"frameset" => self.depth.lasting = true,
@@ -438,7 +438,7 @@ impl Context {
         }
     }
 
-    /// The content of an element without markup, up to its end tag (sections 13.2.5.9 to 13.2.5.17).
+    /// Handles a byte in the content of an element without markup, up to its end tag (sections 13.2.5.9 to 13.2.5.17).
     fn raw(
         &mut self,
         content: ElementContent,
@@ -476,15 +476,15 @@ impl Context {
         if content == ElementContent::Script && comment == 3 && byte == b'-' {
             return Err(Unclear::ScriptComment);
         }
-        // A `<` that does not begin the element's own end tag.
+        // This `<` does not begin the end tag of the element.
         if read > 0 && next <= 1 && self.depth.is_unclear() {
             return Err(Unclear::Text);
         }
         Ok(())
     }
 
-    /// Follows character references in text and attributes: the decoded character is relevant for URLs and scripts,
-    /// and an open reference must not extend into an insertion.
+    /// Follows character references in text and attribute values. The decoded character matters for URLs and scripts,
+    /// and an incomplete reference must not extend into an insertion.
     fn refer(&mut self, byte: u8, character: char) {
         let is_value = matches!(self.state, HtmlState::Value(quote) if byte != quote)
             || (self.state == HtmlState::Unquoted && byte != b'>' && !is_space(byte));
@@ -501,7 +501,7 @@ impl Context {
             return;
         }
         if byte.is_ascii_alphanumeric() || byte == b'#' {
-            // The longest reference to a significant character is much shorter.
+            // The longest reference to a character that matters here is much shorter.
             if self.reference.0.len() < NAME_BYTES {
                 self.reference.0.push(byte);
             }
@@ -516,7 +516,7 @@ impl Context {
         self.reference = Name::default();
     }
 
-    /// Handles the end of a reference before `byte`.
+    /// Handles the end of a character reference, before `byte`.
     fn settle(&mut self, byte: u8) {
         let reference = std::mem::take(&mut self.reference.0);
         let name = reference.get(1..).unwrap_or_default();
@@ -548,7 +548,7 @@ impl Context {
                 }
             }
             Some(AttributeValue::Url | AttributeValue::Resource) => self.url = self.url.advance(character),
-            // Commas and spaces separate URLs; the part after a space is a descriptor.
+            // Commas and white space separate URLs. What follows white space is a descriptor.
             Some(AttributeValue::UrlList) => {
                 self.url = match character {
                     ',' => Url::Start,
@@ -560,12 +560,12 @@ impl Context {
         }
     }
 
-    /// Returns whether the position is within a character reference.
+    /// Returns whether the position is inside a character reference.
     pub(super) fn is_within_reference(&self) -> bool {
         self.is_decoded() && !self.reference.bytes().is_empty()
     }
 
-    /// Returns whether the position is within the end tag of the current element.
+    /// Returns whether the position may be inside the end tag of the current element.
     pub(super) fn is_within_end(&self) -> bool {
         matches!(self.state, HtmlState::Raw(_, read) if read > 0)
     }

@@ -1,4 +1,4 @@
-//! Emission of the chunk, the segments, and the line table.
+//! Emission of the chunk, the segments and the line table of a page.
 
 use super::lines::{LineMap, LineOrigin};
 use super::part::TemplatePart;
@@ -7,7 +7,7 @@ use super::walk::Chosen;
 use super::{CompiledPage, Escape, SEGMENT_FUNCTION};
 use flatout_config::diagnostic::{Span, Texts};
 
-/// Emits a compiled page.
+/// Emits the compiled page.
 pub(super) fn emit(parts: &[TemplatePart], chosen: &[Chosen], texts: &Texts, names: Vec<String>) -> CompiledPage {
     let has_code = parts.iter().any(|part| matches!(part, TemplatePart::Insert { .. } | TemplatePart::Block(_)));
     let mut writer = ChunkWriter {
@@ -18,7 +18,7 @@ pub(super) fn emit(parts: &[TemplatePart], chosen: &[Chosen], texts: &Texts, nam
         pending: Vec::new(),
         pending_at: Span::default(),
     };
-    // A part with its own variables gets a block; one without code needs none.
+    // An included file with code gets a block for its variables; one without code needs none.
     let mut with_blocks = blocks_within(parts).into_iter();
     let mut open = Vec::new();
     for part in parts {
@@ -61,7 +61,7 @@ pub(super) fn emit(parts: &[TemplatePart], chosen: &[Chosen], texts: &Texts, nam
     }
 }
 
-/// For each included file, in order, whether it contains statements.
+/// For each included file, in order, returns whether it contains statements.
 fn blocks_within(parts: &[TemplatePart]) -> Vec<bool> {
     let (mut found, mut open) = (Vec::new(), Vec::new());
     for part in parts {
@@ -89,7 +89,7 @@ struct ChunkWriter<'a> {
     segments: Segments,
     chunk: String,
     origins: Vec<LineOrigin>,
-    /// Text that is not a segment yet, and its start.
+    /// Literal text that is not part of a segment yet, and its position below.
     pending: Vec<u8>,
     pending_at: Span,
 }
@@ -107,22 +107,22 @@ impl ChunkWriter<'_> {
         if !self.pending.is_empty() {
             let number = self.segments.add(&self.pending);
             self.pending.clear();
-            // `if true then … end` is a statement in any position, and Luau's compiler removes the condition.
+            // `if true then … end` is a statement in any position, and the Luau compiler removes the condition.
             self.line(&format!("if true then {SEGMENT_FUNCTION}({number}) end"), self.pending_at);
         }
     }
 
     fn insert(&mut self, code: Span, escape: Escape) {
         self.chunk.push_str("if true then ");
-        self.chunk.push_str(escape.function());
+        self.chunk.push_str(escape.name());
         self.chunk.push_str("((");
         self.source(code);
-        // On its own line, as the expression may end in a comment.
+        // The closing parentheses are on a new line, because the expression may end in a comment.
         self.line_end();
         self.line(")) end", Span::new(code.file, code.end as usize, code.end as usize));
     }
 
-    /// Appends source of the page; its last line stays open.
+    /// Appends source of the page. Its last line is not ended.
     fn source(&mut self, span: Span) {
         let source = self.texts.text(span.file).get(span.start as usize..span.end as usize).unwrap_or_default();
         let mut at = span.start as usize;
@@ -147,7 +147,7 @@ impl ChunkWriter<'_> {
         self.chunk.push('\n');
     }
 
-    /// Records the source of the current line.
+    /// Records the source position of the chunk's current line.
     fn origin(&mut self, at: Span) {
         let place = self.texts.place(at);
         self.origins.push(LineOrigin { file: at.file, line: place.line, column: place.column });

@@ -1,7 +1,8 @@
-//! Escapers: pure functions from a value's bytes to bytes that represent exactly this value in their context.
+//! Escapers: pure functions that convert the bytes of a value to bytes that represent exactly this value in their
+//! context.
 //!
-//! All accept any bytes and write valid UTF-8: invalid sequences become U+FFFD, so that a partial character cannot
-//! consume the following quote. None of them writes a byte that could end its context, whatever surrounds it.
+//! All of them accept any bytes and write valid UTF-8. Invalid sequences become U+FFFD, so that a partial character
+//! cannot consume the quote after it. None of them writes a byte that could end the context, whatever surrounds it.
 
 mod html;
 mod script;
@@ -11,7 +12,7 @@ pub use html::{attribute, text};
 pub use script::{handler_json, handler_string, json_string, script_data, script_json, script_string, script_text};
 pub use url::{REFUSED_URL, SCHEMES, url, url_part};
 
-/// Writes `input` piece by piece: bytes accepted by `plain` unchanged, everything else through `other`.
+/// Writes `input` to `out`. ASCII bytes accepted by `plain` are copied, and `other` writes all other characters.
 fn write(input: &[u8], out: &mut Vec<u8>, plain: impl Fn(u8) -> bool, other: impl Fn(char, &mut Vec<u8>)) {
     for chunk in input.utf8_chunks() {
         let mut rest = chunk.valid();

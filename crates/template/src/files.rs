@@ -1,11 +1,11 @@
-//! Sources of pages and their includes.
+//! Sources of pages and included files.
 
 use std::collections::BTreeMap;
 use std::io;
 
-/// A folder of pages. Names are relative to it, with `/` as separator; no component is empty, `.` or `..`.
+/// A folder of pages. Names are relative to the folder and use `/` as separator. No component is empty, `.` or `..`.
 pub trait Files {
-    /// A file's content; one byte more than `bytes_max` if it is longer.
+    /// Reads a file. If it is longer than `bytes_max`, returns only its first `bytes_max` + 1 bytes.
     fn read(&self, name: &str, bytes_max: usize) -> io::Result<Vec<u8>>;
 
     /// The display name of a file, for diagnostics and the log.
@@ -14,14 +14,14 @@ pub trait Files {
     }
 }
 
-/// Files in memory.
+/// Files in memory, for tests.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFiles {
     files: BTreeMap<String, Vec<u8>>,
 }
 
 impl MemoryFiles {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn new() -> Self {
         Self::default()
     }

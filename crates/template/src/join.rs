@@ -1,18 +1,17 @@
-//! Joining of code branches: the context after they meet.
+//! Joining the branches of code: determines the context after them.
 //!
-//! The rule: after an `if`, and at the end of every iteration of a loop, all paths must lead to the same context.
-//! Small differences are represented as unknowns: the state of a script, whether a URL has begun, whether a name has
-//! ended. An insertion that depends on an unknown does not compile. Any other difference is an error where the
-//! branches meet.
+//! All paths to the end of an `if`, and to the end of each iteration of a loop, must lead to the same context. Small
+//! differences are represented as unknowns: the state of a script, whether a URL has begun, whether a name has ended.
+//! An insertion that depends on an unknown does not compile. Any other difference is an error at the place where the
+//! branches join.
 //!
-//! The join of two contexts is an upper bound of both: whatever the tokenizer or an insertion does with it is valid
-//! for both.
+//! The join of two contexts is an upper bound of both: whatever is valid after the join is valid after both of them.
 
 use super::context::{Context, HtmlState, Name, Tag};
 use super::script::Language;
 
 impl Context {
-    /// The context after two branches; `None` if they are incompatible.
+    /// Returns the context after two branches, or `None` if they are incompatible.
     pub(super) fn join(&self, other: &Self) -> Option<Self> {
         if self.is_same(other) {
             return Some(self.clone());
@@ -49,12 +48,12 @@ impl Context {
             return None;
         }
         if self.tag.kept != other.tag.kept {
-            // Neither of the two languages.
+            // The language is neither of the two.
             joined.tag.language = Some(Language::Other);
             joined.tag.kept = self.tag.kept.clone();
         }
         if self.reference != other.reference {
-            // An open reference is the stricter case.
+            // Being inside a reference is the stricter case.
             joined.reference =
                 if self.is_within_reference() { self.reference.clone() } else { other.reference.clone() };
             if joined.tag.value.is_some() {
@@ -72,18 +71,18 @@ impl Context {
     }
 }
 
-/// The bytes that may follow in a tag with the same meaning after either branch.
+/// Text that may follow in a tag with the same meaning after either branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Follows {
     Anything,
-    /// After a name and white space: `=` would still belong to the name.
+    /// After a name and white space, where `=` would still belong to the name.
     NoEquals,
-    /// After a name: only bytes that end it.
+    /// After a name, where only bytes that end the name may follow.
     End,
 }
 
 impl Follows {
-    /// `None` if the state is not one between the names and values of a tag.
+    /// Returns `None` if the state is not between the names and values of a tag.
     fn of(state: HtmlState) -> Option<Self> {
         Some(match state {
             HtmlState::Gap | HtmlState::AfterValue => Self::Anything,

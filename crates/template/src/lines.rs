@@ -1,29 +1,29 @@
-//! Mapping of a chunk's lines to the page's files.
+//! Mapping from the lines of a chunk to the files of the page.
 
 use super::{FILE_BYTES_MAX, Files};
 use flatout_config::diagnostic::{Report, Span, Texts};
 use flatout_config::model::Place;
 use flatout_config::{Code, Diagnostics};
 
-/// The source of each line of a chunk.
+/// Maps each line of a chunk to its source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineMap {
-    /// The files' names in the folder, by number.
+    /// The files' names relative to the folder, by number.
     files: Vec<String>,
-    /// By line of the chunk, from 0.
+    /// The source of each line of the chunk.
     origins: Vec<LineOrigin>,
-    /// True if the page has code.
+    /// True if the page contains code.
     has_code: bool,
 }
 
-/// The source of a line.
+/// The source of a line of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineOrigin {
-    /// The file's number.
+    /// The number of the file.
     pub(super) file: u32,
-    /// The line there, from 1.
+    /// The line in the file, counted from 1.
     pub(super) line: u32,
-    /// The column there at which the chunk's line starts, from 1.
+    /// The column in the file at which the chunk's line starts, counted from 1.
     pub(super) column: u32,
 }
 
@@ -32,21 +32,22 @@ impl LineMap {
         Self { files, origins, has_code }
     }
 
-    /// The source of line `line`, from 1. The file has its name in the folder.
+    /// Returns the source of line `line` of the chunk, counted from 1. The file's name is relative to the folder.
     pub fn place(&self, line: u32) -> Option<Place> {
         let origin = self.origins.get((line as usize).checked_sub(1)?)?;
         let file = self.files.get(origin.file as usize)?.clone();
         Some(Place { file, line: origin.line, column: origin.column })
     }
 
-    /// The same table with the files' display names from `show`.
+    /// Returns the same table with the files' display names, which `show` returns.
     #[must_use]
     pub fn shown(&self, show: impl Fn(&str) -> String) -> Self {
         Self { files: self.files.iter().map(|name| show(name)).collect(), ..self.clone() }
     }
 
-    /// A diagnostic of the interpreter's error in line `line` of the chunk, with the line of the page, which is read
-    /// again: [`Code::LuauBad`] from compiling, [`Code::PageFailed`] from running.
+    /// Creates a diagnostic for an error in line `line` of the chunk, which shows the source line of the page; the file
+    /// is read again for this. `code` is [`Code::LuauBad`] for an error in compiling, and [`Code::PageFailed`] for an
+    /// error in running.
     pub fn blame(&self, line: u32, code: Code, message: &str, files: &dyn Files) -> Diagnostics {
         let (mut texts, mut report) = (Texts::default(), Report::new());
         let Some(place) = self.place(line) else {
@@ -61,7 +62,7 @@ impl LineMap {
         let meant = row[skipped..].split("?>").next().unwrap_or_default().trim_end().len();
         let shown = files.show(&place.file);
         if text.is_empty() {
-            // The file no longer exists; its name and the line's number are still valid.
+            // The file no longer exists, but its name and the line number are still valid.
             return Diagnostics::of(code, Place { file: shown, ..place }, message);
         }
         let file = texts.add(shown, text);
@@ -70,7 +71,7 @@ impl LineMap {
         report.finish(&texts)
     }
 
-    /// Number of lines.
+    /// Number of lines in the chunk.
     pub fn len(&self) -> usize {
         self.origins.len()
     }

@@ -1,78 +1,77 @@
-//! Luau's tokens: where a piece of code ends, and whether it is self-contained.
+//! Tokens of Luau: where a piece of code ends, and whether it is self-contained.
 //!
-//! The compiler combines the page's code with its own in one chunk. For that to be sound, a piece must be
-//! self-contained: its strings and long comments end within it, its brackets match, and it uses none of the chunk's
-//! reserved functions. The tokens are those of Luau's own lexer. Their grammar is checked by Luau's parser, which
-//! reads the whole chunk; [`super::structure`] relies on that.
+//! The compiler combines the page's code with generated code in one chunk. To make this safe, each piece of the page's
+//! code must be self-contained: its strings and long comments end within the piece, its brackets match, and it does not
+//! use the reserved functions of the chunk. The tokens are those of Luau's lexer. Their grammar is checked by Luau's
+//! parser, which reads the whole chunk; [`super::structure`] relies on that.
 
 use std::ops::Range;
 
-/// The kind of a token, as far as it is relevant here.
+/// The kind of a token, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LuauTokenKind {
-    /// A name or a reserved word.
+    /// A name or a keyword.
     Word,
     /// A number or a string.
     Literal,
-    /// An interpolated string up to a `{`, or from a `}` to the next: an expression must follow.
+    /// A part of an interpolated string up to a `{`, after which an expression must follow.
     LiteralOpen,
-    /// `(`, `[`, `{`.
+    /// An opening bracket: `(`, `[` or `{`.
     Open,
-    /// `)`, `]`, `}`.
+    /// A closing bracket: `)`, `]` or `}`.
     Close,
-    /// Any other symbol; multi-character operators are one token.
+    /// Any other symbol. An operator of several characters is one token.
     Mark,
 }
 
-/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LuauToken {
     pub(super) kind: LuauTokenKind,
     pub(super) range: Range<usize>,
 }
 
-/// A piece of code.
+/// A piece of code in a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Code {
-    /// Its range, without `<?lua` and `?>`.
+    /// The range of the code, without `<?lua` and `?>`.
     pub(super) range: Range<usize>,
     pub(super) tokens: Vec<LuauToken>,
 }
 
-/// Why a piece of code is malformed.
+/// The problem with a malformed piece of code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LuauFault {
     pub(super) range: Range<usize>,
     pub(super) kind: FaultKind,
-    /// Where to resume reading, if known.
+    /// Where the code ends, so that reading can resume after it; `None` if unknown.
     pub(super) resume: Option<usize>,
-    /// True if it extends to the end of the file.
+    /// True if an unclosed string or comment extends to the end of the file.
     is_long: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultKind {
-    /// No `?>` before the end of the file.
+    /// There is no `?>` before the end of the file.
     Unclosed,
-    /// A string that does not end on its line, or a long string without end.
+    /// A string is not closed on its line, or a long string is never closed.
     TextOpen,
     CommentOpen,
-    /// An unclosed bracket.
+    /// A bracket is not closed.
     BracketOpen,
-    /// A closing bracket without a matching opening one.
+    /// A closing bracket has no matching opening bracket.
     BracketStray,
-    /// `{{` in an interpolated string.
+    /// An interpolated string contains `{{`.
     BraceTwice,
-    /// A character that is invalid in Luau.
+    /// The code contains a character that is invalid in Luau.
     Character,
-    /// A reserved function of the chunk.
+    /// The code uses a name that is reserved for the chunk.
     NameReserved,
 }
 
-/// Upper bound of nested brackets; Luau's own parser has the same.
+/// Maximum nesting depth of brackets; Luau's parser has the same limit.
 const BRACKETS_MAX: usize = 200;
 
-/// Scans a piece of code from `start` up to the `?>` that ends it, outside of strings and long comments.
+/// Scans a piece of code from `start` up to the `?>` that ends it, which is outside of strings and long comments.
 pub(super) fn scan(text: &str, start: usize) -> Result<Code, LuauFault> {
     let mut scanner = Scanner { bytes: text.as_bytes(), at: start, tokens: Vec::new(), brackets: Vec::new() };
     let mut fault: Option<LuauFault> = None;
@@ -81,11 +80,11 @@ pub(super) fn scan(text: &str, start: usize) -> Result<Code, LuauFault> {
             Ok(true) => {}
             Ok(false) => break,
             Err(found) => {
-                // After an unterminated long string, the end of the code is unknown.
+                // After an unclosed long string or comment, the end of the code is unknown.
                 let stops = matches!(found.kind, FaultKind::Unclosed) || found.is_long;
                 let first = fault.get_or_insert(found);
                 if stops {
-                    // The earlier fault explains why the end was missed.
+                    // The first fault probably explains why the end was not found.
                     return Err(first.clone());
                 }
                 scanner.recover();
@@ -108,13 +107,14 @@ struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
     tokens: Vec<LuauToken>,
-    /// The closing character and the position of each open bracket; '`' represents a `{` within a string.
+    /// The closing character and the position of each open bracket. A '`' stands for a `{` inside an interpolated
+    /// string.
     brackets: Vec<(u8, usize)>,
 }
 
 impl Scanner<'_> {
     fn peek(&self, ahead: usize) -> u8 {
-        // NUL is rejected everywhere, so it can represent the end.
+        // NUL bytes are rejected everywhere, so NUL can represent the end.
         self.bytes.get(self.at + ahead).copied().unwrap_or(0)
     }
 
@@ -127,7 +127,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Skips to where code probably continues: the next line, or the end of the piece.
+    /// Skips to where the code probably continues: the next line, or the end of the piece.
     fn recover(&mut self) {
         while self.at < self.bytes.len() && self.peek(0) != b'\n' && !(self.peek(0) == b'?' && self.peek(1) == b'>') {
             self.at += 1;
@@ -138,7 +138,7 @@ impl Scanner<'_> {
         self.tokens.push(LuauToken { kind, range: start..self.at });
     }
 
-    /// Reads one token, or white space; false at the end of the piece.
+    /// Reads one token or white space. Returns false at the end of the piece.
     fn step(&mut self) -> Result<bool, LuauFault> {
         let start = self.at;
         let byte = self.peek(0);
@@ -185,7 +185,7 @@ impl Scanner<'_> {
                 }
                 self.push(LuauTokenKind::Word, start);
             }
-            // An attribute with parameters: its brackets must not be mistaken for a long string.
+            // This may be an attribute with parameters, whose brackets must not be mistaken for a long string.
             b'@' if self.peek(1) == b'[' => {
                 self.at += 2;
                 return Err(self.fault(start, FaultKind::Character));
@@ -231,8 +231,8 @@ impl Scanner<'_> {
         }
     }
 
-    /// `[`, any number of `=`, and a second `[` (or likewise with `]`): returns the number of `=`. The second bracket
-    /// is not consumed.
+    /// Reads `[`, any number of `=` and a second `[`, or the same with `]`. Returns the number of `=`, or `None` if the
+    /// second bracket is missing. The second bracket is not consumed.
     fn separator(&mut self) -> Option<usize> {
         let bracket = self.peek(0);
         self.at += 1;
@@ -244,7 +244,7 @@ impl Scanner<'_> {
         (self.peek(0) == bracket).then_some(level)
     }
 
-    /// A long string or comment, from its second bracket.
+    /// Reads a long string or comment from its second bracket to its end.
     fn long(&mut self, level: usize, open: FaultKind, start: usize) -> Result<(), LuauFault> {
         self.at += 1;
         while self.at < self.bytes.len() {
@@ -279,7 +279,7 @@ impl Scanner<'_> {
             }
             self.at = after;
         }
-        // A short comment also ends with its piece, so that `<?lua -- a note ?>` works.
+        // A short comment also ends at the end of the piece, so that `<?lua -- a note ?>` works.
         while self.at < self.bytes.len() {
             match self.peek(0) {
                 b'\n' | b'\r' => break,
@@ -291,7 +291,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    /// Handles the character after a backslash in a string.
+    /// Reads a backslash in a string and the characters that it escapes.
     fn backslash(&mut self) {
         self.at += 1;
         match self.peek(0) {
@@ -334,7 +334,7 @@ impl Scanner<'_> {
         self.section(start)
     }
 
-    /// A section of an interpolated string, up to its end or a value in it.
+    /// Reads a section of an interpolated string, up to its end or a `{` in it.
     fn section(&mut self, opened: usize) -> Result<(), LuauFault> {
         let start = self.at - 1;
         loop {
@@ -365,7 +365,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// As in Luau's lexer, which takes everything that looks like a number and validates it later.
+    /// Reads a number like Luau's lexer, which accepts everything that looks like a number and validates it later.
     fn number(&mut self) {
         let start = self.at;
         self.at += 1;
@@ -389,7 +389,8 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || byte == b'_'
 }
 
-/// Two underscores and one letter: the pattern of the functions for [`super::Escape`] and segments.
+/// Returns whether a word consists of two underscores and a lowercase letter, like the functions for segments and
+/// [`super::Escape`].
 fn is_reserved(word: &[u8]) -> bool {
     matches!(word, [b'_', b'_', letter] if letter.is_ascii_lowercase())
 }

@@ -1,16 +1,16 @@
-//! The meaning of element and attribute names in browsers: which attributes are URLs or code, and which elements
-//! contain no markup. Names are compared in lower case.
+//! The meaning of element and attribute names in browsers: which attributes contain URLs or code, and which elements
+//! contain no markup. Names must be in lower case.
 
 /// The kind of an attribute's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttributeValue {
-    /// Text.
+    /// Ordinary text.
     Plain,
-    /// A URL that a person may follow, or that loads passive content.
+    /// A URL that a user may follow, or that loads passive content.
     Url,
     /// A URL that loads code, or that is the base of other URLs.
     Resource,
-    /// URLs separated by commas.
+    /// A list of URLs, separated by commas.
     UrlList,
     /// A script.
     Handler,
@@ -18,30 +18,30 @@ pub(super) enum AttributeValue {
     Style,
     /// The language of a script element.
     ScriptType,
-    /// `content` of `<meta>`, whose meaning depends on `http-equiv`.
+    /// The attribute `content` of `<meta>`, whose meaning depends on `http-equiv`.
     MetaContent,
-    /// Insertions are not allowed; the reason completes "this attribute …".
+    /// A value in which insertions are not allowed. The string completes "this attribute …" with the reason.
     Refused(&'static str),
 }
 
 /// How the content of an element is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ElementContent {
-    /// As markup.
+    /// The content is markup.
     Markup,
-    /// As a script.
+    /// The content is a script.
     Script,
-    /// As a style sheet.
+    /// The content is a style sheet.
     Style,
-    /// As text with character references.
+    /// The content is text with character references.
     Text,
-    /// As text without them; or as markup, in other browsers or modes.
+    /// The content is text without character references, or markup in some browsers or modes.
     Opaque,
-    /// As text to the end of the document.
+    /// The content is text up to the end of the document.
     Endless,
 }
 
-/// How the content of an element is parsed (HTML, sections 13.2.6.4.4 and 13.2.6.4.7).
+/// Returns how the content of an element is parsed (HTML, sections 13.2.6.4.4 and 13.2.6.4.7).
 pub(super) fn content_of(element: &[u8]) -> ElementContent {
     match element {
         b"script" => ElementContent::Script,
@@ -53,13 +53,13 @@ pub(super) fn content_of(element: &[u8]) -> ElementContent {
     }
 }
 
-/// Elements of SVG and MathML whose content is HTML again, so that a browser may find ends that this compiler does
-/// not.
+/// Returns whether the content of an SVG or MathML element is HTML again, so that a browser may find ends of elements
+/// that this compiler does not find.
 pub(super) fn is_integration_point(element: &[u8]) -> bool {
     matches!(element, b"foreignobject" | b"desc" | b"annotation-xml" | b"mi" | b"mo" | b"mn" | b"ms" | b"mtext")
 }
 
-/// Attributes that libraries execute: Vue, Alpine, Angular, htmx, hyperscript, Knockout, Datastar.
+/// Prefixes of attributes that libraries execute: Vue, Alpine, Angular, htmx, hyperscript, Knockout, Datastar.
 const LIBRARIES: &[&[u8]] = &[
     b"v-",
     b"x-",
@@ -79,7 +79,7 @@ const LIBRARIES: &[&[u8]] = &[
     b"data-on:",
 ];
 
-/// Attributes that are URLs in any element.
+/// Attributes that contain a URL in any element.
 const URLS: &[&[u8]] = &[
     b"action",
     b"background",
@@ -99,9 +99,9 @@ const URLS: &[&[u8]] = &[
     b"usemap",
 ];
 
-/// The kind of this attribute's value in this element.
+/// Returns the kind of an attribute's value in an element.
 pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
-    const RUN: &str = "is run by libraries";
+    const RUN: &str = "is executed by libraries";
     let first = attribute.first().copied().unwrap_or(b' ');
     if first.is_ascii() && !first.is_ascii_alphabetic() || LIBRARIES.iter().any(|prefix| attribute.starts_with(prefix))
     {
@@ -110,38 +110,41 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
     if attribute.starts_with(b"on") {
         return AttributeValue::Handler;
     }
-    // With a namespace prefix: like the local name. `xml:base` and declarations affect other attributes.
+    // An attribute with a namespace prefix counts as the one with the local name. `xml:base` and namespace declarations
+    // affect other attributes.
     let name = match attribute.iter().position(|&byte| byte == b':') {
         Some(_) if attribute.starts_with(b"xmlns") || attribute == b"xml:base" => {
-            return AttributeValue::Refused("changes how others are read");
+            return AttributeValue::Refused("changes how browsers read other attributes");
         }
         Some(at) => &attribute[at + 1..],
         None => attribute,
     };
     if let Some(kept) = name.strip_prefix(b"data-") {
-        // Scripts copy them to the attributes that their names indicate.
+        // Scripts copy the values of these attributes to attributes that their names suggest.
         let holds = |part: &[u8]| kept.windows(part.len()).any(|window| window == part);
         let is_url = [&b"src"[..], b"href", b"url", b"uri"].iter().any(|part| holds(part));
         return if is_url { AttributeValue::Url } else { AttributeValue::Plain };
     }
     let refused = match (element, name) {
         (_, b"style") => return AttributeValue::Style,
-        (_, b"srcdoc") => Some("contains a document"),
-        (_, b"http-equiv") => Some("changes how the page is read"),
-        (_, b"is") => Some("chooses what is run"),
-        (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => Some("changes how others are read"),
+        (_, b"srcdoc") => Some("contains an HTML document"),
+        (_, b"http-equiv") => Some("changes how browsers read the page"),
+        (_, b"is") => Some("determines which code is executed"),
+        (b"meta" | b"script", b"charset") | (_, b"xmlns" | b"base") => {
+            Some("changes how browsers read other attributes")
+        }
         (b"script", b"type" | b"language") => return AttributeValue::ScriptType,
         (b"meta", b"content") => return AttributeValue::MetaContent,
-        (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("chooses what is loaded"),
-        (b"iframe", b"sandbox" | b"allow" | b"csp") => Some("limits what the frame may do"),
+        (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("determines what is loaded"),
+        (b"iframe", b"sandbox" | b"allow" | b"csp") => Some("restricts the frame's permissions"),
         (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => {
-            Some("chooses what is run")
+            Some("determines which code is executed")
         }
-        (b"applet", _) | (b"param", b"value" | b"name") => Some("is passed to what is run"),
+        (b"applet", _) | (b"param", b"value" | b"name") => Some("is passed to executed code"),
         (
             b"animate" | b"set" | b"animatetransform" | b"animatemotion" | b"animatecolor",
             b"attributename" | b"to" | b"from" | b"by" | b"values",
-        ) => Some("can become the value of any other"),
+        ) => Some("can become the value of any other attribute"),
         _ => None,
     };
     if let Some(why) = refused {

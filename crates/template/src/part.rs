@@ -1,4 +1,4 @@
-//! Reading of a page and its includes, as a sequence of parts.
+//! Reading a page with its included files as a sequence of parts.
 
 use super::emit::emit;
 use super::files::Files;
@@ -22,9 +22,9 @@ pub(super) enum TemplatePart {
     Insert { code: Span, number: usize },
     /// Statements.
     Block(Span),
-    /// Start of an included file, with its own variables.
+    /// The beginning of an included file, which has separate local variables.
     Enter(Span),
-    /// End of an included file.
+    /// The end of an included file.
     Leave(Span),
 }
 
@@ -54,7 +54,7 @@ pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
     };
     reader.page(file, name);
     let TemplateReader { texts, read, numbers, parts, steps, insertions, .. } = reader;
-    // Without valid code, its contexts are meaningless.
+    // The contexts are meaningless if the code is invalid.
     let chosen = if report.is_empty() { walk(&steps, insertions, &texts, &mut report) } else { Vec::new() };
     let template = if report.is_empty() {
         let names = numbers.iter().map(|&number| read[number].clone()).collect();
@@ -65,7 +65,7 @@ pub(super) fn compile(name: &str, files: &dyn Files) -> Compiled {
     Compiled { template, files: read }
 }
 
-/// A script is its own chunk, line by line.
+/// Compiles a script, which becomes the chunk line by line.
 fn script(texts: &Texts, name: &str) -> CompiledPage {
     let chunk = texts.text(0).to_owned();
     let lines = chunk.split('\n').count() as u32;
@@ -78,11 +78,11 @@ struct TemplateReader<'a> {
     report: &'a mut Report,
     texts: Texts,
     bytes: usize,
-    /// All names that were read or looked up.
+    /// All names of files that were read or looked up.
     read: Vec<String>,
-    /// The file's number in `read`, by number of the text.
+    /// For each text, the index in `read` of its file.
     numbers: Vec<usize>,
-    /// The files that include the current one.
+    /// The files from the page to the current one, each including the next.
     chain: Vec<String>,
     includes: usize,
     parts: Vec<TemplatePart>,
@@ -92,14 +92,15 @@ struct TemplateReader<'a> {
 }
 
 impl TemplateReader<'_> {
-    /// Reads a file, and returns the number of its text; `asked` is the place of the include.
+    /// Reads a file and returns the number of its text. `asked` is the place of the include, or `None` for the page
+    /// itself.
     fn file(&mut self, name: &str, asked: Option<Span>) -> Option<u32> {
         let number = self.read.iter().position(|known| known == name).unwrap_or_else(|| {
             self.read.push(name.to_owned());
             self.read.len() - 1
         });
         let shown = self.files.show(name);
-        // A file that is included twice has one text.
+        // A file that is included twice has only one text.
         if let Some(known) = self.numbers.iter().position(|known| *known == number) {
             self.bytes += self.texts.text(known as u32).len();
             return self.fits(asked).then_some(known as u32);
@@ -123,7 +124,7 @@ impl TemplateReader<'_> {
                 }
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound && asked.is_some() => {
-                (Code::PartMissing, format!("there is no file {shown}"))
+                (Code::PartMissing, format!("the file {shown} does not exist"))
             }
             Err(error) => (Code::PageUnreadable, format!("cannot read {shown}: {}", reason(&error))),
         };
@@ -138,21 +139,21 @@ impl TemplateReader<'_> {
         None
     }
 
-    /// Returns whether the page is within its size bound.
+    /// Returns whether the page is still within its size limit, and reports it otherwise.
     fn fits(&mut self, asked: Option<Span>) -> bool {
         if self.bytes <= PAGE_BYTES_MAX {
             return true;
         }
-        let message = "the page with all that it includes is larger than 4 MiB";
+        let message = "the page is larger than 4 MiB, including all included files";
         self.report.add(Code::PageTooLarge, asked.unwrap_or_default(), message);
         false
     }
 
-    /// Splits a page into parts.
+    /// Splits a file into parts.
     fn page(&mut self, file: u32, name: &str) {
         self.chain.push(name.to_owned());
         let base = self.structure.depth();
-        // The text is needed while its parts are added; it is at most 1 MiB, and depth is bounded.
+        // The text is needed while its parts are added. It is at most 1 MiB, and the nesting depth is limited.
         let text = self.texts.text(file).to_owned();
         let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
         while let Some(found) = text[at..].find("<?").map(|found| at + found) {
@@ -172,7 +173,7 @@ impl TemplateReader<'_> {
         }
     }
 
-    /// Reads the construct that begins with `<?` at `start`; returns its end.
+    /// Reads the construct that begins with `<?` at `start`. Returns the offset at which it ends.
     fn insertion(&mut self, file: u32, text: &str, start: usize, base: usize, name: &str) -> usize {
         let word_bytes = text[start + 2..].bytes().take_while(u8::is_ascii_alphabetic).count();
         let word = &text[start + 2..start + 2 + word_bytes];
@@ -187,7 +188,7 @@ impl TemplateReader<'_> {
                     Span::new(file, start, start + shown.len()),
                     format!("`{shown}` is not an insertion"),
                 )
-                .note("there are <?= expression ?>, <?raw expression ?>, <?lua statements ?> and <?include \"file\" ?>")
+                .note("use <?= expression ?>, <?raw expression ?>, <?lua statements ?> or <?include \"file\" ?>")
                 .note("to show it as text, write &lt;?; inside a string in a script, write <\\?");
             return start + 2;
         }
@@ -204,7 +205,7 @@ impl TemplateReader<'_> {
         match word {
             "lua" => {
                 self.block((file, text), &code, base);
-                // As in other template languages: a line with only code produces no line.
+                // As in other template languages, a line that contains only code produces no output line.
                 let rest = &text[end..];
                 return end + if rest.starts_with("\r\n") { 2 } else { usize::from(rest.starts_with('\n')) };
             }
@@ -244,7 +245,7 @@ impl TemplateReader<'_> {
         };
         let Some(path) = literal else {
             self.report
-                .add(Code::PartForm, span, "an include names one file in quotes")
+                .add(Code::PartForm, span, "an include must name one file in quotes")
                 .note("as in: <?include \"_head.lhtml\" ?>");
             return;
         };
@@ -252,7 +253,7 @@ impl TemplateReader<'_> {
             Ok(target) => target,
             Err(why) => {
                 self.report.add(Code::PartForm, span, format!("`{path}` {why}")).note(
-                    "a path is relative to the file that contains it, and must stay within the folder of the pages",
+                    "a path is relative to the file that contains it, and must not point outside the pages' folder",
                 );
                 return;
             }
@@ -294,19 +295,19 @@ impl TemplateReader<'_> {
             FaultKind::Unclosed => {
                 self.report
                     .add(Code::CodeUnclosed, Span::new(file, start, start + 2), "this code is not closed")
-                    .note("it ends with ?>; inside a string or a long comment of Luau, ?> does not end it");
+                    .note("end it with ?>; inside a Luau string or long comment, ?> does not end it");
             }
             FaultKind::TextOpen => {
-                self.report.add(Code::LuauBad, span, "this text is not closed");
+                self.report.add(Code::LuauBad, span, "this string is not closed");
             }
             FaultKind::CommentOpen => {
                 self.report.add(Code::LuauBad, span, "this comment is not closed");
             }
             FaultKind::BracketOpen => {
-                self.report.add(Code::StatementUnfinished, span, format!("`{word}` is not closed in its code"));
+                self.report.add(Code::StatementUnfinished, span, format!("`{word}` is not closed in this code"));
             }
             FaultKind::BracketStray => {
-                self.report.add(Code::LuauBad, span, format!("`{word}` closes nothing in its code"));
+                self.report.add(Code::LuauBad, span, format!("`{word}` has no matching opening in this code"));
             }
             FaultKind::BraceTwice => {
                 self.report
@@ -325,7 +326,7 @@ impl TemplateReader<'_> {
     }
 }
 
-/// Resolves a path in an include, relative to the folder of the pages.
+/// Resolves a path in an include of the file `name`. Returns the path relative to the folder of the pages.
 fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
     if path.is_empty() {
         return Err("is not a path");
@@ -342,7 +343,7 @@ fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
         match part {
             "." => {}
             ".." => {
-                parts.pop().ok_or("leads out of the folder")?;
+                parts.pop().ok_or("points outside the folder")?;
             }
             "" => return Err("has an empty part"),
             other => parts.push(other),
@@ -351,13 +352,13 @@ fn resolve(name: &str, path: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Why a file could not be read, in system-independent words.
+/// Describes why a file could not be read, in words that do not depend on the operating system.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".into(),
         io::ErrorKind::PermissionDenied => "no permission".into(),
         io::ErrorKind::IsADirectory => "it is a folder".into(),
-        io::ErrorKind::NotADirectory => "a part of the path is not a folder".into(),
+        io::ErrorKind::NotADirectory => "a component of the path is not a folder".into(),
         _ => error.to_string(),
     }
 }

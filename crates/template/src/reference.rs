@@ -4,9 +4,9 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Resolved {
     Character(char),
-    /// Literal text: it is not a reference.
+    /// It is not a reference but literal text.
     Literal,
-    /// A reference with an unknown name.
+    /// It is a reference with an unknown name.
     Unclear,
 }
 
@@ -35,6 +35,6 @@ pub(super) fn resolve(name: &[u8], closed: bool, next: u8) -> Resolved {
         b"" => return Resolved::Literal,
         _ => return Resolved::Unclear,
     };
-    // Without `;`, and followed by `=`, it is literal in an attribute.
+    // In an attribute, a reference without `;` that is followed by `=` is literal text.
     if closed || next != b'=' { Resolved::Character(character) } else { Resolved::Literal }
 }

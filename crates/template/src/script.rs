@@ -1,9 +1,10 @@
-//! The context of an insertion within a script: code, a string, or unknown.
+//! The context of an insertion in a script: code, a string, or unknown.
 //!
-//! JavaScript cannot be tokenized without parsing it, as `/` is a division or begins a regular expression, depending
-//! on everything before it. The preceding token decides if possible; after `)`, the token before its `(`. Where
-//! neither does, after `}`, both alternatives are followed as long as they agree; where they diverge, or branches
-//! differ, the rest of the script accepts no insertions. The cost of this is an error message, never a wrong escaper.
+//! JavaScript cannot be tokenized without parsing it, because whether `/` is a division or begins a regular expression
+//! depends on everything before it. The preceding token decides where possible; after `)`, the token before the
+//! matching `(` decides. Where neither decides, as after `}`, both alternatives are followed as long as they agree.
+//! Where they diverge, or where branches differ, the rest of the script accepts no insertions. The cost of this is an
+//! error message, never a wrong escaper.
 
 /// The language of a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,12 +12,12 @@ pub(super) enum Language {
     JavaScript,
     /// `application/json` and similar types.
     Json,
-    /// Types that browsers do not run, or interpret in another way, such as import maps.
+    /// A type that browsers do not run or interpret differently, such as import maps.
     Other,
 }
 
 impl Language {
-    /// The language of a script element by its `type`.
+    /// Returns the language of a script element with this `type`.
     pub(super) fn of_type(value: &[u8]) -> Self {
         let value = value.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
         let value = value.to_ascii_lowercase();
@@ -35,22 +36,22 @@ impl Language {
     }
 }
 
-/// The state of a script up to a position.
+/// The state of a script up to a position in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     language: Language,
     state: ScriptState,
-    /// The kind of token expected after the last one in code.
+    /// The kind of token that may follow the last token in code.
     behind: Behind,
     /// The first characters of the current word in code.
     word: Word,
     /// True if the word follows a `.`, so that it is not a keyword.
     dotted: bool,
-    /// A `/` on this line is either a division or a regular expression.
+    /// True if a `/` on this line may be either a division or the beginning of a regular expression.
     either: bool,
-    /// The last two characters in code, for `++`, `--` and comments.
+    /// The last two characters in code, to recognise `++`, `--` and comments.
     last: [char; 2],
-    /// True if the last word takes a head in parentheses: `if (a) /b/` has a regular expression.
+    /// True if the last word takes parentheses: in `if (a) /b/`, `/b/` is a regular expression.
     head: bool,
     /// The open brackets.
     open: Vec<Open>,
@@ -59,9 +60,9 @@ pub(super) struct Script {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Open {
     Brace,
-    /// `${` of a template literal.
+    /// The `${` of a template literal.
     Template,
-    /// `(`; true if it opens a head.
+    /// A `(`; true if it follows a word such as `if`.
     Parenthesis(bool),
 }
 
@@ -70,13 +71,13 @@ enum ScriptState {
     Code,
     /// After a `/` in code.
     Slash,
-    /// A string with this quote; true after a backslash.
+    /// A string with this quote; true directly after a backslash.
     Text(char, bool),
     Template(TemplateLiteral),
     LineComment,
-    /// True after a `*`.
+    /// True directly after a `*`.
     BlockComment(bool),
-    /// True within brackets, and true after a backslash.
+    /// The first value is true inside brackets, the second directly after a backslash.
     Regex(bool, bool),
     Unclear(Unclear),
 }
@@ -88,7 +89,7 @@ enum TemplateLiteral {
     Dollar,
 }
 
-/// Why a script is ambiguous from here on.
+/// The reason why the rest of a script is ambiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unclear {
     Branches,
@@ -98,11 +99,11 @@ enum Unclear {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
-    /// A `/` is a division.
+    /// Operator position, where a `/` is a division.
     Operator,
-    /// A `/` begins a regular expression.
+    /// Operand position, where a `/` begins a regular expression.
     Operand,
-    /// Either.
+    /// Either an operator or an operand may follow.
     Either,
 }
 
@@ -120,7 +121,7 @@ impl Word {
             *place = byte;
             self.length += 1;
         } else {
-            // Longer than any keyword; of a number, only its kind is stored.
+            // The word is longer than any keyword. Of a number, only that it is a number matters.
             self.bytes[1] = b'x';
         }
     }
@@ -134,17 +135,17 @@ impl Word {
     }
 }
 
-/// The kind of an insertion at a position of a script.
+/// The kind of insertion allowed at a position in a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InsertionKind {
     Value,
-    /// Within a quoted string.
+    /// Characters inside a quoted string.
     Text,
-    /// Not allowed; the text completes "the insertion stands …".
+    /// No insertion is allowed. The string completes "the insertion is …".
     None(&'static str),
 }
 
-/// Upper bound of open braces and parentheses.
+/// Maximum number of open braces and parentheses.
 const OPEN_MAX: usize = 256;
 
 impl Script {
@@ -171,7 +172,7 @@ impl Script {
         self.state = ScriptState::Unclear(Unclear::Syntax);
     }
 
-    /// The kind of an insertion at this position.
+    /// Returns what an insertion may be at this position.
     pub(super) fn place(&self) -> InsertionKind {
         if self.language == Language::Other {
             return InsertionKind::None("in a script that is not JavaScript or JSON");
@@ -187,7 +188,7 @@ impl Script {
                 InsertionKind::None("after a `/` that may be a division or begin a regular expression")
             }
             ScriptState::Text(_, false) => InsertionKind::Text,
-            ScriptState::Text(_, true) => InsertionKind::None("behind a backslash"),
+            ScriptState::Text(_, true) => InsertionKind::None("after a backslash"),
             ScriptState::Template(_) => InsertionKind::None("in the text of a template literal"),
             ScriptState::LineComment | ScriptState::BlockComment(_) => InsertionKind::None("in a comment of a script"),
             ScriptState::Regex(..) => InsertionKind::None("in a regular expression"),
@@ -197,11 +198,11 @@ impl Script {
             ScriptState::Unclear(Unclear::Slash) => {
                 InsertionKind::None("after a `/` that follows `}` and may be a division or begin a regular expression")
             }
-            ScriptState::Unclear(Unclear::Syntax) => InsertionKind::None("in a script that is too complex to follow"),
+            ScriptState::Unclear(Unclear::Syntax) => InsertionKind::None("in a script that is too complex to analyze"),
         }
     }
 
-    /// Handles an insertion that [`Script::place`] has allowed.
+    /// Advances by an insertion, which [`Script::place`] has allowed.
     pub(super) fn insert(&mut self) {
         if matches!(self.state, ScriptState::Code | ScriptState::Slash) {
             self.state = ScriptState::Code;
@@ -212,7 +213,7 @@ impl Script {
         }
     }
 
-    /// Joins two branches.
+    /// Returns the state after two branches.
     #[must_use]
     pub(super) fn join(&self, other: &Self) -> Self {
         if self == other {
@@ -227,7 +228,7 @@ impl Script {
         } else {
             joined.behind = Behind::Either;
         }
-        // A word started by only one branch must still not be followed by an insertion.
+        // If only one branch ends in a word, an insertion is still not allowed directly after it.
         if self.word != other.word {
             joined.word = Word::default();
             joined.word.push('\0');
@@ -236,7 +237,7 @@ impl Script {
         joined.either |= other.either;
         joined.dotted |= other.dotted;
         if self.last != other.last {
-            // Assume the strictest case for whatever follows.
+            // This is the strictest assumption for whatever follows.
             joined.last = ['\n'; 2];
             if joined.state == ScriptState::Code && (self.last.contains(&'-') || other.last.contains(&'-')) {
                 joined.state = ScriptState::Unclear(Unclear::Branches);
@@ -245,7 +246,7 @@ impl Script {
         joined
     }
 
-    /// The kind of token expected after the last one, considering keywords.
+    /// Returns the kind of token that may follow the last token, taking keywords into account.
     fn behind(&self) -> Behind {
         if self.word.length == 0 {
             return self.behind;
@@ -261,7 +262,7 @@ impl Script {
         }
     }
 
-    /// Advances by a written character.
+    /// Advances by a literal character.
     pub(super) fn advance(&mut self, character: char) {
         if self.language == Language::Other {
             return;
@@ -297,7 +298,7 @@ impl Script {
         }
     }
 
-    /// Handles the end of a string, a template or a regular expression.
+    /// Handles the end of a string, a template literal or a regular expression.
     fn operand(&mut self) {
         self.state = ScriptState::Code;
         self.behind = Behind::Operator;
@@ -306,7 +307,7 @@ impl Script {
         self.last = ['0'; 2];
     }
 
-    /// Handles the end of a comment; the token before it is still the last one.
+    /// Handles the end of a comment. The token before the comment is still the last token.
     fn back_to_code(&mut self, character: char) {
         self.state = ScriptState::Code;
         self.code(character);
@@ -370,7 +371,7 @@ impl Script {
             match character {
                 '"' => self.state = ScriptState::Text('"', false),
                 '\'' | '`' | '/' => self.give_up(),
-                // Only checks whether a value is possible here; JSON parsers check the rest.
+                // This only determines whether a value is possible here. JSON parsers check the rest.
                 _ => {}
             }
             return;
@@ -383,7 +384,7 @@ impl Script {
             }
             _ if character.is_whitespace() || character == '\u{feff}' => self.end_word(),
             '"' | '\'' | '`' | '/' | '{' | '}' | '[' | ']' if self.either => {
-                // Here the two alternatives diverge.
+                // The two alternatives diverge here.
                 self.state = ScriptState::Unclear(Unclear::Slash);
             }
             '"' | '\'' => {
@@ -451,11 +452,11 @@ impl Script {
         }
     }
 
-    /// Handles the end of the word, and stores the kind of token expected after it.
+    /// Handles the end of a word, and stores the kind of token that may follow it.
     fn end_word(&mut self) {
         if self.word.length > 0 {
             self.behind = self.behind();
-            // Includes `for await (`.
+            // This includes `for await (`.
             self.head = !self.dotted && matches!(self.word.text(), b"if" | b"while" | b"for" | b"with" | b"await");
             self.word = Word::default();
             self.dotted = false;

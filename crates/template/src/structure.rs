@@ -1,49 +1,48 @@
-//! The block structure of a page's code: which `if` contains a text, and which `end` closes it.
+//! The block structure of a page's code: which `if` contains a piece of text, and which `end` closes it.
 //!
-//! Luau's parser reads the whole chunk, so nothing is parsed here: *given that the chunk is valid Luau*, its reserved
-//! words alone determine its blocks. They are never names, and each opens or closes a block. Only `if` needs context:
-//! it begins a statement, which has an `end`, or an expression, which has none. The preceding token decides: after
-//! one that needs an operand it is an expression, after one that can end a statement it is a statement. One token is
-//! ambiguous, `>`, which compares and also closes type parameters; an `if` after it is rejected.
+//! Luau's parser reads the whole chunk, so this module does not parse. *If the chunk is valid Luau*, its keywords alone
+//! determine the blocks, because keywords are never names and each of them opens or closes a block. Only `if` needs
+//! context: it begins either a statement, which has an `end`, or an expression, which has none. The preceding token
+//! decides: after a token that needs an operand, `if` is an expression; after a token that can end a statement, it is a
+//! statement. Only `>` is ambiguous, because it is a comparison and also closes type parameters. An `if` after `>` is
+//! rejected.
 //!
-//! Two properties ensure that the page's text is always a separate statement. A block of code that ends where an
-//! operand is needed, or within a head, a function or an expression, is rejected. And the code emitted for text
-//! begins with `if true then` and ends with `end`: as an expression it would need an `else`, so the chunk would not
+//! Two properties ensure that the page's text is always a separate statement. First, a block of code is rejected if it
+//! ends where an operand is needed, or inside a head, a function or an expression. Second, the code emitted for text
+//! begins with `if true then` and ends with `end`. As an expression, it would need an `else`, so the chunk would not
 //! compile.
 
 use super::luau::{Code as LuauCode, LuauToken, LuauTokenKind};
 use flatout_config::diagnostic::Span;
 use flatout_config::{Code, diagnostic::Report};
 
-/// The effect of code on the order of the page's parts.
+/// How code affects the order in which the page's parts run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlEvent {
-    /// `if`.
+    /// The beginning of an `if` statement.
     If,
-    /// `elseif`, or `else`, which is the last.
+    /// An `elseif`, or an `else`, which is the last branch.
     Else { last: bool },
-    /// The `end` of an `if`.
+    /// The end of the innermost `if` statement.
     EndIf,
-    /// Start of a loop's body.
+    /// The beginning of a loop's body.
     Loop,
-    /// `break` or `continue`.
+    /// A `break` or `continue`.
     Jump,
-    /// The `end` or `until` of a loop.
+    /// The end of a loop: its `end` or `until`.
     EndLoop,
 }
 
-/// Upper bound of nested blocks, as in Luau's parser.
+/// Maximum nesting depth of blocks, as in Luau's parser.
 const DEPTH_MAX: usize = 200;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ControlStructure {
-    /// A statement; its `then` is still to come.
-    If {
-        pending: bool,
-    },
-    /// An expression, up to its `else`, after which its end is unmarked.
+    /// An `if` statement.
+    If(IfPart),
+    /// An `if` expression, up to its `else`. Nothing marks the end of the expression.
     Choice,
-    /// `for` or `while`; its `do` is still to come.
+    /// A `for` or `while` loop. `pending` is true until its `do`.
     Loop {
         pending: bool,
     },
@@ -52,12 +51,23 @@ enum ControlStructure {
     Function,
 }
 
-/// The kind of token that may follow a token.
+/// The part of an `if` statement that is being read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IfPart {
+    /// The condition, up to its `then`.
+    Condition,
+    /// A branch after a `then`.
+    Branch,
+    /// The branch after the `else`, which no other branch may follow.
+    LastBranch,
+}
+
+/// The syntax that may follow a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Behind {
     Statement,
     Operand,
-    /// Ambiguous: `>`.
+    /// A statement or an operand, after `>`.
     Unclear,
 }
 
@@ -65,7 +75,7 @@ enum Behind {
 #[derive(Debug, Default)]
 pub(super) struct Structure {
     open: Vec<(ControlStructure, Span)>,
-    /// Number of open functions, whose content does not affect the page's text.
+    /// Number of open functions. The code in them does not affect the order of the page's parts.
     functions: usize,
 }
 
@@ -79,7 +89,7 @@ impl Structure {
         self.open.len()
     }
 
-    /// Reads a block of code. `base` blocks belong to the including files.
+    /// Reads a block of code. The `base` outermost open blocks belong to the including files.
     pub(super) fn read(
         &mut self,
         (file, text): (u32, &str),
@@ -115,20 +125,20 @@ impl Structure {
             if word == "return" {
                 draft.note("to end the page here, write: <?lua do return end ?>");
             } else if word == ">" {
-                draft.note("write `;` after a type");
+                draft.note("write `;` after the type");
             }
             return;
         }
-        // Removes open blocks that cannot contain text, so that each is reported once.
+        // Removes open blocks that must not contain text, so that each of them is reported only once.
         while let Some(&(block, span)) = self.open.last() {
             let (code, message) = match block {
                 ControlStructure::Function => {
                     (Code::FunctionAround, "this function contains page text, or is not closed")
                 }
                 ControlStructure::Choice => {
-                    (Code::StatementUnfinished, "this `if` is an expression, and has no `else` in its block")
+                    (Code::StatementUnfinished, "this `if` is an expression, but has no `else` in its block")
                 }
-                ControlStructure::If { pending: true } => {
+                ControlStructure::If(IfPart::Condition) => {
                     (Code::StatementUnfinished, "`then` is missing in this block")
                 }
                 ControlStructure::Loop { pending: true } => {
@@ -141,12 +151,12 @@ impl Structure {
         }
     }
 
-    /// Checks that everything opened above `base` blocks is closed.
+    /// Checks that all blocks are closed, except for the `base` outermost ones.
     pub(super) fn close(&mut self, base: usize, report: &mut Report) {
         while self.open.len() > base {
             if let Some((block, span)) = self.open.last().copied() {
                 let name = match block {
-                    ControlStructure::If { .. } | ControlStructure::Choice => "if",
+                    ControlStructure::If(_) | ControlStructure::Choice => "if",
                     ControlStructure::Loop { .. } => "loop",
                     ControlStructure::Do => "do",
                     ControlStructure::Repeat => "repeat",
@@ -154,8 +164,8 @@ impl Structure {
                 };
                 let closer = if block == ControlStructure::Repeat { "until" } else { "end" };
                 report
-                    .add(Code::BlockUnclosed, span, format!("this `{name}` has no `{closer}` in its file"))
-                    .note(format!("where it ends, write: <?lua {closer} ?>"));
+                    .add(Code::BlockUnclosed, span, format!("this `{name}` has no `{closer}` in this file"))
+                    .note(format!("write <?lua {closer} ?> where it ends"));
             }
             self.pop();
         }
@@ -224,26 +234,27 @@ impl Structure {
                     Behind::Operand
                 }
                 Behind::Statement => {
-                    self.push(ControlStructure::If { pending: true }, span)?;
+                    self.push(ControlStructure::If(IfPart::Condition), span)?;
                     tell(ControlEvent::If);
                     Behind::Operand
                 }
             },
             "then" => match top {
                 Some(ControlStructure::Choice) => Behind::Operand,
-                Some(ControlStructure::If { pending: true }) => {
-                    self.set(ControlStructure::If { pending: false });
+                Some(ControlStructure::If(IfPart::Condition)) => {
+                    self.set(ControlStructure::If(IfPart::Branch));
                     Behind::Statement
                 }
                 _ => return Err(StructureFault::Stray),
             },
             "else" => match top {
-                // Its last branch ends with the expression, without a mark.
+                // The last branch ends with the expression, which nothing marks.
                 Some(ControlStructure::Choice) => {
                     self.pop();
                     Behind::Operand
                 }
-                Some(ControlStructure::If { pending: false }) => {
+                Some(ControlStructure::If(IfPart::Branch)) => {
+                    self.set(ControlStructure::If(IfPart::LastBranch));
                     tell(ControlEvent::Else { last: true });
                     Behind::Statement
                 }
@@ -251,8 +262,8 @@ impl Structure {
             },
             "elseif" => match top {
                 Some(ControlStructure::Choice) => Behind::Operand,
-                Some(ControlStructure::If { pending: false }) => {
-                    self.set(ControlStructure::If { pending: true });
+                Some(ControlStructure::If(IfPart::Branch)) => {
+                    self.set(ControlStructure::If(IfPart::Condition));
                     tell(ControlEvent::Else { last: false });
                     Behind::Operand
                 }
@@ -282,7 +293,7 @@ impl Structure {
             }
             "end" => {
                 match top {
-                    Some(ControlStructure::If { pending: false }) => tell(ControlEvent::EndIf),
+                    Some(ControlStructure::If(IfPart::Branch | IfPart::LastBranch)) => tell(ControlEvent::EndIf),
                     Some(ControlStructure::Loop { pending: false }) => tell(ControlEvent::EndLoop),
                     Some(ControlStructure::Do | ControlStructure::Function) => {}
                     _ => return Err(StructureFault::Stray),
@@ -298,7 +309,7 @@ impl Structure {
                 self.pop();
                 Behind::Operand
             }
-            // `continue` can also be a name; treating it as a jump is only stricter.
+            // `continue` can also be a name. Treating it as a jump is only stricter.
             "break" | "continue" => {
                 tell(ControlEvent::Jump);
                 Behind::Statement
@@ -315,8 +326,8 @@ impl Structure {
     }
 }
 
-/// Checks that a piece of code is one expression: it is emitted in parentheses, and given that the chunk is valid
-/// Luau, the content of matching parentheses there is one, unless empty.
+/// Checks that a piece of code is a single expression. It is emitted in parentheses. If the chunk is valid Luau, the
+/// content of matching parentheses at this place is one expression, unless it is empty.
 pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, report: &mut Report) {
     let mut structure = Structure::new();
     let (mut brackets, mut behind) = (0_usize, Behind::Operand);
@@ -330,7 +341,7 @@ pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, repor
             LuauTokenKind::Mark if brackets == 0 && structure.depth() == 0 && matches!(word, "," | ";" | "=") => {
                 report
                     .add(Code::ExpressionBad, span, format!("`{word}` is not allowed in an insertion"))
-                    .note("an insertion contains one expression; put statements into <?lua … ?>");
+                    .note("an insertion must contain one expression; put statements into <?lua … ?>");
                 return;
             }
             _ => {}
@@ -344,7 +355,7 @@ pub(super) fn check_expression((file, text): (u32, &str), code: &LuauCode, repor
     let range = range.map_or(code.range.clone(), |(first, last)| first.range.start..last.range.end);
     let span = Span::new(file, range.start, range.end);
     if code.tokens.is_empty() {
-        report.add(Code::ExpressionBad, span, "nothing is inserted here").label("an expression belongs here");
+        report.add(Code::ExpressionBad, span, "this insertion is empty").label("an expression is missing here");
     } else if behind == Behind::Operand || structure.depth() > 0 {
         report.add(Code::ExpressionBad, span, "the expression is not finished");
     }
@@ -362,13 +373,13 @@ impl StructureFault {
         match self {
             Self::Stray => {
                 report
-                    .add(Code::BlockStray, span, format!("this `{word}` belongs to nothing"))
+                    .add(Code::BlockStray, span, format!("this `{word}` has no matching block"))
                     .note("a file must close what it opens");
             }
             Self::Unclear => {
                 report
                     .add(Code::StatementUnfinished, span, "`if` after `>` may be a statement or an expression")
-                    .note("before a statement, write `;`; around an expression, parentheses");
+                    .note("write `;` before a statement, or parentheses around an expression");
             }
             Self::Deep => {
                 report.add(Code::PageTangled, span, format!("blocks are nested deeper than {DEPTH_MAX} levels"));

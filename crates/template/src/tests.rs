@@ -1,4 +1,4 @@
-//! Pages in, chunks out; and the chunks run, in a bare interpreter.
+//! Compiles pages, and runs the chunks in a plain interpreter.
 
 use super::context::Context;
 use super::{Compiled, CompiledPage, Escape, MemoryFiles, compile, escape};
@@ -65,7 +65,7 @@ fn run(template: &CompiledPage, v: &[u8]) -> String {
             write(escape, &value.to_string().unwrap().into_bytes(), &mut target.borrow_mut());
             Ok(())
         });
-        lua.globals().set(escape.function(), function.unwrap()).unwrap();
+        lua.globals().set(escape.name(), function.unwrap()).unwrap();
     }
     lua.globals().set("v", lua.create_string(v).unwrap()).unwrap();
     lua.load(&template.chunk).exec().unwrap_or_else(|error| panic!("{}\n{error}", template.chunk));
@@ -218,6 +218,8 @@ fn code_that_is_not_in_one_piece_is_an_error() {
         ("<?lua if v then ?>", Code::BlockUnclosed),
         ("<?lua end ?>", Code::BlockStray),
         ("<?lua else ?>", Code::BlockStray),
+        ("<?lua if v then ?><?lua else ?><?lua else ?><?lua end ?>", Code::BlockStray),
+        ("<?lua if v then else elseif v then end ?>", Code::BlockStray),
         ("<?lua repeat ?><?lua end ?>", Code::BlockStray),
         ("<?lua if v ?>", Code::StatementUnfinished),
         ("<?lua while v ?>a<?lua do end ?>", Code::StatementUnfinished),
@@ -349,7 +351,7 @@ fn includes_see_the_page_and_keep_their_own() {
     assert_eq!(run(&template, b"&"), "[&amp;]nil<b>");
     let line = template.chunk.lines().position(|line| line.contains("local y")).unwrap() as u32 + 1;
     assert_eq!(template.lines.place(line).unwrap().file, "_b.lhtml");
-    // What an include opens, it closes; and its place is that of the include.
+    // An include closes what it opens, and its place is that of the include.
     let files = |part: &str| {
         MemoryFiles::new()
             .file("p.lhtml", "<?lua if v then ?><p title=\"<?include \"_i\" ?>\"><?lua end ?>")
@@ -407,7 +409,7 @@ fn shape(text: &str) -> Vec<String> {
         let _ = context.advance(character, Span::default());
         let script = context.script.as_ref().map(super::script::Script::place);
         if script.is_some_and(|place| format!("{place:?}").contains("backslash")) {
-            // Within an escape, which is what differs between values.
+            // Within an escape, which is the part that differs between values.
             continue;
         }
         let now = format!("{:?} {} {script:?}", context.state, String::from_utf8_lossy(context.tag.name.bytes()));
@@ -418,7 +420,7 @@ fn shape(text: &str) -> Vec<String> {
     shape
 }
 
-/// Pages of pieces that mean something.
+/// Pages composed of meaningful pieces.
 fn pages() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "<?= v ?>",
@@ -496,7 +498,7 @@ fn pages() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4096, ..ProptestConfig::default() })]
 
-    /// The promise: whatever is inserted, the page is read as if nothing special had been.
+    /// The guarantee: whatever is inserted, the page is parsed in the same way.
     #[test]
     fn no_value_changes_how_the_page_is_read(page in pages(), value in prop::collection::vec(prop::sample::select(vec![
         "<script>", "</script>", "\"", "'", ">", "<", "&", "/", "\\", "`", "${", "javascript:", "-->", "*/", "\n", "a", " ", "=", "]]>",
@@ -505,7 +507,7 @@ proptest! {
         if let Ok(template) = compiled(&page).template {
             let value = value.concat();
             let hostile = run(&template, value.as_bytes());
-            // A plain value that is as empty as the other: what stands in a place or not may be seen.
+            // An ordinary value that is empty if the other is, because the presence of a value may be visible.
             let plain = run(&template, if value.is_empty() { b"" } else { b"x" });
             prop_assert_eq!(shape(&hostile), shape(&plain), "{}\n{}\n{}", page, hostile, plain);
         }

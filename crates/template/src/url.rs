@@ -1,35 +1,35 @@
-//! The position of an insertion within a URL, determined by the text before it.
+//! The position of an insertion in a URL, which the text before it determines.
 
 use super::escape::SCHEMES;
 
-/// The state of a URL up to a position.
+/// The state of a URL up to a position in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Url {
-    /// Only white space so far.
+    /// The URL has not begun; there is only white space so far.
     Start,
-    /// A possible scheme, in lower case; its first characters and its length.
+    /// The text may be a scheme. The values are its first characters in lower case, and their number.
     Name([u8; 8], u8),
     /// After an allowed scheme and its colon.
     Scheme,
-    /// After one leading slash; true if an insertion, which may be empty, follows it.
+    /// After one leading slash; true if an insertion follows the slash, which may be empty.
     Slash(bool),
-    /// After two slashes or a scheme; true if a host has begun, as browsers skip any number of slashes.
+    /// After two slashes or a scheme. True if the host has begun; until then, browsers skip any number of slashes.
     Host(bool),
-    /// After the host, or in a relative URL: scheme and host are determined.
+    /// After the host, or in a relative URL: the scheme and the host are determined.
     Settled,
-    /// It began with an insertion, and its target is still undetermined.
+    /// The URL began with an insertion, and its target is still undetermined.
     Inserted,
-    /// A scheme that is executable or unknown.
+    /// The URL has a scheme that is unknown or executes code.
     Foreign,
-    /// Branches differ, or the written text is ambiguous.
+    /// The branches differ, or the literal text is ambiguous.
     Unclear,
 }
 
 impl Url {
-    /// Advances by a written character.
+    /// Advances by a literal character.
     #[must_use]
     pub(super) fn advance(self, character: char) -> Self {
-        // Browsers remove these everywhere (URL Standard, section 4.4).
+        // Browsers remove these characters everywhere (URL Standard, section 4.4).
         if matches!(character, '\t' | '\n' | '\r') {
             return self;
         }
@@ -52,7 +52,7 @@ impl Url {
             Self::Host(_) if is_slash || matches!(character, '?' | '#') => Self::Settled,
             Self::Host(_) => Self::Host(true),
             Self::Inserted if is_slash || matches!(character, '?' | '#') => Self::Settled,
-            // The inserted value may be `javascript`; a colon would make it a scheme.
+            // The inserted value may be `javascript`, which a colon would make a scheme.
             Self::Inserted if character == ':' => Self::Foreign,
             other => other,
         }
@@ -71,20 +71,20 @@ impl Url {
         }
     }
 
-    /// The state after an insertion.
+    /// Returns the state after an insertion.
     #[must_use]
     pub(super) fn insert(self) -> Self {
         match self {
             Self::Start => Self::Inserted,
-            // Whatever its value, the written text is not an allowed scheme.
+            // Whatever the inserted value is, the literal text before it is not an allowed scheme.
             Self::Name(_, length) => Self::Name([0; 8], length),
-            // A part is encoded, so it contains no slash; but it may be empty.
+            // A part of a URL is encoded, so it contains no slash, but it may be empty.
             Self::Slash(_) => Self::Slash(true),
             other => other,
         }
     }
 
-    /// Joins two branches.
+    /// Returns the state after two branches.
     #[must_use]
     pub(super) fn join(self, other: Self) -> Self {
         if self == other { self } else { Self::Unclear }

@@ -1,4 +1,4 @@
-//! Following the HTML through the page's branches, and choosing an escaper for each insertion.
+//! Following the HTML through the page's branches and choosing an escaper for each insertion.
 
 use super::Escape;
 use super::context::{Context, HtmlState, Unclear};
@@ -9,30 +9,31 @@ use super::url::Url;
 use flatout_config::Code;
 use flatout_config::diagnostic::{Report, Span, Texts};
 
-/// An element of a page, in order.
+/// An element of a page, in the order of the page.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PageElement {
     /// Literal text.
     Text(Span),
-    /// An insertion, with the number of its escaper.
+    /// An insertion, with its number.
     Insert { span: Span, number: usize, raw: bool },
-    /// An effect of code on the order.
+    /// A statement that affects the order in which the page's parts run.
     Event(ControlEvent, Span),
 }
 
-/// The result for an insertion.
+/// The escaper chosen for an insertion.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Chosen {
     pub(super) escape: Option<Escape>,
-    /// True if a line break, which browsers drop, must precede it.
+    /// True if a line break must precede the insertion, because browsers drop one there.
     pub(super) line_break: bool,
 }
 
-/// Upper bound of bytes and insertions followed, with all iterations of loops, per byte of the page: two iterations
-/// suffice except for unknowns of a loop, and nested loops multiply them.
+/// Maximum number of bytes and insertions processed, including all iterations of loops, per byte of the page. Two
+/// iterations of a loop are enough unless they lead to unknowns, and nested loops multiply the number of iterations.
 const ROUNDS_MAX: usize = 64;
 
-/// Upper bound of iterations of one loop until nothing changes: each gives up some knowledge, and there is little.
+/// Maximum number of iterations of a loop until the context no longer changes. Each iteration that changes the context
+/// makes it less precise, which can happen only a few times.
 const LOOP_ROUNDS_MAX: usize = 8;
 
 enum ControlFrame {
@@ -40,7 +41,7 @@ enum ControlFrame {
     Loop { entry: Context, back: Option<Context>, start: usize, rounds: usize },
 }
 
-/// Walks through a page's steps; `insertions` is the number of insertions.
+/// Processes the elements of a page; `insertions` is the number of insertions. Returns the result for each insertion.
 pub(super) fn walk(steps: &[PageElement], insertions: usize, texts: &Texts, report: &mut Report) -> Vec<Chosen> {
     let mut walker =
         Walker { context: Context::new(), frames: Vec::new(), chosen: vec![Chosen::default(); insertions], report };
@@ -55,7 +56,7 @@ pub(super) fn walk(steps: &[PageElement], insertions: usize, texts: &Texts, repo
             PageElement::Text(span) | PageElement::Event(_, span) | PageElement::Insert { span, .. } => span,
         };
         let Some(rest) = budget.checked_sub(cost) else {
-            walker.report.add(Code::PageTangled, span, "loops are nested too deeply to follow the page");
+            walker.report.add(Code::PageTangled, span, "loops are nested too deeply to analyze the page");
             return walker.chosen;
         };
         budget = rest;
@@ -166,8 +167,8 @@ impl Walker<'_> {
         None
     }
 
-    /// Joins the current context and the end of another path; if they are incompatible, reports that and returns the
-    /// other one.
+    /// Joins the current context with the one at the end of another path. If they are incompatible, reports that and
+    /// returns the other context.
     fn join(&mut self, other: Option<Context>, span: Span) -> Context {
         let Some(other) = other else { return self.context.clone() };
         if let Some(joined) = other.join(&self.context) {
@@ -191,7 +192,7 @@ impl Walker<'_> {
         let draft = self.report.add(Code::BranchesDiffer, span, message);
         for (since, what) in [(other_since, one), (since, two)] {
             if since.end > since.start && since != span {
-                draft.related(since, format!("{what} since here"));
+                draft.related(since, format!("{what} from here on"));
             }
         }
         draft.note("each branch and each iteration must close what it opens");
@@ -228,7 +229,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The effect of an insertion: the context is the same, with content in it.
+    /// Applies the effect of an insertion: the context stays the same, except that it now has content.
     fn insert_into(&mut self) {
         let context = &mut self.context;
         context.first = false;
@@ -256,7 +257,7 @@ impl Walker<'_> {
     }
 }
 
-/// Why an insertion does not compile.
+/// The reason why an insertion does not compile.
 struct Refusal {
     code: Code,
     message: String,
@@ -276,15 +277,19 @@ impl Refusal {
     }
 }
 
-/// The escaper for a context.
+/// Returns the escaper for a context.
 fn choose(context: &Context) -> Result<Escape, Refusal> {
     if context.is_within_reference() {
-        let note = "a literal `&` is written `&amp;`";
-        return Err(Refusal::new(Code::InReference, "the `&` before it would absorb the inserted text", note));
+        let note = "write a literal `&` as `&amp;`";
+        return Err(Refusal::new(
+            Code::InReference,
+            "the `&` before the insertion would turn the inserted text into a character reference",
+            note,
+        ));
     }
     match context.state {
         HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => {
-            let note = "write tag names literally, and choose among them with <?lua if … ?>";
+            let note = "write tag names literally, and use <?lua if … ?> to choose between them";
             Err(Refusal::new(Code::InTag, "an insertion is not allowed in a tag name", note))
         }
         HtmlState::Gap | HtmlState::AfterValue => Err(between_attributes().vouched()),
@@ -295,17 +300,17 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
             Err(Refusal::new(Code::InUnquoted, message, &format!("as in: {name}=\"<?= … ?>\"")))
         }
         HtmlState::Value(_) if context.tag.is_end => {
-            Err(Refusal::new(Code::InAttribute, "an end tag has no attributes", "remove it"))
+            Err(Refusal::new(Code::InAttribute, "an end tag must not have attributes", "remove it"))
         }
         HtmlState::Value(_) => choose_value(context),
         HtmlState::Declaration(_) | HtmlState::Comment(_) | HtmlState::Bogus => {
-            let note = "a comment that visitors do not see is written <?lua --[[ … ]] ?>";
+            let note = "for a comment that visitors do not see, write <?lua --[[ … ]] ?>";
             Err(Refusal::new(Code::InComment, format!("an insertion is not allowed {}", describe(context)), note)
                 .vouched())
         }
         HtmlState::Raw(..) if context.is_within_end() => {
-            let note = "within a script's text, `<` can be written `\\x3c`";
-            Err(Refusal::new(Code::InElement, "the `<` in front may begin the element's end tag", note))
+            let note = "in a string of the script, write `<` as `\\x3c`";
+            Err(Refusal::new(Code::InElement, "the `<` before the insertion may begin the element's end tag", note))
         }
         HtmlState::Text | HtmlState::Raw(ElementContent::Text, _) => Ok(Escape::Text),
         HtmlState::Raw(ElementContent::Script, _) => {
@@ -313,7 +318,7 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
                 let note = "move the script out of <svg>, <math>, <noscript> or <select>";
                 return Err(Refusal::new(
                     Code::InElement,
-                    "browsers interpret scripts in this element in two ways",
+                    "browsers differ in how they interpret scripts in this element",
                     note,
                 ));
             }
@@ -323,7 +328,7 @@ fn choose(context: &Context) -> Result<Escape, Refusal> {
         HtmlState::Raw(..) => {
             let name = shown(context.tag.name.bytes());
             let message = format!("an insertion is not allowed in <{name}>");
-            Err(Refusal::new(Code::InElement, message, "browsers interpret its content differently"))
+            Err(Refusal::new(Code::InElement, message, "browsers do not parse its content as ordinary HTML"))
         }
     }
 }
@@ -332,14 +337,14 @@ fn between_attributes() -> Refusal {
     let mut refusal = Refusal::new(
         Code::InTag,
         "an insertion is not allowed as an attribute name",
-        "write the attribute, and its value in quotes: name=\"<?= … ?>\"",
+        "write the attribute's name literally, and its value in quotes: name=\"<?= … ?>\"",
     );
-    refusal.notes.push("one without a value: <?lua if checked then ?> checked<?lua end ?>".to_owned());
+    refusal.notes.push("for an attribute without a value: <?lua if checked then ?> checked<?lua end ?>".to_owned());
     refusal
 }
 
 fn style() -> Refusal {
-    let note = "choose among literal classes, or put the value into a data- attribute and read it with a script";
+    let note = "choose between literal classes, or put the value into a data- attribute and read it with a script";
     Refusal::new(Code::InStyle, "an insertion is not allowed in a style sheet", note)
 }
 
@@ -349,13 +354,18 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
     match context.tag.value {
         Some(AttributeValue::MetaContent) if context.tag.http_equiv => {
             let note = "redirect with response.redirect, and set other fields with response.header";
-            Err(Refusal::new(Code::InAttribute, "`content` changes how the page is read, after `http-equiv`", note))
+            Err(Refusal::new(
+                Code::InAttribute,
+                "after `http-equiv`, `content` changes how browsers read the page",
+                note,
+            ))
         }
         Some(AttributeValue::Plain | AttributeValue::MetaContent) => Ok(Escape::Attribute),
         Some(AttributeValue::Url) => match context.url {
             Url::Start => Ok(Escape::Url),
             Url::Foreign => {
-                let note = "a URL with an insertion has the scheme http, https, mailto, tel, sms, geo or ftp, or none";
+                let note =
+                    "a URL with an insertion must use the scheme http, https, mailto, tel, sms, geo or ftp, or none";
                 let message = format!("the scheme of the URL in `{name}` does not allow an insertion");
                 Err(Refusal::new(Code::InUrl, message, note).vouched())
             }
@@ -383,11 +393,15 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
         Some(AttributeValue::ScriptType) => {
             let message =
                 format!("`{name}` of <script> determines how browsers interpret the script, so it must be literal");
-            Err(Refusal::new(Code::InAttribute, message, "choose among literal ones with <?lua if … ?>"))
+            Err(Refusal::new(Code::InAttribute, message, "use <?lua if … ?> to choose between literal values"))
         }
         Some(AttributeValue::Refused(why)) => {
             let note = format!("put the value into a data- attribute, and read it with a script; `{name}` {why}");
-            Err(Refusal::new(Code::InAttribute, format!("`{name}` of <{element}> takes no insertion"), &note))
+            Err(Refusal::new(
+                Code::InAttribute,
+                format!("an insertion is not allowed in `{name}` of <{element}>"),
+                &note,
+            ))
         }
         None => Err(between_attributes()),
     }
@@ -400,7 +414,7 @@ fn unclear_url(name: &str) -> Refusal {
 
 fn script_place(context: &Context) -> Result<(InsertionKind, Language), Refusal> {
     let unknown =
-        || Refusal::new(Code::InScript, "the script is too complex to follow", "put the value into a data- attribute");
+        || Refusal::new(Code::InScript, "the script is too complex to analyze", "put the value into a data- attribute");
     let script = context.script.as_ref().ok_or_else(unknown)?;
     match script.place() {
         InsertionKind::None(why) => {
@@ -426,17 +440,17 @@ fn choose_handler(context: &Context) -> Result<Escape, Refusal> {
     })
 }
 
-/// A name for display.
+/// Converts a name to a string for messages.
 fn shown(name: &[u8]) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// A description of a context.
+/// Describes a context for messages.
 fn describe(context: &Context) -> String {
     let name = shown(context.tag.name.bytes());
     match context.state {
         HtmlState::Text => "in text".to_owned(),
-        HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => "in a tag's name".to_owned(),
+        HtmlState::TagOpen | HtmlState::EndTagOpen | HtmlState::TagName => "in a tag name".to_owned(),
         HtmlState::Gap
         | HtmlState::Separator(_)
         | HtmlState::AttributeName
@@ -453,7 +467,7 @@ fn describe(context: &Context) -> String {
     }
 }
 
-/// The problem of ambiguous text, and the suggested remedy.
+/// Returns the problem with ambiguous text and the suggested remedy.
 fn explain(unclear: Unclear) -> (&'static str, &'static str) {
     match unclear {
         Unclear::Text => (
@@ -461,24 +475,24 @@ fn explain(unclear: Unclear) -> (&'static str, &'static str) {
             "write it as `&lt;`, or move the element out",
         ),
         Unclear::Noscript => (
-            "within <noscript>, browsers that run scripts read this `<` as the end of something else",
+            "within <noscript>, browsers that run scripts interpret this `<` as the end of another element",
             "write it as `&lt;`",
         ),
         Unclear::ScriptComment => ("`<!--` in a script changes where the script ends", "write it as `<\\!--`"),
         Unclear::Cdata => {
-            ("in HTML, `<![CDATA[` means one thing within <svg> and another elsewhere", "write plain text")
+            ("in HTML, `<![CDATA[` has a different meaning within <svg> than elsewhere", "write plain text")
         }
-        Unclear::Endless => ("nothing ends <plaintext>", "use <pre>"),
+        Unclear::Endless => ("no tag can end <plaintext>", "use <pre>"),
         Unclear::SelfClosing => {
-            ("this element ends here within <svg>, and goes on elsewhere", "write its end tag: <script></script>")
+            ("within <svg>, this element ends here; elsewhere, it continues", "write an end tag: <script></script>")
         }
         Unclear::Separator => (
-            "the preceding branches end in different names, and this continues one of them",
-            "end each branch with a space, or with the whole attribute",
+            "the preceding branches end with different names, which this text would continue",
+            "end each branch with a space, or with a complete attribute",
         ),
         Unclear::Refresh => (
-            "`http-equiv` after a `content` with an insertion would turn it into an instruction",
-            "write `content` without insertion",
+            "`http-equiv` after a `content` with an insertion would turn its value into an instruction",
+            "write `content` without an insertion",
         ),
     }
 }

@@ -1,11 +1,13 @@
-//! Durations, sizes and figures as text.
+//! Durations, sizes, figures and metrics as text.
 //!
 //! | file | responsibility |
 //! |---|---|
-//! | [`quantity`] | durations and sizes that people write, parsed; and printed so that they parse as the same |
-//! | [`show`] | quantities for people: three digits, and the unit that keeps them short |
+//! | [`prometheus`] | metrics in the text format of Prometheus |
+//! | [`quantity`] | durations and sizes: parsing what people write, and printing so that the result can be parsed again |
+//! | [`show`] | quantities for people: three digits, and a unit that keeps them short |
 //!
-//! Absent by design: the clock, and bounds: each caller has its own.
+//! By design, this crate reads no clock and sets no bounds, because each caller has its own bounds.
 
+pub mod prometheus;
 pub mod quantity;
 pub mod show;

@@ -1,13 +1,15 @@
 //! Durations and sizes as people write them: `20ms`, `1.5s`, `64MiB`.
 
-/// One nanosecond, microsecond and so on, in nanoseconds: the resolution of a duration.
+/// One nanosecond in nanoseconds, as the resolution of a duration.
 pub const NANOSECOND: u64 = 1;
-/// See [`NANOSECOND`].
+/// One microsecond in nanoseconds, as the resolution of a duration.
 pub const MICROSECOND: u64 = 1_000;
-/// See [`NANOSECOND`].
+/// One millisecond in nanoseconds, as the resolution of a duration.
 pub const MILLISECOND: u64 = 1_000_000;
+/// One second in nanoseconds, as the resolution of a duration.
+pub const SECOND: u64 = 1_000_000_000;
 
-/// Units of time in nanoseconds, longest first. Of several names for one unit the first is printed.
+/// Units of time in nanoseconds, longest first. If a unit has several names, the first is used for printing.
 const TIME_UNITS: &[(&str, u64)] = &[
     ("d", 86_400_000 * MILLISECOND),
     ("h", 3_600_000 * MILLISECOND),
@@ -29,20 +31,20 @@ const BINARY_UNITS: &[(&str, u64)] =
 const DECIMAL_UNITS: &[(&str, u64)] =
     &[("TB", 1_000_000_000_000), ("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("kB", 1_000)];
 
-/// Why a text is not a quantity.
+/// The reason a string could not be parsed as a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
-    /// It does not begin with a number.
+    /// The string does not begin with a number.
     Number,
     /// There is no unit after the number.
     UnitMissing,
-    /// The unit is none of those that there are.
+    /// The letters after the number are not the name of a unit.
     UnitUnknown,
-    /// It is finer than the resolution, or too large to count.
+    /// The quantity is finer than the resolution, or too large for 64 bits.
     Range,
 }
 
-/// Parses a duration, in multiples of `resolution_ns`: with [`MILLISECOND`], `1.5s` is 1,500.
+/// Parses a duration as a multiple of `resolution_ns`: with [`MILLISECOND`], `1.5s` is 1,500.
 pub fn parse_duration(text: &str, resolution_ns: u64) -> Result<u64, QuantityError> {
     parse(text, &[TIME_UNITS], resolution_ns)
 }
@@ -74,7 +76,7 @@ fn parse(text: &str, tables: &[&[(&str, u64)]], resolution: u64) -> Result<u64, 
     u64::try_from(product / divisor).map_err(|_| QuantityError::Range)
 }
 
-/// Splits `20 ms` into the text of its number and its unit. Either may be empty.
+/// Splits a string such as `20 ms` into its number and its unit. Either may be empty.
 pub fn split_unit(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.').unwrap_or(text.len());
@@ -82,12 +84,13 @@ pub fn split_unit(text: &str) -> (&str, &str) {
     (number, unit.trim_start())
 }
 
-/// Prints `count` times `resolution_ns` in the largest unit that leaves a whole number, so that it parses as the same.
+/// Formats `count` times `resolution_ns` in the largest unit that leaves a whole number. The result parses to the same
+/// duration.
 pub fn exact_duration(count: u64, resolution_ns: u64) -> String {
     if count == 0 { "0s".to_owned() } else { exact(u128::from(count) * u128::from(resolution_ns), TIME_UNITS) }
 }
 
-/// Prints bytes in the largest binary unit that leaves a whole number: `64MiB`.
+/// Formats a number of bytes in the largest binary unit that leaves a whole number: `64MiB`.
 pub fn exact_size(bytes: u64) -> String {
     exact(u128::from(bytes), BINARY_UNITS)
 }

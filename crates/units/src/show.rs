@@ -1,6 +1,6 @@
-//! Quantities for display: three digits, and the shortest unit.
+//! Quantities for display, with three digits and the unit that keeps them short.
 
-/// A whole number with its thousands apart: `1,234,567`.
+/// Formats a whole number with thousands separators: `1,234,567`.
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -13,43 +13,43 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A rate or another figure of any size: whole from 100 up, with three digits below.
+/// Formats a rate or another figure of any size: as a whole number from 100 up, otherwise with three digits.
 pub fn figure(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
-    // Rounding first decides the digits, so that 99.96 becomes 100 and not 100.0.
+    // Compare with 99.95, so that 99.96 becomes 100 and not 100.0.
     if value >= 99.95 { count(value.round() as u64) } else { three_digits(value) }
 }
 
-/// Nanoseconds as ns, µs, ms or s.
+/// Formats a number of nanoseconds in ns, µs, ms or s.
 pub fn duration(value_ns: f64) -> String {
     scaled(value_ns, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")], 1000.0)
 }
 
-/// Bytes as B, KiB, MiB, GiB or TiB.
+/// Formats a number of bytes in B, KiB, MiB, GiB or TiB.
 pub fn bytes(value: f64) -> String {
     let kibi = 1024.0_f64;
     let units = [(1.0, "B"), (kibi, "KiB"), (kibi.powi(2), "MiB"), (kibi.powi(3), "GiB"), (kibi.powi(4), "TiB")];
     scaled(value, &units, 1000.0)
 }
 
-/// A part of a whole, as a percentage.
+/// Formats a share of 1 as a percentage.
 pub fn percent(share: f64) -> String {
     if share.is_finite() { format!("{} %", figure(100.0 * share)) } else { "-".to_owned() }
 }
 
-/// Singular or plural, with the number.
+/// Formats a number with a noun in the singular or plural.
 pub fn plural(count_of: u64, one: &str, several: &str) -> String {
     format!("{} {}", count(count_of), if count_of == 1 { one } else { several })
 }
 
-/// Picks the first unit in which the value stays below `below`.
+/// Formats a value in the first unit in which it stays below `below`.
 fn scaled(value: f64, units: &[(f64, &str)], below: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
-    // 999.5 would be shown as 1000 of the smaller unit.
+    // Below this limit, 999.5 would be shown as 1000 of the smaller unit.
     let fits = |(size, _): &&(f64, &str)| value / size < below - 0.5;
     let Some((size, unit)) = units.iter().find(fits).or(units.last()) else { return String::new() };
     let number = if *size <= 1.0 && value.fract() == 0.0 { count(value as u64) } else { figure(value / size) };

@@ -1,13 +1,16 @@
-//! Connections to upstream servers: pools, timeouts, failures. Each worker has its own.
+//! Connections to upstream servers: pools, timeouts and failures. Each worker has its own connections.
 //!
 //! | file | content |
 //! |---|---|
-//! | [`origin`] | origins, by HTTP/1.1 or HTTP/2 |
+//! | [`origin`] | origins, over HTTP/1.1 or HTTP/2 |
+//! | [`upload`] | sending a request while its content arrives |
 //! | [`permit`] | waiting for a permit to send a request |
 //! | [`fastcgi`] | FastCGI application servers |
 //!
-//! Absent by design: the choice of a server, retry policy, and the use of the response.
+//! By design, this crate does not select servers, decide on retries other than those of stale connections, or process
+//! responses.
 
 pub mod fastcgi;
 pub mod origin;
 pub mod permit;
+pub mod upload;

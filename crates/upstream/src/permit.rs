@@ -1,11 +1,11 @@
-//! Waiting for a permit of a concurrency limiter.
+//! Waiting for a permit from a concurrency limiter.
 
 use crate::origin::OriginClient;
 use flatout_balance::limit::{Permit, QueueRefusal, WaitingRequest};
 use flatout_os::clock::Now;
 use std::future::poll_fn;
 
-/// Waits in the queue until there is a permit or the request's deadline, with the timers of `client`.
+/// Waits in the queue until a permit is granted or the request's deadline has passed, using the timers of `client`.
 pub async fn wait_for_permit(client: &OriginClient, mut waiting: WaitingRequest) -> Result<Permit, QueueRefusal> {
     loop {
         let now_ms = Now::read().monotonic_ms;

@@ -1,5 +1,5 @@
-// socket.io. `node chat.mjs MODULES server` prints its port; `node chat.mjs MODULES client URL NAME` talks as NAME, first by long
-// polling and then by WebSocket, and a second time by long polling alone.
+// socket.io. `node chat.mjs MODULES server` prints its port. `node chat.mjs MODULES client URL NAME` exchanges messages
+// as NAME, first with long polling and then with WebSocket, and a second time with long polling only.
 import { createRequire } from 'node:module';
 import { createServer } from 'node:http';
 
@@ -41,7 +41,7 @@ if (role === 'server') {
       const answer = await socket.emitWithAck('say', number);
       if (answer !== `${visitor}: ${number}`) fail(`answer ${answer} instead of ${number}`);
     }
-    // The upgrade runs beside the first messages.
+    // The upgrade runs while the first messages are exchanged.
     if (engine.transport.name !== expected) await new Promise((resolve) => engine.once('upgrade', resolve));
     const blob = Buffer.alloc(300_000, visitor);
     const back = await socket.emitWithAck('blob', blob);

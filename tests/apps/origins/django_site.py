@@ -1,7 +1,7 @@
-"""A Django application in one file: sessions, a login, forms, and pages for everybody. Served by gunicorn.
+"""A Django application in one file: sessions, a login, forms, and public pages. Served by gunicorn.
 
-Every personal page takes 300 ms, so that requests of several visitors meet at the cache. The environment's DJANGO_FOLDER is
-where the database lies.
+Every personal page takes 300 ms, so that requests of several visitors reach the cache at the same time. The environment
+variable DJANGO_FOLDER names the folder of the database.
 """
 
 import os
@@ -47,7 +47,7 @@ django.setup()
 
 
 def hello(request):
-    """Reads a cookie by itself, so Django adds no Vary; ConditionalGetMiddleware adds an ETag."""
+    """Reads a cookie directly, so Django adds no Vary. ConditionalGetMiddleware adds an ETag."""
     time.sleep(0.3)
     return HttpResponse(f"Hello {request.COOKIES.get('name')}")
 
@@ -67,7 +67,7 @@ def sign_in(request):
 
 
 def front(request):
-    """Looks at no session."""
+    """Does not use the session."""
     time.sleep(0.3)
     return HttpResponse("the front page")
 

@@ -1,5 +1,5 @@
-// Server-sent events. `node events.mjs server` prints its port; `node events.mjs client URL NAME` prints the events that NAME
-// gets. Between two events there are `silence` milliseconds; every visitor's stream is its own.
+// Server-sent events. `node events.mjs server` prints its port. `node events.mjs client URL NAME` prints the events
+// that NAME gets. There are `silence` milliseconds between two events. Every visitor has a separate stream.
 import http from 'node:http';
 
 const [role, url, name] = process.argv.slice(2);

@@ -1,5 +1,5 @@
-// An Express application as people write it. Usage: node express.mjs MODULES
-// Every personal page takes 300 ms, so that requests of several visitors meet at the cache.
+// A typical Express application. Usage: node express.mjs MODULES
+// Every personal page takes 300 ms, so that requests of several visitors reach the cache at the same time.
 import { createRequire } from 'node:module';
 
 const require = createRequire(`${process.argv[2]}/`);
@@ -17,7 +17,7 @@ const sessions = (name, saveUninitialized) =>
 // No Cache-Control; Express adds an ETag.
 app.get('/hello', (request, response) => later(() => response.send('Hello ' + request.cookies.name)));
 
-// A session for everybody, which is the default of express-session, and one only for those who log in.
+// One application creates a session for every visitor, as express-session does by default, and one only on login.
 for (const [base, saveUninitialized] of [['/stock', true], ['/app', false]]) {
   app.use(base, sessions('connect.sid', saveUninitialized));
   app.get(`${base}/login`, (request, response) => {
@@ -30,7 +30,7 @@ for (const [base, saveUninitialized] of [['/stock', true], ['/app', false]]) {
     later(() => response.send(`welcome ${request.session.name ?? 'guest'}`)));
 }
 
-// For everybody, and it says so.
+// A page that declares itself public.
 app.get('/news', (request, response) =>
   later(() => response.set('Cache-Control', 'public, max-age=60').send('news')));
 

@@ -1,8 +1,8 @@
-"""gRPC by grpcio. `grpc_errors.py server` prints its port and serves; `grpc_errors.py client HOST:PORT` calls everything and
-compares statuses, messages and trailing metadata.
+"""gRPC with grpcio. `grpc_errors.py server` prints its port and serves. `grpc_errors.py client HOST:PORT` calls every
+method and compares statuses, messages and trailing metadata.
 
-Methods take the wanted status and message as `CODE message`. A status without any response message is a Trailers-Only
-response: HEADERS with END_STREAM.
+Methods take the requested status and message as `CODE message`. A status without any response message is a
+Trailers-Only response: HEADERS with END_STREAM.
 """
 
 import sys
@@ -12,7 +12,7 @@ from concurrent import futures
 import grpc
 
 CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]
-# HTTP/2 has no white space at the ends of field values (RFC 9113, section 8.2.1).
+# HTTP/2 does not allow whitespace at the ends of field values (RFC 9113, section 8.2.1).
 MESSAGES = ["", "plain", "Größe 100 % \u2713", "two\nlines", " ".join(["long"] * 200)]
 CODE_OF = {code.value[0]: code for code in grpc.StatusCode}
 WAIT_S = 60
@@ -31,7 +31,7 @@ def unary(request, context):
 
 
 def stream(request, context):
-    """As many messages as the first word says, and then the status."""
+    """Sends as many messages as the first word says, and then the status."""
     count, _, rest = request.partition(b" ")
     for number in range(int(count)):
         yield b"message %d" % number
@@ -39,7 +39,7 @@ def stream(request, context):
 
 
 def collect(requests, context):
-    """The first message is the status; a refusal comes before the rest is read."""
+    """The first message is the status. An error is sent before the rest is read."""
     first = next(requests)
     abort(first, context)
     return b"%d" % (len(first) + sum(len(request) for request in requests))
@@ -54,7 +54,7 @@ def chat(requests, context):
 
 
 def wait(request, context):
-    """Until the client has gone."""
+    """Waits until the client has disconnected."""
     gone = threading.Event()
     context.add_callback(gone.set)
     gone.wait(WAIT_S)

@@ -1,4 +1,4 @@
-"""Writes wheels and a simple index (PEP 503) of them below the folder that is named: `wheels.py FOLDER NAME...`"""
+"""Writes wheels and a simple index (PEP 503) of them to a folder: `wheels.py FOLDER NAME...`"""
 
 import base64
 import hashlib

@@ -1,5 +1,5 @@
 <?php
-// Installs WordPress from the folder that is named, with users and posts. Usage: php wordpress.php FOLDER
+// Installs WordPress from a folder, with users and posts. Usage: php wordpress.php FOLDER
 define('WP_INSTALLING', true);
 $_SERVER['HTTP_HOST'] = 'www.example';
 require $argv[1] . '/wp-load.php';

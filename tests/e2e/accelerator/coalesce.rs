@@ -1,7 +1,7 @@
-//! Many who ask for one thing at once: one fetch for all of them where that is right, and none who waits for another
-//! where it is not.
+//! Many clients that request the same URL at once: they share one fetch if that is allowed, and none waits for another
+//! if it is not.
 
-use super::super::harness::{Folder, Server, TIMEOUT, wait_until};
+use super::super::harness::{Folder, Server, TIMEOUT, uninterrupted, wait_until};
 use super::super::memory::allow_descriptors;
 use super::origin::{Origin, Then, response};
 use super::{Answer, accelerate, configure, get};
@@ -16,12 +16,13 @@ const CLIENTS: usize = 50;
 const AUTHORIZATION: &str = "Authorization: Basic bWU6bWU=\r\n";
 const DELAY: Duration = Duration::from_millis(500);
 
-/// Asks for `target` with as many clients at once, each with a name of its own; their answers, and when the last came.
+/// Requests `target` with this many clients at once, each under its own name. Returns their responses, and how long the
+/// last one took.
 fn ask_at_once(server: &Server, clients: usize, target: &str) -> (Vec<Answer>, Duration) {
     ask_at_once_with("", server, clients, target)
 }
 
-/// The same with more lines of fields.
+/// Like [`ask_at_once`], with additional field lines.
 fn ask_at_once_with(more: &str, server: &Server, clients: usize, target: &str) -> (Vec<Answer>, Duration) {
     let start_line = Barrier::new(clients + 1);
     thread::scope(|scope| {
@@ -46,20 +47,20 @@ fn ask_at_once_with(more: &str, server: &Server, clients: usize, target: &str) -
     })
 }
 
-/// What no other cache does together: one fetch of what may be shared, no queue for what may not, and an answer from
-/// before when the origin fails.
+/// A combination that no other cache offers: one fetch for a shareable response, no queue for private responses, and a
+/// stale response if the origin fails.
 #[test]
-fn all_three_at_once() {
+fn shared_private_and_stale_responses_at_once() {
     let is_failing = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&is_failing);
-    let origin = Origin::answering(move |request| {
+    let origin = Origin::responding(move |request| {
         if failing.load(Ordering::SeqCst) {
             return response("503 Service Unavailable", "", b"no");
         }
         thread::sleep(DELAY);
         match request.path() {
             "/shared" => {
-                response("200 OK", "Cache-Control: max-age=3, stale-if-error=600\r\nETag: \"a\"\r\n", b"shared")
+                response("200 OK", "Cache-Control: max-age=10, stale-if-error=600\r\nETag: \"a\"\r\n", b"shared")
             }
             _ => response("200 OK", "Cache-Control: private\r\n", request.field("x-client").unwrap().as_bytes()),
         }
@@ -70,11 +71,11 @@ fn all_three_at_once() {
         let server = accelerate(&origin, &["--workers", workers]);
         let (answers, shared) = ask_at_once(&server, CLIENTS, "/shared");
         assert!(answers.iter().all(|answer| answer.status == 200 && answer.text() == "shared"));
-        assert_eq!(origin.requests().len() - before, 1, "one fetch for all");
+        assert_eq!(origin.requests().len() - before, 1, "one fetch for all clients");
 
         let (answers, cold) = ask_at_once(&server, CLIENTS, "/private");
         for (client, answer) in answers.iter().enumerate() {
-            assert_eq!((answer.status, answer.text()), (200, client.to_string()), "everybody has their own");
+            assert_eq!((answer.status, answer.text()), (200, client.to_string()), "every client gets its own response");
         }
         assert_eq!(origin.requests().len() - before, 1 + CLIENTS);
         let (answers, known) = ask_at_once(&server, CLIENTS, "/private");
@@ -88,25 +89,26 @@ fn all_three_at_once() {
             let answer = get(&server, "/shared");
             answer.field("cache-status").is_some_and(|status| status.contains("hit_if_error"))
         };
-        wait_until("what is stored is stale", is_stale);
+        wait_until("the stored response is stale", is_stale);
         let (answers, failed) = ask_at_once(&server, CLIENTS, "/shared");
         assert!(answers.iter().all(|answer| answer.status == 200 && answer.text() == "shared"), "{:?}", answers[0]);
         println!(
             "{workers} workers, {CLIENTS} clients, an origin of {DELAY:?}: shared {shared:?}, private {cold:?}, private \
              once known {known:?}, private with Authorization {authorized:?}, stale instead of 503 {failed:?}"
         );
-        // A busy machine may take long, but one after another they would take 25 seconds.
+        // A busy machine may be slow, but if the requests ran one after another they would take 25 seconds.
         for time in [shared, cold, known, authorized, failed] {
-            assert!(time < DELAY * 10, "{time:?}");
+            assert!(time < DELAY * CLIENTS as u32 / 2, "{time:?}");
         }
     }
 }
 
-/// An origin that answers only when all have asked would wait forever for requests that wait for one another.
+/// The origin responds only after all requests have arrived, so requests that waited for one another would wait
+/// forever.
 #[test]
-fn what_is_known_to_be_private_waits_for_nobody() {
+fn requests_for_private_responses_do_not_wait() {
     let (count, all) = (Arc::new(AtomicUsize::new(0)), Arc::new(Barrier::new(CLIENTS)));
-    let origin = Origin::answering(move |request| {
+    let origin = Origin::responding(move |request| {
         if count.fetch_add(1, Ordering::SeqCst) > 0 {
             all.wait();
         }
@@ -118,12 +120,11 @@ fn what_is_known_to_be_private_waits_for_nobody() {
     assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
 }
 
-/// What is asked for with Authorization belongs to who asks, as far as anybody knows: nobody waits, not even the first
-/// time.
+/// A response to a request with Authorization is treated as private: no request waits, not even the first time.
 #[test]
-fn what_is_asked_for_with_authorization_waits_for_nobody() {
+fn requests_with_authorization_do_not_wait() {
     let all = Arc::new(Barrier::new(CLIENTS));
-    let origin = Origin::answering(move |request| {
+    let origin = Origin::responding(move |request| {
         all.wait();
         response("200 OK", "Cache-Control: private\r\n", request.field("x-client").unwrap_or_default().as_bytes())
     });
@@ -136,13 +137,13 @@ fn object(bytes: usize) -> Vec<u8> {
     (0..bytes as u32 / 4).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }
 
-/// Asks for `target` and compares what comes with `expected` as it comes; when its last byte came.
+/// Requests `target` and compares the content with `expected` as it arrives. Returns when the last byte arrived.
 fn compare(mut stream: TcpStream, target: &str, expected: &[u8]) -> Instant {
     write!(stream, "GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
     let (mut head, mut buffer) = (Vec::new(), [0; 16 * 1024]);
     let end = loop {
-        let count = stream.read(&mut buffer).unwrap();
-        assert!(count > 0, "cut within its head");
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+        assert!(count > 0, "truncated within the head");
         head.extend_from_slice(&buffer[..count]);
         if let Some(end) = head.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
@@ -152,26 +153,26 @@ fn compare(mut stream: TcpStream, target: &str, expected: &[u8]) -> Instant {
     let mut seen = head.len() - end;
     assert!(head[end..] == expected[..seen]);
     while seen < expected.len() {
-        let count = stream.read(&mut buffer).unwrap();
-        assert!(count > 0, "cut after {seen} bytes");
-        assert!(expected.get(seen..seen + count) == Some(&buffer[..count]), "other bytes at {seen}");
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+        assert!(count > 0, "truncated after {seen} bytes");
+        assert!(expected.get(seen..seen + count) == Some(&buffer[..count]), "wrong bytes at {seen}");
         seen += count;
     }
     Instant::now()
 }
 
 #[test]
-fn a_stampede_is_one_request() {
+fn a_stampede_causes_one_origin_request() {
     const CROWD: usize = 1000;
     let body = Arc::new(object(1024 * 1024));
     let sent = Arc::clone(&body);
-    let origin = Origin::answering(move |_| {
+    let origin = Origin::responding(move |_| {
         thread::sleep(Duration::from_secs(2));
-        response("200 OK", "Cache-Control: max-age=60\r\n", &sent)
+        response("200 OK", "Cache-Control: max-age=600\r\n", &sent)
     });
     let server = accelerate(&origin, &["--workers", "2"]);
     allow_descriptors(std::process::id(), CROWD as u64 + 2000);
-    allow_descriptors(server.pid(), CROWD as u64 + 200);
+    allow_descriptors(server.worker(), CROWD as u64 + 200);
     let ends: Vec<Instant> = thread::scope(|scope| {
         let clients: Vec<_> = (0..CROWD)
             .map(|_| {
@@ -185,10 +186,10 @@ fn a_stampede_is_one_request() {
     assert_eq!(origin.requests().len(), 1);
     let (first, last) = (ends.iter().min().unwrap(), ends.iter().max().unwrap());
     println!("{CROWD} clients of a cold 1 MiB object: the last is done {:?} after the first", *last - *first);
-    assert!(*last - *first < Duration::from_secs(30));
+    assert!(*last - *first < Duration::from_mins(1));
 }
 
-/// Sends the first half, waits until `go_on`, then the second.
+/// An origin that sends the first half, waits until `go_on` is set, and then sends the second half.
 fn origin_of_two_halves(body: &Arc<Vec<u8>>, go_on: &Arc<AtomicBool>) -> Origin {
     let (body, go_on) = (Arc::clone(body), Arc::clone(go_on));
     Origin::start(move |_, stream| {
@@ -212,7 +213,7 @@ fn read_some(stream: &mut TcpStream, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn all_stream_from_one_fetch_as_it_comes_and_it_outlives_who_began_it() {
+fn all_clients_stream_from_one_fetch_that_outlives_its_first_client() {
     for workers in ["1", "2"] {
         let (body, go_on) = (Arc::new(object(256 * 1024)), Arc::new(AtomicBool::new(false)));
         let origin = origin_of_two_halves(&body, &go_on);
@@ -220,7 +221,7 @@ fn all_stream_from_one_fetch_as_it_comes_and_it_outlives_who_began_it() {
         let request = b"GET /streamed HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
         let mut first = server.connect();
         first.write_all(request).unwrap();
-        // More than a head: content comes before the fetch is done.
+        // More than the head, so content arrives before the fetch is complete.
         read_some(&mut first, 64 * 1024);
         let mut others: Vec<_> = (0..8).map(|_| server.connect()).collect();
         for other in &mut others {
@@ -239,9 +240,9 @@ fn all_stream_from_one_fetch_as_it_comes_and_it_outlives_who_began_it() {
     }
 }
 
-/// Everybody leaves: whether the fetch goes on or not, nothing broken is kept of it.
+/// All clients disconnect. Whether or not the fetch continues, no incomplete response is stored.
 #[test]
-fn a_fetch_that_everybody_left_leaves_nothing_broken() {
+fn a_fetch_abandoned_by_all_clients_stores_nothing_incomplete() {
     let (body, go_on) = (Arc::new(object(256 * 1024)), Arc::new(AtomicBool::new(false)));
     let origin = origin_of_two_halves(&body, &go_on);
     let server = accelerate(&origin, &[]);
@@ -257,12 +258,12 @@ fn a_fetch_that_everybody_left_leaves_nothing_broken() {
     }
 }
 
-/// One who does not read holds up neither the others nor what is behind memory's budget, and gets all of it later.
+/// A client that does not read delays nobody, does not exceed the memory budget, and still gets the full content later.
 #[test]
-fn a_slow_client_holds_nobody_up() {
+fn a_slow_client_delays_nobody() {
     let body = Arc::new(object(48 * 1024 * 1024));
     let sent = Arc::clone(&body);
-    let origin = Origin::answering(move |_| response("200 OK", "Cache-Control: max-age=60\r\n", &sent));
+    let origin = Origin::responding(move |_| response("200 OK", "Cache-Control: max-age=60\r\n", &sent));
     let server = accelerate(&origin, &["--memory", "16MiB"]);
     let mut slow = server.connect();
     slow.write_all(b"GET /huge HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
@@ -273,16 +274,16 @@ fn a_slow_client_holds_nobody_up() {
     let mut rest = Vec::new();
     slow.read_to_end(&mut rest).unwrap();
     assert!(rest.ends_with(&body));
-    // What is larger than memory's budget is not held in memory for anybody.
+    // A response larger than the memory budget is not held in memory for anybody.
     let rss = server.memory_kb("RssAnon");
     println!("RssAnon after three times 48 MiB with a budget of 16 MiB: {rss} kB");
     assert!(rss < 32 * 1024, "{rss} kB");
 }
 
-/// A crowd on what turns out to be nobody else's is let go at once, and the next crowd does not gather.
+/// A cacheable error is fetched once, and all clients get this response.
 #[test]
-fn a_crowd_on_an_error_is_answered_once() {
-    let origin = Origin::answering(|_| {
+fn a_crowd_on_an_error_shares_one_response() {
+    let origin = Origin::responding(|_| {
         thread::sleep(Duration::from_millis(200));
         response("404 Not Found", "Cache-Control: max-age=60\r\n", b"none")
     });
@@ -292,10 +293,10 @@ fn a_crowd_on_an_error_is_answered_once() {
     assert_eq!(origin.requests().len(), 1);
 }
 
-/// Freshening is one question as well, however many wait for it.
+/// However many clients request a stale response, it is validated once.
 #[test]
-fn a_crowd_on_a_stale_answer_asks_once() {
-    let origin = Origin::answering(|request| {
+fn a_crowd_on_a_stale_response_causes_one_validation() {
+    let origin = Origin::responding(|request| {
         if request.field("if-none-match").is_some() {
             thread::sleep(Duration::from_millis(300));
             return b"HTTP/1.1 304 Not Modified\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n\r\n".to_vec();
@@ -305,9 +306,9 @@ fn a_crowd_on_a_stale_answer_asks_once() {
     let folder = Folder::new();
     let server = configure(&folder, &origin.url(), "", "");
     assert_eq!(get(&server, "/page").text(), "the same");
-    // Until it is stale, which whole seconds tell.
+    // The response has to become stale, and lifetimes are in whole seconds.
     thread::sleep(Duration::from_secs(3));
     let (answers, _) = ask_at_once(&server, CLIENTS, "/page");
     assert!(answers.iter().all(|answer| answer.status == 200 && answer.text() == "the same"));
-    wait_until("one question", || origin.requests().len() == 2);
+    wait_until("one validation request", || origin.requests().len() == 2);
 }

@@ -1,7 +1,7 @@
-//! Killed at any moment, with fills and evictions under way: whatever is served afterwards is what the origin has once
-//! declared, whole and unmixed.
+//! Kills at any moment, while responses are being stored and evicted: every response served afterwards is complete,
+//! unmixed, and one that the origin once sent.
 
-use super::super::harness::{Folder, Server, wait_until};
+use super::super::harness::{Folder, Server, uninterrupted, wait_until};
 use super::origin::{Origin, Request, response};
 use super::{Answer, accelerate, ask, get};
 use aws_lc_rs::digest::{SHA256, digest};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const OBJECTS: u64 = 120;
 
-/// Pseudo-random numbers of a seed, which a test that fails prints.
+/// Pseudo-random numbers from a seed, which a failing test prints.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Small ones, some too large for one piece of memory, and large ones.
+/// The content of an object: small, too large for one memory block, or large.
 fn object(number: u64, version: u64) -> Vec<u8> {
     let bytes = match number % 6 {
         0..=2 => 2 * 1024,
@@ -46,8 +46,8 @@ fn object(number: u64, version: u64) -> Vec<u8> {
     (0..bytes / 8 + number % 5).flat_map(|_| random.next().to_le_bytes()).collect()
 }
 
-/// An object of the version at hand, with its SHA-256. Every fifth is asked about each time, and stays what it is for
-/// a few versions.
+/// An object in the current version, with its SHA-256. Every fifth object must be validated on each request and stays
+/// the same for a few versions.
 fn declared(request: &Request, version: &AtomicU64) -> Vec<u8> {
     let number: u64 = request.path().rsplit('/').next().unwrap().parse().unwrap();
     let version = version.load(Ordering::SeqCst);
@@ -62,7 +62,7 @@ fn declared(request: &Request, version: &AtomicU64) -> Vec<u8> {
     response("200 OK", &format!("Cache-Control: {rule}\r\nETag: {tag}\r\nX-Sha256: {sum}\r\n"), &body)
 }
 
-/// A whole answer must be what its own head declares.
+/// Asserts that a complete response matches its own head.
 fn check(target: &str, answer: &Answer) {
     assert!(answer.status == 200 && answer.is_whole, "{target}: {} {:?}", answer.status, answer.fields);
     let sum = hex(digest(&SHA256, &answer.body).as_ref());
@@ -72,7 +72,7 @@ fn check(target: &str, answer: &Answer) {
     assert!(tag.starts_with(&format!("\"{number}-")), "{target} is {tag}");
 }
 
-/// Asks for every object, each of which must be right; how many came from what was stored.
+/// Requests every object and checks each response. Returns how many were cache hits.
 fn visit_all(server: &Server) -> usize {
     let mut hits = 0;
     for number in 0..OBJECTS {
@@ -85,7 +85,7 @@ fn visit_all(server: &Server) -> usize {
     hits
 }
 
-/// One request on a connection of its own; nothing when the server is gone before the answer is whole.
+/// Sends one request on its own connection. Returns `None` if the server exits before the response is complete.
 fn try_get(server: &Server, target: &str) -> Option<Answer> {
     let mut stream = std::net::TcpStream::connect(server.address).ok()?;
     write!(stream, "GET {target} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").ok()?;
@@ -95,15 +95,15 @@ fn try_get(server: &Server, target: &str) -> Option<Answer> {
 }
 
 #[test]
-fn fifty_kills_under_load_lead_to_no_wrong_answer() {
+fn fifty_kills_under_load_cause_no_wrong_response() {
     const ROUNDS: u64 = 50;
     let version = Arc::new(AtomicU64::new(0));
     let of_origin = Arc::clone(&version);
-    let origin = Origin::answering_unlogged(move |request| declared(request, &of_origin));
+    let origin = Origin::responding_unlogged(move |request| declared(request, &of_origin));
     let disks = [Folder::new(), Folder::new()];
-    // Less than all objects take, so that some go while others come.
+    // Less than all objects need, so that some are evicted while others are stored.
     let [one, two] = disks.each_ref().map(|disk| format!("{}=16MiB", disk.path().display()));
-    // At an address of its own: the port of one that was killed may be given to a server of another test, whose answers
+    // A separate address: the port of a killed server may be reassigned to a server of another test, whose responses
     // are not ours.
     let arguments = ["--listen", "127.0.0.77:0", "--workers", "2", "--memory", "1MiB", "--disk", &one, "--disk", &two];
     let seed = u64::from(std::process::id());
@@ -122,7 +122,7 @@ fn fifty_kills_under_load_lead_to_no_wrong_answer() {
                 let (server, is_over, cut) = (&server, &is_over, &cut);
                 scope.spawn(move || {
                     while !is_over.load(Ordering::SeqCst) {
-                        // More than before, so that new ones push old ones out.
+                        // More objects than before, so that new ones evict old ones.
                         let target = format!("/o/{}", random.below(OBJECTS + 60));
                         match try_get(server, &target) {
                             Some(answer) if answer.is_whole => check(&target, &answer),
@@ -143,14 +143,15 @@ fn fifty_kills_under_load_lead_to_no_wrong_answer() {
         }
     }
     println!("{ROUNDS} kills, {hits} hits on what was there before them");
-    // A slow disk may have had nothing whole at any of these instants; given time, something outlives a kill.
-    wait_until("something outlives a kill", || {
+    // A slow disk may not have stored anything completely at any of these moments. Given time, some object survives a
+    // kill.
+    wait_until("a stored object survives a kill", || {
         hits += visit_all(&accelerate(&origin, &arguments));
         hits > 0
     });
 }
 
-/// Fetches objects over kept connections, as many at once as there are threads.
+/// Fetches objects over persistent connections, as many at once as there are threads.
 fn fetch_all(server: &Server, numbers: &[u64]) {
     const THREADS: usize = 4;
     const DEPTH: usize = 32;
@@ -164,8 +165,8 @@ fn fetch_all(server: &Server, numbers: &[u64]) {
                     stream.write_all(requests.as_bytes()).unwrap();
                     let (mut bytes, mut buffer, mut came) = (Vec::new(), vec![0; 64 * 1024], 0);
                     while came < batch.len() {
-                        let count = stream.read(&mut buffer).unwrap();
-                        assert!(count > 0, "cut after {came} of {batch:?}");
+                        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+                        assert!(count > 0, "truncated after {came} of {batch:?}");
                         bytes.extend_from_slice(&buffer[..count]);
                         let mut rest = bytes.as_slice();
                         loop {
@@ -192,34 +193,34 @@ fn small(number: u64) -> String {
     format!("object {number} ").repeat(4)
 }
 
-/// `FLATOUT_RESTART_OBJECTS=1000000` measures what is promised of a million; docs/performance.md says how it is run.
+/// `FLATOUT_RESTART_OBJECTS=1000000` measures the published figure for a million objects; see docs/performance.md.
 #[test]
-fn a_restart_serves_what_was_stored_before() {
+fn a_restart_serves_responses_stored_before_it() {
     let asked: Option<u64> = std::env::var("FLATOUT_RESTART_OBJECTS").ok().map(|text| text.parse().unwrap());
     let objects = asked.unwrap_or(100_000);
     let count = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&count);
-    let origin = Origin::answering_unlogged(move |request| {
+    let origin = Origin::responding_unlogged(move |request| {
         counted.fetch_add(1, Ordering::SeqCst);
         let number: u64 = request.path().rsplit('/').next().unwrap().parse().unwrap();
         response("200 OK", "Cache-Control: max-age=86400\r\n", small(number).as_bytes())
     });
     let disk = Folder::new();
-    // Each takes a block of the file system at least.
+    // Each object takes at least one block of the file system.
     let volume = format!("{}=16GiB", disk.path().display());
     let arguments = ["--workers", "2", "--memory", "4MiB", "--disk", &volume];
     let server = accelerate(&origin, &arguments);
     let all: Vec<u64> = (0..objects).collect();
     fetch_all(&server, &all);
     assert_eq!(count.load(Ordering::SeqCst) as u64, objects);
-    // A disk that cannot keep up with the origin leaves objects out; they are fetched again until nearly all are there.
-    for _ in 0..10 {
+    // If the disk cannot keep up with the origin, some objects are not stored. They are fetched again until nearly all
+    // are.
+    let is_stored = (0..10).any(|_| {
         let before = count.load(Ordering::SeqCst);
         fetch_all(&server, &all);
-        if (count.load(Ordering::SeqCst) - before) * 100 < all.len() {
-            break;
-        }
-    }
+        (count.load(Ordering::SeqCst) - before) * 100 < all.len()
+    });
+    assert!(is_stored, "in ten passes, 1 % of {objects} objects or more had to be fetched again each time");
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
     let start = Instant::now();
@@ -232,18 +233,18 @@ fn a_restart_serves_what_was_stored_before() {
     fetch_all(&server, &sample);
     let missed = count.load(Ordering::SeqCst) - before;
     println!("{objects} objects: the first answer {taken:?} after the start; {missed} of {} were gone", sample.len());
-    assert!(missed * 20 <= sample.len(), "{missed} of {} were not there any more", sample.len());
+    assert!(missed * 50 <= sample.len(), "{missed} of {} were not there any more", sample.len());
     if asked.is_some() {
         assert!(hit.field("cache-status").is_some_and(|status| status.contains("; hit")), "{hit:?}");
         assert!(taken < Duration::from_secs(2), "{taken:?}");
     }
 }
 
-/// A volume that is taken away fails no request.
+/// Removing a volume fails no request.
 #[test]
-fn a_volume_that_goes_away_is_done_without() {
+fn requests_succeed_after_a_volume_is_removed() {
     let version = Arc::new(AtomicU64::new(0));
-    let origin = Origin::answering(move |request| declared(request, &version));
+    let origin = Origin::responding(move |request| declared(request, &version));
     let disk = Folder::new();
     let volume = format!("{}=64MiB", disk.path().display());
     let server = accelerate(&origin, &["--memory", "1MiB", "--disk", &volume]);

@@ -1,4 +1,4 @@
-//! Files of a volume that were changed while the accelerator was away: no wrong byte is served.
+//! Cache files that were changed while the accelerator was not running: no wrong byte is served.
 
 use super::super::harness::{Folder, Server};
 use super::origin::{Origin, response};
@@ -42,7 +42,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
 }
 
-/// Asks for all small objects; how many were hits. Each is whole and right.
+/// Requests all small objects, checks that each is complete and correct, and returns how many were hits.
 fn visit(server: &Server) -> usize {
     let mut hits = 0;
     for number in 0..OBJECTS {
@@ -55,8 +55,8 @@ fn visit(server: &Server) -> usize {
 }
 
 #[test]
-fn damaged_files_of_a_volume_are_misses_and_never_sent() {
-    let origin = Origin::answering_unlogged(|request| {
+fn damaged_cache_files_are_misses_and_never_sent() {
+    let origin = Origin::responding_unlogged(|request| {
         response("200 OK", "Cache-Control: max-age=3600\r\nETag: \"1\"\r\n", &body_of(request.path()))
     });
     let disk = Folder::new();
@@ -73,7 +73,7 @@ fn damaged_files_of_a_volume_are_misses_and_never_sent() {
     }
     let files = body_files(&volume);
     assert_eq!(files.len(), OBJECTS + 1);
-    // Undamaged, all of it is served from the disk, over HTTP/1.1 and HTTP/2.
+    // Undamaged, every object is served from the disk, over HTTP/1.1 and HTTP/2.
     {
         let server = accelerate(&origin, &arguments);
         assert_eq!(visit(&server), OBJECTS);
@@ -96,7 +96,7 @@ fn damaged_files_of_a_volume_are_misses_and_never_sent() {
         let (status, _) = server.stop();
         assert!(status.success());
     }
-    // Of five small files one is cut, one has a byte flipped, and two are swapped.
+    // Of every five small files, one is truncated, one has a flipped bit, and two are swapped.
     for part in files[..OBJECTS].chunks(5) {
         let [_, flipped, cut, one, other] = part else { panic!("parts of 5") };
         let length = flipped.metadata().unwrap().len();
@@ -107,10 +107,10 @@ fn damaged_files_of_a_volume_are_misses_and_never_sent() {
         fs::rename(other, one).unwrap();
         fs::rename(&aside, other).unwrap();
     }
-    // Beyond what is compared before the head.
+    // Beyond the part whose checksum is verified before the head is sent.
     flip(&files[OBJECTS], 18 << 20);
     let server = accelerate(&origin, &arguments);
-    // A range that is damaged is fetched, and one that is not is a hit.
+    // A damaged range is fetched from the origin. An undamaged range is a hit.
     let part = ask(&server, "GET", "/large", "Range: bytes=1000-1999\r\n");
     assert_eq!((part.status, &part.body[..]), (206, &body_of("/large")[1_000..2_000]));
     assert!(part.field("cache-status").unwrap().contains("; hit"), "{:?}", part.fields);

@@ -1,4 +1,4 @@
-//! `flatout explain` in front of a running accelerator: what it says is what the next request meets.
+//! `flatout explain` with a running accelerator: its output matches what the next request gets.
 
 use super::super::harness::{Folder, Server, flatout, wait_until};
 use super::origin::{Origin, response};
@@ -9,7 +9,7 @@ use std::process::Output;
 use std::time::Instant;
 
 fn origin() -> Origin {
-    Origin::answering(|request| {
+    Origin::responding(|request| {
         let fields = match request.path() {
             "/private" => "Cache-Control: private\r\n",
             "/cookie" => "Cache-Control: max-age=60\r\nSet-Cookie: sid=1\r\n",
@@ -21,7 +21,7 @@ fn origin() -> Origin {
     })
 }
 
-/// An accelerator whose own folder is the home of anyone who asks it.
+/// An accelerator, with a folder that is the home and the current directory of `explain` commands.
 struct Subject {
     origin: Origin,
     server: Server,
@@ -49,7 +49,7 @@ impl Subject {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What the store says.
+    /// The state of the store in the JSON output.
     fn cache(&self, arguments: &[&str]) -> Value {
         let output = self.output(&[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{output:?}");
@@ -70,7 +70,7 @@ fn assert_parts(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn hits_and_misses_are_explained_with_their_arithmetic() {
+fn hits_and_misses_are_explained_with_their_age_and_lifetime() {
     let subject = Subject::start();
     let url = "http://test/page?b=c";
     let text = subject.text(&[url]);
@@ -79,14 +79,14 @@ fn hits_and_misses_are_explained_with_their_arithmetic() {
         &text,
         &[&origin, "key       http://test/page?b=c", "[miss_cold]", "stored    nothing", "fix       Repeat"],
     );
-    assert!(subject.origin.requests().is_empty(), "nothing is asked of the origin");
+    assert!(subject.origin.requests().is_empty(), "the origin gets no request");
     get(&subject.server, "/page?b=c");
-    wait_until("it is kept", || subject.lookup(&[url]) == "hit_fresh");
+    wait_until("the response is stored", || subject.lookup(&[url]) == "hit_fresh");
     let text = subject.text(&[url]);
     assert_parts(
         &text,
         &[
-            "[hit_fresh] A stored response was fresh.",
+            "[hit_fresh] The stored response is fresh.",
             "The stored response is served, with Age: ",
             "memory: 200, 5 bytes",
             "lifetime     600 s, from max-age in Cache-Control",
@@ -96,12 +96,12 @@ fn hits_and_misses_are_explained_with_their_arithmetic() {
     assert_eq!(subject.lookup(&[url, "-H", "Cache-Control: no-cache"]), "request_no_cache");
     assert_eq!(subject.lookup(&[url, "-X", "POST"]), "unsafe_method");
     assert_eq!(subject.lookup(&["http://other/page?b=c"]), "miss_cold");
-    // Explaining changes nothing.
+    // Explaining a request changes nothing.
     assert_eq!(subject.origin.requests().len(), 1);
 }
 
 #[test]
-fn what_is_not_kept_says_why_and_what_to_do() {
+fn an_uncacheable_response_is_explained_with_advice() {
     let subject = Subject::start();
     let begun = Instant::now();
     get(&subject.server, "/private");
@@ -110,15 +110,12 @@ fn what_is_not_kept_says_why_and_what_to_do() {
     let ago =
         text.split_once("200, ").and_then(|(_, rest)| rest.split_once(" s ago")).map(|(ago, _)| ago.parse::<u64>());
     assert!(ago.is_some_and(|ago| ago.is_ok_and(|ago| ago <= begun.elapsed().as_secs() + 1)), "{text}");
-    assert_parts(
-        &text,
-        &["[hit_for_miss]", "NO: [private] It says private: it is for one visitor only.", "marker    [private]"],
-    );
+    assert_parts(&text, &["[hit_for_miss]", "NO: [private] The response is private:", "marker    [private]"]);
     assert_parts(&text, &["fix       Send public, or remove private."]);
     let cookie = subject.cache(&["http://test/cookie"]);
     assert_eq!(cookie["not_kept"]["reason"]["name"], "set_cookie");
-    assert!(subject.text(&["http://test/cookie"]).contains("set-cookie strip"));
-    // And it is counted.
+    assert!(subject.text(&["http://test/cookie"]).contains("set-cookie \"strip\""));
+    // The status counts it.
     let ask_admin = |verb: &str| {
         let output = flatout().args([verb, "--admin"]).arg(&subject.admin).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
@@ -128,11 +125,11 @@ fn what_is_not_kept_says_why_and_what_to_do() {
 }
 
 #[test]
-fn another_variant_names_the_field_that_differs() {
+fn a_variant_miss_names_the_field_that_differs() {
     let subject = Subject::start();
     ask(&subject.server, "GET", "/vary", "Accept-Language: de\r\n");
     let german = ["http://test/vary", "-H", "Accept-Language: de"];
-    wait_until("it is kept", || subject.lookup(&german) == "hit_fresh");
+    wait_until("the response is stored", || subject.lookup(&german) == "hit_fresh");
     let text = subject.text(&["http://test/vary", "-H", "Accept-Language: fr"]);
     assert_parts(&text, &["[miss_vary]", "for another request: accept-language is `fr", "Vary: accept-language"]);
     let none = subject.cache(&["http://test/vary"]);
@@ -141,16 +138,16 @@ fn another_variant_names_the_field_that_differs() {
 }
 
 #[test]
-fn stale_and_purged_answers_are_told_apart() {
+fn stale_and_purged_responses_are_distinguished() {
     let subject = Subject::start();
     get(&subject.server, "/short");
-    wait_until("it is stale", || subject.lookup(&["http://test/short"]) == "stale_expired");
+    wait_until("the response is stale", || subject.lookup(&["http://test/short"]) == "stale_expired");
     assert_parts(
         &subject.text(&["http://test/short"]),
         &["stale        since", "stored response is validated with an origin", "ETag \"a\""],
     );
     get(&subject.server, "/long");
-    wait_until("it is kept", || subject.lookup(&["http://test/long"]) == "hit_fresh");
+    wait_until("the response is stored", || subject.lookup(&["http://test/long"]) == "hit_fresh");
     let purge = |arguments: &[&str]| {
         let mut command = flatout();
         let output = command.arg("purge").args(arguments).arg("--admin").arg(&subject.admin).output().unwrap();
@@ -164,7 +161,7 @@ fn stale_and_purged_answers_are_told_apart() {
 }
 
 #[test]
-fn without_a_running_process_the_walk_is_told() {
+fn without_a_running_process_only_the_routing_is_explained() {
     let (origin, folder) = (origin(), Folder::new());
     let admin = folder.path().join("admin");
     let config = configuration(&folder, &origin.url(), "", "").replace("admin off=#true", &format!("admin {admin:?}"));
@@ -176,13 +173,15 @@ fn without_a_running_process_the_walk_is_told() {
     let output = explain(&["http://test/a"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
-    assert_parts(&text, &["asks http://", &origin.url(), "stored    not known: no flatout is running"]);
+    assert_parts(&text, &["forwards to http://", &origin.url(), "stored    unknown: no flatout is running"]);
     folder.write("flatout.kdl", config.replace(&format!("admin {admin:?}"), "admin off=#true").as_bytes());
     let output = explain(&["http://test/a"]);
-    assert!(String::from_utf8(output.stdout).unwrap().contains("has no admin socket"));
-    // With one, the configuration says where it is.
+    assert!(String::from_utf8(output.stdout).unwrap().contains("disables the admin socket"));
+    // With a server running, the configuration names its admin socket.
     let server = Server::run(&folder, &config);
     get(&server, "/a");
-    wait_until("it is kept", || String::from_utf8(explain(&["http://test/a"]).stdout).unwrap().contains("[hit_fresh]"));
+    wait_until("the response is stored", || {
+        String::from_utf8(explain(&["http://test/a"]).stdout).unwrap().contains("[hit_fresh]")
+    });
     assert!(String::from_utf8(explain(&["http://test/a"]).stdout).unwrap().contains("flatout.kdl:"));
 }

@@ -1,12 +1,12 @@
-//! Early hints (RFC 8297) that the cache sends by itself: they come from the stored response that a request selects, and
-//! tell nobody of another visitor's.
+//! Early hints (RFC 8297) that the cache sends on its own: they come from the stored response that a request selects,
+//! and never from another visitor's response.
 
 use super::super::harness::{Folder, Server};
 use super::super::tool::{run, tool};
 use super::configuration;
 use super::origin::{Origin, Request, response};
 
-/// All that curl receives for `path` by HTTP/2: the heads of all responses, interim ones too.
+/// Everything that curl receives for `path` over HTTP/2: the heads of all responses, including interim ones.
 fn get(server: &Server, path: &str, arguments: &[&str]) -> String {
     run(tool("curl").args(["-sS", "--http2-prior-knowledge", "-i"]).args(arguments).arg(server.url(path)))
 }
@@ -24,9 +24,9 @@ fn visitor(request: &Request) -> String {
         .map_or_else(|| "nobody".to_owned(), ToString::to_string)
 }
 
-/// Pages of each visitor, with a link to the visitor's own picture; the first segment says which fields they have.
+/// Pages for each visitor, with a link to that visitor's picture. The first path segment selects the header fields.
 fn pages() -> Origin {
-    Origin::answering(|request| {
+    Origin::responding(|request| {
         let (visitor, kind) =
             (visitor(request), request.path().trim_start_matches('/').split('/').next().unwrap_or(""));
         let fields = match kind {
@@ -46,7 +46,7 @@ fn pages() -> Origin {
 }
 
 #[test]
-fn nobody_is_told_of_another_visitors_links() {
+fn early_hints_never_contain_the_links_of_another_visitor() {
     let (origin, folder) = (pages(), Folder::new());
     let server = start(&origin, &folder);
     let kinds =
@@ -59,7 +59,7 @@ fn nobody_is_told_of_another_visitors_links() {
             ("password-or-none", Some("Authorization: Bearer ann"), None),
         ] {
             if kind == "vary-authorization" && by.starts_with("cookie") {
-                // It is public, and a cookie does not choose among its variants.
+                // The response is public, and a cookie does not select one of its variants.
                 continue;
             }
             let path = format!("/{kind}/{by}");
@@ -74,11 +74,11 @@ fn nobody_is_told_of_another_visitors_links() {
 }
 
 #[test]
-fn links_of_a_stored_response_go_with_it() {
+fn early_hints_are_sent_only_from_a_usable_stored_response() {
     let (origin, folder) = (pages(), Folder::new());
     let server = start(&origin, &folder);
     let has_hints = |text: &str| text.contains("HTTP/2 103");
-    assert!(!has_hints(&get(&server, "/lifetime", &[])), "nothing was known");
+    assert!(!has_hints(&get(&server, "/lifetime", &[])), "nothing was stored");
     let purge = |flags: &[&str]| get(&server, "/lifetime", &[&["-X", "PURGE"], flags].concat());
     purge(&["-H", "Flatout-Purge: soft"]);
     let seen = get(&server, "/lifetime", &[]);
@@ -86,7 +86,7 @@ fn links_of_a_stored_response_go_with_it() {
     purge(&[]);
     let seen = get(&server, "/lifetime", &[]);
     assert!(!has_hints(&seen), "purged:\n{seen}");
-    // A request that may not have what is stored learns nothing of it.
+    // A request that may not use the stored response gets none of its links.
     purge(&["-H", "Flatout-Purge: soft"]);
     let seen = get(&server, "/lifetime", &["-H", "Authorization: Bearer bob"]);
     assert!(!seen.contains("nobody.jpg"), "{seen}");

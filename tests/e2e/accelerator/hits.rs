@@ -1,6 +1,6 @@
-//! What a hit costs in system calls and allocations, counted from outside the real server.
+//! The cost of a hit in system calls and allocations, counted from outside the real server.
 
-use super::super::harness::{Folder, Server};
+use super::super::harness::{Folder, Server, uninterrupted};
 use super::super::syscalls::{CONNECTIONS, RECEIVES, SENDS, WAITS, count_allocations_of, count_calls_of};
 use super::origin::{Origin, response};
 use std::fs;
@@ -11,12 +11,12 @@ use std::thread;
 const REQUESTS: u64 = 10_000;
 const BODY_BYTES: usize = 1024;
 
-/// Sends a request for the small object and waits for the whole of its answer, whose head changes with its age.
+/// Sends a request for the small object and waits for its complete response, whose head changes with its age.
 fn exchange(stream: &mut TcpStream) {
     stream.write_all(b"GET /1k HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
-        let count = stream.read(&mut buffer).unwrap();
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
         assert!(count > 0, "cut after {} bytes", bytes.len());
         bytes.extend_from_slice(&buffer[..count]);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n");
@@ -26,7 +26,7 @@ fn exchange(stream: &mut TcpStream) {
     }
 }
 
-/// Stores the small object, and asks for it again `count` times over several connections at once.
+/// Stores the small object, and then requests it `count` times over several connections at once.
 fn hit(server: &Server, count: u64) {
     exchange(&mut server.connect());
     thread::scope(|scope| {
@@ -40,14 +40,14 @@ fn hit(server: &Server, count: u64) {
 }
 
 fn origin() -> Origin {
-    Origin::answering(|request| match request.path() {
+    Origin::responding(|request| match request.path() {
         "/10m" => response("200 OK", "Cache-Control: max-age=3600\r\n", &vec![b'y'; 10 * 1024 * 1024]),
         _ => response("200 OK", "Cache-Control: max-age=3600\r\nContent-Type: text/plain\r\n", &[b'x'; BODY_BYTES]),
     })
 }
 
 #[test]
-fn a_hit_is_a_wait_a_receive_and_a_send() {
+fn a_hit_takes_one_wait_one_receive_and_one_send() {
     let origin = origin();
     let url = origin.url();
     let arguments = ["accelerate", &url, "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"];
@@ -61,12 +61,12 @@ fn a_hit_is_a_wait_a_receive_and_a_send() {
     let beyond_start = calls.all().saturating_sub(start.all()) as f64 / REQUESTS as f64;
     println!("calls of all kinds: {beyond_start}");
     assert!(beyond_start <= 3.15, "{calls:?}\nwithout the requests: {start:?}");
-    // Two for each run: one that is stored, and none after it.
+    // One for each of the two runs: all other requests were hits.
     assert_eq!(origin.requests().len(), 2);
 }
 
 #[test]
-fn nothing_is_allocated_for_a_hit() {
+fn a_hit_allocates_nothing() {
     let (origin, folder) = (origin(), Folder::new());
     let text = format!(
         "workers 1\nadmin off=#true\nlog \"/dev/null\" format=\"json\"\nsite \"*\" {{\nlisten \"127.0.0.1:0\"\ncache\nproxy \"{}\"\n}}\n",
@@ -88,7 +88,7 @@ fn nothing_is_allocated_for_a_hit() {
 }
 
 #[test]
-fn a_large_hit_goes_out_by_sendfile() {
+fn a_large_hit_is_sent_with_sendfile() {
     const HITS: u64 = 20;
     let (origin, disk) = (origin(), Folder::new());
     let url = origin.url();
@@ -106,7 +106,7 @@ fn a_large_hit_goes_out_by_sendfile() {
         let sendfiles = calls.of(&["sendfile"]).saturating_sub(one.of(&["sendfile"]));
         println!("{arguments:?}: {sendfiles} sendfiles for {HITS} hits of 10 MiB");
         assert!(sendfiles >= HITS, "{calls:?}");
-        // Nothing of a hit is read into this process's memory. What comes from a disk is compared with its checksums once
+        // A hit is never read into the memory of this process. Content from a disk is compared with its checksums once
         // after a start, on the volume's own thread, in chunks of 256 KiB.
         let compared = if arguments.contains(&"--disk") { 10 * 4 + 1 } else { 0 };
         let reads = calls.of(&["pread64"]).saturating_sub(one.of(&["pread64"]));

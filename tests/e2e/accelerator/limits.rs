@@ -1,4 +1,4 @@
-//! The limits of the cgroup that the accelerator runs in, and those that it sets for origins.
+//! The limits of the accelerator's own cgroup, and the limits that it enforces for origins.
 
 use super::super::cgroup::Cgroup;
 use super::super::harness::{Folder, Server, flatout, wait_until};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The status, or another document, of the admin socket in `folder`.
+/// Returns the status, or another document, from the admin socket in `folder`.
 pub(super) fn ask_admin(folder: &Folder, path: &str) -> String {
     let mut stream = UnixStream::connect(folder.path().join("admin")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
@@ -19,9 +19,9 @@ pub(super) fn ask_admin(folder: &Folder, path: &str) -> String {
 }
 
 #[test]
-fn the_budget_for_memory_follows_the_cgroup() {
+fn the_memory_budget_follows_the_cgroup_limit() {
     let Some(group) = Cgroup::with_memory("memory", 256 << 20) else { return };
-    let origin = Origin::answering(|_| fresh(b"stored"));
+    let origin = Origin::responding(|_| fresh(b"stored"));
     let accelerate = |arguments: &[&str]| {
         let mut command = group.command(flatout().get_program());
         command.args(["accelerate", &origin.url(), "--listen", "127.0.0.1:0", "--workers", "1", "--admin", "off"]);
@@ -35,7 +35,7 @@ fn the_budget_for_memory_follows_the_cgroup() {
     let note = "note: the cache may use 64MiB of memory, a quarter of the cgroup's limit of 256MiB";
     assert_eq!(said.matches(note).count(), 1, "{said}");
 
-    // What the cgroup allows may be asked for, and the start says nothing of it.
+    // A budget within the cgroup's limit is accepted without a warning.
     let server = Server::spawn(accelerate(&["--memory", "256MiB"]));
     assert_eq!(server.get("/").body, b"stored");
     let (status, said) = server.stop();
@@ -44,7 +44,7 @@ fn the_budget_for_memory_follows_the_cgroup() {
     let output = accelerate(&["--memory", "257MiB"]).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    let error = "the cache may use 257MiB of memory, but its cgroup allows this process 256MiB";
+    let error = "the cache may use 257MiB of memory, but the limit of its cgroup is 256MiB";
     assert!(said.contains(error) && said.contains("--memory 64MiB"), "{said}");
 }
 
@@ -59,11 +59,11 @@ fn load_of(status: &str) -> Option<[u64; 5]> {
 }
 
 #[test]
-fn status_reports_no_more_requests_under_way_than_the_limit() {
+fn status_never_reports_more_active_requests_than_the_limit() {
     const LIMIT: u64 = 4;
     const CLIENTS: usize = 40;
     let origin = Origin::start(|request, stream| {
-        // Slow enough that places are short; how slow decides nothing.
+        // Slow enough to use up all permits. The exact delay does not matter.
         thread::sleep(Duration::from_millis(2));
         let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", request.target.as_bytes()));
         Then::Keep
@@ -97,8 +97,8 @@ site \"*\" {{
             });
         }
         let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            // Looks at every moment of the load, until enough of them saw every place taken and requests queued.
-            wait_until("every place is taken", || {
+            // Samples the status during the load until enough samples show all permits in use and requests queued.
+            wait_until("all permits are in use", || {
                 let status = ask_admin(&folder, "/status");
                 let load = load_of(&status).unwrap_or_else(|| panic!("no load in {status}"));
                 seen.push(load);
@@ -113,8 +113,8 @@ site \"*\" {{
             std::panic::resume_unwind(panic);
         }
     });
-    // Everything that was taken is given back.
-    wait_until("no request is under way", || {
+    // All permits are returned.
+    wait_until("no request is in progress", || {
         load_of(&ask_admin(&folder, "/status"))
             .is_some_and(|[under_way, _, asking, _, queued]| under_way + asking + queued == 0)
     });

@@ -1,4 +1,4 @@
-//! Origins that are scripted to the byte: what faults, reflections and delays need, no real server gives on demand.
+//! Origins scripted to the byte, for faults, reflections and delays that no real server can produce on demand.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,15 +11,15 @@ use std::thread;
 pub(super) struct Request {
     pub(super) method: String,
     pub(super) target: String,
-    /// Names in lower case.
+    /// Names are in lower case.
     pub(super) fields: Vec<(String, String)>,
-    /// Without its coding.
+    /// Without the transfer coding.
     pub(super) body: Vec<u8>,
     pub(super) trailers: Vec<(String, String)>,
 }
 
 impl Request {
-    /// All values of a field, joined as RFC 9110 §5.3 has it.
+    /// All values of a field, joined as in RFC 9110 §5.3.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         let values: Vec<&str> =
             self.fields.iter().filter(|(field, _)| field == name).map(|(_, value)| value.as_str()).collect();
@@ -31,19 +31,19 @@ impl Request {
     }
 }
 
-/// What becomes of the connection after an answer.
+/// How the connection continues or ends after a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
     Keep,
-    /// FIN.
+    /// Closes with FIN.
     Close,
-    /// RST.
+    /// Closes with RST.
     Reset,
 }
 
 type Handler = dyn Fn(&Request, &mut TcpStream) -> Then + Send + Sync;
 
-/// A listener with a thread for each connection. It ends with the test.
+/// A listener with a thread for each connection. It stops with the test.
 pub(super) struct Origin {
     pub(super) address: SocketAddr,
     requests: Arc<Mutex<Vec<Request>>>,
@@ -51,13 +51,14 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// Every whole request is written down and then handed to `handler`, which answers it.
+    /// Records every complete request and passes it to `handler`, which responds.
     pub(super) fn start(handler: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
         Self::start_with(true, handler)
     }
 
-    /// Answers every request with `response`, keeps the connection, and writes nothing down: for very many requests.
-    pub(super) fn answering_unlogged(response: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    /// Responds to every request with `response`, keeps the connection open, and records nothing, for very many
+    /// requests.
+    pub(super) fn responding_unlogged(response: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start_with(false, move |request, stream| {
             let _ = stream.write_all(&response(request));
             Then::Keep
@@ -66,6 +67,9 @@ impl Origin {
 
     fn start_with(is_logged: bool, handler: impl Fn(&Request, &mut TcpStream) -> Then + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // The standard library uses a backlog of 128. In a crowd, connection attempts beyond that would be dropped and
+        // repeated after one and three seconds, which is as long as the accelerator waits for a connection.
+        rustix::net::listen(&listener, 4096).unwrap();
         let address = listener.local_addr().unwrap();
         let requests = Arc::new(Mutex::new(Vec::new()));
         let is_over = Arc::new(AtomicBool::new(false));
@@ -77,7 +81,7 @@ impl Origin {
                     return;
                 }
                 let (handler, log) = (Arc::clone(&handler), Arc::clone(&log));
-                // Many may wait at once.
+                // Many threads may wait at once.
                 let thread = thread::Builder::new().stack_size(256 * 1024);
                 thread.spawn(move || serve(stream, handler.as_ref(), is_logged.then_some(&*log))).unwrap();
             }
@@ -85,8 +89,8 @@ impl Origin {
         Self { address, requests, is_over }
     }
 
-    /// Answers every request with `response` and keeps the connection.
-    pub(super) fn answering(response: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    /// Responds to every request with `response` and keeps the connection open.
+    pub(super) fn responding(response: impl Fn(&Request) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::start(move |request, stream| {
             let _ = stream.write_all(&response(request));
             Then::Keep
@@ -97,12 +101,12 @@ impl Origin {
         format!("http://{}", self.address)
     }
 
-    /// What has come so far.
+    /// The requests received so far.
     pub(super) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// How many requests for this path have come so far.
+    /// The number of requests for this path received so far.
     pub(super) fn count(&self, path: &str) -> usize {
         self.requests.lock().unwrap().iter().filter(|request| request.path() == path).count()
     }
@@ -115,13 +119,13 @@ impl Drop for Origin {
     }
 }
 
-/// A response with its Content-Length. `fields` is lines, each with its CRLF.
+/// A response with Content-Length. `fields` contains complete lines, each with its CRLF.
 pub(super) fn response(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\n{fields}Content-Length: {}\r\n\r\n", body.len());
     [head.as_bytes(), body].concat()
 }
 
-/// Kept for a minute.
+/// A response that is fresh for a minute.
 pub(super) fn fresh(body: &[u8]) -> Vec<u8> {
     response("200 OK", "Cache-Control: max-age=60\r\n", body)
 }
@@ -137,7 +141,7 @@ fn serve(mut stream: TcpStream, handler: &Handler, log: Option<&Mutex<Vec<Reques
             Then::Keep => {}
             Then::Close => {
                 let _ = stream.shutdown(Shutdown::Write);
-                // What is unread would make a reset of it.
+                // Closing with unread data would send a reset.
                 let _ = std::io::copy(&mut stream, &mut std::io::sink());
                 return;
             }
@@ -149,7 +153,7 @@ fn serve(mut stream: TcpStream, handler: &Handler, log: Option<&Mutex<Vec<Reques
     }
 }
 
-/// Reads more into `bytes`; false at the end.
+/// Reads more into `bytes`. Returns false at the end of the stream.
 fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> bool {
     let mut buffer = [0; 16 * 1024];
     loop {
@@ -165,7 +169,7 @@ fn read_more(stream: &mut TcpStream, bytes: &mut Vec<u8>) -> bool {
     }
 }
 
-/// Takes what is before the next `end`, with it.
+/// Takes everything up to and including the next `end`.
 fn take_until(stream: &mut TcpStream, bytes: &mut Vec<u8>, end: &[u8]) -> Option<Vec<u8>> {
     loop {
         if let Some(place) = bytes.windows(end.len()).position(|window| window == end) {

@@ -1,5 +1,6 @@
-//! Parts of responses that are too large to be fetched whole for a range: each is stored as it comes, what several hold
-//! together is a hit, and only what is missing is requested; within bounds, and never from two versions.
+//! Parts of responses that are too large to be fetched completely for a range: each is stored as it arrives, a range
+//! that the stored parts cover is a hit, and only missing ranges are requested. Limits apply, and parts of two versions
+//! are never combined.
 
 use super::super::harness::{Folder, Server, flatout, wait_until};
 use super::super::tool::{run, tool};
@@ -11,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Whatever is larger is forwarded by its range.
+/// Larger responses are forwarded as ranges.
 const SMALL: &str = "range-fetch-max \"4KiB\"";
 
-/// The byte at `offset` of a version: no two blocks are alike, and versions differ in every byte.
+/// The byte at `offset` of a version. No two blocks are alike, and versions differ in every byte.
 fn byte(version: u64, offset: usize) -> u8 {
     ((offset ^ (offset >> 8) ^ (offset >> 16)) as u8 & 0x7f) | (version as u8 & 1) << 7
 }
@@ -23,7 +24,7 @@ fn content(version: u64, first: usize, last: usize) -> Vec<u8> {
     (first..=last).map(|offset| byte(version, offset)).collect()
 }
 
-/// The first and the last byte that `Range` names, of `bytes`.
+/// The first and the last byte position in `Range`, for content of `bytes` bytes.
 fn range_of(request: &Request, bytes: usize) -> Option<(usize, usize)> {
     let field = request.field("range")?;
     let (first, last) = field.strip_prefix("bytes=")?.split_once('-')?;
@@ -33,8 +34,8 @@ fn range_of(request: &Request, bytes: usize) -> Option<(usize, usize)> {
     Some((first.parse().ok()?, last.parse().unwrap_or(bytes - 1).min(bytes - 1)))
 }
 
-/// What an origin sends of a version of `bytes` bytes.
-fn answer_of(request: &Request, version: u64, bytes: usize, cache_control: &str) -> Vec<u8> {
+/// The origin's response for a version with `bytes` bytes of content.
+fn response_for(request: &Request, version: u64, bytes: usize, cache_control: &str) -> Vec<u8> {
     let tag = format!("\"v{version}\"");
     let fields = format!("Cache-Control: {cache_control}\r\nETag: {tag}\r\nContent-Type: video/probe\r\n");
     if request.field("if-none-match").as_ref() == Some(&tag) {
@@ -50,7 +51,7 @@ fn answer_of(request: &Request, version: u64, bytes: usize, cache_control: &str)
     }
 }
 
-/// An origin of one object that obeys Range and the conditions, and counts what it sends.
+/// An origin with one object, which honours Range and conditions and counts what it sends.
 struct Store {
     origin: Origin,
     version: Arc<AtomicU64>,
@@ -62,14 +63,14 @@ impl Store {
         let version = Arc::new(AtomicU64::new(0));
         let present = Arc::clone(&version);
         let origin = Origin::start(move |request, stream| {
-            let _ = stream.write_all(&answer_of(request, present.load(Ordering::SeqCst), bytes, cache_control));
+            let _ = stream.write_all(&response_for(request, present.load(Ordering::SeqCst), bytes, cache_control));
             Then::Keep
         });
         Self { origin, version, bytes }
     }
 
-    /// Range and If-Range of the requests since the first `seen`.
-    fn asked(&self, seen: usize) -> Vec<(String, String)> {
+    /// Range and If-Range of the requests after the first `seen`.
+    fn ranges_since(&self, seen: usize) -> Vec<(String, String)> {
         let field = |request: &Request, name: &str| request.field(name).unwrap_or_default();
         let requests = self.origin.requests();
         requests[seen..].iter().map(|request| (field(request, "range"), field(request, "if-range"))).collect()
@@ -108,27 +109,27 @@ fn ranges(asked: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn only_what_is_missing_is_requested() {
-    // Parts of this size are not joined: each is a file.
+fn only_missing_ranges_are_requested() {
+    // Parts of this size are not merged: each is a separate file.
     const PART: usize = 100_000;
     let (folder, store) = (Folder::new(), Store::start(10 * PART, "max-age=600"));
     let server = configure(&folder, &store.origin.url(), SMALL, "");
     for number in [1, 3, 7] {
         store.check(&part(&server, number * PART, (number + 1) * PART - 1), 0, number * PART, (number + 1) * PART - 1);
     }
-    // Within one of them, and more than one of them holds.
+    // First a range within one part, and then a range that exceeds one part.
     let seen = store.seen();
     let within = part(&server, 3 * PART + 5, 3 * PART + 500);
     store.check(&within, 0, 3 * PART + 5, 3 * PART + 500);
     assert!(is_hit(&within) && store.seen() == seen);
     store.check(&part(&server, PART / 2, 4 * PART + 9), 0, PART / 2, 4 * PART + 9);
     let missing = [("bytes=50000-99999", ""), ("bytes=200000-299999", ""), ("bytes=400000-400009", "")];
-    assert_eq!(store.asked(seen), ranges(&missing));
-    // The whole, of the same version only.
+    assert_eq!(store.ranges_since(seen), ranges(&missing));
+    // The full content, from the same version only.
     let seen = store.seen();
     store.check_whole(&get(&server, "/file"), 0);
     let missing = [("bytes=0-49999", "\"v0\""), ("bytes=400010-699999", "\"v0\""), ("bytes=800000-999999", "\"v0\"")];
-    assert_eq!(store.asked(seen), ranges(&missing));
+    assert_eq!(store.ranges_since(seen), ranges(&missing));
     // Nothing is missing any more.
     let seen = store.seen();
     let whole = get(&server, "/file");
@@ -149,9 +150,9 @@ fn only_what_is_missing_is_requested() {
     assert_eq!(store.seen(), seen);
 }
 
-/// The same over HTTP/2, with a client that is not ours.
+/// Stored parts are combined for a third-party client over HTTP/2.
 #[test]
-fn parts_are_put_together_over_http2() {
+fn parts_are_combined_over_http2() {
     let (folder, store) = (Folder::new(), Store::start(1_000_000, "max-age=600"));
     let text = format!(
         "workers 2\nadmin off=#true\nsite \"*\" {{\nlisten \"127.0.0.1:0\" h2c=#true\ncache {{\n{SMALL}\n}}\nproxy \"{}\"\n}}\n",
@@ -170,45 +171,63 @@ fn parts_are_put_together_over_http2() {
     assert!(fetch("100-999998") == content(0, 100, 999_998));
     let seen = store.seen();
     assert!(fetch("0-999999") == content(0, 0, 999_999));
-    assert_eq!(store.asked(seen), ranges(&[("bytes=0-99", ""), ("bytes=999999-999999", "")]));
+    assert_eq!(store.ranges_since(seen), ranges(&[("bytes=0-99", ""), ("bytes=999999-999999", "")]));
     let seen = store.seen();
     assert!(fetch("0-999999") == content(0, 0, 999_999));
     assert_eq!(store.seen(), seen);
 }
 
-/// Fetches a URL into a file.
-type Client<'a> = &'a dyn Fn(&str, &str);
+/// A function that downloads a URL to a file, and the range that the cache then stores.
+type Client<'a> = (&'a dyn Fn(&str, &str), &'a str);
 
-/// Real clients that fetch in parts or resume: the second time nothing reaches the origin.
+/// Real clients that download in parts or resume: the second download needs no request to the origin.
 #[test]
-fn downloads_of_what_is_large_are_hits_the_second_time() {
+fn second_downloads_of_large_files_are_hits() {
     const BYTES: usize = 3_000_000;
     let whole = content(0, 0, BYTES - 1);
     let clients: [Client<'_>; 3] = [
-        &|url, file| {
-            run(tool("curl").args(["-sS", "-r", "1000000-1999999", "-o", file, url]));
-            assert!(fs::read(file).unwrap() == whole[1_000_000..2_000_000]);
-        },
-        &|url, file| {
-            fs::write(file, &whole[..1_300_000]).unwrap();
-            run(tool("wget").args(["-q", "-c", "-O", file, url]));
-            assert!(fs::read(file).unwrap() == whole);
-        },
-        &|url, file| {
-            aria2c(url, file);
-            assert!(fs::read(file).unwrap() == whole);
-        },
+        (
+            &|url, file| {
+                run(tool("curl").args(["-sS", "-r", "1000000-1999999", "-o", file, url]));
+                assert!(fs::read(file).unwrap() == whole[1_000_000..2_000_000]);
+            },
+            "1000000-1999999",
+        ),
+        (
+            &|url, file| {
+                fs::write(file, &whole[..1_300_000]).unwrap();
+                run(tool("wget").args(["-q", "-c", "-O", file, url]));
+                assert!(fs::read(file).unwrap() == whole);
+            },
+            "1300000-",
+        ),
+        (
+            &|url, file| {
+                aria2c(url, file);
+                assert!(fs::read(file).unwrap() == whole);
+            },
+            "0-",
+        ),
     ];
-    for client in clients {
+    for (client, range) in clients {
         let (folder, store) = (Folder::new(), Store::start(BYTES, "max-age=600"));
         let server = configure(&folder, &store.origin.url(), SMALL, "");
         let file = folder.path().join("download");
         let file = file.to_str().unwrap();
         client(&server.url("/file"), file);
+        wait_until_stored(&server, range);
         let once = store.seen();
         client(&server.url("/file"), file);
-        assert_eq!(store.asked(once), [], "the second download is a hit");
+        assert_eq!(store.ranges_since(once), [], "the second download is a hit");
     }
+}
+
+/// Waits until this range of the file is stored. A client may receive the last byte before that.
+fn wait_until_stored(server: &Server, range: &str) {
+    // The host of the clients' URL, because it is part of the cache key.
+    let host = server.address;
+    let fields = format!("Host: {host}\r\nRange: bytes={range}\r\nCache-Control: only-if-cached\r\n");
+    wait_until(&format!("{range} is stored"), || ask(server, "GET", "/file", &fields).status == 206);
 }
 
 fn aria2c(url: &str, file: &str) {
@@ -227,7 +246,7 @@ fn aria2c(url: &str, file: &str) {
         .args(["--allow-overwrite=true", "--remove-control-file=true", "-d", folder, "-o", name, url]));
 }
 
-/// With the settings as they are by default, for a file that is really larger.
+/// The default settings apply, so the file has to be larger than their limit.
 #[test]
 fn a_second_aria2c_of_40_megabytes_needs_no_origin() {
     const BYTES: usize = 40_000_000;
@@ -239,7 +258,8 @@ fn a_second_aria2c_of_40_megabytes_needs_no_origin() {
         let seen = store.seen();
         aria2c(&server.url("/file"), file.to_str().unwrap());
         assert!(fs::read(&file).unwrap() == whole, "round {round}");
-        assert!(round == 0 || store.seen() == seen, "{:?}", store.asked(seen));
+        wait_until_stored(&server, "0-");
+        assert!(round == 0 || store.seen() == seen, "{:?}", store.ranges_since(seen));
     }
     let seen = store.seen();
     run(tool("curl").args(["-sS", "-o"]).arg(&file).arg(server.url("/file")));
@@ -255,43 +275,43 @@ fn parts_of_different_versions_never_mix() {
     let change = || store.version.fetch_add(1, Ordering::SeqCst) + 1;
     store.check(&part(&server, 100_000, 199_999), 0, 100_000, 199_999);
     store.check(&part(&server, 300_000, 399_999), 0, 300_000, 399_999);
-    // The stored parts do not go with what comes now; the range is requested again, and is of one version.
+    // The stored parts do not match the new version, so the range is requested again and comes from one version.
     let version = change();
     store.check(&part(&server, 150_000, 249_999), version, 150_000, 249_999);
     store.check(&part(&server, 0, BYTES - 1), version, 0, BYTES - 1);
     let all = part(&server, 0, BYTES - 1);
     store.check(&all, version, 0, BYTES - 1);
     assert!(is_hit(&all));
-    // A client that wants the whole gets it by the same request.
-    run_purge_by_post(&server);
+    // A client that requests the full content gets it through the same request.
+    purge_all(&server);
     store.check(&part(&server, 100_000, 199_999), version, 100_000, 199_999);
     let version = change();
     let seen = store.seen();
     store.check_whole(&get(&server, "/file"), version);
-    assert_eq!(store.asked(seen), ranges(&[("bytes=0-99999", "\"v1\"")]));
+    assert_eq!(store.ranges_since(seen), ranges(&[("bytes=0-99999", "\"v1\"")]));
     let whole = get(&server, "/file");
     store.check_whole(&whole, version);
     assert!(is_hit(&whole));
-    // Anyone who has a part of an old version gets the whole of the present one.
-    run_purge_by_post(&server);
+    // A client with a part of the old version gets the full current version.
+    purge_all(&server);
     store.check(&part(&server, 100_000, 199_999), version, 100_000, 199_999);
     let other = ask(&server, "GET", "/file", "Range: bytes=100000-199999\r\nIf-Range: \"v0\"\r\n");
     store.check_whole(&other, version);
 }
 
-/// Takes away what is stored.
-fn run_purge_by_post(server: &Server) {
+/// Purges everything that is stored.
+fn purge_all(server: &Server) {
     assert_eq!(ask(server, "POST", "/file", "Content-Length: 0\r\n").status, 200);
 }
 
-/// When the version changes after the head was sent, the client gets no end.
+/// If the version changes after the head was sent, the response is truncated.
 #[test]
-fn a_change_within_a_response_cuts_it() {
+fn a_version_change_during_a_response_truncates_it() {
     const BYTES: usize = 300_000;
     let version = Arc::new(AtomicU64::new(0));
     let present = Arc::clone(&version);
     let origin = Origin::start(move |request, stream| {
-        let _ = stream.write_all(&answer_of(request, present.load(Ordering::SeqCst), BYTES, "max-age=600"));
+        let _ = stream.write_all(&response_for(request, present.load(Ordering::SeqCst), BYTES, "max-age=600"));
         if request.field("range").as_deref() == Some("bytes=0-99999") {
             present.store(1, Ordering::SeqCst);
         }
@@ -307,22 +327,22 @@ fn a_change_within_a_response_cuts_it() {
     assert!(next.is_whole && next.body == content(1, 0, BYTES - 1));
 }
 
-/// What may not be shared is never part of what is, and takes what was stored with it.
+/// A private response is never combined with a shared one, and it replaces what was stored.
 #[test]
-fn what_is_private_never_comes_out_of_parts() {
+fn private_content_is_never_served_from_stored_parts() {
     const BYTES: usize = 300_000;
     let private = Arc::new(AtomicU64::new(0));
     let is_private = Arc::clone(&private);
     let origin = Origin::start(move |request, stream| {
         let cache_control = if is_private.load(Ordering::SeqCst) == 1 { "private, max-age=600" } else { "max-age=600" };
-        let _ = stream.write_all(&answer_of(request, 0, BYTES, cache_control));
+        let _ = stream.write_all(&response_for(request, 0, BYTES, cache_control));
         Then::Keep
     });
     let folder = Folder::new();
     let server = configure(&folder, &origin.url(), SMALL, "");
     assert_eq!(part(&server, 0, 99_999).status, 206);
     assert!(is_hit(&part(&server, 0, 9)));
-    // Neither stored nor shared with whom RFC 9111 section 3.5 excludes.
+    // Neither stored nor shared with requests that RFC 9111 section 3.5 excludes.
     let authorized = ask(&server, "GET", "/file", "Range: bytes=0-9\r\nAuthorization: Basic YTpi\r\n");
     assert!(authorized.status == 206 && !is_hit(&authorized));
     private.store(1, Ordering::SeqCst);
@@ -334,7 +354,7 @@ fn what_is_private_never_comes_out_of_parts() {
     }
 }
 
-/// One stale part or all of them: the origin confirms them at once, with a 304 or by the next part.
+/// The origin confirms one stale part, or all of them, with one response: a 304 or the next part.
 #[test]
 fn stale_parts_are_validated_together() {
     const BYTES: usize = 400_000;
@@ -343,7 +363,7 @@ fn stale_parts_are_validated_together() {
     let (now, present) = (Arc::clone(&lifetime), Arc::clone(&version));
     let origin = Origin::start(move |request, stream| {
         let cache_control = format!("max-age={}", now.load(Ordering::SeqCst));
-        let _ = stream.write_all(&answer_of(request, present.load(Ordering::SeqCst), BYTES, &cache_control));
+        let _ = stream.write_all(&response_for(request, present.load(Ordering::SeqCst), BYTES, &cache_control));
         Then::Keep
     });
     let folder = Folder::new();
@@ -366,14 +386,14 @@ fn stale_parts_are_validated_together() {
     let asked = &origin.requests()[seen..];
     assert_eq!(asked.len(), 1);
     assert_eq!(asked[0].field("if-none-match").as_deref(), Some("\"v0\""));
-    // Another version would come as the range that is wanted, and not whole.
+    // A different version arrives as the requested range, not as the full content.
     assert_eq!(asked[0].field("range").as_deref(), Some("bytes=10-19"));
     assert!(is_hit(&part(&server, 200_000, 200_009)), "the other part is as fresh");
-    // What is missing confirms the rest as well; another version replaces it.
+    // A missing range also confirms the stored parts. A different version replaces them.
     lifetime.store(1, Ordering::SeqCst);
-    run_purge_by_post(&server);
+    purge_all(&server);
     assert_eq!(part(&server, 0, 99_999).status, 206);
-    stale_one(&server);
+    wait_until_stale(&server);
     lifetime.store(600, Ordering::SeqCst);
     let seen = origin.requests().len();
     let answer = part(&server, 0, 199_999);
@@ -382,32 +402,32 @@ fn stale_parts_are_validated_together() {
     assert_eq!(asked, [Some("bytes=100000-199999".to_owned())]);
     assert!(is_hit(&part(&server, 0, 9)));
     lifetime.store(1, Ordering::SeqCst);
-    run_purge_by_post(&server);
+    purge_all(&server);
     assert_eq!(part(&server, 0, 99_999).status, 206);
-    stale_one(&server);
+    wait_until_stale(&server);
     version.store(1, Ordering::SeqCst);
     let answer = part(&server, 0, 9);
     assert!(answer.status == 206 && answer.is_whole && answer.body == content(1, 0, 9), "{:?}", answer.fields);
 }
 
-/// Waits until what is stored at the beginning is stale.
-fn stale_one(server: &Server) {
+/// Waits until the part stored at the beginning is stale.
+fn wait_until_stale(server: &Server) {
     let fields = "Range: bytes=0-0\r\nCache-Control: only-if-cached\r\n";
     wait_until("the part is stale", || ask(server, "GET", "/file", fields).status == 504);
 }
 
-/// A download that was broken off goes on where it ended.
+/// An aborted download resumes where it stopped.
 #[test]
-fn the_beginning_of_a_download_that_was_broken_off_is_stored() {
+fn the_received_part_of_an_aborted_download_is_stored() {
     const BYTES: usize = 20_000_000;
     const SENT: usize = 300_000;
     let origin = Origin::start(|request, stream| {
-        let all = answer_of(request, 0, BYTES, "max-age=600");
+        let all = response_for(request, 0, BYTES, "max-age=600");
         if request.field("range").is_some() {
             let _ = stream.write_all(&all);
             return Then::Keep;
         }
-        // No more comes, until the client has gone.
+        // The origin sends nothing more until the client has disconnected.
         let head = all.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
         let _ = stream.write_all(&all[..head + SENT]);
         let _ = stream.read(&mut [0]);
@@ -427,11 +447,11 @@ fn the_beginning_of_a_download_that_was_broken_off_is_stored() {
     store.check(&answer, 0, 0, 99_999);
     let seen = store.seen();
     store.check_whole(&get(&server, "/file"), 0);
-    assert_eq!(store.asked(seen), ranges(&[(&format!("bytes={SENT}-{}", BYTES - 1), "\"v0\"")]));
+    assert_eq!(store.ranges_since(seen), ranges(&[(&format!("bytes={SENT}-{}", BYTES - 1), "\"v0\"")]));
 }
 
-/// An origin of a huge object: what it sends is counted, by requests for ranges and by all others.
-fn huge(bytes: usize, sent: &Arc<AtomicU64>, whole: &Arc<AtomicU64>) -> Origin {
+/// An origin with a huge object. It counts the bytes it sends, for range requests and for all other requests.
+fn huge_origin(bytes: usize, sent: &Arc<AtomicU64>, whole: &Arc<AtomicU64>) -> Origin {
     let (sent, whole) = (Arc::clone(sent), Arc::clone(whole));
     Origin::start(move |request, stream| {
         let fields = "Cache-Control: max-age=600\r\nETag: \"v0\"\r\n";
@@ -453,22 +473,22 @@ fn huge(bytes: usize, sent: &Arc<AtomicU64>, whole: &Arc<AtomicU64>) -> Origin {
     })
 }
 
-/// Very many tiny ranges of a huge object: the origin sends no more than they ask for, but for what is on the way when
-/// the first request is given up; and no more than a bounded number of parts is stored.
+/// Very many tiny ranges of a huge object: the origin sends no more than they request, apart from data in flight when
+/// the first request is cancelled, and the number of stored parts is limited.
 #[test]
-fn tiny_ranges_make_the_origin_send_no_more_than_they_ask_for() {
+fn tiny_ranges_are_not_amplified_at_the_origin() {
     const BYTES: usize = 1_000_000_000;
     const RANGES: usize = 1500;
-    /// `PARTS_MAX` of the cache's core.
+    /// `PARTS_MAX` in the cache's core.
     const PARTS_MAX: u64 = 512;
     let (sent, whole) = (Arc::default(), Arc::default());
-    let origin = huge(BYTES, &sent, &whole);
+    let origin = huge_origin(BYTES, &sent, &whole);
     let folder = Folder::new();
     let admin = folder.path().join("admin");
     let server = Server::accelerate(&origin.url(), &["--admin", admin.to_str().unwrap()]);
     let mut asked = 0;
     for number in 0..RANGES {
-        // A prime number of bytes apart.
+        // The offsets are multiples of a prime number.
         let first = number * 7_919_377 % (BYTES - 100);
         let last = first + number % 100;
         asked += last - first + 1;
@@ -477,7 +497,7 @@ fn tiny_ranges_make_the_origin_send_no_more_than_they_ask_for() {
     }
     assert_eq!(origin.requests().iter().filter(|request| request.field("range").is_none()).count(), 1);
     assert!(sent.load(Ordering::SeqCst) <= asked as u64);
-    // Socket buffers on both sides.
+    // Allows for the socket buffers on both sides.
     assert!(whole.load(Ordering::SeqCst) <= 16 << 20, "{whole:?}");
     let objects = stored_objects(&admin);
     assert!((2..=PARTS_MAX).contains(&objects), "{objects} objects");
@@ -491,7 +511,7 @@ fn stored_objects(admin: &Path) -> u64 {
     row["value"].as_str().unwrap().parse().unwrap()
 }
 
-/// Parts on a volume are parts after a restart.
+/// Parts on a volume are still available after a restart.
 #[test]
 fn parts_survive_a_restart() {
     const PART: usize = 200_000;
@@ -513,10 +533,29 @@ fn parts_survive_a_restart() {
     store.check(&both, 0, 2 * PART + 7, 4 * PART - 7);
     assert!(is_hit(&both) && store.seen() == seen);
     store.check_whole(&get(&server, "/file"), 0);
-    assert_eq!(store.asked(seen), ranges(&[("bytes=200000-399999", "\"v0\"")]));
+    assert_eq!(store.ranges_since(seen), ranges(&[("bytes=200000-399999", "\"v0\"")]));
     assert!(server.stop().0.success());
     let server = Server::run(&folder, &text);
     let whole = get(&server, "/file");
     store.check_whole(&whole, 0);
     assert!(is_hit(&whole));
+}
+
+/// A part that arrives in chunks, together with its head, is framed correctly for its client. Otherwise, the client
+/// would take the next response for content of this one.
+#[test]
+fn a_chunked_206_is_framed_correctly() {
+    let origin = Origin::start(|_, stream| {
+        let head = "HTTP/1.1 206 Partial Content\r\nCache-Control: max-age=60\r\nETag: \"one\"\r\n\
+            Content-Range: bytes 10-12/400000\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let _ = stream.write_all(format!("{head}3\r\nabc\r\n0\r\n\r\n").as_bytes());
+        Then::Keep
+    });
+    let folder = Folder::new();
+    let server = configure(&folder, &origin.url(), SMALL, "");
+    for _ in 0..2 {
+        let answer = part(&server, 10, 12);
+        assert_eq!((answer.status, answer.field("content-length")), (206, Some("3")), "{:?}", answer.fields);
+        assert!(answer.is_whole && answer.body == b"abc");
+    }
 }

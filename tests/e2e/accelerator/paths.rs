@@ -1,29 +1,30 @@
-//! Paths by which visitors get around rules elsewhere, or have a private page stored as a picture: what becomes of each.
+//! Paths that bypass access rules in other servers or get a private page cached as a picture, and what flatout does
+//! with each.
 
 use super::super::harness::{Folder, Response, Server, flatout};
-use super::super::php::scripted::{Scripted, answer, send};
+use super::super::php::scripted::{Scripted, complete_response, send};
 use super::log_of;
 use super::origin::{Origin, response};
 use std::io::Write as _;
 use std::process::Stdio;
 
-/// One row: a path, and what comes of it on each of four sites.
+/// One row: a path, and the expected result on each of four sites.
 ///
-/// `deny` and `basic-auth` guard `/admin` and `/admin/*` before a proxy; `cache` stores what is below `/static/` or ends in
-/// `.css`; `php` guards as `deny` does and runs the scripts of a folder.
+/// `deny` and `basic-auth` guard `/admin` and `/admin/*` in front of a proxy. `cache` stores responses for paths below
+/// `/static/` or ending in `.css`. `php` guards like `deny` and runs the scripts of a folder.
 ///
 /// | word | meaning |
 /// |---|---|
 /// | `guarded` | 403, or 401 |
 /// | `refused` | 400: `ambiguous_path`, `path_above_root` or `target_nul` |
-/// | `origin` | the origin gets the path as it came |
-/// | `stored`, `passed` | the second request is answered from the cache, or by the origin again |
+/// | `origin` | the origin gets the path unchanged |
+/// | `stored`, `passed` | the second request is a cache hit, or goes to the origin again |
 /// | a file's name | this script runs |
 /// | `none`, `merged` | 404, 301 |
 struct Row(&'static str, &'static str, &'static str, &'static str);
 
 const ROWS: &[Row] = &[
-    // Nothing unusual.
+    // Ordinary paths.
     Row("/admin", "guarded", "passed", "guarded"),
     Row("/public/a", "origin", "passed", "index.php"),
     Row("/static/a.css", "origin", "stored", "index.php"),
@@ -40,7 +41,7 @@ const ROWS: &[Row] = &[
     Row("/../admin", "refused", "refused", "refused"),
     Row("/public/../../admin", "refused", "refused", "refused"),
     Row("/static/../../account", "refused", "refused", "refused"),
-    // Slashes that are encoded, or not quite slashes.
+    // Encoded slashes, and characters that resemble slashes.
     Row("/x/..%2Fadmin", "refused", "passed", "refused"),
     Row("/admin%2f..%2fpublic", "origin", "passed", "index.php"),
     Row("/admin%2fx", "refused", "passed", "refused"),
@@ -60,7 +61,7 @@ const ROWS: &[Row] = &[
     Row("//admin", "guarded", "passed", "guarded"),
     Row("/public//../admin", "refused", "passed", "refused"),
     Row("/static//../account", "origin", "refused", "merged"),
-    // Parameters, as servers of Java have them.
+    // Path parameters, as in Java servers.
     Row("/admin;.css", "refused", "refused", "refused"),
     Row("/admin;a=b/x", "refused", "passed", "refused"),
     Row("/public/..;/admin", "refused", "passed", "refused"),
@@ -68,13 +69,13 @@ const ROWS: &[Row] = &[
     Row("/account;x.css", "origin", "refused", "index.php"),
     Row("/style.css;jsessionid=1", "origin", "passed", "index.php"),
     Row("/shop;view=list/a", "origin", "passed", "index.php"),
-    // Encoded twice, and what is no encoding.
+    // Double encoding, and invalid encoding.
     Row("/%2561dmin", "origin", "passed", "index.php"),
     Row("/public/%252e%252e/admin", "origin", "passed", "index.php"),
     Row("/admin%00.css", "refused", "refused", "refused"),
     Row("/100%/admin", "origin", "passed", "index.php"),
     Row("/%%61dmin", "origin", "passed", "index.php"),
-    // A script, and what follows its name.
+    // A script, and a path after its name.
     Row("/x.php/a.css", "origin", "stored", "x.php"),
     Row("/x.php%2fa", "origin", "passed", "refused"),
     Row("/x.php/AC%2FDC", "origin", "passed", "x.php"),
@@ -86,18 +87,18 @@ const ROWS: &[Row] = &[
 ];
 
 #[test]
-fn no_path_leads_around_a_rule_or_into_the_cache() {
+fn no_path_bypasses_a_rule_or_caches_a_private_page() {
     let folder = Folder::with(&[
         ("root/index.php", b"<?php"),
         ("root/x.php", b"<?php"),
         ("root/admin/index.php", b"<?php"),
         ("root/image.jpg", b"<?php"),
     ]);
-    let origin = Origin::answering(|request| response("200 OK", "", request.target.as_bytes()));
+    let origin = Origin::responding(|request| response("200 OK", "", request.target.as_bytes()));
     let app = Scripted::start(folder.path(), |asked, stream| {
         let script = asked.variables["SCRIPT_NAME"].trim_start_matches('/');
         let uri = &asked.variables["REQUEST_URI"];
-        send(stream, &answer(&format!("Content-Type: text/plain\r\n\r\n{script} {uri}")));
+        send(stream, &complete_response(&format!("Content-Type: text/plain\r\n\r\n{script} {uri}")));
         false
     });
     let (log, url, root) = (log_of(&folder), origin.url(), folder.path().join("root"));
@@ -137,7 +138,7 @@ fn no_path_leads_around_a_rule_or_into_the_cache() {
                 (404, _) => "none".to_owned(),
                 (301, _) => "merged".to_owned(),
                 (200, None) if body == *path => "origin".to_owned(),
-                // REQUEST_URI is the path to the byte.
+                // REQUEST_URI is the unchanged path.
                 (200, Some((script, uri))) if uri == *path => script.to_owned(),
                 (status, _) => format!("{status} {body}"),
             }
@@ -164,9 +165,9 @@ fn no_path_leads_around_a_rule_or_into_the_cache() {
     assert!(ROWS.len() >= 40 && wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// A script or a page has several names; a rule that guards its plain one is not led around by the others.
+/// A script or page has several names. A rule that guards its plain name cannot be bypassed with the others.
 #[test]
-fn other_names_of_a_script_or_page_do_not_lead_around_a_rule() {
+fn alternative_names_of_a_script_or_page_do_not_bypass_a_rule() {
     let folder = Folder::with(&[
         ("root/index.php", b"<?php"),
         ("root/wp-login.php", b"<?php"),
@@ -178,7 +179,7 @@ fn other_names_of_a_script_or_page_do_not_lead_around_a_rule() {
     ]);
     let app = Scripted::start(folder.path(), |asked, stream| {
         let script = asked.variables["SCRIPT_NAME"].trim_start_matches('/');
-        send(stream, &answer(&format!("Content-Type: text/plain\r\n\r\n{script}")));
+        send(stream, &complete_response(&format!("Content-Type: text/plain\r\n\r\n{script}")));
         false
     });
     let server = Server::run(
@@ -224,7 +225,7 @@ site \"pages.test\" {{
     }
 }
 
-/// The hash of a password, as `flatout passwd` prints it.
+/// The hash of a password, as printed by `flatout passwd`.
 fn hash(password: &str) -> String {
     let mut child = flatout().arg("passwd").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();

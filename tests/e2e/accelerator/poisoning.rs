@@ -1,8 +1,9 @@
-//! Poisoning and deception: what an attacker asks beforehand changes nothing of what anybody else gets.
+//! Cache poisoning and web cache deception: an attacker's earlier requests do not change any other client's response.
 //!
-//! Each case of the table is a few requests to one server and then a last one, which is also sent to a server that
-//! nobody has attacked. Both answers must be the same. The origin behind both is careless: it reflects what it is told,
-//! says that it may be kept, and believes every field by which one host ever told another of a client.
+//! Each case in the table is a few requests to one server, and then a last request that is also sent to a server that
+//! nobody has attacked. Both responses must be the same. The origin behind both servers is careless: it reflects its
+//! input, declares its responses cacheable, and trusts every field that has ever been used to forward information about
+//! clients.
 
 mod cases;
 mod more;
@@ -14,14 +15,14 @@ use super::{Answer, accelerate, ask, configure, get};
 use std::io::Write;
 use std::net::Shutdown;
 
-/// One request. `{p}` in it stands for a path that is the case's own, `{5k}` for a long value.
+/// One request. In it, `{p}` stands for a path that only this case uses, and `{5k}` for a long value.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A GET of this target with these lines of fields.
+    /// A GET for this target with these field lines.
     Get(&'static str, &'static str),
-    /// Another method, likewise.
+    /// A request with this method, target and field lines.
     Of(&'static str, &'static str, &'static str),
-    /// Bytes as they are.
+    /// These bytes, unchanged.
     Raw(&'static str),
 }
 
@@ -52,7 +53,7 @@ impl Step {
         let mut stream = server.connect();
         let _ = stream.write_all(&bytes);
         if matches!(self, Self::Raw(_)) {
-            // Whatever is still waited for does not come.
+            // Nothing more is sent, even if the server still waits for content.
             let _ = stream.shutdown(Shutdown::Write);
         }
         let all = read_to_end(&mut stream);
@@ -64,8 +65,8 @@ impl Step {
     }
 }
 
-/// What is the same from any server: without when, by what way, and at which port.
-fn essence(server: &Server, answers: Vec<Answer>) -> Vec<String> {
+/// The parts of responses that do not depend on the server: without times, cache metadata and the port.
+fn comparable(server: &Server, answers: Vec<Answer>) -> Vec<String> {
     let vague = ["date", "age", "cache-status", "via", "connection", "keep-alive", "server-timing"];
     let shown = |mut answer: Answer| {
         answer.fields.retain(|(name, _)| !vague.contains(&name.as_str()));
@@ -76,59 +77,60 @@ fn essence(server: &Server, answers: Vec<Answer>) -> Vec<String> {
     answers.into_iter().map(shown).collect()
 }
 
-/// The names of those whose last answer differs, with both.
-fn poisoned(cases: &[&[Case]], attacked: &Server, clean: &Server) -> Vec<String> {
+/// Describes each case whose last response differs, with both responses.
+fn find_poisoned(cases: &[&[Case]], attacked: &Server, clean: &Server) -> Vec<String> {
     let mut found = Vec::new();
     for (number, case) in cases.iter().copied().flatten().enumerate() {
         let path = format!("/c{number}");
         for step in case.before {
             step.send(attacked, &path);
         }
-        let expected = essence(clean, case.last.send(clean, &path));
-        assert!(!expected.is_empty(), "{}: no answer at all", case.name);
-        // Once by a hit, if there is one, and once more by a connection to the origin that others have used.
+        let expected = comparable(clean, case.last.send(clean, &path));
+        assert!(!expected.is_empty(), "{}: no response", case.name);
+        // The first time from the cache, if it is a hit, and the second time over an origin connection that others have
+        // used.
         for time in ["at once", "again"] {
-            let got = essence(attacked, case.last.send(attacked, &path));
+            let got = comparable(attacked, case.last.send(attacked, &path));
             if got != expected {
                 found.push(format!("{} ({time})\n   got      {got:?}\n   expected {expected:?}", case.name));
                 break;
             }
         }
-        // Bytes left on a connection to the origin belong to no response.
+        // Bytes left on an origin connection belong to no response.
         let bystander = format!("{path}/reflect/bystander");
         if !get(attacked, &bystander).text().contains(&bystander) {
-            found.push(format!("{}: a bystander got another's answer", case.name));
+            found.push(format!("{}: a bystander got another client's response", case.name));
         }
     }
     found
 }
 
 #[test]
-fn nobody_gets_what_an_attacker_has_asked_for() {
+fn an_attackers_requests_change_no_other_response() {
     const { assert!(cases::CASES.len() + more::CASES.len() >= 60) };
-    let origin = Origin::start(site::answer);
+    let origin = Origin::start(site::respond);
     let (attacked, clean) = (accelerate(&origin, &[]), accelerate(&origin, &[]));
-    let found = poisoned(&[cases::CASES, more::CASES], &attacked, &clean);
+    let found = find_poisoned(&[cases::CASES, more::CASES], &attacked, &clean);
     assert!(found.is_empty(), "{} of the cases poison:\n{}", found.len(), found.join("\n"));
     assert_eq!(attacked.stop().0.code(), Some(0));
 }
 
-/// Rules that make more answers keep longer, and leave parts of the query out, open no door.
+/// Rules that cache more responses for longer, and that ignore parts of the query, enable no attack.
 #[test]
-fn nor_when_the_rules_keep_more() {
-    let origin = Origin::start(site::answer);
+fn an_attackers_requests_change_no_other_response_under_broader_caching_rules() {
+    let origin = Origin::start(site::respond);
     let folders = [Folder::new(), Folder::new()];
     let cache = "ttl \"60s\"\nstale-if-error \"1h\"\nquery { without \"utm_*\" \"fbclid\" }";
     let [attacked, clean] = folders.each_ref().map(|folder| configure(folder, &origin.url(), cache, ""));
-    let found = poisoned(&[cases::CASES, more::CASES, more::OF_RULES], &attacked, &clean);
+    let found = find_poisoned(&[cases::CASES, more::CASES, more::OF_RULES], &attacked, &clean);
     assert!(found.is_empty(), "{} of the cases poison:\n{}", found.len(), found.join("\n"));
 }
 
-/// The variants of a key are bounded, and so is what a flood of them costs.
+/// The number of variants per key is limited, and so is the cost of a flood of them.
 #[test]
 fn a_flood_of_variants_is_bounded() {
     const FLOOD: usize = 2000;
-    let origin = Origin::start(site::answer);
+    let origin = Origin::start(site::respond);
     let server = accelerate(&origin, &["--memory", "16MiB"]);
     let before = server.memory_kb("RssAnon");
     let visit = |agent: &str| {
@@ -145,11 +147,11 @@ fn a_flood_of_variants_is_bounded() {
     assert!(grown < 8 * 1024, "{grown} kB");
 }
 
-/// Many ranges at once cost no more than the whole.
+/// Many ranges at once cost no more than the full content.
 #[test]
-fn a_flood_of_ranges_costs_no_more_than_the_whole() {
+fn a_flood_of_ranges_costs_no_more_than_the_full_content() {
     const BYTES: usize = 1024 * 1024;
-    let origin = Origin::answering(|_| {
+    let origin = Origin::responding(|_| {
         super::origin::response("200 OK", "Cache-Control: max-age=60\r\nETag: \"a\"\r\n", &vec![b'x'; BYTES])
     });
     let server = accelerate(&origin, &[]);

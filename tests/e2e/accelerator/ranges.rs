@@ -1,5 +1,5 @@
-//! Ranges: the first request for a part of a response has all of it stored, so that downloads in parts, resumed downloads
-//! and players are hits; within bounds, so that nobody can make an origin send much for little.
+//! Ranges: the first request for a part of a response stores the full response, so that downloads in parts, resumed
+//! downloads and media players get hits. Limits prevent clients from making an origin send much for little.
 
 use super::super::harness::{Folder, Server};
 use super::super::tool::{run, tool};
@@ -15,14 +15,14 @@ fn content() -> Vec<u8> {
     (0..BYTES).map(|index| (index / 7 % 251) as u8).collect()
 }
 
-/// The first and the last byte that `Range` names.
+/// The first and the last byte position in `Range`.
 fn range_of(request: &Request) -> Option<(usize, usize)> {
     let field = request.field("range")?;
     let (first, last) = field.strip_prefix("bytes=")?.split_once('-')?;
     Some((first.parse().ok()?, last.parse().unwrap_or(BYTES - 1).min(BYTES - 1)))
 }
 
-/// An origin of one file, which obeys Range.
+/// An origin with one file, which honours Range.
 fn origin(cache_control: &'static str) -> Origin {
     let content = content();
     Origin::start(move |request, stream| {
@@ -50,7 +50,7 @@ fn check(answer: &Answer, first: usize, last: usize) {
 }
 
 #[test]
-fn the_first_range_has_all_of_it_stored() {
+fn the_first_range_request_stores_the_full_response() {
     let (folder, origin) = (Folder::new(), origin("max-age=600"));
     let server = configure(&folder, &origin.url(), "", "");
     check(&part(&server, 100_000, 100_099), 100_000, 100_099);
@@ -59,7 +59,7 @@ fn the_first_range_has_all_of_it_stored() {
     assert!(whole.status == 200 && whole.body == content());
     check(&part(&server, 0, 9), 0, 9);
     let requests = origin.requests();
-    assert_eq!(requests.len(), 1, "one request for all of it");
+    assert_eq!(requests.len(), 1, "one request for the full content");
     assert_eq!(requests[0].field("range"), None);
 }
 
@@ -81,7 +81,7 @@ fn ranges_requested_at_once_share_one_fetch() {
 }
 
 #[test]
-fn what_is_too_large_or_not_stored_is_forwarded_by_its_range() {
+fn large_and_uncacheable_responses_are_forwarded_as_ranges() {
     for (cache_control, settings) in [("max-age=600", "range-fetch-max \"64KiB\""), ("no-store", "")] {
         let (folder, origin) = (Folder::new(), origin(cache_control));
         let server = configure(&folder, &origin.url(), settings, "");
@@ -90,23 +90,23 @@ fn what_is_too_large_or_not_stored_is_forwarded_by_its_range() {
             |origin: &Origin| origin.requests().iter().map(|request| request.field("range")).collect::<Vec<_>>();
         let asked = ranges(&origin);
         assert_eq!(asked.last().unwrap().as_deref(), Some("bytes=100000-100099"), "{asked:?}");
-        // It is remembered: the whole is not asked for again.
+        // The cache remembers this and does not request the full response again.
         check(&part(&server, 300_000, 300_099), 300_000, 300_099);
         assert_eq!(ranges(&origin)[asked.len()..], [Some("bytes=300000-300099".to_owned())]);
     }
 }
 
 #[test]
-fn the_setting_0_forwards_every_range() {
+fn range_fetch_max_0_forwards_every_range() {
     let (folder, origin) = (Folder::new(), origin("max-age=600"));
     let server = configure(&folder, &origin.url(), "range-fetch-max \"0B\"", "");
     check(&part(&server, 5, 9), 5, 9);
     assert_eq!(origin.requests()[0].field("range").as_deref(), Some("bytes=5-9"));
 }
 
-/// Real clients that fetch in parts or resume, each twice: the second time nothing reaches the origin.
+/// Real clients that download in parts or resume, each twice: the second download needs no request to the origin.
 #[test]
-fn downloads_in_parts_are_hits_the_second_time() {
+fn second_downloads_in_parts_are_hits() {
     let clients: [fn(&str, &str); 3] = [
         |url, file| {
             run(tool("curl").args(["-sS", "-r", "500000-", "-o", file, url]));

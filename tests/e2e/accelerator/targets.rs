@@ -1,4 +1,4 @@
-//! What a request target may hold, and that origins get it to the byte.
+//! The characters that a request target may contain. Origins get every target unchanged.
 
 use super::super::http2::client::Client;
 use super::accelerate;
@@ -16,8 +16,8 @@ fn allowed() -> Vec<String> {
 }
 
 #[test]
-fn every_target_of_a_browser_reaches_the_origin_to_the_byte() {
-    let origin = Origin::answering(|_| response("200 OK", "Cache-Control: no-store\r\n", b""));
+fn every_browser_target_reaches_the_origin_unchanged() {
+    let origin = Origin::responding(|_| response("200 OK", "Cache-Control: no-store\r\n", b""));
     let server = accelerate(&origin, &["--h2c"]);
     let seen = || origin.requests().last().map(|request| request.target.clone());
     for target in allowed() {
@@ -37,10 +37,10 @@ fn every_target_of_a_browser_reaches_the_origin_to_the_byte() {
 }
 
 #[test]
-fn over_http2_as_well() {
+fn every_browser_target_reaches_the_origin_unchanged_over_http2() {
     const HEADERS: u8 = 1;
     const RST_STREAM: u8 = 3;
-    let origin = Origin::answering(|_| response("200 OK", "Cache-Control: no-store\r\n", b""));
+    let origin = Origin::responding(|_| response("200 OK", "Cache-Control: no-store\r\n", b""));
     let server = accelerate(&origin, &["--h2c"]);
     let ask = |target: &str| {
         let count = origin.requests().len();

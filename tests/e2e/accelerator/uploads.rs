@@ -1,9 +1,10 @@
-//! Content on its way to origins, trailers and interim answers, and clients that are not ours.
+//! Content on its way to origins, trailers and interim responses, and third-party clients.
 
-use super::super::harness::{Folder, TIMEOUT, wait_until};
+use super::super::harness::{Folder, Server, TIMEOUT, uninterrupted, wait_until};
 use super::super::tool::{run, tool};
 use super::origin::{Origin, Then, fresh, response};
-use super::{Answer, accelerate, accelerate_url, ask, converse, get};
+use super::{Answer, accelerate, accelerate_url, ask, configuration, converse, get, log_of};
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 const MIB: u64 = 1024 * 1024;
 const UPLOAD: u64 = 200 * MIB;
 
-/// Byte number `place` of an upload, so that none can be lost, doubled or exchanged unseen.
+/// The byte at position `place` of an upload. The pattern reveals lost, repeated and reordered bytes.
 fn byte_at(place: u64) -> u8 {
     (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8
 }
@@ -23,7 +24,7 @@ fn piece(start: u64, count: u64) -> Vec<u8> {
     (start..start + count).map(byte_at).collect()
 }
 
-/// An origin for one upload, which it does not hold: it starts to read when it may, and says what came.
+/// An origin for one upload, which it does not store. It starts reading when allowed to, and reports what arrived.
 struct Sink {
     url: String,
     may_read: Arc<AtomicBool>,
@@ -46,11 +47,11 @@ impl Sink {
     }
 }
 
-/// Takes what is before an empty line.
+/// Takes everything before an empty line.
 fn read_head(stream: &mut TcpStream) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {
-        if stream.read(&mut byte).ok()? == 0 {
+        if uninterrupted(|| stream.read(&mut byte)).ok()? == 0 {
             return None;
         }
         head.push(byte[0]);
@@ -106,7 +107,7 @@ fn take_upload(mut stream: TcpStream, may_read: &AtomicBool, came: &AtomicU64) {
     }
 }
 
-/// Sends an upload as fast as it is taken; how much has been written is in `written`.
+/// Sends an upload as fast as the server takes it. `written` counts the bytes written so far.
 fn send_upload(mut stream: TcpStream, is_chunked: bool, written: &AtomicU64) -> Answer {
     let framing =
         if is_chunked { "Transfer-Encoding: chunked".to_owned() } else { format!("Content-Length: {UPLOAD}") };
@@ -133,7 +134,7 @@ fn send_upload(mut stream: TcpStream, is_chunked: bool, written: &AtomicU64) -> 
 }
 
 #[test]
-fn an_upload_goes_as_fast_as_the_origin_takes_it_and_is_held_nowhere() {
+fn uploads_are_paced_by_the_origin_and_not_buffered() {
     for is_chunked in [false, true] {
         let sink = Sink::start();
         let server = accelerate_url(&sink.url, &[]);
@@ -141,10 +142,10 @@ fn an_upload_goes_as_fast_as_the_origin_takes_it_and_is_held_nowhere() {
         let written = AtomicU64::new(0);
         let answer = thread::scope(|scope| {
             let client = scope.spawn(|| send_upload(server.connect(), is_chunked, &written));
-            // The origin takes nothing, so before long the client can write nothing more: kernels hold some MiB on
-            // each way, and the accelerator little.
+            // The origin reads nothing, so before long the client cannot write any more: kernels buffer some MiB in
+            // each direction, and the accelerator little.
             let mut stuck_at = u64::MAX;
-            wait_until("the client is held back", || {
+            wait_until("the client is blocked", || {
                 thread::sleep(Duration::from_millis(300));
                 let now = written.load(Ordering::SeqCst);
                 now > 0 && std::mem::replace(&mut stuck_at, now) == now
@@ -164,7 +165,7 @@ fn an_upload_goes_as_fast_as_the_origin_takes_it_and_is_held_nowhere() {
 }
 
 #[test]
-fn curl_uploads_over_both_versions_of_http() {
+fn curl_uploads_over_http1_and_http2() {
     let folder = Folder::new();
     folder.write("upload", &piece(0, 8 * MIB));
     let upload = folder.path().join("upload");
@@ -180,9 +181,90 @@ fn curl_uploads_over_both_versions_of_http() {
     }
 }
 
-/// An origin that has heard enough answers early; the client learns of it and does not hang.
+/// An origin that asks for the content of `/wanted` and refuses the content for any other target unread. Requests
+/// without Expect: 100-continue get a 400.
+pub(crate) fn expecting_origin() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let head = read_head(&mut stream)?;
+                if !head.to_lowercase().contains("\r\nexpect: 100-continue\r\n") {
+                    return stream.write_all(&response("400 Bad Request", "Connection: close\r\n", &[])).ok();
+                }
+                if !head.contains(" /wanted ") {
+                    return stream.write_all(&response("413 Content Too Large", "Connection: close\r\n", b"no")).ok();
+                }
+                stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").ok()?;
+                let length = head.to_lowercase().split("content-length: ").nth(1)?.lines().next()?.parse().ok()?;
+                let mut content = vec![0; length];
+                stream.read_exact(&mut content).ok()?;
+                stream.write_all(&response("200 OK", "Connection: close\r\n", &content)).ok()
+            });
+        }
+    });
+    url
+}
+
+/// RFC 9110 §10.1.1. The HTTP/3 version of this test is in `http3`.
 #[test]
-fn an_early_answer_reaches_a_client_that_is_still_sending() {
+fn the_origin_decides_whether_a_client_sends_its_content() {
+    let server = accelerate_url(&expecting_origin(), &["--h2c"]);
+    let folder = Folder::new();
+    folder.write("upload", b"content");
+    let upload = folder.path().join("upload");
+    for (path, status, said) in [("/wanted", "200", "content 7"), ("/refused", "413", "no 0")] {
+        let mut curl = tool("curl");
+        // curl waits longer than any test runs.
+        curl.args(["--silent", "--http1.1", "--expect100-timeout", "600", "--header", "Expect: 100-continue"]);
+        curl.args(["--write-out", " %{size_upload} %{http_code}", "--upload-file"]).arg(&upload);
+        assert_eq!(run(curl.arg(server.url(path))), format!("{said} {status}"));
+        let mut nghttp = tool("nghttp");
+        nghttp.args(["--verbose", "--expect-continue", "--header", ":method: PUT", "--data"]).arg(&upload);
+        let verbose = run(nghttp.arg(server.url(path)));
+        let is_wanted = status == "200";
+        assert!(verbose.contains(&format!(":status: {status}")), "{verbose}");
+        assert_eq!(verbose.contains(":status: 100"), is_wanted, "{verbose}");
+    }
+}
+
+/// `content-limit` applies to content of declared and of unknown length, over HTTP/1.1 and HTTP/2.
+#[test]
+fn content_beyond_the_limit_is_refused() {
+    let sink = Sink::start();
+    sink.may_read.store(true, Ordering::SeqCst);
+    let folder = Folder::new();
+    let configuration = configuration(&folder, &sink.url, "", "content-limit \"1MiB\"");
+    let server = Server::run(&folder, &configuration.replace(":0\"", ":0\" h2c=#true"));
+    for (length, status, said) in [(MIB, "200", format!("{MIB} right")), (MIB + 1, "413", String::new())] {
+        folder.write("upload", &piece(0, length));
+        let upload = folder.path().join("upload");
+        // curl declares the length of a file, but not of its standard input.
+        for (version, source) in [
+            ("--http1.1", upload.to_str().unwrap()),
+            ("--http1.1", "-"),
+            ("--http2-prior-knowledge", upload.to_str().unwrap()),
+            ("--http2-prior-knowledge", "-"),
+        ] {
+            let mut curl = tool("curl");
+            curl.args(["--silent", version, "--write-out", " %{http_code}", "--upload-file", source]);
+            let output = curl.arg(server.url("/upload")).stdin(File::open(&upload).unwrap()).output().unwrap();
+            let output = String::from_utf8_lossy(&output.stdout).into_owned();
+            assert!(
+                output.ends_with(&format!(" {status}")) && output.starts_with(&said),
+                "{version} {source}: {output}"
+            );
+        }
+    }
+    drop(server.stop());
+    let log = std::fs::read_to_string(log_of(&folder)).unwrap();
+    assert_eq!(log.matches("\"outcome\":\"origin_content_too_large\"").count(), 4, "{log}");
+}
+
+/// An origin that has seen enough responds early. The client gets the response and does not hang.
+#[test]
+fn an_early_response_reaches_a_client_that_is_still_sending() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     thread::spawn(move || {
@@ -190,7 +272,7 @@ fn an_early_answer_reaches_a_client_that_is_still_sending() {
             let _ = read_head(&mut stream);
             let _ = stream.write_all(&response("413 Content Too Large", "Connection: close\r\n", b"enough"));
             let _ = stream.shutdown(std::net::Shutdown::Write);
-            // What comes is thrown away, so that the answer is not lost by a reset.
+            // The rest of the content is discarded, so that a reset does not destroy the response.
             let _ = std::io::copy(&mut stream, &mut std::io::sink());
         }
     });
@@ -203,9 +285,9 @@ fn an_early_answer_reaches_a_client_that_is_still_sending() {
     assert_eq!(&head, b"HTTP/1.1 413");
 }
 
-/// A client that goes away in the middle of its upload: the origin gets no end of it.
+/// If a client disconnects in the middle of its upload, the origin never sees the end of the content.
 #[test]
-fn a_cut_upload_never_looks_whole() {
+fn a_truncated_upload_never_looks_complete_to_the_origin() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
@@ -225,9 +307,9 @@ fn a_cut_upload_never_looks_whole() {
     }
 }
 
-/// Of requests with content none is repeated of itself, even when an origin closes on it.
+/// A request with content is never retried automatically, even if the origin closes the connection.
 #[test]
-fn content_that_is_gone_is_not_sent_again() {
+fn requests_with_content_are_not_retried() {
     let origin = Origin::start(|_, _| Then::Close);
     let server = accelerate(&origin, &[]);
     let answer = ask(&server, "POST", "/post", "Content-Length: 0\r\n");
@@ -235,8 +317,8 @@ fn content_that_is_gone_is_not_sent_again() {
 }
 
 #[test]
-fn trailers_are_passed_on_both_ways() {
-    let origin = Origin::answering(|request| {
+fn trailers_are_forwarded_both_ways() {
+    let origin = Origin::responding(|request| {
         let sum = request.trailers.iter().find(|(name, _)| name == "x-sum").map_or("none", |(_, value)| value);
         let body = format!("{} {sum}", String::from_utf8_lossy(&request.body));
         let head = "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n";
@@ -251,7 +333,7 @@ fn trailers_are_passed_on_both_ways() {
 }
 
 #[test]
-fn interim_answers_are_passed_on_before_the_final_one() {
+fn interim_responses_are_forwarded_before_the_final_one() {
     let origin = Origin::start(|request, stream| {
         let hints = "HTTP/1.1 103 Early Hints\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=9\r\n\
                      Upgrade: h2c\r\nLink: </style.css>; rel=preload\r\nProxy-Status: a\r\nProxy-Connection: close\r\n\r\n";
@@ -260,7 +342,7 @@ fn interim_answers_are_passed_on_before_the_final_one() {
         Then::Keep
     });
     let server = accelerate(&origin, &["--h2c"]);
-    // By a fresh connection, and by a kept one.
+    // First over a fresh connection, then over a pooled one.
     for _ in 0..2 {
         let answer = get(&server, "/hinted");
         assert_eq!((answer.status, answer.text()), (200, "/hinted".to_owned()));
@@ -268,7 +350,7 @@ fn interim_answers_are_passed_on_before_the_final_one() {
         let line = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         assert_eq!(hints.1, [line("link", "</style.css>; rel=preload"), line("proxy-status", "a")]);
     }
-    // RFC 9110 §15.2: an HTTP/1.0 client gets none.
+    // RFC 9110 §15.2: an HTTP/1.0 client gets no interim responses.
     let old = converse(&server, b"GET /old HTTP/1.0\r\nHost: test\r\n\r\n").remove(0);
     assert!(old.interims.is_empty() && old.text() == "/old", "{old:?}");
     let verbose = run(tool("nghttp").args(["--verbose", "--no-verify-peer", &server.url("/h2")]));
@@ -276,8 +358,8 @@ fn interim_answers_are_passed_on_before_the_final_one() {
 }
 
 #[test]
-fn h2load_gets_hits_and_forwarded_answers_over_both_versions() {
-    let origin = Origin::answering(|request| match request.path() {
+fn h2load_gets_hits_and_forwarded_responses_over_http1_and_http2() {
+    let origin = Origin::responding(|request| match request.path() {
         "/kept" => fresh(&[b'x'; 10_000]),
         _ => response("200 OK", "Cache-Control: no-store\r\n", &[b'y'; 10_000]),
     });

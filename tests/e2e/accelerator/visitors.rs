@@ -1,41 +1,43 @@
-//! Ten visitors at once, each with a page of their own, over every kind of response that the rules of storing tell
-//! apart: nobody gets another visitor's page, unless the origin or the owner of the cache says that it is for all.
+//! Ten visitors at once, each with their own page, with every combination of fields that the storage rules distinguish:
+//! no visitor gets another visitor's page, unless the origin or the owner of the cache declares it shareable.
 
 use super::super::harness::{Folder, Server};
 use super::super::tool::{run, tool};
-use super::origin::{Origin, Request, response};
+use super::origin::{Origin, Request, Then, response};
 use super::{Answer, configuration, configure};
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::sync::Barrier;
+use std::net::SocketAddr;
+use std::sync::{Barrier, Mutex};
 use std::thread;
 use std::time::Duration;
 
 const VISITORS: usize = 10;
 
-/// How long the origin takes for a page: long enough for a crowd to gather.
+/// The origin's response time: long enough for several requests to wait at once.
 const DELAY: Duration = Duration::from_millis(100);
 
-/// What a response says of its use for others.
+/// A response's own declaration about its use for other visitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// It is for one visitor, or must be validated each time.
+    /// It is private, or must be validated on every use.
     Own,
-    /// It has a lifetime, in whatever words.
+    /// It has an explicit lifetime.
     Lifetime,
-    /// It is public, and has no lifetime.
+    /// It is public, but has no lifetime.
     Public,
-    /// It has neither; a lifetime may be guessed from Last-Modified.
+    /// It has neither. A heuristic lifetime may be derived from Last-Modified.
     Guess,
-    /// Nothing at all.
+    /// It declares nothing.
     Nothing,
-    /// It may be used while it is stale.
+    /// It may be used while stale.
     Stale,
-    /// It has a lifetime, which is over when it comes.
+    /// It has a lifetime, but arrives already stale.
     Aged,
 }
 
-/// Fields of responses, which all have an ETag besides.
+/// Header fields of the kinds of responses. Each response also has an ETag.
 const KINDS: &[(Says, &str)] = &[
     (Says::Nothing, ""),
     (Says::Nothing, "Cache-Control: must-revalidate\r\n"),
@@ -86,15 +88,15 @@ const SETTINGS: &[&str] = &[
     "ttl \"10m\"; stale-while-revalidate \"1h\"; hit-for-miss \"0s\"",
 ];
 
-/// How a visitor is told from others.
+/// The field that distinguishes visitors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Cookie,
-    /// Something that no cache knows of.
+    /// A field that no cache knows.
     Other,
 }
 
-/// Returns true if each visitor must get a page of their own; `None`: either is right.
+/// Returns true if each visitor must get their own page, and `None` if both behaviours are correct.
 fn must_be_own(says: Says, settings: &str, by: By, is_cold: bool) -> Option<bool> {
     let has_ttl = settings.contains("ttl");
     let owned = match says {
@@ -106,7 +108,7 @@ fn must_be_own(says: Says, settings: &str, by: By, is_cold: bool) -> Option<bool
         Says::Nothing => Some(!has_ttl || by == By::Cookie),
         Says::Stale => None,
     };
-    // Nobody with a cookie waits as long as nothing has said that the page is for all.
+    // As long as no response has shown that the page is shareable, requests with cookies do not wait.
     owned.filter(|owned| *owned || !is_cold || by == By::Other)
 }
 
@@ -116,9 +118,9 @@ fn visitor_of(request: &Request) -> String {
     name.or_else(|| request.field("x-visitor")).unwrap_or_default()
 }
 
-/// Answers `/N/…` with the fields of the kind N and the visitor's name, with a validator that holds for that visitor.
+/// Responds to `/N/…` with the fields of kind N, the visitor's name, and a validator for that visitor's page.
 fn pages() -> Origin {
-    Origin::answering(|request| {
+    Origin::responding(|request| {
         thread::sleep(DELAY);
         let kind: usize = request.path().split('/').nth(1).unwrap().parse().unwrap();
         let visitor = visitor_of(request);
@@ -130,7 +132,7 @@ fn pages() -> Origin {
     })
 }
 
-/// Asks for `target` as all visitors at once, by HTTP/1.1; what each of them got.
+/// Requests `target` for all visitors at once over HTTP/1.1, and returns what each of them got.
 fn visit(server: &Server, target: &str, by: By) -> Vec<String> {
     let start_line = Barrier::new(VISITORS);
     thread::scope(|scope| {
@@ -153,7 +155,7 @@ fn visit(server: &Server, target: &str, by: By) -> Vec<String> {
     })
 }
 
-/// The same by HTTP/2.
+/// Like [`visit`], over HTTP/2.
 fn visit_by_http2(server: &Server, target: &str, by: By) -> Vec<String> {
     let folder = Folder::new();
     let page = |visitor: usize| folder.path().join(format!("page-{visitor}"));
@@ -178,7 +180,7 @@ fn visit_by_http2(server: &Server, target: &str, by: By) -> Vec<String> {
     (0..VISITORS).map(|visitor| std::fs::read_to_string(page(visitor)).unwrap()).collect()
 }
 
-/// Judges what visitors of the kind `kind` got; what is wrong, in words.
+/// Checks what visitors got for pages of kind `kind`, and returns a description of what is wrong.
 fn judge(kind: usize, settings: &str, by: By, is_cold: bool, answers: &[String]) -> Option<String> {
     let (says, fields) = KINDS[kind];
     let own = answers.iter().enumerate().filter(|(visitor, answer)| **answer == visitor.to_string()).count();
@@ -191,26 +193,31 @@ fn judge(kind: usize, settings: &str, by: By, is_cold: bool, answers: &[String])
     (!is_right).then(|| format!("{fields:?} by {by:?}: {answers:?}"))
 }
 
-/// Lets ten visitors at once ask for each kind of page, all kinds at the same time, cold and then with whatever is
-/// stored.
+/// Number of pages requested at the same time: enough to coincide in the server, and no more than a busy machine can
+/// serve before connections time out.
+const PAGES_AT_ONCE: usize = 13;
+
+/// Lets ten visitors at once request each kind of page, first with a cold cache and then with whatever is stored.
 fn check(settings: &str, ask: impl Fn(&str, By) -> Vec<String> + Sync) {
     let mut wrong = Vec::new();
+    let cases: Vec<_> = (0..KINDS.len()).flat_map(|kind| [(kind, By::Cookie), (kind, By::Other)]).collect();
     for round in ["cold", "warm"] {
-        let cases = (0..KINDS.len()).flat_map(|kind| [(kind, By::Cookie), (kind, By::Other)]);
-        thread::scope(|scope| {
-            let ask = &ask;
-            let judge =
-                move |kind, by| judge(kind, settings, by, round == "cold", &ask(&format!("/{kind}/{by:?}"), by));
-            let run = |(kind, by)| scope.spawn(move || judge(kind, by));
-            let cases: Vec<_> = cases.map(run).collect();
-            wrong.extend(cases.into_iter().filter_map(|case| case.join().unwrap()).map(|case| (round, case)));
-        });
+        for cases in cases.chunks(PAGES_AT_ONCE) {
+            thread::scope(|scope| {
+                let ask = &ask;
+                let judge =
+                    move |kind, by| judge(kind, settings, by, round == "cold", &ask(&format!("/{kind}/{by:?}"), by));
+                let run = |&(kind, by)| scope.spawn(move || judge(kind, by));
+                let cases: Vec<_> = cases.iter().map(run).collect();
+                wrong.extend(cases.into_iter().filter_map(|case| case.join().unwrap()).map(|case| (round, case)));
+            });
+        }
     }
     assert!(wrong.is_empty(), "with {settings:?}, {} of {} wrong: {wrong:#?}", wrong.len(), 4 * KINDS.len());
 }
 
 #[test]
-fn nobody_gets_another_visitors_page() {
+fn no_visitor_gets_the_page_of_another() {
     let origin = pages();
     for settings in SETTINGS {
         let folder = Folder::new();
@@ -220,12 +227,45 @@ fn nobody_gets_another_visitors_page() {
 }
 
 #[test]
-fn nobody_gets_another_visitors_page_by_http2() {
+fn no_visitor_gets_the_page_of_another_over_http2() {
     let origin = pages();
     for settings in SETTINGS {
         let folder = Folder::new();
         let config = configuration(&folder, &origin.url(), settings, "");
         let server = Server::run(&folder, &config.replace("127.0.0.1:0\"", "127.0.0.1:0\" h2c=#true"));
         check(settings, |target, by| visit_by_http2(&server, target, by));
+    }
+}
+
+/// An origin that, as with NTLM, serves every request on a connection as the user who has authenticated it.
+fn mailboxes() -> Origin {
+    let users: Mutex<HashMap<SocketAddr, String>> = Mutex::default();
+    Origin::start(move |request, stream| {
+        let peer = stream.peer_addr().unwrap();
+        let credentials = request.field("authorization").unwrap_or_default();
+        let mut users = users.lock().unwrap();
+        if let Some(user) = credentials.strip_prefix("NTLM ") {
+            users.insert(peer, user.to_owned());
+        }
+        let answer = match users.get(&peer) {
+            Some(user) => response("200 OK", "", format!("mailbox of {user}").as_bytes()),
+            None => response("401 Unauthorized", "WWW-Authenticate: NTLM\r\n", b"nobody"),
+        };
+        let _ = stream.write_all(&answer);
+        Then::Keep
+    })
+}
+
+#[test]
+fn a_connection_that_a_visitor_has_authenticated_serves_nobody_else() {
+    let (origin, folder) = (mailboxes(), Folder::new());
+    let server = configure(&folder, &origin.url(), "", "");
+    let visit = |target: &str, fields: &str| super::ask(&server, "GET", target, fields).text();
+    for round in 0..3 {
+        // An ordinary exchange leaves a connection for the next request.
+        assert_eq!(visit(&format!("/open{round}"), ""), "nobody");
+        assert_eq!(visit(&format!("/mail{round}"), "Authorization: NTLM alice\r\n"), "mailbox of alice");
+        assert_eq!(visit(&format!("/mail{round}"), ""), "nobody");
+        assert_eq!(visit(&format!("/news{round}"), ""), "nobody");
     }
 }

@@ -1,12 +1,18 @@
 //! WebSocket and other upgrades through the accelerator.
 
-use super::super::harness::{Folder, read_to_end, wait_until};
+use super::super::browser::Browser;
+use super::super::harness::{Folder, Server, TIMEOUT, read_to_end, uninterrupted, wait_until};
+use super::super::http2::client::{Client, END_HEADERS, HEADERS, literal};
+use super::super::tls::Certificate;
 use super::super::tool::{run, tool};
 use super::origin::{Origin, Then, fresh};
-use super::{Answer, accelerate, accelerate_url, configure, get};
+use super::{Answer, accelerate, accelerate_url, configure, get, log_of};
+use flatout_http::http2::hpack::Decoder;
+use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 fn script(role: &str) -> Command {
@@ -18,20 +24,27 @@ fn script(role: &str) -> Command {
     command
 }
 
-struct Echo {
+/// A server of WebSockets that sends back what it gets.
+pub(crate) struct Echo {
     child: Child,
-    stdout: BufReader<ChildStdout>,
-    url: String,
+    lines: Receiver<String>,
+    pub(crate) url: String,
 }
 
 impl Echo {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut child = script("server").stdout(Stdio::piped()).spawn().unwrap();
-        let mut stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        stdout.read_line(&mut line).unwrap();
-        let url = format!("http://127.0.0.1:{}", line.trim());
-        Self { child, stdout, url }
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let (sender, lines) = channel();
+        thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut echo = Self { child, lines, url: String::new() };
+        echo.url = format!("http://127.0.0.1:{}", echo.line());
+        echo
+    }
+
+    /// The next line that the script prints.
+    fn line(&self) -> String {
+        self.lines.recv_timeout(TIMEOUT).expect("no line from the script")
     }
 }
 
@@ -43,8 +56,8 @@ impl Drop for Echo {
 }
 
 #[test]
-fn websocket_messages_of_all_sizes_come_back() {
-    let mut echo = Echo::start();
+fn websocket_messages_of_all_sizes_are_echoed() {
+    let echo = Echo::start();
     let server = accelerate_url(&echo.url, &["--workers", "2"]);
     let url = format!("ws://{}/chat?room=1", server.address);
     thread::scope(|scope| {
@@ -53,18 +66,144 @@ fn websocket_messages_of_all_sizes_come_back() {
             assert!(client.join().unwrap().contains("all came back"));
         }
     });
-    // The origin has seen each client's own end.
+    // The origin has seen each client close its side.
     for _ in 0..4 {
-        let mut line = String::new();
-        echo.stdout.read_line(&mut line).unwrap();
-        assert_eq!(line.trim(), "closed 4001");
+        assert_eq!(echo.line(), "closed 4001");
     }
+}
+
+/// RFC 8441 on the way to the origin, which is another flatout in front of a WebSocket server.
+#[test]
+fn websockets_reach_the_origin_over_http2() {
+    let echo = Echo::start();
+    let (front, back) = (Folder::new(), Folder::new());
+    let config = super::configuration(&back, &echo.url, "", "");
+    let origin = Server::run(&back, &config.replace("127.0.0.1:0\"", "127.0.0.1:0\" h2c=#true"));
+    let config = super::configuration(&front, &origin.url(""), "", "http2 #true");
+    let server = Server::run(&front, &config.replace("127.0.0.1:0\"", "127.0.0.1:0\" h2c=#true"));
+    let url = format!("ws://{}/chat?room=1", server.address);
+    assert!(run(script("client").arg(&url)).contains("all came back"));
+    assert!(run(script("http2").arg(server.url(""))).contains("all came back"));
+    for _ in 0..3 {
+        assert_eq!(echo.line(), "closed 4001");
+    }
+    let read_log = || fs::read_to_string(log_of(&back)).unwrap_or_default();
+    wait_until("the lines of the log", || read_log().lines().count() == 3);
+    let log = read_log();
+    for line in log.lines() {
+        assert!(line.contains("HTTP/2") && line.contains("tunnel_ended"), "{log}");
+    }
+}
+
+#[test]
+fn two_websocket_clients_on_one_http2_connection_are_isolated() {
+    let echo = Echo::start();
+    let folder = Folder::new();
+    let config = super::configuration(&folder, &echo.url, "", "");
+    let server = Server::run(&folder, &config.replace("127.0.0.1:0\"", "127.0.0.1:0\" h2c=#true"));
+    assert!(run(script("http2").arg(server.url(""))).contains("all came back"));
+    for _ in 0..2 {
+        assert_eq!(echo.line(), "closed 4001");
+    }
+    let read_log = || fs::read_to_string(log_of(&folder)).unwrap_or_default();
+    wait_until("both lines of the log", || read_log().lines().count() == 2);
+    let log = read_log();
+    for line in log.lines() {
+        assert!(line.contains("HTTP/2") && line.contains("tunnel_ended"), "{log}");
+    }
+}
+
+#[test]
+fn chromium_opens_websockets_on_its_http2_connection() {
+    const PAGE: &str = r"<!doctype html><title>chat</title><script>
+        const socket = new WebSocket(`wss://${location.host}/chat`);
+        let greeted = false;
+        socket.onmessage = event => {
+            if (!greeted) { greeted = true; socket.send('from the browser'); return; }
+            socket.close(event.data === 'from the browser' ? 4001 : 4002);
+        };
+    </script>";
+    let echo = Echo::start();
+    let (folder, certificate) = (Folder::new(), Certificate::new());
+    folder.write("site/page.html", PAGE.as_bytes());
+    let config = format!(
+        "workers 1\nadmin off=#true\nlog {:?}\nsite \"*\" {{\n    listen \"127.0.0.1:0\" tls=#true http3=#false\n    \
+         tls cert=\"{}\" key=\"{}\"\n    files \"site\" {{ pass #true; }}\n    proxy \"{}\"\n}}\n",
+        log_of(&folder),
+        certificate.chain,
+        certificate.key,
+        echo.url
+    );
+    let server = Server::run(&folder, &config);
+    let browser = Browser::new().trusting(&certificate);
+    let mut running = browser.open(&server.url("/page.html"));
+    let closed = echo.lines.recv_timeout(TIMEOUT);
+    let _ = running.kill();
+    let _ = running.wait();
+    assert_eq!(closed.as_deref(), Ok("closed 4001"));
+    let read_log = || fs::read_to_string(log_of(&folder)).unwrap_or_default();
+    wait_until("the tunnel's line", || read_log().contains("/chat"));
+    let log = read_log();
+    let tunnel = log.lines().find(|line| line.contains("/chat")).unwrap();
+    assert!(tunnel.contains("HTTP/2.0"), "{log}");
+}
+
+/// Requests a tunnel to `path` on stream 1 (RFC 8441).
+pub(crate) fn connect(client: &mut Client, protocol: &[u8], path: &[u8]) {
+    let fields = [
+        literal(b":method", b"CONNECT"),
+        literal(b":protocol", protocol),
+        literal(b":scheme", b"http"),
+        literal(b":authority", b"test"),
+        literal(b":path", path),
+        literal(b"sec-websocket-version", b"13"),
+    ];
+    client.send_frame(HEADERS, END_HEADERS, 1, &fields.concat());
+}
+
+/// The status of the response on stream 1.
+pub(crate) fn status(client: &mut Client) -> String {
+    let head = client.frame_like("the response", |frame| frame.kind == HEADERS && frame.stream == 1);
+    let (mut scratch, mut status) = (Vec::new(), String::new());
+    let decoded = Decoder::new().decode(&head.payload, &mut scratch, |scratch, name, value| {
+        if &scratch[name] == b":status" {
+            status = String::from_utf8(scratch[value].to_vec()).unwrap();
+        }
+    });
+    decoded.unwrap();
+    status
+}
+
+#[test]
+fn a_failed_tunnel_over_http2_is_never_a_2xx_response() {
+    // An origin that ignores the upgrade.
+    let origin = Origin::responding(|_| fresh(b"plain"));
+    let server = accelerate(&origin, &["--h2c"]);
+    for (protocol, path) in [(&b"websocket"[..], &b"/"[..]), (b"connect-udp", b"/")] {
+        let mut client = Client::connect(&server, &[]);
+        connect(&mut client, protocol, path);
+        assert_eq!(status(&mut client), "501", "{:?}", String::from_utf8_lossy(protocol));
+    }
+}
+
+#[test]
+fn a_wrong_sec_websocket_accept_opens_no_tunnel() {
+    let origin = Origin::start(|_, stream| {
+        let head = "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n";
+        let _ =
+            stream.write_all(format!("{head}Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n").as_bytes());
+        Then::Close
+    });
+    let server = accelerate(&origin, &["--h2c"]);
+    let mut client = Client::connect(&server, &[]);
+    connect(&mut client, b"websocket", b"/");
+    assert_eq!(status(&mut client), "502");
 }
 
 const UPGRADE: &str = "GET /tunnel HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
-/// Agrees to anything and sends back what it gets, until it gets nothing more.
-fn agreeing() -> Origin {
+/// An origin that accepts every upgrade and echoes what it receives until the end of the stream.
+fn echoing_origin() -> Origin {
     Origin::start(|request, stream| {
         if request.field("upgrade").is_none() {
             let _ = stream.write_all(&fresh(b"plain"));
@@ -85,16 +224,16 @@ fn agreeing() -> Origin {
 }
 
 #[test]
-fn a_tunnel_is_open_both_ways_until_both_ends_are_closed() {
-    let origin = agreeing();
+fn a_tunnel_stays_open_until_both_sides_have_closed() {
+    let origin = echoing_origin();
     let server = accelerate(&origin, &[]);
     let mut stream = server.connect();
-    // What is behind the head belongs to the tunnel already.
+    // The bytes after the head already belong to the tunnel.
     stream.write_all(format!("{UPGRADE}early ").as_bytes()).unwrap();
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"firstearly ") {
         let mut buffer = [0; 1024];
-        let count = stream.read(&mut buffer).unwrap();
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
         assert!(count > 0, "{:?}", String::from_utf8_lossy(&bytes));
         bytes.extend_from_slice(&buffer[..count]);
     }
@@ -103,13 +242,13 @@ fn a_tunnel_is_open_both_ways_until_both_ends_are_closed() {
     stream.write_all(b"late").unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
     assert_eq!(read_to_end(&mut stream), b"latelast");
-    // Nothing of it is kept, and the server goes on.
+    // Nothing is left over from the tunnel, and the server keeps working.
     assert_eq!(get(&server, "/tunnel").text(), "plain");
 }
 
 #[test]
-fn an_upgrade_that_the_origin_does_not_want_is_a_plain_answer() {
-    let origin = Origin::answering(|request| fresh(format!("{:?}", request.field("host")).as_bytes()));
+fn a_refused_upgrade_is_an_ordinary_response() {
+    let origin = Origin::responding(|request| fresh(format!("{:?}", request.field("host")).as_bytes()));
     let server = accelerate(&origin, &[]);
     let mut stream = server.connect();
     stream.write_all(UPGRADE.as_bytes()).unwrap();
@@ -118,13 +257,13 @@ fn an_upgrade_that_the_origin_does_not_want_is_a_plain_answer() {
 }
 
 #[test]
-fn where_upgrades_are_off_none_is_passed_on() {
-    let origin = agreeing();
+fn upgrades_are_not_forwarded_when_disabled() {
+    let origin = echoing_origin();
     let folder = Folder::new();
     let server = configure(&folder, &origin.url(), "", "upgrades #false");
     let mut stream = server.connect();
     stream.write_all(UPGRADE.as_bytes()).unwrap();
     let answer = super::super::harness::read_response(&mut stream);
     assert_eq!((answer.status, answer.body.as_slice()), (200, &b"plain"[..]));
-    wait_until("the request came", || origin.requests().iter().all(|request| request.field("upgrade").is_none()));
+    wait_until("the request arrives", || origin.requests().iter().all(|request| request.field("upgrade").is_none()));
 }

@@ -1,4 +1,4 @@
-//! SIGUSR1: what others have renamed is reopened, as logrotate expects.
+//! SIGUSR1 reopens renamed log files, as logrotate expects.
 
 use super::{Line, serve, stop};
 use crate::e2e::cli::Running;
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn a_renamed_file_is_reopened_and_no_line_is_lost() {
+fn sigusr1_reopens_a_renamed_file_without_losing_lines() {
     const ROTATIONS: usize = 5;
     let (folder, logs) = (Folder::with(&[("a.txt", b"a")]), Folder::new());
     let log = logs.path().join("log");

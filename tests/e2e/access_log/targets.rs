@@ -1,7 +1,7 @@
-//! JSON, rotation and syslog: the real workers, sockets and writer in this process, with a site of one page; and real
-//! readers of what it logs.
+//! JSON, rotation and syslog: the real workers, sockets and writer in this process, with a site of one page, and real
+//! programs that read the logs.
 
-use crate::e2e::harness::{Folder, TIMEOUT, read_response, read_to_end, wait_until};
+use crate::e2e::harness::{Folder, TIMEOUT, read_response, read_to_end, uninterrupted, wait_until};
 use flatout_access_log::{LogCount, LogSet, Logs};
 use flatout_handler::response::{Body, Head, Response};
 use flatout_handler::shared::SharedBytes;
@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Answers everything with ten bytes.
+/// Responds to every request with ten bytes.
 struct OnePage;
 
 impl Handler for OnePage {
@@ -38,11 +38,11 @@ impl Handler for OnePage {
     }
 }
 
-/// A server of this process.
+/// A server in this process.
 struct Inside {
     address: SocketAddr,
     logs: Arc<Logs>,
-    /// Has the workers adopt other logs.
+    /// Makes the workers switch to other logs.
     adopt: Box<dyn Fn(&LogSet)>,
     stop: Option<Box<dyn FnOnce()>>,
 }
@@ -73,10 +73,12 @@ impl Inside {
                         handler: OnePage,
                         settings,
                         tls: None,
+                        quic: None,
                         listeners,
                         commands,
                         log,
                         counters,
+                        held: flatout_server::ConnectionCounters::default(),
                         phases,
                     };
                     run_worker(parts, std::future::pending()).unwrap();
@@ -105,7 +107,7 @@ impl Inside {
         read_to_end(&mut stream)
     }
 
-    /// Drains, and returns what each log has done.
+    /// Drains the server, and returns the counts of each log.
     fn stop(mut self) -> Vec<LogCount> {
         self.stop.take().unwrap()();
         self.logs.close();
@@ -117,7 +119,7 @@ fn to_file(path: &Path) -> LogSettings {
     LogSettings::new(LogDestination::File(path.to_owned()))
 }
 
-/// Feeds `text` to a tool that must be content with it, and returns what that says.
+/// Feeds `text` to a tool, which must accept it, and returns the tool's output.
 fn read_by(program: &str, arguments: &[&str], text: &str) -> String {
     let mut command = process::Command::new(program);
     let mut child = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -128,7 +130,7 @@ fn read_by(program: &str, arguments: &[&str], text: &str) -> String {
 }
 
 #[test]
-fn json_is_json_whatever_a_client_sends() {
+fn json_lines_are_valid_whatever_a_client_sends() {
     let logs = Folder::new();
     let path = logs.path().join("log");
     let server = Inside::start(1, &[LogSettings { format: LogFormat::Json, ..to_file(&path) }]);
@@ -153,7 +155,7 @@ fn json_is_json_whatever_a_client_sends() {
             [b"GET /a.txt HTTP/1.1\r\nHost: a\r\nUser-Agent: ", value, b"\r\nReferer: ", value, b"\r\n\r\n"].concat(),
         );
     }
-    // Every byte that a value may have.
+    // Every byte that a value may contain.
     let every: Vec<u8> = (0x20..=0xff).filter(|&byte| byte != 0x7f).collect();
     requests.push([b"GET /a.txt HTTP/1.1\r\nHost: a\r\nUser-Agent: x", &every[..], b"x\r\n\r\n"].concat());
     for request in &requests {
@@ -176,7 +178,7 @@ fn json_is_json_whatever_a_client_sends() {
         assert_eq!((&line["user_agent"], &line["referer"]), (&Value::from(value.trim()), &Value::from(value.trim())));
     }
     assert_eq!((&lines[3]["status"], &lines[3]["ending"]), (&Value::Null, &Value::from("client_cut_body")));
-    // Two other readers say the same.
+    // Two other parsers agree.
     let statuses: Vec<String> = lines.iter().map(|line| line["status"].to_string()).collect();
     assert_eq!(read_by("jq", &["-c", ".status"], &text).lines().collect::<Vec<_>>(), statuses);
     let program =
@@ -185,7 +187,7 @@ fn json_is_json_whatever_a_client_sends() {
 }
 
 #[test]
-fn rotation_by_size_under_load_loses_no_line() {
+fn rotation_by_size_under_load_loses_no_lines() {
     const CLIENTS: usize = 4;
     const REQUESTS: usize = 2000;
     const BYTES_MAX: u64 = 50_000;
@@ -225,7 +227,7 @@ fn rotation_by_size_under_load_loses_no_line() {
     assert_eq!(seen.len() as u64, total);
 }
 
-/// Requests on connections that stay; how many there were.
+/// Sends requests over persistent connections until `done`, and returns their number.
 fn load(address: SocketAddr, done: &AtomicBool) -> usize {
     let (mut stream, mut count) = (TcpStream::connect(address).unwrap(), 0);
     while !done.load(Ordering::Relaxed) {
@@ -237,7 +239,7 @@ fn load(address: SocketAddr, done: &AtomicBool) -> usize {
 }
 
 #[test]
-fn a_reload_under_load_loses_no_line() {
+fn a_reload_under_load_loses_no_lines() {
     let logs = Folder::new();
     let settings = |reload: usize| {
         let file = to_file(&logs.path().join(if reload.is_multiple_of(3) { "a" } else { "b" }));
@@ -263,12 +265,12 @@ fn a_reload_under_load_loses_no_line() {
 }
 
 #[test]
-fn rotation_by_age_happens_without_requests() {
+fn rotation_by_age_works_without_requests() {
     let logs = Folder::new();
     let rotation = Rotation { age_max_s: Some(1), ..Rotation::default() };
     let server = Inside::start(2, &[LogSettings { rotation, ..to_file(&logs.path().join("log")) }]);
     server.exchange(b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until("it is rotated", || fs::read_dir(logs.path()).unwrap().count() == 2);
+    wait_until("the log is rotated", || fs::read_dir(logs.path()).unwrap().count() == 2);
     assert_eq!(fs::metadata(logs.path().join("log")).unwrap().len(), 0);
     // An empty file is not rotated.
     thread::sleep(Duration::from_millis(2500));
@@ -277,7 +279,7 @@ fn rotation_by_age_happens_without_requests() {
 }
 
 #[test]
-fn syslog_gets_the_lines() {
+fn syslog_receives_the_lines() {
     const REQUESTS: usize = 50;
     let folder = Folder::new();
     let path = folder.path().join("log");
@@ -294,13 +296,13 @@ fn syslog_gets_the_lines() {
     let mut lines = Vec::new();
     for _ in 0..REQUESTS {
         let mut buffer = [0; 1000];
-        let count = daemon.recv(&mut buffer).unwrap();
+        let count = uninterrupted(|| daemon.recv(&mut buffer)).unwrap();
         let text = std::str::from_utf8(&buffer[..count]).unwrap();
         let (head, line) = text.split_once(&format!(" flatout[{}]: ", process::id())).unwrap();
         assert!(head.starts_with("<30>") && head.len() == "<30>Nov  6 08:49:37".len(), "{text}");
         lines.push(line.to_owned());
     }
-    // Two workers: each one's lines are in order, both together are not.
+    // There are two workers: the lines of each are in order, but those of both together are not.
     lines.sort();
     let mut expected: Vec<_> =
         (0..REQUESTS).map(|number| format!("{{\"status\":200,\"target\":\"/{number}\"}}")).collect();

@@ -1,4 +1,4 @@
-//! Requests whose client gives up before there is a response: their lines name the site and say who ended them.
+//! Requests whose client disconnects before there is a response: their lines name the site and who ended them.
 
 use super::super::harness::{Folder, Server, wait_until};
 use super::super::http2::client::{ACK, Client, DATA, END_HEADERS, HEADERS, PING, RST_STREAM, literal, request};
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// Takes requests from `connections` and never responds. Returns the bytes that have come.
+/// Receives requests from `connections` and never responds. Returns the bytes received.
 fn never_respond<S: Read + Send + 'static>(
     connections: impl Iterator<Item = S> + Send + 'static,
 ) -> Arc<Mutex<Vec<u8>>> {
@@ -31,7 +31,7 @@ fn never_respond<S: Read + Send + 'static>(
     received
 }
 
-/// The lines of the log at `path`, once there are `count`.
+/// Waits until the log at `path` has `count` lines, and returns them.
 fn wait_for_lines(path: &Path, count: usize) -> Vec<serde_json::Value> {
     let mut lines = Vec::new();
     wait_until(&format!("{count} lines in the log"), || {
@@ -42,8 +42,9 @@ fn wait_for_lines(path: &Path, count: usize) -> Vec<serde_json::Value> {
     lines
 }
 
-/// Has clients of both protocols give up, while they wait and in the middle of an upload, and checks their lines.
-fn check_lines_of_clients_that_give_up(folder: &Folder, handler: &str, received: &Mutex<Vec<u8>>) {
+/// Has clients of both protocols disconnect, while they wait and in the middle of an upload, and checks their log
+/// lines.
+fn check_lines_of_disconnected_clients(folder: &Folder, handler: &str, received: &Mutex<Vec<u8>>) {
     let [main, own] = ["main.log", "own.log"].map(|name| folder.path().join(name).display().to_string());
     let text = format!(
         "workers 1\nadmin off=#true\nlog \"{main}\"\nsite \"test\" {{\n    listen \"127.0.0.1:0\" h2c=#true\n    \
@@ -73,7 +74,7 @@ fn check_lines_of_clients_that_give_up(folder: &Folder, handler: &str, received:
     client.send_frame(HEADERS, END_HEADERS, 3, &upload);
     client.send_frame(DATA, 0, 3, b"four");
     client.send_frame(PING, 0, 0, b"received");
-    client.frame_like("the answer to the ping", |frame| frame.kind == PING && frame.flags == ACK);
+    client.frame_like("the acknowledgement of the ping", |frame| frame.kind == PING && frame.flags == ACK);
     client.send_frame(RST_STREAM, 0, 3, &[0, 0, 0, 8]);
     let lines = wait_for_lines(Path::new(&own), 4);
     let found: Vec<String> = lines
@@ -96,20 +97,20 @@ fn check_lines_of_clients_that_give_up(folder: &Folder, handler: &str, received:
 }
 
 #[test]
-fn clients_that_give_up_on_an_origin_are_logged_with_their_site() {
+fn clients_that_abandon_an_origin_request_are_logged_with_their_site() {
     let folder = Folder::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let received = never_respond(std::iter::from_fn(move || Some(listener.accept().unwrap().0)));
-    check_lines_of_clients_that_give_up(&folder, &format!("proxy \"http://{address}\""), &received);
+    check_lines_of_disconnected_clients(&folder, &format!("proxy \"http://{address}\""), &received);
 }
 
 #[test]
-fn clients_that_give_up_on_a_script_are_logged_with_their_site() {
+fn clients_that_abandon_a_script_request_are_logged_with_their_site() {
     let folder = Folder::with(&[("a.php", b"<?php")]);
     let socket = folder.path().join("app.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let received = never_respond(std::iter::from_fn(move || Some(listener.accept().unwrap().0)));
     let handler = format!("php \"unix:{}\" {{ root {:?} }}", socket.display(), folder.path());
-    check_lines_of_clients_that_give_up(&folder, &handler, &received);
+    check_lines_of_disconnected_clients(&folder, &handler, &received);
 }

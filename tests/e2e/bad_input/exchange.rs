@@ -1,4 +1,4 @@
-//! Sends a row in one of three ways and reads what comes back, strictly.
+//! Sends a row in one of three ways and parses the responses strictly.
 
 use super::vectors::Row;
 use crate::e2e::harness::{Response, Server};
@@ -6,27 +6,27 @@ use flatout_handler::ending::CloseReason;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
-/// What is sent behind a row to see whether the connection goes on.
+/// A request sent after a row to see whether the connection stays open.
 pub(crate) const FOLLOWER: &[u8] = b"GET /index.html HTTP/1.1\r\nHost: test\r\n\r\n";
 
-/// Rows up to this size are sent byte by byte, larger ones in so many pieces.
+/// Rows up to this size are sent byte by byte, larger ones in this many pieces.
 const BYTEWISE_MAX: usize = 512;
 const PIECES: usize = 40;
 
 /// How a row is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// In one write.
+    /// In a single write.
     Whole,
-    /// In writes of a byte each.
+    /// One byte per write.
     Bytewise,
-    /// In one write with a well-formed request behind it.
+    /// In one write, followed by a well-formed request.
     Followed,
 }
 
 impl Way {
-    /// The ways in which `row` can be sent: what is cut short, or goes unsaid for lack of a `100 Continue`, would have
-    /// another meaning with more behind it.
+    /// The ways in which `row` can be sent. A row that is truncated, or whose content is withheld for lack of a `100
+    /// Continue`, would have a different meaning with more bytes after it.
     pub(crate) fn of(row: &Row) -> &'static [Self] {
         match row.closed {
             Some(
@@ -40,16 +40,16 @@ impl Way {
     }
 }
 
-/// Sends `row` on a fresh connection, then the end of the stream, and returns every final response.
+/// Sends `row` on a fresh connection, then closes the write side, and returns every final response.
 pub(crate) fn exchange(server: &Server, row: &Row, way: Way) -> Result<Vec<Response>, String> {
     exchange_over(server.connect(), row, way)
 }
 
-/// A connection of which one side can end, with TLS or without.
+/// A connection that can be half-closed, with or without TLS.
 pub(crate) trait Peer: Read + Write {
-    /// The connection below TLS, if there is any.
+    /// The TCP connection, below TLS if there is any.
     fn socket(&mut self) -> &mut TcpStream;
-    /// Says that nothing more will be sent.
+    /// Closes the write side.
     fn end(&mut self);
 }
 
@@ -63,7 +63,7 @@ impl Peer for TcpStream {
     }
 }
 
-/// The same on a connection that is there.
+/// Like [`exchange`], on an existing connection.
 pub(crate) fn exchange_over(mut stream: impl Peer, row: &Row, way: Way) -> Result<Vec<Response>, String> {
     stream.socket().set_nodelay(true).unwrap();
     send(&mut stream, row, way);
@@ -72,7 +72,7 @@ pub(crate) fn exchange_over(mut stream: impl Peer, row: &Row, way: Way) -> Resul
     split_responses(&bytes, &row.bytes)
 }
 
-/// A server that has refused a row may have closed before all of it was written, which is no failure.
+/// Sends the row. The server may refuse it and close before all of it was written, which is no failure.
 fn send(stream: &mut impl Peer, row: &Row, way: Way) {
     let _ = match way {
         Way::Whole => stream.write_all(&row.bytes),
@@ -84,14 +84,16 @@ fn send(stream: &mut impl Peer, row: &Row, way: Way) {
     };
 }
 
-/// All that comes until the server ends the stream. A reset may end it only where the client itself had said that it
-/// would send no more, and sent more.
+/// Receives everything until the server closes the stream. A reset is allowed only if the client announced that it
+/// would send no more, and then sent more.
 fn receive(stream: &mut impl Peer, row: &Row) -> Result<Vec<u8>, String> {
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
     loop {
         match stream.read(&mut buffer) {
             Ok(0) => return Ok(bytes),
             Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            // Another test in this process may be starting or stopping a program.
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 let reset = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
                 return match row.closed {
@@ -103,7 +105,7 @@ fn receive(stream: &mut impl Peer, row: &Row) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The final responses in `bytes`, of which the first answers `request`. Interim ones are checked and left out.
+/// The final responses in `bytes`; the first one is for `request`. Interim responses are checked and left out.
 fn split_responses(bytes: &[u8], request: &[u8]) -> Result<Vec<Response>, String> {
     let to_head = request.strip_prefix(b"\r\n").unwrap_or(request).starts_with(b"HEAD ");
     let (mut rest, mut responses) = (bytes, Vec::new());

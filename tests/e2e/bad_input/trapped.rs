@@ -1,4 +1,4 @@
-//! A site with a secret beside it, and every kind of name through which a secret could leave.
+//! A site with secret files next to it, and every kind of name through which a secret could leak.
 
 use crate::e2e::harness::Folder;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -9,19 +9,19 @@ use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// The content of every file that nobody may ever be sent.
+/// The content of every file that must never be sent.
 pub(crate) const CANARY: &[u8] = b"canary 7f3a95: nobody may be sent this";
 
 /// The content of every small file that may be sent.
 pub(crate) const PAGE: &[u8] = b"<h1>A page that anybody may read</h1>\n";
 
-/// Bytes of large.bin, more than is kept in memory, so that it is sent by sendfile.
+/// Size of large.bin, which is too large to be cached in memory and is therefore sent with sendfile.
 pub(crate) const LARGE_BYTES: usize = 200_000;
 
 /// A site with traps.
 pub(crate) struct TrappedSite {
     outer: Folder,
-    /// Bound for as long as the site is there.
+    /// Stays bound for as long as the site exists.
     _socket: UnixListener,
 }
 
@@ -82,12 +82,12 @@ impl TrappedSite {
         self.outer.path().join("site")
     }
 
-    /// The folder around it, with what must never be served.
+    /// The folder around it, with files that must never be served.
     pub(crate) fn outer(&self) -> &Folder {
         &self.outer
     }
 
-    /// Where the access log may be written.
+    /// The path of the access log.
     pub(crate) fn log_path(&self) -> PathBuf {
         self.outer.path().join("access.log")
     }

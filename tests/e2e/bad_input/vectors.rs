@@ -1,30 +1,30 @@
-//! Reads the tables of requests in tests/vectors; the format is explained at the top of bad-requests.txt.
+//! Parses the tables of requests in tests/vectors. The format is explained at the top of bad-requests.txt.
 
 use flatout_handler::ending::CloseReason;
 use flatout_http::refusal::Refusal;
 use flatout_serve::outcome::FileOutcome;
 
-/// Stands in a table for the outcomes of a file that was sent; which of them it is depends on the clock.
+/// Stands in a table for any outcome of a file that was sent; which one it is depends on the clock.
 pub(crate) const SERVED: &str = "served";
 
-/// One request, or several on one connection, and what must come of it.
+/// One request, or several on one connection, and the expected results.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) answers: Vec<Expected>,
-    /// The reason for which the server closes the connection; `None` when the connection must go on.
+    /// Why the server closes the connection. `None` if the connection must stay open.
     pub(crate) closed: Option<CloseReason>,
 }
 
-/// One answer.
+/// One expected response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     pub(crate) status: u16,
     pub(crate) outcome: &'static str,
 }
 
-/// All rows of the table `file`, whose text is given; an error names the line.
+/// Parses all rows of the table `file` from `text`. Errors name the line.
 pub(crate) fn parse_table(file: &str, text: &str) -> Result<Vec<Row>, String> {
     let mut rows: Vec<Row> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -63,13 +63,13 @@ fn parse_header(header: &str) -> Result<Row, String> {
             Some((answer, count)) => (answer, count.parse().map_err(|_| format!("`{count}` is not a count"))?),
             None => (part, 1),
         };
-        let answer = parse_answer(answer)?;
+        let answer = parse_expected(answer)?;
         answers.extend(std::iter::repeat_n(answer, count));
     }
     Ok(Row { name: name.to_owned(), bytes: Vec::new(), answers, closed })
 }
 
-fn parse_answer(text: &str) -> Result<Expected, String> {
+fn parse_expected(text: &str) -> Result<Expected, String> {
     let (status, outcome) = text.split_once(' ').ok_or_else(|| format!("`{text}` is not a status and an outcome"))?;
     let status = status.parse().map_err(|_| format!("`{status}` is not a status"))?;
     if let Some(refusal) = Refusal::ALL.iter().find(|refusal| refusal.name() == outcome) {
@@ -83,7 +83,7 @@ fn parse_answer(text: &str) -> Result<Expected, String> {
     Ok(Expected { status, outcome: outcome.ok_or_else(|| format!("`{text}` has no known outcome"))? })
 }
 
-/// Appends what `text` stands for.
+/// Appends the bytes that `text` stands for.
 fn append_unescaped(text: &str, bytes: &mut Vec<u8>) -> Result<(), String> {
     match append_until(text.as_bytes(), None, bytes)? {
         [] => Ok(()),
@@ -91,7 +91,7 @@ fn append_unescaped(text: &str, bytes: &mut Vec<u8>) -> Result<(), String> {
     }
 }
 
-/// Appends what `rest` stands for, up to and without an `end`, and returns what is behind that.
+/// Appends the bytes that `rest` stands for, up to but not including `end`, and returns what follows `end`.
 fn append_until<'a>(mut rest: &'a [u8], end: Option<u8>, bytes: &mut Vec<u8>) -> Result<&'a [u8], String> {
     loop {
         rest = match rest {
@@ -137,7 +137,7 @@ fn append_repeated<'a>(text: &'a [u8], bytes: &mut Vec<u8>) -> Result<&'a [u8], 
 }
 
 #[test]
-fn tables_are_read() {
+fn tables_are_parsed() {
     let text = "# comment\n\n=== Group\n--- a: 200 served*2, 400 bare_lf, refused\nG\\r\\n\\t\\0\\\\\\x7f{}\n\
                 \\{2*a\\{3*\\x62}}\n--- b: client_closed\n--- c: 404 not_found, open\nx";
     let rows = parse_table("t", text).unwrap();
@@ -151,7 +151,7 @@ fn tables_are_read() {
 }
 
 #[test]
-fn mistakes_in_tables_are_named() {
+fn errors_in_tables_name_their_line() {
     for (text, error) in [
         ("GET", "t:1: bytes before the first row: \"GET\""),
         ("--- a", "t:1: no colon behind the name: \"--- a\""),

@@ -1,6 +1,6 @@
-//! A client of HTTP/2 that knows frames and nothing else, so that it can send what no client should.
+//! An HTTP/2 client that only knows frames, so that it can send what no client should.
 
-use crate::e2e::harness::{Server, TIMEOUT};
+use crate::e2e::harness::{Server, TIMEOUT, uninterrupted, wait_until_read};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -18,10 +18,10 @@ pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const ACK: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// The client's preface, without its SETTINGS.
+/// The client's connection preface, without SETTINGS.
 pub(crate) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// One frame as it came.
+/// A received frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: u8,
@@ -31,7 +31,7 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// The number that begins at `at`: an error code at 0 of RST_STREAM, at 4 of GOAWAY.
+    /// The 32-bit number at offset `at` in the payload: an error code at 0 in RST_STREAM and at 4 in GOAWAY.
     pub(crate) fn number(&self, at: usize) -> u32 {
         u32::from_be_bytes(self.payload[at..at + 4].try_into().unwrap())
     }
@@ -46,7 +46,7 @@ pub(crate) fn encode(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A literal field without indexing (RFC 7541 §6.2.2), both strings as they are.
+/// A literal field without indexing (RFC 7541 §6.2.2), with both strings uncompressed.
 pub(crate) fn literal(name: &[u8], value: &[u8]) -> Vec<u8> {
     assert!(name.len() < 127 && value.len() < 127);
     [&[0, name.len() as u8], name, &[value.len() as u8], value].concat()
@@ -63,7 +63,7 @@ pub(crate) fn request(method: &str, path: &str) -> Vec<u8> {
     .concat()
 }
 
-/// Takes the first frame out of `received`; `None` while it is not whole.
+/// Takes the first frame from `received`. Returns `None` if the frame is incomplete.
 pub(crate) fn take_frame(received: &mut Vec<u8>) -> Option<Frame> {
     let head: [u8; 9] = received.get(..9)?.try_into().unwrap();
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -81,7 +81,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Sends the preface and these settings, each an identifier and a value.
+    /// Connects, and sends the preface and these settings, each an identifier and a value.
     pub(crate) fn connect(server: &Server, settings: &[(u16, u32)]) -> Self {
         let mut client = Self { stream: server.connect(), received: Vec::new() };
         let payload: Vec<u8> =
@@ -90,7 +90,7 @@ impl Client {
         client
     }
 
-    /// Sends `bytes`; returns whether the server was still there.
+    /// Sends `bytes`. Returns false if the server has closed the connection.
     pub(crate) fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -99,28 +99,33 @@ impl Client {
         self.send(&encode(kind, flags, stream, payload))
     }
 
-    /// A GET without content.
+    /// Sends a GET without content.
     pub(crate) fn get(&mut self, stream: u32, path: &str) {
         self.send_frame(HEADERS, END_HEADERS | END_STREAM, stream, &request("GET", path));
     }
 
-    /// Ends our side.
+    /// Waits until the server has read everything that was sent.
+    pub(crate) fn wait_until_read(&self) {
+        wait_until_read(&self.stream);
+    }
+
+    /// Closes the client's side of the connection.
     pub(crate) fn finish(&self) {
         self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// The next frame; `None` at the end of the connection.
+    /// The next frame, or `None` at the end of the connection.
     pub(crate) fn frame(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.received_frame() {
                 return Some(frame);
             }
             let mut buffer = [0; 16 * 1024];
-            match self.stream.read(&mut buffer) {
+            match uninterrupted(|| self.stream.read(&mut buffer)) {
                 Ok(0) => return None,
                 Ok(count) => self.received.extend_from_slice(&buffer[..count]),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
-                Err(error) => panic!("no frame came: {error}"),
+                Err(error) => panic!("no frame arrived: {error}"),
             }
         }
     }
@@ -129,7 +134,7 @@ impl Client {
         take_frame(&mut self.received)
     }
 
-    /// The next frame for which `wanted` holds; others are passed over.
+    /// The next frame that satisfies `wanted`. Other frames are skipped.
     pub(crate) fn frame_like(&mut self, what: &str, wanted: impl Fn(&Frame) -> bool) -> Frame {
         loop {
             let frame = self.frame().unwrap_or_else(|| panic!("the connection ended before {what}"));
@@ -139,7 +144,7 @@ impl Client {
         }
     }
 
-    /// Returns true if a GOAWAY has come by now, without waiting for one; its error code.
+    /// Returns the error code of a GOAWAY that has already arrived, without waiting for one.
     pub(crate) fn goaway_by_now(&mut self) -> Option<u32> {
         self.stream.set_nonblocking(true).unwrap();
         let mut buffer = [0; 16 * 1024];
@@ -148,6 +153,8 @@ impl Client {
             match self.stream.read(&mut buffer) {
                 Ok(0) => break ended = true,
                 Ok(count) => self.received.extend_from_slice(&buffer[..count]),
+                // The server closed before it had read everything. What it sent before that was received.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break ended = true,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => panic!("{error}"),
             }

@@ -1,4 +1,4 @@
-//! What RFC 9113 asks of a server where h2spec does not look, or is content with less.
+//! Requirements of RFC 9113 that h2spec does not check, or checks less strictly.
 
 use super::client::{
     ACK, CONTINUATION, Client, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, PREFACE, RST_STREAM,
@@ -12,22 +12,22 @@ const PROTOCOL_ERROR: u32 = 1;
 const FRAME_SIZE_ERROR: u32 = 6;
 const COMPRESSION_ERROR: u32 = 9;
 
-/// What a server does about a mistake.
+/// How a server reacts to a protocol violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Consequence {
-    /// The stream ends, by a reset with this code, or with a response; the connection goes on.
+    /// A stream error: a reset with this code, or a response. The connection stays open.
     Stream(u32),
-    /// The connection ends, by GOAWAY with this code.
+    /// A connection error: GOAWAY with this code.
     Connection(u32),
-    /// None.
+    /// No error: stream and connection stay open.
     Nothing,
 }
 
-/// What the server does about `bytes`, which are about stream 1.
+/// Returns what the server does about `bytes`, which are frames on stream 1.
 fn consequence(server: &Server, bytes: &[u8]) -> Consequence {
     let mut client = Client::connect(server, &[]);
     client.send(bytes);
-    // Whatever the mistake was, who goes on answers this.
+    // If the connection is still open, the server acknowledges this, whatever the violation was.
     client.send_frame(PING, 0, 0, b"go on???");
     let (mut ended, mut answered) = (None, false);
     loop {
@@ -35,11 +35,11 @@ fn consequence(server: &Server, bytes: &[u8]) -> Consequence {
         match frame {
             Frame { kind: GOAWAY, .. } => return Consequence::Connection(frame.number(4)),
             Frame { kind: RST_STREAM, stream: 1, .. } => ended = Some(frame.number(0)),
-            // 400, by the first byte that stands for it in the static table.
+            // Status 400, by the first byte of its index in the static table.
             Frame { kind: HEADERS, stream: 1, ref payload, .. } if payload.first() == Some(&0x8c) => {
                 ended = Some(PROTOCOL_ERROR);
             }
-            // A reset of the same turn may follow it; it does not follow the next.
+            // A reset from the same turn of the server may still follow it, but not the next one.
             Frame { kind: PING, flags: ACK, .. } if !std::mem::replace(&mut answered, true) => {
                 client.send_frame(PING, 0, 0, b"go on!!!");
             }
@@ -56,11 +56,11 @@ fn get_with(fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     encode(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", "/1k").into_iter().chain(more).collect::<Vec<_>>())
 }
 
-/// The mistake, its bytes and its consequence.
+/// The violation, its bytes and its consequence.
 type Case = (&'static str, Vec<u8>, Consequence);
 
 #[test]
-fn mistakes_have_the_consequence_that_the_standard_gives_them() {
+fn protocol_violations_have_the_consequences_that_the_rfc_requires() {
     use Consequence::{Connection, Stream};
     let folder = site();
     let server = super::h2c(&folder);
@@ -111,9 +111,9 @@ fn mistakes_have_the_consequence_that_the_standard_gives_them() {
 }
 
 #[test]
-fn a_preface_without_settings_is_an_error_and_waited_for_no_longer_than_a_handshake() {
+fn a_preface_without_settings_is_an_error_or_times_out_like_a_handshake() {
     let folder = site();
-    let server = Server::start(folder.path(), &["--h2c", "--handshake-timeout", "200ms"]);
+    let server = Server::start(folder.path(), &["--h2c", "--handshake-timeout", "1s"]);
     let mut stream = server.connect();
     stream.write_all(&[PREFACE, &encode(PING, 0, 0, &[0; 8])].concat()).unwrap();
     let answer = read_to_end(&mut stream);
@@ -127,12 +127,12 @@ fn a_preface_without_settings_is_an_error_and_waited_for_no_longer_than_a_handsh
 }
 
 #[test]
-fn connect_is_answered_at_once() {
+fn connect_gets_a_response_immediately() {
     let folder = site();
     let server = super::h2c(&folder);
     let mut client = Client::connect(&server, &[]);
     let fields = [literal(b":method", b"CONNECT"), literal(b":authority", b"test:80")].concat();
-    // Its stream stays open for what would be a tunnel.
+    // Its stream stays open, as for a tunnel.
     client.send_frame(HEADERS, END_HEADERS, 1, &fields);
-    client.frame_like("an answer", |frame| frame.kind == HEADERS && frame.stream == 1);
+    client.frame_like("a response", |frame| frame.kind == HEADERS && frame.stream == 1);
 }

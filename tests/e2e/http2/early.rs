@@ -1,4 +1,4 @@
-//! Responses that are final before the request's content was sent: real clients must see them.
+//! Final responses that are sent before the request's content has arrived: real clients must see them.
 
 use super::super::tls::Certificate;
 use super::grpc::accelerate_http1;
@@ -9,13 +9,13 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-/// Bytes of an upload that is refused.
+/// Size of an upload that is refused.
 const UPLOAD_BYTES: usize = 10_000_000;
 
-/// Uploads of each kind: enough that one would fail were a reset to come with its response.
+/// Uploads of each kind: enough to make at least one fail if responses were followed by a reset.
 const UPLOADS: usize = 10;
 
-/// What curl says of the status, of an upload to `path`.
+/// Returns the status that curl reports for an upload to `path`.
 fn upload(server: &Server, flag: &str, path: &str, file: &std::path::Path) -> String {
     let mut data = std::ffi::OsString::from("@");
     data.push(file);
@@ -51,11 +51,11 @@ fn refusing_origin() -> String {
 }
 
 #[test]
-fn libcurl_sees_a_refusal_of_content_that_it_is_still_sending() {
+fn libcurl_gets_a_refusal_while_it_is_still_sending_content() {
     let (folder, certificate) = (site(), Certificate::new());
     let file = folder.path().join(".upload");
     std::fs::write(&file, vec![b'u'; UPLOAD_BYTES]).unwrap();
-    // Too large for a site of files.
+    // Too large for a site that serves files.
     for (flag, arguments) in [("--http2-prior-knowledge", vec!["--h2c"]), ("--http2", certificate.arguments())] {
         let server = Server::start(folder.path(), &arguments);
         for _ in 0..UPLOADS {

@@ -1,4 +1,5 @@
-//! gRPC through the accelerator: statuses and trailers as the origin sent them, by frames and by the real library.
+//! gRPC through the accelerator: statuses and trailers arrive as the origin sent them, checked by frames and with
+//! grpcio.
 
 use super::client::{Client, DATA, END_HEADERS, END_STREAM, Frame, HEADERS, literal, request};
 use super::origin::FrameOrigin;
@@ -7,7 +8,7 @@ use crate::e2e::tool::{run, test_tool};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A site on h2c and HTTP/1.1 in front of an origin that speaks HTTP/2 with prior knowledge.
+/// A site over h2c and HTTP/1.1 in front of an origin that supports HTTP/2 with prior knowledge.
 pub(super) fn accelerate(folder: &Folder, origin: &str, cache: &str) -> Server {
     let text = format!(
         "workers 1
@@ -24,14 +25,14 @@ site \"*\" {{
     Server::run(folder, &text)
 }
 
-/// The same in front of an origin of HTTP/1.1, with `before` before it.
+/// Like [`accelerate`], for an origin over HTTP/1.1, with the directives `before` in front of the proxy.
 pub(super) fn accelerate_http1(folder: &Folder, url: &str, before: &str) -> Server {
     let listen = "listen \"127.0.0.1:0\" h2c=#true";
     let text = format!("workers 1\nadmin off=#true\nsite \"*\" {{\n{listen}\n{before}\nproxy \"{url}\"\n}}\n");
     Server::run(folder, &text)
 }
 
-/// `:status 200`, and these fields.
+/// `:status 200` and these fields.
 fn ok_with(fields: &[(&str, &str)]) -> Vec<u8> {
     let lines = fields.iter().flat_map(|(name, value)| literal(name.as_bytes(), value.as_bytes()));
     [0x88].into_iter().chain(lines).collect()
@@ -57,11 +58,11 @@ fn kinds(frames: &[Frame]) -> Vec<(u8, bool, usize)> {
     frames.iter().map(|frame| (frame.kind, frame.flags & END_STREAM != 0, bytes(frame))).collect()
 }
 
-/// What an origin sends of a response: kind, whether the stream ends with it, payload.
+/// The frames of an origin's response: type, whether the frame ends the stream, payload.
 type Script = Vec<(u8, bool, Vec<u8>)>;
 
 #[test]
-fn end_stream_stays_on_the_frame_that_had_it() {
+fn end_stream_stays_on_its_original_frame() {
     let status = ("grpc-status", "5");
     let fresh = ("cache-control", "max-age=60");
     let trailers = |fields: (&str, &str)| (HEADERS, true, literal(fields.0.as_bytes(), fields.1.as_bytes()));
@@ -72,7 +73,7 @@ fn end_stream_stays_on_the_frame_that_had_it() {
     let trailed = vec![(HEADERS, false, ok_with(&[fresh])), data.clone(), trailers(("x-sum", "294"))];
     let length = vec![(HEADERS, false, ok_with(&[fresh, ("content-length", "3")])), data, trailers(("x-sum", "294"))];
     let folder = Folder::new();
-    // How often the origin is asked by three requests for one path, and by one more, where there is a cache.
+    // The expected number of requests to the origin for three requests to one path, and one more, with a cache.
     let cases: [(Script, usize); 5] = [(only, 4), (stored_only, 2), (empty, 4), (trailed, 2), (length, 2)];
     for (number, (script, asked)) in cases.into_iter().enumerate() {
         let expected: Vec<_> = script
@@ -106,17 +107,17 @@ fn end_stream_stays_on_the_frame_that_had_it() {
                 0 | 1 => assert!(head.contains("\r\ncontent-length: 0") && content.is_empty(), "{text}"),
                 2 => assert!(content.ends_with("0\r\ngrpc-status: 5\r\n\r\n"), "{text}"),
                 3 => assert!(content.ends_with("3\r\nabc\r\n0\r\nx-sum: 294\r\n\r\n"), "{text}"),
-                // Over HTTP/1.1 a length leaves no room for trailers.
+                // Over HTTP/1.1, a response with Content-Length cannot have trailers.
                 _ => assert!(content.contains("abc"), "{text}"),
             }
-            // POST invalidates what is stored, so the last GET asks again.
+            // POST invalidates the stored response, so the last GET goes to the origin again.
             let asked = if cache.is_empty() || asked == 4 { asked } else { asked + 1 };
             assert_eq!(origin.requests(), asked, "{number}, {cache}");
         }
     }
 }
 
-/// A program that is ended with the test.
+/// A program that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -133,7 +134,7 @@ fn grpc() -> Command {
 }
 
 #[test]
-fn grpcio_sees_every_status_that_its_server_sent() {
+fn grpcio_receives_every_status_that_its_server_sent() {
     let mut server = Running(grpc().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
     let mut port = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
@@ -144,6 +145,8 @@ fn grpcio_sees_every_status_that_its_server_sent() {
         direct.contains("fail UNAUTHENTICATED UNAUTHENTICATED no ") && direct.contains("talk ONE TWO THREE"),
         "{direct}"
     );
+    // The origin sees that a call was cancelled.
+    assert!(direct.ends_with("cancel begun CANCELLED ended\n"), "{direct}");
     let folder = Folder::new();
     for cache in ["", "cache"] {
         let accelerator = accelerate(&folder, &origin, cache);
@@ -153,12 +156,12 @@ fn grpcio_sees_every_status_that_its_server_sent() {
 }
 
 #[test]
-fn silence_between_messages_is_no_fault_of_either_side() {
+fn silence_between_messages_does_not_time_out() {
     let mut server = Running(grpc().arg("serve").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap());
     let mut port = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
     let folder = Folder::new();
-    // Shorter than the silences: they are not for streams.
+    // The timeouts are shorter than the silences, because they do not apply to streams.
     let text = format!(
         "workers 1
 admin off=#true
@@ -183,9 +186,9 @@ site \"*\" {{
     assert_eq!(said, "late head a\nlate messages a a\nlate content ab\n");
 }
 
-/// RFC 9110 §8.6: one length, or none.
+/// RFC 9110 §8.6: identical lengths are merged into one.
 #[test]
-fn an_origins_repeated_content_length_becomes_one() {
+fn a_repeated_content_length_of_an_origin_is_merged() {
     let folder = Folder::new();
     for (lengths, status) in [(&["3", "3"][..], 200), (&["3", "03", "3"], 200), (&["3", "4"], 502), (&["3", "x"], 502)]
     {

@@ -1,4 +1,4 @@
-//! An origin that speaks HTTP/2 frame by frame, so that what it sends is known to the bit.
+//! An origin that sends HTTP/2 frame by frame, so that the test controls every bit.
 
 use super::client::{ACK, Frame, HEADERS, PING, PREFACE, SETTINGS, encode, take_frame};
 use std::io::{Read, Write};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// A listener with a thread for each connection. It ends with the test.
+/// A listener with a thread for each connection. It stops with the test.
 pub(super) struct FrameOrigin {
     address: String,
     requests: Arc<AtomicUsize>,
 }
 
-/// One connection to it.
+/// A connection to the origin.
 pub(super) struct Connection(TcpStream);
 
 impl Connection {
@@ -23,7 +23,7 @@ impl Connection {
 }
 
 impl FrameOrigin {
-    /// Gives each HEADERS frame to `handler`, which sends what it wants.
+    /// Passes each HEADERS frame to `handler`, which sends the response.
     pub(super) fn start(handler: impl Fn(&Frame, &mut Connection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -42,7 +42,7 @@ impl FrameOrigin {
         self.address.clone()
     }
 
-    /// The requests that have come.
+    /// The number of requests received so far.
     pub(super) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }

@@ -1,4 +1,4 @@
-//! Several agents make one load: shares add up, a lost one is not hidden.
+//! Several agents generate one load: their shares add up, and a lost agent is reported.
 
 use super::super::harness::{Folder, Server, TIMEOUT, flatout, wait_until};
 use super::super::tool::said;
@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Instant;
 
-/// A process that is ended with the test.
+/// A process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -18,7 +18,7 @@ impl Drop for Running {
     }
 }
 
-/// A folder with the certificates of a run.
+/// A folder with the certificates for a run.
 fn trust() -> Folder {
     let folder = Folder::new();
     let lab = folder.path().join("lab");
@@ -30,7 +30,7 @@ fn trust() -> Folder {
     folder
 }
 
-/// A controller, and where it says it listens.
+/// Starts a controller, and returns it with the address that it prints.
 fn controller(
     url: &str,
     folder: &Folder,
@@ -64,7 +64,7 @@ fn wait_for_line(stderr: &mut BufReader<ChildStderr>, words: &str) {
 }
 
 #[test]
-fn two_agents_make_one_load() {
+fn two_agents_generate_one_load() {
     let (site, folder) = (Folder::with(&[("a.txt", &[b'a'; 1024])]), trust());
     let server = Server::start(site.path(), &[]);
     let urls = folder.path().join("urls");
@@ -92,10 +92,10 @@ fn two_agents_make_one_load() {
 fn a_lost_agent_makes_the_run_invalid() {
     let (site, folder) = (Folder::with(&[("a.txt", &[b'a'; 1024])]), trust());
     let server = Server::start(site.path(), &[]);
-    let arguments = ["-d", "5s", "--rate", "50"];
+    let arguments = ["-d", "10s", "--rate", "50"];
     let (mut bench, mut stderr, address) = controller(&server.url("/a.txt"), &folder, "2", &arguments);
     let mut agents = ["one", "two"].map(|name| agent(&folder, &address, name));
-    wait_for_line(&mut stderr, "all agents begin");
+    wait_for_line(&mut stderr, "all agents have started");
     let children = format!("/proc/{0}/task/{0}/children", agents[1].0.id());
     let mut child = String::new();
     wait_until("the agent's bench begins", || {
@@ -104,7 +104,7 @@ fn a_lost_agent_makes_the_run_invalid() {
     });
     agents[1].0.kill().unwrap();
     agents[1].0.wait().unwrap();
-    // No load goes on that nobody counts.
+    // An agent must not keep generating load that nobody counts.
     wait_until("the agent's bench ends", || {
         fs::read_to_string(format!("/proc/{child}/stat")).map_or(true, |state| state.contains(") Z "))
     });

@@ -1,23 +1,23 @@
-//! As many connections as this machine lets a process have.
+//! As many connections as this machine allows one process.
 
 use super::bench_by;
 use crate::e2e::harness::{Folder, Server};
 use crate::e2e::tool::tool;
 
-/// Connections held open.
+/// Number of connections held open.
 const CONNECTIONS: &str = "18000";
 
-/// Descriptors that either side may have.
+/// Maximum number of descriptors on each side.
 const DESCRIPTORS: u64 = 20_000;
 
 #[test]
-fn eighteen_thousand_connections_are_held_by_twenty_thousand_descriptors() {
+fn eighteen_thousand_connections_fit_into_twenty_thousand_descriptors() {
     let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
     let server = Server::start(site.path(), &[]);
     let mut command = tool("prlimit");
     command.arg(format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"));
     command.arg(crate::e2e::harness::flatout().get_program());
-    // Every connection asks once and waits for its second turn, until all of them stand.
+    // Every connection sends one request, and sends its second only after all connections are open.
     let run = bench_by(
         command,
         &[
@@ -27,7 +27,7 @@ fn eighteen_thousand_connections_are_held_by_twenty_thousand_descriptors() {
             "-n",
             "36000",
             "--think-time",
-            "4s",
+            "10s",
             "--timeout",
             "60s",
             "--threads",

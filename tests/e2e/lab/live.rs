@@ -1,16 +1,15 @@
-//! The live screen on a terminal: it is taken and given back, however the run ends; where there is no terminal, there is
-//! no screen.
+//! The live screen on a terminal: it is entered and left, however the run ends. Without a terminal, there is no screen.
 
 use super::super::harness::{Folder, Server, flatout, wait_until};
 use super::super::tool::{said, tool};
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Takes and gives back the other screen of a terminal (xterm's private mode 1049).
+/// Enters and leaves the alternate screen of a terminal (xterm's private mode 1049).
 const TAKEN: &str = "\x1b[?1049h";
 const GIVEN_BACK: &str = "\x1b[?1049l";
 
-/// `script` runs a command on a terminal of its own; all that is written there comes out.
+/// `script` runs a command on its own terminal. Everything written there appears in its output.
 fn on_terminal(command: &str) -> Command {
     let mut script = tool("script");
     script.args(["--quiet", "--return", "--command", command, "/dev/null"]).env("TERM", "xterm-256color");
@@ -19,21 +18,22 @@ fn on_terminal(command: &str) -> Command {
 }
 
 #[test]
-fn the_screen_is_taken_and_given_back() {
+fn the_alternate_screen_is_entered_and_left() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let server = Server::start(site.path(), &[]);
     let program = flatout().get_program().to_str().unwrap().to_owned();
     let command = format!("stty rows 30 cols 100; {program} bench {} -d 2s -c 4; stty -a", server.url("/a.txt"));
     let output = on_terminal(&command).output().unwrap();
     let text = said(&output);
-    let (before, after) = text.split_once(GIVEN_BACK).unwrap_or_else(|| panic!("never given back: {text:?}"));
+    let (before, after) =
+        text.split_once(GIVEN_BACK).unwrap_or_else(|| panic!("the screen was not restored: {text:?}"));
     assert!(before.contains(TAKEN) && before.contains("responses/s") && before.contains("Ctrl-C"), "{text:?}");
-    // The result stands on the screen that was there before, and keys are echoed again.
+    // The result is printed on the normal screen, and the terminal echoes keys again.
     assert!(after.contains("responses") && after.contains(" echo ") && after.contains(" icanon"), "{after:?}");
 }
 
 #[test]
-fn a_signal_gives_the_screen_back() {
+fn a_signal_restores_the_screen() {
     let (site, folder) = (Folder::with(&[("a.txt", &[b'a'; 1024])]), Folder::new());
     let server = Server::start(site.path(), &[]);
     let program = flatout().get_program().to_str().unwrap().to_owned();
@@ -45,17 +45,19 @@ fn a_signal_gives_the_screen_back() {
     );
     let log = folder.path().join("log");
     let mut child = on_terminal(&command).stdout(fs::File::create(&log).unwrap()).spawn().unwrap();
-    wait_until("the screen is taken", || fs::read_to_string(&log).is_ok_and(|text| text.contains("responses/s")));
+    wait_until("the alternate screen is entered", || {
+        fs::read_to_string(&log).is_ok_and(|text| text.contains("responses/s"))
+    });
     let pid = fs::read_to_string(&pid).unwrap();
     assert!(Command::new("kill").args(["-TERM", pid.trim()]).status().unwrap().success());
     child.wait().unwrap();
     let text = fs::read_to_string(&log).unwrap();
-    let (_, after) = text.split_once(GIVEN_BACK).unwrap_or_else(|| panic!("never given back: {text:?}"));
+    let (_, after) = text.split_once(GIVEN_BACK).unwrap_or_else(|| panic!("the screen was not restored: {text:?}"));
     assert!(after.contains("ended 143") && after.contains(" echo "), "{after:?}");
 }
 
 #[test]
-fn without_a_terminal_there_is_no_screen() {
+fn the_live_screen_needs_a_terminal() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let server = Server::start(site.path(), &[]);
     let output = flatout().args(["bench", &server.url("/a.txt"), "-n", "100", "-c", "2"]).output().unwrap();

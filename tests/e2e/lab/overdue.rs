@@ -1,25 +1,26 @@
-//! Counts that two sides keep: the client's beside the server's own, and what the verdict makes of a difference.
+//! Counts from two sides: the client's and the server's own, and how a difference affects the verdict.
 
 use super::bench;
 use super::responder::{Answer, ok, respond};
 use crate::e2e::harness::{Folder, Server};
+use crate::e2e::skip::skip;
 use std::fs;
 use std::io::Write;
 
 #[test]
-fn the_server_s_own_log_agrees_or_the_run_is_invalid() {
+fn a_run_is_invalid_unless_the_server_log_agrees() {
     let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
     let logs = Folder::new();
     let log = logs.path().join("access.log");
     let server = Server::start(site.path(), &["--access-log", log.to_str().unwrap()]);
-    // What is in it already is nobody's business.
+    // Lines that are already in the log do not count.
     assert_eq!(server.get("/a.txt").status, 200);
     crate::e2e::harness::wait_until("the log has a line", || fs::read_to_string(&log).unwrap().lines().count() > 0);
     let run = bench(&[&server.url("/a.txt"), "-n", "500", "-c", "4", "--server-log", log.to_str().unwrap()]);
     assert!(run.code == Some(0) && !run.invalid().contains(&"counts-differ"), "{run:#?}");
     let counters = &run.step()["evidence"]["reconciliation"];
     assert_eq!(counters["server"]["requests"], 500, "{counters:#}");
-    // A server that writes fewer lines than it gave answers.
+    // A server that writes fewer log lines than it sends responses.
     let other = logs.path().join("other.log");
     fs::write(&other, "").unwrap();
     let lines = std::sync::Mutex::new((0_u32, fs::OpenOptions::new().append(true).open(&other).unwrap()));
@@ -37,21 +38,29 @@ fn the_server_s_own_log_agrees_or_the_run_is_invalid() {
 }
 
 #[test]
-fn requirements_are_met_or_missed_with_an_exit_code_of_their_own() {
+fn missed_requirements_have_their_own_exit_code() {
     let address = respond(|_, arrived_ns| Answer::At(arrived_ns + 30_000_000, ok(1)));
     let url = format!("http://{address}/");
     let run = bench(&[&url, "-n", "20", "-c", "2", "--require", "p50<10s", "--require", "errors<1%"]);
     assert_eq!(run.code, Some(0), "{run:#?}");
-    let run = bench(&[&url, "-n", "20", "-c", "2", "--require", "p50<10s", "--require", "p99<10ms"]);
-    // On a machine that starves the client the figures are invalid, which takes precedence.
-    assert!(run.exit == Some(4) || (run.exit, run.code) == (Some(5), Some(0)), "{run:#?}");
-    assert!(run.stdout.contains("MISSED: p99<10ms"), "{}", run.stdout);
+    // Long enough to measure the influence of other processes.
+    let run = bench(&[&url, "-n", "100", "-c", "2", "--require", "p50<10s", "--require", "p99<10ms"]);
     let outcomes = run.json["thresholds"].as_array().unwrap();
     assert_eq!(outcomes.iter().map(|outcome| outcome["met"] == true).collect::<Vec<_>>(), [true, false]);
+    // If the machine starves the client, the required figure is invalid. The run is then inconclusive, and says so.
+    let unsound = &outcomes[1]["unsound"];
+    let is_uncertain = unsound.as_array().is_some_and(|reasons| !reasons.is_empty());
+    let (exit, word) = if is_uncertain { (5, "UNCERTAIN") } else { (4, "NOT MET") };
+    assert_eq!(run.exit, Some(exit), "{run:#?}");
+    assert!(run.stdout.contains(&format!("{word}: p99<10ms")), "{}", run.stdout);
+    if is_uncertain {
+        assert_eq!(run.code, Some(0), "the only excuse is a busy machine: {run:#?}");
+        skip(&format!("the machine starved the client ({unsound}), so exit code 4 was not seen"));
+    }
 }
 
 #[test]
-fn a_sweep_tells_every_level() {
+fn a_sweep_reports_every_level() {
     let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
     let server = Server::start(site.path(), &[]);
     let run = bench(&[&server.url("/a.txt"), "-c", "1..32:x2", "-n", "200"]);
@@ -64,14 +73,14 @@ fn a_sweep_tells_every_level() {
 }
 
 #[test]
-fn sessions_bursts_and_calls_are_what_was_asked_for() {
+fn sessions_bursts_and_calls_are_as_requested() {
     let site = Folder::with(&[("a.txt", &[b'a'; 64])]);
     let server = Server::start(site.path(), &[]);
     let url = server.url("/a.txt");
-    // Ten connections of three requests.
+    // Ten connections with three requests each.
     let run = bench(&[&url, "-n", "30", "-c", "2", "--calls", "3", "--threads", "1"]);
     assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 30, 10), "{run:#?}");
-    // Twenty arrivals, each a connection with two bursts of three.
+    // Twenty arrivals, each a connection with two bursts of three requests.
     let run = bench(&[
         &url,
         "-n",
@@ -88,10 +97,10 @@ fn sessions_bursts_and_calls_are_what_was_asked_for() {
         "1",
     ]);
     assert_eq!((run.number("responses"), run.number("connections")), (120, 20), "{run:#?}");
-    // Three bursts of four, over two connections.
+    // Three bursts of four requests over two connections.
     let run = bench(&[&url, "-n", "12", "--burst", "4", "-c", "2", "--threads", "1"]);
     assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 12, 2), "{run:#?}");
-    // Five sessions of four requests.
+    // Five sessions of four requests each.
     let run = bench(&[
         &url,
         "-n",
@@ -108,7 +117,7 @@ fn sessions_bursts_and_calls_are_what_was_asked_for() {
         "1",
     ]);
     assert_eq!((run.number("responses"), run.number("connections")), (20, 5), "{run:#?}");
-    // HTTP/1.0, kept and not.
+    // HTTP/1.0, with and without keep-alive.
     let run = bench(&[&url, "-n", "10", "-c", "1", "--http", "1.0", "--close"]);
     assert_eq!((run.number("responses"), run.number("connections")), (10, 10), "{run:#?}");
     let run = bench(&[&url, "-n", "10", "-c", "2", "--method", "HEAD"]);

@@ -1,8 +1,10 @@
-//! What cannot be measured: said at once where it can be known, and by its name where it comes to light.
+//! Impossible measurements: refused immediately if that is known in advance, otherwise reported by name when it
+//! happens.
 
 use super::responder::{Answer, ok, respond};
 use super::{bench, bench_by};
 use crate::e2e::harness::{Folder, Server, flatout};
+use crate::e2e::process::Refusing;
 use crate::e2e::skip::skip;
 use crate::e2e::tool::tool;
 use std::fs;
@@ -14,7 +16,7 @@ fn site() -> Folder {
 }
 
 #[test]
-fn a_rate_that_the_ports_cannot_carry_is_refused_before_anything_is_sent() {
+fn a_rate_that_needs_too_many_ports_is_refused_before_anything_is_sent() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let url = server.url("/a.txt");
@@ -22,7 +24,7 @@ fn a_rate_that_the_ports_cannot_carry_is_refused_before_anything_is_sent() {
     let run = bench(&[&[url.as_str()][..], &asked].concat());
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:#?}");
     assert!(run.stderr.contains("--source-addresses ") && run.stderr.contains("127.0.0.0/8"), "{}", run.stderr);
-    // What it offers is enough.
+    // The suggested number of addresses is sufficient.
     let offered = run.stderr.split("--source-addresses ").nth(1).unwrap().split(' ').next().unwrap();
     let run = bench(&[&[url.as_str()][..], &asked, &["-n", "10", "--source-addresses", offered][..]].concat());
     assert_eq!(run.code, Some(2), "-d and -n exclude each other: {run:#?}");
@@ -35,7 +37,7 @@ fn a_rate_that_the_ports_cannot_carry_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn sources_are_really_used_in_turn() {
+fn source_addresses_are_used_in_turn() {
     let (sender, seen) = std::sync::mpsc::channel();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -54,7 +56,7 @@ fn sources_are_really_used_in_turn() {
     assert_eq!(seen, ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.1", "127.0.0.2", "127.0.0.3"]);
 }
 
-/// Returns true if this user may create network namespaces; the test is skipped if not.
+/// Returns true if the user may create network namespaces. Otherwise, the test is skipped.
 fn has_namespaces() -> bool {
     let has = Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|status| status.success());
     if !has {
@@ -64,16 +66,16 @@ fn has_namespaces() -> bool {
 }
 
 #[test]
-fn ports_that_run_out_are_counted_by_their_own_name() {
-    // A network namespace of its own has ports of its own: ten of them.
+fn port_exhaustion_is_counted_separately() {
+    // A separate network namespace has separate ports: ten of them.
     let script =
         "ip link set lo up && echo '40000 40009' > /proc/sys/net/ipv4/ip_local_port_range && exec \"$0\" \"$@\"";
     if !has_namespaces() {
         return;
     }
-    // Seven of them are in use already; the plan's five would fit if they were not.
+    // Seven ports are already in use. Without these, the five in the plan would fit.
     let inner = "\"$0\" serve \"$1\" --listen 127.0.0.1:50000 > /dev/null & server=$!
-        for i in $(seq 200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
+        for i in $(seq 1200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
         for held in 3 4 5 6 7 8 9; do eval \"exec $held<>/dev/tcp/127.0.0.1/50000\"; done
         \"$0\" bench http://127.0.0.1:50000/a.txt -n 10 -c 5 --source-addresses 1 --threads 1 --timeout 5s --json \"$2\"
         code=$?; kill $server; exit $code";
@@ -89,16 +91,13 @@ fn ports_that_run_out_are_counted_by_their_own_name() {
 }
 
 #[test]
-fn servers_that_are_not_there_have_names() {
-    let refused = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
-    };
-    let run = bench(&[&format!("http://{refused}/"), "-n", "3", "-c", "1"]);
+fn unreachable_servers_are_named() {
+    let refusing = Refusing::new();
+    let run = bench(&[&format!("http://{}/", refusing.address()), "-n", "3", "-c", "1"]);
     assert_eq!(run.code, Some(1), "{run:#?}");
     assert!(run.failures("connrefused") > 0 && run.stdout.contains("nothing listens at the address"), "{run:#?}");
     if has_namespaces() {
-        // A network namespace of its own has no route to anywhere.
+        // A new network namespace has no route to anywhere.
         let mut command = Command::new("unshare");
         command.arg("-rn").arg(flatout().get_program());
         let run = bench_by(command, &["http://192.0.2.1/", "-n", "1", "-c", "1", "--timeout", "2s"]);
@@ -112,18 +111,18 @@ fn servers_that_are_not_there_have_names() {
 }
 
 #[test]
-fn an_endless_redirect_is_named_and_not_followed() {
+fn an_endless_redirect_is_reported_and_not_followed() {
     let address =
         respond(|_, _| Answer::At(0, b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n".to_vec()));
     let run = bench(&[&format!("http://{address}/"), "-n", "20", "-c", "2"]);
     assert_eq!((run.code, run.number("requests_sent")), (Some(0), 20), "{run:#?}");
     let notes = run.json["notes"].as_array().unwrap();
     assert!(notes.iter().any(|note| note["note"] == "redirects"), "{notes:?}");
-    assert!(run.stdout.contains("3xx, which is not followed"), "{}", run.stdout);
+    assert!(run.stdout.contains("3xx; the client does not follow redirects"), "{}", run.stdout);
 }
 
 #[test]
-fn lists_and_logs_that_are_malformed_are_told_with_their_lines() {
+fn malformed_lists_and_logs_are_reported_with_line_numbers() {
     let folder = Folder::with(&[
         ("filelist", b"/a 1 #5\n/b x y z\nno slash\n"),
         ("urls", b"/a\nftp://x/\n"),
@@ -145,7 +144,7 @@ fn lists_and_logs_that_are_malformed_are_told_with_their_lines() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
+fn an_invalid_command_line_is_refused() {
     for arguments in [
         &["--rate", "0"][..],
         &["--rate", "x"],
@@ -156,6 +155,7 @@ fn a_command_line_that_makes_no_sense_is_refused() {
         &["--arrival-unit", "request", "--calls", "3"],
         &["--require", "p99"],
         &["--http", "3"],
+        &["--http", "4"],
         &["--http", "2", "--streams", "0"],
         &["--verify-digest", "200%"],
         &["--precision", "x"],
@@ -178,12 +178,13 @@ fn a_command_line_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn one_output_that_cannot_be_written_costs_no_other() {
+fn one_unwritable_output_does_not_affect_the_others() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let folder = Folder::new();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
-    // A device that is always full is in the place of a table, and a folder in the place of a bundle's first file.
+    // The output for the table is a device that is always full, and in place of a bundle's first file there is a
+    // folder.
     fs::create_dir(at("tables")).unwrap();
     std::os::unix::fs::symlink("/dev/full", folder.path().join("tables/series.csv")).unwrap();
     fs::create_dir_all(at("bundle/run.json")).unwrap();
@@ -202,7 +203,7 @@ fn one_output_that_cannot_be_written_costs_no_other() {
     for written in ["page.html", "hlog", "tables/steps.csv", "tables/percentiles.csv", "tables/errors.csv"] {
         assert!(fs::metadata(at(written)).is_ok_and(|file| file.len() > 0), "{written}: {stderr}");
     }
-    // Where the terminal itself takes nothing, the files have it.
+    // If standard output cannot be written, the files still have the results.
     let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = flatout();
     let command = command.args(["bench", &server.url("/a.txt"), "-n", "10", "-c", "1", "--json", &at("run.json")]);
@@ -211,9 +212,9 @@ fn one_output_that_cannot_be_written_costs_no_other() {
     assert!(fs::read_to_string(at("run.json")).unwrap().contains("\"responses\""));
 }
 
-/// The server's log: a line for each request, until the file is taken away at the fifteenth.
+/// The server writes a log line per request, until the file is removed at the fifteenth.
 #[test]
-fn server_counters_that_vanish_meanwhile_leave_the_levels_and_all_outputs() {
+fn losing_the_server_counters_keeps_the_levels_and_all_outputs() {
     let folder = Folder::new();
     let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let log = folder.path().join("access.log");
@@ -256,7 +257,7 @@ fn server_counters_that_vanish_meanwhile_leave_the_levels_and_all_outputs() {
     assert!(fs::metadata(at("page.html")).is_ok() && fs::metadata(at("bundle/bundle.json")).is_ok());
 }
 
-/// Runs a bench in a network namespace of its own, which has a hundred local ports, against `flatout serve` there.
+/// Runs a bench in a separate network namespace with a hundred local ports, against a `flatout serve` there.
 fn bench_of_few_ports(arguments: &str) -> Option<(Option<i32>, String, serde_json::Value)> {
     if !has_namespaces() {
         return None;
@@ -265,7 +266,7 @@ fn bench_of_few_ports(arguments: &str) -> Option<(Option<i32>, String, serde_jso
         "ip link set lo up && echo '40000 40099' > /proc/sys/net/ipv4/ip_local_port_range && exec \"$0\" \"$@\"";
     let inner = format!(
         "\"$0\" serve \"$1\" --listen 127.0.0.1:50000 > /dev/null & server=$!
-        for i in $(seq 200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
+        for i in $(seq 1200); do true 2>/dev/null > /dev/tcp/127.0.0.1/50000 && break; sleep 0.05; done
         \"$0\" bench http://127.0.0.1:50000/a.txt --arrival-unit connection --source-addresses 1 {arguments} --json \"$2\"
         code=$?; kill $server; exit $code"
     );
@@ -280,8 +281,8 @@ fn bench_of_few_ports(arguments: &str) -> Option<(Option<i32>, String, serde_jso
 }
 
 #[test]
-fn a_question_that_runs_short_of_ports_keeps_what_it_found() {
-    // A short trial of the lowest rate has ports enough, and no long one.
+fn a_measurement_that_runs_out_of_ports_keeps_its_results() {
+    // There are enough ports for a short trial at the lowest rate, but not for a long one.
     let Some((code, stdout, json)) = bench_of_few_ports("--find-knee 'p99<10s' --rate 300..1000 -d 500ms") else {
         return;
     };
@@ -299,26 +300,26 @@ fn a_question_that_runs_short_of_ports_keeps_what_it_found() {
     assert_eq!(steps.len(), trials.iter().filter(|trial| !is_long(trial)).count(), "{search:#}");
     assert!(super::reasons_of(steps.last().unwrap()).contains(&"not-measured"), "{stdout}");
     assert!(stdout.contains("source address"), "{stdout}");
-    // Four levels fit, three do not, and neither does the recovery.
+    // There are enough ports for four levels, but not for the other three and the recovery.
     let (code, stdout, json) = bench_of_few_ports("--overload --rate 100 -d 700ms").unwrap();
     assert_eq!((code, json["findings"]["overload"]["levels"].as_array().unwrap().len()), (Some(5), 4), "{stdout}");
-    assert!(stdout.contains("goodput is highest at"), "{stdout}");
+    assert!(stdout.contains("goodput peaks at"), "{stdout}");
 }
 
 #[test]
-fn a_long_sweep_takes_no_more_memory_for_its_levels() {
+fn memory_does_not_grow_with_the_levels_of_a_sweep() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let run = bench(&[&server.url("/a.txt"), "-c", "1..200:1", "-n", "20", "--threads", "1"]);
     let peaks: Vec<u64> = run.steps().map(|step| step["client"]["memory_bytes_peak"].as_u64().unwrap()).collect();
     assert_eq!(peaks.len(), 200, "{}", run.stderr);
-    // Open histograms would be 2.7 MB a level. The first levels find their room.
+    // Open histograms would take 2.7 MB per level. The first levels are excluded, because they allocate the buffers.
     let grown = peaks[199] - peaks[9];
     assert!(grown < 20 << 20, "{grown} bytes more after 190 levels");
 }
 
 #[test]
-fn a_full_disk_is_said_and_the_figures_are_shown_all_the_same() {
+fn a_full_disk_is_reported_and_the_figures_are_still_shown() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let folder = Folder::new();
@@ -343,7 +344,7 @@ fn a_full_disk_is_said_and_the_figures_are_shown_all_the_same() {
     if output.status.code() == Some(1) {
         assert!(stdout.contains("requests/s"), "{stdout}");
     }
-    // Nothing half written is left behind.
+    // No incomplete file is left behind.
     assert_eq!(left, ["full"]);
     let _ = bench_by(flatout(), &["--help"]);
 }

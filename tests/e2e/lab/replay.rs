@@ -1,20 +1,21 @@
-//! A log asked for again: every client of it over connections of its own, as a real server sees them.
+//! A replayed log: each client in it gets its own connections, as a real server sees them.
 
 use super::bench;
 use crate::e2e::harness::{Folder, wait_until};
+use crate::e2e::process::free_port;
 use crate::e2e::tool::{run, tool};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::process::{Child, Stdio};
 
-/// Clients, each at an address of its own.
+/// Number of clients, each with its own address.
 const CLIENTS: usize = 4;
 
-/// Visits of each, of two requests.
+/// Visits per client, with two requests each.
 const ROUNDS: usize = 5;
 
-/// nginx with a place to be visited at, whose log is replayed, and two to replay it to, which note connections.
+/// nginx with one server to visit, whose log is replayed, and two servers to replay it to, which log connections.
 struct Nginx {
     folder: Folder,
     ports: [u16; 3],
@@ -24,9 +25,7 @@ struct Nginx {
 impl Nginx {
     fn start() -> Self {
         let folder = Folder::new();
-        let listeners: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-        let ports = [0, 1, 2].map(|index: usize| listeners[index].local_addr().unwrap().port());
-        drop(listeners);
+        let ports = [free_port(), free_port(), free_port()];
         let [visited, http1, http2] = ports;
         let temporary =
             ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};"));
@@ -62,16 +61,16 @@ impl Drop for Nginx {
     }
 }
 
-/// Whose request it is, and which of that client's.
+/// The client and the number of its request that a target stands for.
 fn of_target(target: &str) -> (usize, usize) {
     let (client, nth) = target.trim_start_matches("/client").split_once('/').unwrap();
     (client.parse().unwrap(), nth.parse().unwrap())
 }
 
 #[test]
-fn clients_of_a_log_have_connections_of_their_own() {
+fn each_client_of_a_log_gets_its_own_connections() {
     let nginx = Nginx::start();
-    // Real clients make the log, one after another and again and again.
+    // Real clients produce the log, one after another, several times.
     for round in 0..ROUNDS {
         for client in 0..CLIENTS {
             let url = |nth: usize| format!("http://127.0.0.1:{}/client{client}/{nth}", nginx.ports[0]);
@@ -81,7 +80,7 @@ fn clients_of_a_log_have_connections_of_their_own() {
         }
     }
     let requests = 2 * ROUNDS * CLIENTS;
-    wait_until("the log is whole", || nginx.log("visits.log").lines().count() == requests);
+    wait_until("the log is complete", || nginx.log("visits.log").lines().count() == requests);
     let log = nginx.folder.path().join("visits.log");
     let log = log.to_str().unwrap();
     for (port, name, version) in [(nginx.ports[1], "http1.log", "1.1"), (nginx.ports[2], "http2.log", "2")] {
@@ -89,7 +88,7 @@ fn clients_of_a_log_have_connections_of_their_own() {
         let played = bench(&[&url, "--replay", log, "--http", version, "--threads", "1"]);
         assert_eq!(played.code, Some(0), "{} {}", played.stdout, played.stderr);
         assert_eq!(played.number("responses"), requests as u64);
-        wait_until("the log of the replay is whole", || nginx.log(name).lines().count() == requests);
+        wait_until("the log of the replay is complete", || nginx.log(name).lines().count() == requests);
         let mut of_connections: BTreeMap<u64, Vec<(usize, usize)>> = BTreeMap::new();
         let mut of_clients: BTreeMap<usize, BTreeSet<u64>> = BTreeMap::new();
         for line in nginx.log(name).lines() {
@@ -104,7 +103,7 @@ fn clients_of_a_log_have_connections_of_their_own() {
         }
         assert_eq!(of_clients.len(), CLIENTS);
         for connections in of_clients.values() {
-            // One, and another only where an answer was late.
+            // One connection, and another only if a response was late.
             assert!(connections.len() < 2 * ROUNDS, "HTTP/{version}: {of_connections:?}");
         }
         assert_eq!(played.number("connections"), of_connections.len() as u64);

@@ -1,4 +1,4 @@
-//! A server of a few lines that answers when it is told to, and remembers when it did.
+//! A small server that responds at given times and records when it did.
 
 use crate::e2e::tool::tool;
 use flatout_os::clock::precise_ns;
@@ -9,63 +9,69 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What becomes of one request.
+/// The responder's reaction to one request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// These bytes, not before that moment of the monotonic clock.
+    /// Sends these bytes, no earlier than this time of the monotonic clock.
     At(u64, Vec<u8>),
-    /// The same as the answer of this number, whose departure is noted.
+    /// Like `At`, for the response with this number, whose departure is recorded.
     Noted(u64, Vec<u8>, usize, Arc<Departures>),
-    /// These bytes at once, and the end of the connection.
+    /// Sends these bytes immediately and closes the connection.
     Last(Vec<u8>),
-    /// A reset.
+    /// Closes the connection with RST instead of FIN.
     Reset,
-    /// Nothing, until the client gives up.
+    /// Sends nothing until the client gives up.
     Never,
 }
 
-/// When answers left, by their numbers: the moments of the monotonic clock between which each was given to the kernel.
+/// When responses left, by number: the monotonic times just before and after each was passed to the kernel.
 #[derive(Debug)]
 pub(super) struct Departures(Mutex<Vec<(u64, u64)>>);
 
 impl Departures {
-    /// Of so many answers, none of which has left.
+    /// Creates a record for `count` responses, none of which has left yet.
     pub(super) fn of(count: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(vec![(0, 0); count])))
     }
 
-    /// All of them.
+    /// The times of all responses.
     pub(super) fn all(&self) -> Vec<(u64, u64)> {
         self.0.lock().unwrap().clone()
     }
 }
 
-/// Listens on a free port; each request's target and time of arrival is answered by `decide`, each connection on a thread
-/// of its own.
+/// Listens on a free port. `decide` gets each request's target and arrival time, and returns the response. Each
+/// connection has its own thread.
 pub(super) fn respond(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+    let (listener, address) = listen();
     thread::spawn(move || accept(&listener, &Arc::new(decide)));
     address
 }
 
-/// The same on threads that run before all usual ones, where the user may ask for that.
-pub(super) fn respond_before_others(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+/// Like [`respond`], on threads with a higher priority than all usual ones, if the user may set that.
+pub(super) fn respond_at_high_priority(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
+    let (listener, address) = listen();
     thread::spawn(move || {
-        // Threads that this one starts inherit it.
-        put_before_others();
+        // Threads started by this one inherit its priority.
+        raise_priority();
         accept(&listener, &Arc::new(decide));
     });
     address
 }
 
-/// Makes this thread run before all usual ones, where the user may ask for that.
-pub(super) fn put_before_others() {
+/// Raises the priority of this thread above all usual ones, if the user may set that.
+pub(super) fn raise_priority() {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let quiet = |command: &mut Command| command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     let _ = quiet(tool("renice").args(["-n", "-20", "-p", &thread]));
+}
+
+/// A listener on a free port whose backlog is large enough for all connections of a run.
+fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 4096).unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
 }
 
 fn accept<D: Fn(&str, u64) -> Answer + Send + Sync + 'static>(listener: &TcpListener, decide: &Arc<D>) {
@@ -75,7 +81,7 @@ fn accept<D: Fn(&str, u64) -> Answer + Send + Sync + 'static>(listener: &TcpList
     }
 }
 
-/// An answer of 200 with so many bytes.
+/// A 200 response with this many bytes of content.
 pub(super) fn ok(body_bytes: usize) -> Vec<u8> {
     let mut answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\n\r\n").into_bytes();
     answer.resize(answer.len() + body_bytes, b'x');
@@ -127,7 +133,7 @@ fn serve(mut stream: TcpStream, decide: &dyn Fn(&str, u64) -> Answer) {
     }
 }
 
-/// Sleeping ends late by up to the timer's slack, which a short turn makes up for.
+/// Waits until `due_ns`. Sleeping may overrun by the timer's slack, so the last bit is a busy wait.
 fn wait_until_ns(due_ns: u64) {
     const SLACK_NS: u64 = 150_000;
     let left_ns = due_ns.saturating_sub(precise_ns());
@@ -139,7 +145,7 @@ fn wait_until_ns(due_ns: u64) {
     }
 }
 
-/// A socket closed without lingering says RST instead of FIN.
+/// Closing a socket with a linger time of zero sends RST instead of FIN.
 fn reset(stream: &TcpStream) {
     rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).unwrap();
 }

@@ -1,7 +1,7 @@
-//! The schema in docs/schema/, held against what is really written.
+//! Checks actual output against the schema in docs/schema/.
 //!
-//! The checker knows as much of JSON Schema 2020-12 as that schema uses, and refuses what it does not know. It is
-//! stricter than a reader has to be: a field that the schema does not describe is a finding.
+//! The checker supports only the parts of JSON Schema 2020-12 that this schema uses, and rejects others. It is stricter
+//! than a reader has to be: a field that the schema does not describe is an error.
 
 use super::super::harness::{Folder, Server};
 use super::bench;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 const SCHEMA: &str = include_str!("../../../docs/schema/bench-report.schema.json");
 
-/// Keywords that say nothing about a value.
+/// Keywords that do not restrict a value.
 const SILENT: [&str; 5] = ["$schema", "$comment", "$defs", "title", "description"];
 
 struct Checker<'a> {
@@ -63,7 +63,7 @@ impl Checker<'_> {
                     self.check(at, &self.root["$defs"][name], value);
                     true
                 }
-                other => panic!("the checker does not know {other:?}"),
+                other => panic!("the checker does not support {other:?}"),
             };
             if !holds {
                 self.findings.push(format!("{at}: {keyword} {rule} does not hold for {value:.200}"));
@@ -103,7 +103,7 @@ fn matches_pattern(pattern: &str, text: &str) -> bool {
     match pattern {
         "^[0-9]+$" => !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()),
         "^HISTFAAA" => text.starts_with("HISTFAAA"),
-        other => panic!("the checker does not know {other:?}"),
+        other => panic!("the checker does not support {other:?}"),
     }
 }
 
@@ -111,7 +111,7 @@ fn findings(value: &Value) -> Vec<String> {
     findings_by(SCHEMA, value)
 }
 
-/// What a schema has against a value.
+/// How `value` violates the schema.
 pub(crate) fn findings_by(schema: &str, value: &Value) -> Vec<String> {
     let schema: Value = serde_json::from_str(schema).unwrap();
     let mut checker = Checker { root: &schema, findings: Vec::new() };
@@ -120,7 +120,7 @@ pub(crate) fn findings_by(schema: &str, value: &Value) -> Vec<String> {
 }
 
 #[test]
-fn what_is_written_is_what_the_schema_says() {
+fn results_match_the_schema() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let server = Server::start(site.path(), &[]);
     let url = server.url("/a.txt");
@@ -146,7 +146,7 @@ fn what_is_written_is_what_the_schema_says() {
         assert!(findings.is_empty(), "{arguments:?}: {findings:#?}");
         whole = result.json;
     }
-    // And what is wrong is found.
+    // The checker also detects errors.
     type Break = fn(&mut Value);
     let broken: [(&str, Break); 6] = [
         ("schema", |value| value["schema"] = json!("other")),

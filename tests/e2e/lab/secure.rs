@@ -1,10 +1,10 @@
-//! TLS, with resumption and without, HTTP/2, and certificates that do not fit.
+//! TLS with and without resumption, HTTP/2, and certificate errors.
 
 use super::bench;
 use crate::e2e::harness::{Folder, Server};
 use crate::e2e::tls::Certificate;
 
-/// A server with a certificate for localhost and 127.0.0.1, which listens at 127.0.0.2 as well.
+/// A server with a certificate for localhost and 127.0.0.1, which also listens on 127.0.0.2.
 fn secure() -> (Folder, Certificate, Server) {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let certificate = Certificate::new();
@@ -14,7 +14,7 @@ fn secure() -> (Folder, Certificate, Server) {
 }
 
 #[test]
-fn tls_is_spoken_resumed_or_not_and_http_2_on_it() {
+fn tls_works_with_and_without_resumption_and_with_http_2() {
     let (_site, certificate, server) = secure();
     let url = format!("https://localhost:{}/a.txt", server.address.port());
     let authority = certificate.authority();
@@ -28,7 +28,8 @@ fn tls_is_spoken_resumed_or_not_and_http_2_on_it() {
     };
     assert_eq!(tls(&run).0, 4);
     assert_eq!(run.step()["phases"]["tls"]["count"], 4);
-    // A connection each: the first handshake is whole, and the others resume it, or do not where they must not.
+    // One connection per request: the first handshake is full, and the others resume the session, or are full if
+    // resumption is off.
     let run = bench(&[&base[..], &["-n", "20", "-c", "1", "--close"]].concat());
     assert_eq!((run.code, tls(&run)), (Some(0), (20, 19)), "{run:#?}");
     let run = bench(&[&base[..], &["-n", "20", "-c", "1", "--close", "--no-tls-resume"]].concat());
@@ -41,7 +42,7 @@ fn tls_is_spoken_resumed_or_not_and_http_2_on_it() {
 }
 
 #[test]
-fn certificates_that_do_not_fit_have_names() {
+fn certificate_errors_are_named() {
     let (site, certificate, server) = secure();
     let port = server.address.port();
     let authority = certificate.authority();
@@ -57,14 +58,14 @@ fn certificates_that_do_not_fit_have_names() {
         let run = bench(&[url.as_str(), "-n", "2", "-c", "1", "--insecure"]);
         assert_eq!((run.code, run.number("responses")), (Some(0), 2), "{run:#?}");
     }
-    // What is no TLS at all.
+    // A server without TLS.
     let plain = Server::start(site.path(), &[]);
     let run = bench(&[&format!("https://localhost:{}/", plain.address.port()), "-n", "1", "-c", "1"]);
     assert_eq!(run.code, Some(1), "{run:#?}");
 }
 
 #[test]
-fn http_2_is_spoken_without_tls_where_the_server_does() {
+fn http_2_works_without_tls_if_the_server_supports_it() {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let text = format!(
         "workers 1\nadmin off=#true\nsite \"*\" {{ listen \"127.0.0.1:0\" h2c=#true; files \"{}\" }}",

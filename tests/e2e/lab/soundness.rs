@@ -1,14 +1,14 @@
-//! The verdict is per figure, and the server's CPU time is whole.
+//! The verdict is per figure, and the server's CPU time includes all threads.
 
-use super::responder::{Answer, ok, respond};
-use super::{Bench, before_others_alone, bench, bench_by};
+use super::responder::{Answer, ok, respond_at_high_priority};
+use super::{Bench, bench, bench_by, high_priority_flatout, lock_high_priority};
 use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::tool::tool;
 use flatout_os::procfs::ProcessStat;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
-/// A server with a thread for each connection, each of which ends with it.
+/// A server with one thread per connection, which exits with the connection.
 struct Threading(Child, String);
 
 impl Threading {
@@ -48,7 +48,7 @@ impl Drop for Threading {
 }
 
 #[test]
-fn threads_that_ended_are_in_the_servers_cpu_time() {
+fn server_cpu_time_includes_exited_threads() {
     let server = Threading::start();
     let before_ns = server.cpu_ns();
     let run = bench(&[&server.1, "-n", "600", "-c", "4", "--close"]);
@@ -56,39 +56,45 @@ fn threads_that_ended_are_in_the_servers_cpu_time() {
     assert_eq!(run.number("responses"), 600, "{run:#?}");
     let report = &run.step()["server"];
     let found_ns = report["cpu"]["user_ns"].as_u64().unwrap() + report["cpu"]["system_ns"].as_u64().unwrap();
-    // The last threads may end after the run's end; and ticks of user and system time are cut to 10 ms each.
+    // The last threads may exit after the run, and the ticks of user and system time are each rounded down to 10 ms.
     let slack_ns = 40_000_000 + used_ns / 10;
     assert!(used_ns > 50_000_000 && found_ns.abs_diff(used_ns) < slack_ns, "{found_ns} of {used_ns}");
     assert_eq!(report["cpu_clock"], "process");
     let line = run.stdout.lines().find(|line| line.trim_start().starts_with("server CPU")).unwrap();
-    assert!(line.ends_with("; by the CPU clocks of its processes"), "{line}");
+    assert!(line.ends_with("; measured with its processes' CPU clocks"), "{line}");
 }
 
-/// What becomes of a client that is the limit: an answer that takes no time, from a server of many threads.
+/// The client is the limit: responses take no time and come from a server with many threads.
 #[test]
-fn a_plain_run_ends_well_while_figures_hold_and_says_which_do_not() {
-    let _alone = before_others_alone();
-    let address = respond(|_, _| Answer::At(0, ok(8)));
+fn a_plain_run_succeeds_if_its_figures_hold_and_names_those_that_do_not() {
+    let _alone = lock_high_priority();
+    let bench = |arguments: &[&str]| bench_by(high_priority_flatout(), arguments);
+    let address = respond_at_high_priority(|_, _| Answer::At(0, ok(8)));
     let url = format!("http://{address}/");
-    // Connections enough for the rate, and too few for its bursts: the wait is in the times, and in no other figure.
-    let slow = respond(|_, arrived_ns| Answer::At(arrived_ns + 20_000_000, ok(8)));
+    // There are enough connections for the rate, but too few for its bursts. The wait shows in the times and in no
+    // other figure.
+    let slow = respond_at_high_priority(|_, arrived_ns| Answer::At(arrived_ns + 20_000_000, ok(8)));
     let short = [&format!("http://{slow}/"), "--rate", "150", "--arrivals", "exp", "-c", "4", "-d", "2s"];
     let run = bench(&short);
     assert!(run.invalid().contains(&"connections-short"), "{:?}", run.invalid());
     assert_eq!(run.exit, Some(0), "{} {}", run.stdout, run.stderr);
-    assert!(run.stdout.contains("  Not every figure holds: ") && run.stdout.contains("What to do: "), "{}", run.stdout);
+    assert!(
+        run.stdout.contains("  Not every figure is valid: ") && run.stdout.contains("What to do: "),
+        "{}",
+        run.stdout
+    );
     let figures = run.step()["figures"].as_array().unwrap();
     let p99 = figures.iter().find(|figure| figure["figure"] == "p99").unwrap();
     assert!(p99["soundness"] != "sound" && !p99["reasons"].as_array().unwrap().is_empty(), "{p99}");
     let with = |more: &[&str]| bench(&[&short[..], more].concat()).exit;
     assert_eq!(with(&["--strict"]), Some(5));
-    assert_eq!(with(&["--require", "p99<1ms"]), Some(5), "what is at most this may be less");
+    assert_eq!(with(&["--require", "p99<1ms"]), Some(5), "an upper limit may also be lower");
     assert_eq!(with(&["--require", "p99<1m"]), Some(0), "an upper bound decides it");
     let run = bench(&[&url, "-n", "0"]);
     assert_eq!(run.exit, Some(2), "{}", run.stderr);
 }
 
-/// A program on one core, the first of this process's, so that the other tests keep theirs.
+/// Runs a program on one core, the first one available to this process, so that other tests keep the rest.
 fn on_one_core(program: &std::ffi::OsStr) -> Command {
     let mut command = tool("taskset");
     command.args(["--cpu-list", &flatout_lab::cores::cores_allowed()[0].to_string()]).arg(program);
@@ -96,7 +102,7 @@ fn on_one_core(program: &std::ffi::OsStr) -> Command {
     command
 }
 
-/// Programs that keep that core busy.
+/// Processes that keep this core busy.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -116,8 +122,8 @@ impl Drop for BusyLoops {
 }
 
 #[test]
-fn figures_that_other_processes_spoil_are_marked() {
-    let _alone = before_others_alone();
+fn figures_disturbed_by_other_processes_are_marked() {
+    let _alone = lock_high_priority();
     let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
     let mut command = on_one_core(flatout().get_program());
     command.arg("serve").arg(site.path()).args(["--listen", "127.0.0.1:0", "--workers", "1"]);
@@ -125,7 +131,7 @@ fn figures_that_other_processes_spoil_are_marked() {
     let bench = |arguments: &[&str]| bench_by(on_one_core(flatout().get_program()), arguments);
     let busy = BusyLoops::start();
     let reasons = |run: &Bench| run.invalid().into_iter().map(str::to_owned).collect::<Vec<_>>();
-    // Too short to tell how much they took, and long enough.
+    // First too short to tell how much CPU time they took, then long enough.
     for (length, name) in [("400ms", "cpu-contention-unknown"), ("2s", "cpu-contention")] {
         let run = bench(&[&server.url("/a.txt"), "-c", "8", "-d", length]);
         assert!(reasons(&run).iter().any(|reason| reason == name), "{name}: {:?} {}", reasons(&run), run.stdout);

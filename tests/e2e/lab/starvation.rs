@@ -1,8 +1,7 @@
-//! Who is short of processor time: the client, and then its figures are worth nothing, or the server, and then they are.
+//! Lack of CPU time: if the client is short of it, its figures are invalid; if the server is, they are valid.
 //!
-//! A cgroup with a quota of 5 % of a core holds back one of the two, and one with a quota of nearly a whole core a client that
-//! would stay awake. Where this user may make no cgroup, nothing can be
-//! shown and the tests say so.
+//! A cgroup with a quota of 5 % of a core slows down one of the two. A quota of nearly a whole core limits a client
+//! that would otherwise busy-poll. If the user may not create cgroups, the tests are skipped.
 
 use super::{Bench, bench_by};
 use crate::e2e::cgroup::Cgroup;
@@ -16,7 +15,7 @@ fn site() -> Folder {
 }
 
 #[test]
-fn a_starved_client_calls_its_run_invalid() {
+fn a_starved_client_invalidates_its_run() {
     let Some(starved) = Cgroup::with_cpu_quota("client", 5) else { return };
     let site = site();
     let server = Server::start(site.path(), &[]);
@@ -36,13 +35,13 @@ fn a_starved_client_calls_its_run_invalid() {
     let closed = bench(&["-c", "16"]);
     check(&closed, &["client-saturated"]);
     check(&bench(&["--rate", "20000"]), &["client-saturated"]);
-    // As much as it got done in a closed loop. By the clock each request costs it no less, and it gets its time by fits and
-    // starts.
+    // The rate that it reached in a closed loop. At a fixed rate, each request costs it no less, and it gets its CPU
+    // time in bursts.
     let rate = closed.step()["responses_per_s"].as_f64().unwrap().round().max(1.0).to_string();
     check(&bench(&["--rate", &rate, "-c", "1000"]), &["client-saturated", "schedule-lag"]);
 }
 
-/// Arrivals that a thread would stay awake for.
+/// A rate at which a thread would busy-poll.
 const FEW: [&str; 6] = ["--rate", "100", "-d", "1s", "--threads", "1"];
 
 #[test]
@@ -58,7 +57,7 @@ fn a_client_with_a_quota_sleeps_until_something_is_due() {
 }
 
 #[test]
-fn time_spent_on_staying_awake_is_told_and_is_no_more_than_was_spent() {
+fn busy_polling_time_is_reported_and_within_the_cpu_time() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     let mut command = tool("bash");
@@ -68,14 +67,14 @@ fn time_spent_on_staying_awake_is_told_and_is_no_more_than_was_spent() {
     let client = &run.step()["client"];
     let of = |name: &str| client["cpu"][name].as_u64().unwrap();
     let (work_ns, awake_ns) = (of("user_ns") + of("system_ns"), client["busy_wait_ns"].as_u64().unwrap());
-    // What the shell says the whole process used, to a millisecond.
+    // CPU time of the whole process as reported by the shell, to a millisecond.
     let used_s: f64 =
         run.stderr.lines().last().unwrap().split_whitespace().map(|number| number.parse::<f64>().unwrap()).sum();
     assert!(work_ns > 0 && ((work_ns + awake_ns) as f64) < used_s * 1e9 + 2e6, "{work_ns} {awake_ns} {used_s}");
-    // On one core, or with a quota of our own, nobody may stay awake.
+    // On one core, or if the tests have a quota themselves, busy polling is off.
     let may = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) && !cgroup::has_quota();
     assert_eq!(awake_ns > 0, may, "{client}");
-    assert_eq!(run.stdout.contains("a response of busy polling"), may, "{}", run.stdout);
+    assert_eq!(run.stdout.contains("per response of busy polling"), may, "{}", run.stdout);
 }
 
 #[test]
@@ -84,20 +83,27 @@ fn a_starved_server_leaves_the_run_valid() {
     let site = site();
     let server = Server::start(site.path(), &[]);
     starved.take(server.pid());
-    // Other work on the machine takes time from both; then nothing can be shown, and it is asked again.
-    for _ in 0..10 {
+    // Other work on the machine takes time from both, and a run that it disturbs shows nothing about the server. At
+    // least one of the other runs must be valid. The figure does not cover everything that disturbs a run.
+    let mut undisturbed = Vec::new();
+    for _ in 0..RUNS {
         let run = bench_by(flatout(), &[&server.url("/a.txt"), "-d", "2s", "--threads", "1", "-c", "16"]);
         assert!(run.code == Some(0) && run.number("responses") > 0, "{} {}", run.stdout, run.stderr);
+        let others = run.step()["client"]["other_cpu_share"].as_f64().unwrap();
+        if others > OTHERS_SHARE_MIN || run.invalid().contains(&"cpu-contention") {
+            continue;
+        }
         if run.exit == Some(0) && run.invalid().is_empty() {
             return;
         }
-        let is_crowded = run.invalid().iter().all(|reason| *reason == "cpu-contention");
-        let others = run.step()["client"]["other_cpu_share"].as_f64().unwrap();
-        let text = "the server alone was short of time";
-        assert!(is_crowded || others > OTHERS_SHARE_MIN, "{text}: {} {}", run.stdout, run.stderr);
+        undisturbed.push(format!("{} {}", run.stdout, run.stderr));
     }
-    skip("other processes used the machine in each of ten runs");
+    assert!(undisturbed.is_empty(), "only the server was short of CPU time: {undisturbed:#?}");
+    skip(&format!("other processes used the machine in each of {RUNS} runs"));
 }
 
-/// Share of the machine's time that other processes have to use for a run to show nothing of the server.
+/// Number of client runs against a starved server.
+const RUNS: u32 = 6;
+
+/// If other processes use this share of the machine's time, a run shows nothing about the server.
 const OTHERS_SHARE_MIN: f64 = 0.05;

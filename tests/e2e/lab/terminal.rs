@@ -1,4 +1,4 @@
-//! What comes from elsewhere, a result or a server's answer, gives the reader's terminal no orders.
+//! Input from elsewhere, such as a result file or a server's response, cannot control the reader's terminal.
 
 use super::bench;
 use crate::e2e::harness::{Folder, Server, flatout};
@@ -8,10 +8,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread;
 
-/// An escape sequence that sets the title, the C1 beginning of one that clears the screen, and an override of direction.
+/// An escape sequence that sets the title, the C1 start of one that clears the screen, and a bidirectional override.
 const ORDERS: &str = "\u{1b}[1m\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{2066}\r\nVALID";
 
-/// The same for people.
+/// [`ORDERS`] as it must be displayed.
 const SHOWN: &str = r"\u{1b}[1m\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}\u{2066}\u{d}\u{a}VALID";
 
 fn assert_harmless(what: &str, text: &str) {
@@ -22,18 +22,18 @@ fn assert_harmless(what: &str, text: &str) {
     assert!(!text.contains(is_order), "{what}: {text:?}");
 }
 
-/// Writes orders into every text of a document that a reader takes as it is.
-fn spoil(value: &mut Value) {
+/// Inserts escape sequences into every string of a document that is printed unchanged.
+fn insert_escapes(value: &mut Value) {
     match value {
         Value::String(text) => text.push_str(ORDERS),
-        Value::Array(items) => items.iter_mut().for_each(spoil),
-        Value::Object(fields) => fields.values_mut().for_each(spoil),
+        Value::Array(items) => items.iter_mut().for_each(insert_escapes),
+        Value::Object(fields) => fields.values_mut().for_each(insert_escapes),
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
     }
 }
 
 #[test]
-fn a_foreign_result_is_shown_and_not_obeyed() {
+fn escape_sequences_in_a_result_are_escaped() {
     let site = Folder::with(&[("a", b"a"), ("b", b"bb"), ("urls", b"/a\n/b\n")]);
     let server = Server::start(site.path(), &[]);
     let urls = site.path().join("urls");
@@ -43,10 +43,10 @@ fn a_foreign_result_is_shown_and_not_obeyed() {
     for name in
         ["label", "url", "address", "protocol", "workload", "server_software", "command", "class_names", "thresholds"]
     {
-        spoil(&mut result[name]);
+        insert_escapes(&mut result[name]);
     }
     for name in ["machine", "flatout_version"] {
-        spoil(&mut result[name]);
+        insert_escapes(&mut result[name]);
     }
     let step = &mut result["steps"][0];
     let reason = json!({ "name": format!("n{ORDERS}"), "text": format!("t{ORDERS}") });
@@ -56,7 +56,7 @@ fn a_foreign_result_is_shown_and_not_obeyed() {
     step["client"]["agents"] =
         json!([{ "name": format!("a{ORDERS}"), "skew_ns": 1, "busy_share": 0.5, "responses": 1, "lost": true }]);
     result["findings"] = json!({ ORDERS: { "sentence": format!("s{ORDERS}") } });
-    // Its name may be an order as well.
+    // File names may contain escape sequences too.
     let folder = Folder::new();
     let name = folder.path().join(format!("{}.json", ORDERS.replace('\u{7}', "")));
     std::fs::write(&name, result.to_string()).unwrap();
@@ -79,7 +79,7 @@ fn a_foreign_result_is_shown_and_not_obeyed() {
     assert_harmless("compare", &said(&output));
     let output = flatout().args(["rerun", "--show"]).arg(&name).output().unwrap();
     assert_harmless("rerun", &said(&output));
-    // And what is not a result at all, or one with a word in it that nobody knows.
+    // Also a file that is not a result, and a result with an unknown keyword.
     result["steps"][0]["plan"]["loop"] = json!(ORDERS);
     for text in [result.to_string(), json!({ "schema": ORDERS }).to_string(), ORDERS.to_owned()] {
         std::fs::write(&name, text).unwrap();
@@ -92,7 +92,7 @@ fn a_foreign_result_is_shown_and_not_obeyed() {
 }
 
 #[test]
-fn a_servers_answer_is_not_obeyed() {
+fn escape_sequences_in_a_response_are_escaped() {
     let head = |status: &str, field: &str| format!("HTTP/1.1 {status}\r\n{field}Content-Length: 2\r\n\r\nok");
     let answers = [
         head("200 \u{1b}[2JOK", ""),

@@ -1,4 +1,4 @@
-//! Output that clients do not take: bounded in memory and in files, by client and in all, and given back.
+//! Output that clients do not read: limited in memory and in files, per client and in total, and freed afterwards.
 
 use super::{configure, text};
 use crate::e2e::harness::{Folder, Response, Server, flatout, wait_until};
@@ -16,7 +16,7 @@ const SITE: &[(&str, &[u8])] = &[
     ("site/small.lhtml", b"<?= 1 ?>"),
 ];
 
-/// Runs are whole within a `slice` of their own, or take turns.
+/// With a large `slice`, runs complete in one turn. With a small one, they take turns.
 fn start(slice: &str) -> (Folder, Server) {
     let folder = Folder::with(SITE);
     let settings = format!("memory-limit \"4MiB\"\n  cpu-limit \"10s\"\n  cpu-slice \"{slice}\"");
@@ -29,7 +29,7 @@ fn start(slice: &str) -> (Folder, Server) {
     (folder, server)
 }
 
-/// What the metrics say that pages hold of `kind`.
+/// The bytes of `kind` that pages hold, from the metrics.
 fn held(server: &Server, kind: &str) -> u64 {
     let name = format!("flatout_pages_held_bytes{{kind=\"{kind}\"}} ");
     let text = text(&server.get("/metrics"));
@@ -37,32 +37,32 @@ fn held(server: &Server, kind: &str) -> u64 {
     line.parse().unwrap()
 }
 
-/// Nothing waits any more, and the memory is the kernel's again.
-fn given_back(server: &Server, bytes_max: u64) {
-    wait_until("the output is given back", || held(server, "output_memory") == 0 && held(server, "output_files") == 0);
-    wait_until("the memory is given back", || server.memory_kb("RssAnon") * 1024 <= bytes_max);
+/// Waits until no output is buffered and the memory has been returned to the kernel.
+fn wait_until_freed(server: &Server, bytes_max: u64) {
+    wait_until("the output is freed", || held(server, "output_memory") == 0 && held(server, "output_files") == 0);
+    wait_until("the memory is freed", || server.memory_kb("RssAnon") * 1024 <= bytes_max);
 }
 
 #[test]
-fn streams_that_nobody_reads_are_bounded_and_leave_nothing() {
+fn unread_streams_are_bounded_and_their_memory_is_freed() {
     let (folder, server) = start("50ms");
     let before = server.memory_kb("RssAnon") * 1024;
     for path in ["/large", "/flush"] {
         let mut client = Client::connect(&server, &[(4, 0)]);
         let mut ask = |stream: u32| {
             client.get(2 * stream + 1, path);
-            client.frame_like("a head", |frame| frame.kind == HEADERS)
+            client.frame_like("a response head", |frame| frame.kind == HEADERS)
         };
         let heads: Vec<_> = (0..100).map(&mut ask).collect();
-        // 200 is an index of the static table, 503 is none.
+        // 200 is an index in the static table, 503 is not.
         let answered = heads.iter().filter(|head| head.payload.first() == Some(&0x88)).count();
         assert!((3..20).contains(&answered), "{path}: {answered} of 100 were answered");
         let (memory, files) = (held(&server, "output_memory"), held(&server, "output_files"));
-        // A quarter of the files is for one client, and of memory as much as one page may have.
+        // One client may use a quarter of the files, and as much memory as one page may have.
         assert!(memory > 0 && memory <= 4 * MIB && files > 0 && files <= 8 * MIB, "{path}: {memory}, {files}");
         let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
         assert!(grown <= bound(32 * MIB), "{path}: {grown} bytes");
-        // The same client has no more of it; another is not concerned.
+        // This client may not buffer more. Other clients are not affected.
         let refused = server.get("/large");
         assert_eq!((refused.status, refused.field("retry-after")), (503, Some("1")));
         let other = run(tool("curl").args(["-sS", "--interface", "127.0.0.2", &server.url("/large")]));
@@ -70,15 +70,15 @@ fn streams_that_nobody_reads_are_bounded_and_leave_nothing() {
         let status = run(flatout().args(["status", "--admin"]).arg(folder.path().join("admin.sock")));
         assert!(status.contains("pages: output"), "{status}");
         drop(client);
-        given_back(&server, before + bound(16 * MIB));
+        wait_until_freed(&server, before + bound(16 * MIB));
     }
     let (_, said) = server.stop();
     assert_eq!(said.matches("[page_output_budget]").count(), 1, "{said}");
 }
 
-/// The runs themselves, of which all have begun before any is done, are bounded as their output is.
+/// All runs start before any completes. The runs themselves are limited in the same way as their output.
 #[test]
-fn runs_that_take_turns_are_bounded_and_leave_nothing() {
+fn time_sliced_runs_are_bounded_and_their_memory_is_freed() {
     let (_folder, server) = start("200us");
     let before = server.memory_kb("RssAnon") * 1024;
     let mut client = Client::connect(&server, &[(4, 0)]);
@@ -86,16 +86,16 @@ fn runs_that_take_turns_are_bounded_and_leave_nothing() {
         client.get(2 * stream + 1, "/large");
     }
     for _ in 0..100 {
-        client.frame_like("a head", |frame| frame.kind == HEADERS);
+        client.frame_like("a response head", |frame| frame.kind == HEADERS);
     }
     let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
     assert!(grown <= bound(32 * MIB), "{grown} bytes");
     drop(client);
-    given_back(&server, before + bound(16 * MIB));
+    wait_until_freed(&server, before + bound(16 * MIB));
 }
 
 #[test]
-fn output_in_files_is_the_same_output() {
+fn output_buffered_in_files_is_unchanged() {
     let (_folder, server) = start("50ms");
     let mut silent = Client::connect(&server, &[(4, 0)]);
     for stream in 0..2 {
@@ -111,7 +111,7 @@ fn output_in_files_is_the_same_output() {
 }
 
 #[test]
-fn connections_that_nobody_reads_leave_nothing() {
+fn unread_connections_leave_nothing_behind() {
     let (_folder, server) = start("50ms");
     let before = server.memory_kb("RssAnon") * 1024;
     let ask = |_| {
@@ -120,10 +120,10 @@ fn connections_that_nobody_reads_leave_nothing() {
         stream
     };
     let readers: Vec<_> = (0..30).map(ask).collect();
-    wait_until("output waits", || held(&server, "output_memory") > 0);
+    wait_until("output is buffered", || held(&server, "output_memory") > 0);
     let grown = (server.memory_kb("RssAnon") * 1024).saturating_sub(before);
     assert!(grown <= bound(32 * MIB), "{grown} bytes");
     drop(readers);
-    given_back(&server, before + bound(16 * MIB));
+    wait_until_freed(&server, before + bound(16 * MIB));
     assert_eq!(Response::parse(&server.exchange(b"GET /small HTTP/1.0\r\n\r\n")).status, 200);
 }

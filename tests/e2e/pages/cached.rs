@@ -1,4 +1,4 @@
-//! What a page says of who may keep it, and a cache that listens.
+//! Caching directives of pages, and a cache that honours them.
 
 use super::{page, site, text};
 use crate::e2e::accelerator::wiki::free_port;
@@ -12,7 +12,7 @@ const SITE: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn an_accelerator_keeps_a_page_as_long_as_it_says() {
+fn an_accelerator_caches_a_page_for_its_declared_lifetime() {
     let (_folder, origin) = site(SITE, "", "");
     let edge = Folder::new();
     let config = format!(
@@ -23,7 +23,7 @@ fn an_accelerator_keeps_a_page_as_long_as_it_says() {
     assert_eq!(page(&server, "/kept"), "1");
     let again = server.get("/kept");
     assert_eq!((text(&again).as_str(), again.field("age").is_some()), ("1", true));
-    // A page that says nothing is for one visitor alone, whatever the accelerator's own default is.
+    // A page without caching directives is private, whatever the accelerator's default is.
     assert_eq!((page(&server, "/own"), page(&server, "/own")), ("1".into(), "2".into()));
     let socket = edge.path().join("admin.sock");
     let purged = flatout().args(["purge", "--tag", "news", "--admin"]).arg(socket).output().unwrap();
@@ -31,9 +31,9 @@ fn an_accelerator_keeps_a_page_as_long_as_it_says() {
     assert_eq!(page(&server, "/kept"), "2");
 }
 
-/// As docs/pages.md has it: two sites of one process.
+/// The example in docs/pages.md: two sites in one process.
 #[test]
-fn a_site_in_front_keeps_what_pages_allow() {
+fn a_caching_site_in_front_stores_what_pages_allow() {
     let content = "<?lua if request.path == \"/kept\" then cache(\"60s\") end ?><p><?= kv.incr(\"runs\") ?> <?= request.url ?></p><?lua if request.query.client then ?><p><?= request.client ?></p><?lua end ?>";
     let folder = Folder::with(&[("site/kept.lhtml", content.as_bytes()), ("site/own.lhtml", content.as_bytes())]);
     let port = free_port();
@@ -48,19 +48,19 @@ fn a_site_in_front_keeps_what_pages_allow() {
         let request = format!("GET {path} HTTP/1.1\r\nHost: www.example.com\r\n{lines}Connection: close\r\n\r\n");
         text(&Response::parse(&server.exchange(request.as_bytes())))
     };
-    // Fields from untrusted clients do not get this far.
+    // Fields from untrusted clients are removed before they get here.
     assert_eq!(ask("/kept"), "<p>1 http://www.example.com/kept</p>");
     assert_eq!(ask("/kept"), "<p>1 http://www.example.com/kept</p>");
     assert_eq!(ask("/own"), "<p>2 http://www.example.com/own</p>");
     assert_eq!(ask("/own"), "<p>3 http://www.example.com/own</p>");
-    // A page that shows its visitor's address is that visitor's, whatever it says.
+    // A page that shows its visitor's address is private, whatever it declares.
     assert_eq!(ask("/kept?client=1"), "<p>4 http://www.example.com/kept?client=1</p><p>127.0.0.1</p>");
     assert_eq!(ask("/kept?client=1"), "<p>5 http://www.example.com/kept?client=1</p><p>127.0.0.1</p>");
 }
 
-/// Two visitors and an accelerator: each gets the page made of what that visitor sent, however the page reads it.
+/// Two visitors behind an accelerator: each gets the page made from their own request, however the page reads it.
 #[test]
-fn a_page_depends_on_what_it_read() {
+fn a_page_varies_on_what_it_read() {
     const READS: &[(&str, &str)] = &[
         ("language", "request.header(\"Accept-Language\")"),
         ("table", "request.headers[\"accept-language\"]"),

@@ -1,14 +1,13 @@
-//! Pages that change while they are served, and configurations that do.
+//! Pages and configurations that change while pages are being served.
 
 use super::{configure, page, site, text};
 use crate::e2e::harness::{Folder, TICK, flatout, wait_until};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::thread;
-use std::time::Duration;
 
 #[test]
-fn a_page_is_compiled_again_when_it_or_what_it_includes_changes() {
+fn a_page_is_recompiled_when_it_or_an_include_changes() {
     let files = [("site/index.lhtml", "<?include \"part.lhtml\" ?>-one"), ("site/part.lhtml", "<?= 1 ?>")];
     let (folder, server) = site(&files, "file-check-interval \"0s\"", "");
     assert_eq!(page(&server, "/"), "1-one");
@@ -16,7 +15,7 @@ fn a_page_is_compiled_again_when_it_or_what_it_includes_changes() {
     assert_eq!(page(&server, "/"), "2-one");
     folder.write("site/index.lhtml", b"<?include \"part.lhtml\" ?>-two");
     assert_eq!(page(&server, "/"), "2-two");
-    // A page that comes to be, one that goes, and one whose part goes and comes back.
+    // A page that is created, a page that is removed, and a page whose include is removed and restored.
     assert_eq!(server.get("/new").status, 404);
     folder.write("site/new.lhtml", b"new");
     assert_eq!(page(&server, "/new"), "new");
@@ -29,7 +28,7 @@ fn a_page_is_compiled_again_when_it_or_what_it_includes_changes() {
 }
 
 #[test]
-fn what_is_known_is_believed_for_the_recheck_interval() {
+fn changes_are_not_seen_before_the_recheck_interval() {
     let (folder, server) = site(&[("site/index.lhtml", "one")], "file-check-interval \"1h\"", "");
     assert_eq!(page(&server, "/"), "one");
     folder.write("site/index.lhtml", b"two");
@@ -38,7 +37,7 @@ fn what_is_known_is_believed_for_the_recheck_interval() {
 }
 
 #[test]
-fn under_dev_a_change_is_seen_at_once_and_the_browser_is_told() {
+fn dev_mode_sees_changes_immediately_and_reloads_the_browser() {
     let (folder, server) = site(&[("site/index.lhtml", "one")], "dev; file-check-interval \"1h\"", "");
     assert!(page(&server, "/").starts_with("one<script>"));
     let mut stream = server.connect();
@@ -50,21 +49,22 @@ fn under_dev_a_change_is_seen_at_once_and_the_browser_is_told() {
     let second = next_event();
     assert_ne!(first, second);
     wait_until("the change is seen", || page(&server, "/").starts_with("two"));
-    // A stream that waits keeps no server from stopping.
+    // An open event stream does not prevent the server from stopping.
     let (status, said) = server.stop();
     assert!(status.success(), "{said}");
 }
 
 #[test]
-fn a_reload_keeps_what_runs_and_swaps_settings() {
+fn a_reload_keeps_running_pages_and_applies_new_settings() {
     let files = [
         ("site/index.lhtml", "<?= 1 ?>"),
-        ("site/slow.lhtml", "<?lua local n = 0; while n < 3000000 do n = n + 1 end ?><?= n ?>"),
+        ("site/slow.lhtml", "<?lua kv.incr(\"begun\") local n = 0; while n < 5000000 do n = n + 1 end ?><?= n ?>"),
+        ("site/begun.lhtml", "<?= kv.get(\"begun\") or 0 ?>"),
     ];
     let (folder, server) = site(&files, "cpu-limit \"20s\"", "");
     let slow = thread::scope(|scope| {
         let slow = scope.spawn(|| server.get("/slow"));
-        thread::sleep(Duration::from_millis(5));
+        wait_until("the page runs", || page(&server, "/begun") == "1");
         folder.write("flatout.kdl", configure("cpu-limit \"1ms\"; cpu-slice \"20us\"", "").as_bytes());
         let reload = |folder: &Folder| {
             let socket = folder.path().join("admin.sock");
@@ -74,8 +74,8 @@ fn a_reload_keeps_what_runs_and_swaps_settings() {
         reload(&folder);
         slow.join().unwrap()
     });
-    // It goes on under the settings that it began with.
-    assert_eq!((slow.status, text(&slow).as_str()), (200, "3000000"));
+    // The run continues with the settings that it started with.
+    assert_eq!((slow.status, text(&slow).as_str()), (200, "5000000"));
     assert_eq!(server.get("/slow").status, 503);
     assert_eq!(page(&server, "/"), "1");
 }

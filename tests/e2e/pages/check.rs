@@ -26,7 +26,7 @@ const RIGHT: &[(&str, &[u8])] = &[
 ];
 
 #[test]
-fn pages_that_are_right_are_counted() {
+fn valid_pages_are_counted() {
     let folder = Folder::with(RIGHT);
     for arguments in [
         &["check"][..],
@@ -35,7 +35,7 @@ fn pages_that_are_right_are_counted() {
     ] {
         let output = pages(folder.path(), arguments);
         assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "{arguments:?}");
-        assert_eq!(stdout(&output), "2 pages and 1 script are right\n", "{arguments:?}");
+        assert_eq!(stdout(&output), "no errors in 2 pages and 1 script\n", "{arguments:?}");
     }
     let output = pages(folder.path(), &["check", "--json", "site"]);
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -43,7 +43,7 @@ fn pages_that_are_right_are_counted() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_are_reported_with_their_line() {
     let folder = Folder::with(&[
         ("site/a.lhtml", b"<ul>\n  <li class=<?= v ?>>\n</ul><?include \"_part.lhtml\" ?>"),
         ("site/b.lhtml", b"<?include \"_part.lhtml\" ?>\n<?include \"_nowhere.lhtml\" ?>"),
@@ -63,7 +63,9 @@ fn what_is_wrong_is_told_with_its_line() {
   flatout help P0302
 ";
     assert!(text.starts_with(expected), "{text}");
-    for part in ["site/_part.lhtml:2:1", "there is no file site/_nowhere.lhtml", "site/c.luau:2:1", "site/d.lhtml:2:"] {
+    for part in
+        ["site/_part.lhtml:2:1", "the file site/_nowhere.lhtml does not exist", "site/c.luau:2:1", "site/d.lhtml:2:"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.ends_with("\n3 pages and 1 script: 5 errors\n"), "{text}");
@@ -76,10 +78,10 @@ fn what_is_wrong_is_told_with_its_line() {
 }
 
 #[test]
-fn what_cannot_be_checked_is_a_usage_error() {
+fn a_path_that_cannot_be_checked_is_a_usage_error() {
     let folder = Folder::with(&[("empty/x.txt", b"x"), ("page.html", b"x")]);
     for (arguments, hint) in [
-        (&["check", "empty"][..], "no page (*.lhtml, *.luau) is in empty"),
+        (&["check", "empty"][..], "empty contains no pages (*.lhtml, *.luau)"),
         (&["check", "nowhere"], "cannot read nowhere"),
         (&["check", "page.html"], "page.html is not a page"),
         (&["new"], "DIR"),
@@ -92,7 +94,7 @@ fn what_cannot_be_checked_is_a_usage_error() {
 }
 
 #[test]
-fn a_new_site_is_right_and_overwrites_nothing() {
+fn a_new_site_is_valid_and_overwrites_nothing() {
     let folder = Folder::new();
     let output = pages(folder.path(), &["new", "a/b"]);
     let text = stdout(&output);
@@ -102,24 +104,20 @@ fn a_new_site_is_right_and_overwrites_nothing() {
         stderr(&output)
     );
     let check = pages(folder.path(), &["check", "a/b/site"]);
-    assert_eq!(stdout(&check), "1 page and 0 scripts are right\n", "{}", stderr(&check));
+    assert_eq!(stdout(&check), "no errors in 1 page and 0 scripts\n", "{}", stderr(&check));
     let valid = flatout().current_dir(folder.path()).args(["validate", "-c", "a/b/flatout.kdl"]).output().unwrap();
     assert!(valid.status.success(), "{}", stderr(&valid));
     std::fs::remove_file(folder.path().join("a/b/flatout.kdl")).unwrap();
     std::fs::write(folder.path().join("a/b/site/index.lhtml"), "mine").unwrap();
     let again = pages(folder.path(), &["new", "a/b"]);
     assert_eq!(again.status.code(), Some(2));
-    assert!(
-        stderr(&again).contains("a/b/site/index.lhtml is there already; nothing was written"),
-        "{}",
-        stderr(&again)
-    );
+    assert!(stderr(&again).contains("a/b/site/index.lhtml already exists; nothing was written"), "{}", stderr(&again));
     assert!(!folder.path().join("a/b/flatout.kdl").exists());
     assert_eq!(std::fs::read(folder.path().join("a/b/site/index.lhtml")).unwrap(), b"mine");
 }
 
 #[test]
-fn what_is_only_included_answers_for_nothing() {
+fn included_files_are_not_served_as_pages() {
     let files = [
         ("site/index.lhtml", "<p><?include \"_parts/x.lhtml\" ?></p>"),
         ("site/_parts/x.lhtml", "x"),

@@ -1,4 +1,4 @@
-//! Pages with a database: a crowd that writes and reads, two processes on one file, migrations at the start.
+//! Pages with a database: many concurrent writers and readers, two processes on one file, migrations at startup.
 
 use super::{configure, page, start, text};
 use crate::e2e::harness::{Folder, Server, TIMEOUT, flatout, read_response};
@@ -21,13 +21,13 @@ const SITE: &[(&str, &str)] = &[
          CREATE TABLE total (entries INTEGER NOT NULL) STRICT;
          INSERT INTO total VALUES (0);",
     ),
-    // One statement.
+    // A single statement.
     (
         "site/write.lhtml",
         "<?lua local made = db.exec(\"INSERT INTO entry (writer, number, is_counted) VALUES (?, ?, 0)\",
              tonumber(request.query.writer), tonumber(request.query.number)) ?><?= made.changes ?>",
     ),
-    // Two that hold together.
+    // Two statements in one transaction.
     (
         "site/count.lhtml",
         "<?lua db.transaction(function()
@@ -36,7 +36,7 @@ const SITE: &[(&str, &str)] = &[
              db.exec(\"UPDATE total SET entries = entries + 1\")
          end) ?>1",
     ),
-    // What one snapshot of the two says: 0, always.
+    // The difference of the two in one snapshot: always 0.
     (
         "site/read.lhtml",
         "<?= db.value(\"SELECT (SELECT sum(is_counted) FROM entry) - (SELECT entries FROM total)\") or 0 ?>",
@@ -52,7 +52,7 @@ fn folder() -> Folder {
     Folder::with(&files)
 }
 
-/// Asks for `path` on a connection that stays open, and returns what the page says.
+/// Requests `path` on a connection that stays open, and returns the page's content.
 fn ask(stream: &mut std::net::TcpStream, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
     stream.write_all(request.as_bytes()).unwrap();
@@ -63,16 +63,17 @@ fn ask(stream: &mut std::net::TcpStream, path: &str) -> String {
     said
 }
 
-/// The middle and the 99th percentile, in microseconds.
+/// The median and the 99th percentile, in microseconds.
 fn percentiles(mut times_us: Vec<u128>) -> (u128, u128) {
     times_us.sort_unstable();
     (times_us[times_us.len() / 2], times_us[times_us.len() * 99 / 100])
 }
 
-/// 50 write and 500 read at once: no answer fails, none speaks of a lock, every reader sees whole transactions, and
-/// what was told is what is there. `FLATOUT_CROWD_SECONDS` makes it go on for so long, and say how it went.
+/// 50 clients write and 500 read at once: no response fails or mentions a lock, every reader sees complete
+/// transactions, and everything that was confirmed is there. `FLATOUT_CROWD_SECONDS` runs the test for that long and
+/// prints statistics.
 #[test]
-fn a_crowd_loses_nothing() {
+fn concurrent_readers_and_writers_lose_nothing() {
     let seconds: Option<u64> = std::env::var("FLATOUT_CROWD_SECONDS").ok().map(|text| text.parse().unwrap());
     let folder = folder();
     let server = start(&folder, SETTINGS, "");
@@ -144,13 +145,13 @@ fn a_crowd_loses_nothing() {
     }
 }
 
-/// As in an upgrade: the old process and the new one have the file open, and either only waits for the other.
+/// As in an upgrade: the old and the new process have the file open, and each only waits for the other's locks.
 #[test]
-fn two_processes_share_a_file() {
+fn two_processes_share_a_database_file() {
     const WRITES: usize = 60;
     let folder = folder();
     let old = start(&folder, SETTINGS, "");
-    // Its own configuration, so that neither takes the other's admin socket.
+    // A separate configuration, so that neither process takes over the other's admin socket.
     let settings = configure(SETTINGS, "").replace("admin.sock", "other.sock");
     let other = folder.path().join("other.kdl");
     fs::write(&other, settings).unwrap();
@@ -178,7 +179,7 @@ fn two_processes_share_a_file() {
 }
 
 #[test]
-fn migrations_are_applied_at_the_start_or_nothing_starts() {
+fn the_server_starts_only_after_all_migrations_are_applied() {
     let folder = folder();
     let server = start(&folder, SETTINGS, "");
     assert_eq!(page(&server, "/all"), "0");
@@ -209,7 +210,7 @@ fn migrations_are_applied_at_the_start_or_nothing_starts() {
 }
 
 #[test]
-fn a_reload_applies_new_migrations_and_says_which_or_why_not() {
+fn a_reload_applies_new_migrations_and_reports_the_result() {
     let folder = folder();
     let server = start(&folder, SETTINGS, "");
     let reload = || {
@@ -233,7 +234,7 @@ fn a_reload_applies_new_migrations_and_says_which_or_why_not() {
 }
 
 #[test]
-fn a_full_disk_answers_507_by_name() {
+fn a_full_disk_is_507_with_its_own_outcome() {
     let folder = folder();
     let data = folder.path().join("data");
     let mounted = tool("mount").args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"]).arg(&data).output().unwrap();
@@ -245,7 +246,7 @@ fn a_full_disk_answers_507_by_name() {
     let server = start(&folder, SETTINGS, &format!("log \"{}\"", log.display()));
     assert_eq!(page(&server, "/write?writer=1&number=1"), "1");
     let _ = fs::write(data.join("filler"), vec![0; 1 << 20]);
-    // The log of writes has room left in its last page at most.
+    // The write-ahead log has room left only in its last page.
     let full = (2..2_000)
         .map(|number| server.get(&format!("/write?writer=1&number={number}")).status)
         .find(|&status| status != 200);

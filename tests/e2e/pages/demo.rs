@@ -1,11 +1,12 @@
-//! The demo's own pages, by its own configuration: the guestbook as visitors with and without manners use it, and the
-//! status page. curl keeps a visitor's cookies; Chromium draws what a person sees.
+//! The pages of the demo, with its own configuration: the guestbook as well-behaved and hostile visitors use it, and
+//! the status page. curl stores a visitor's cookies; Chromium renders what a person sees.
 
 use super::super::browser::Browser;
 use super::super::harness::{Folder, Response, Server, flatout};
+use super::super::process::free_port;
 use super::super::tool::tool;
 use std::fs;
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::path::Path;
 
 const WIDE: (u32, u32) = (1280, 1400);
@@ -40,9 +41,8 @@ impl Demo {
             text = text.replace(written, &wanted);
         }
         folder.write("flatout.kdl", text.as_bytes());
-        // The status page asks the server by its address, so that the address must be known before. Somebody may take
-        // the port meanwhile; then this one does not start.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The status page queries the server by its address, so the address must be known in advance.
+        let free = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let mut command = flatout();
         command.args(["run", "-c"]).arg(folder.path().join("flatout.kdl"));
         command.env("DEMO_LISTEN", free.to_string()).env("DEMO_URL", format!("http://{free}"));
@@ -54,7 +54,7 @@ impl Demo {
     }
 }
 
-/// Somebody with a browser's cookies.
+/// A visitor with a cookie jar.
 struct Visitor<'a> {
     demo: &'a Demo,
     cookies: String,
@@ -63,7 +63,7 @@ struct Visitor<'a> {
 impl Visitor<'_> {
     fn curl(&self, path: &str, arguments: &[&str]) -> Response {
         let mut curl = tool("curl");
-        curl.args(["--silent", "--show-error", "--include", "--http1.1", "--max-time", "30", "--header", "Expect:"]);
+        curl.args(["--silent", "--show-error", "--include", "--http1.1", "--max-time", "120", "--header", "Expect:"]);
         curl.args(["--cookie", &self.cookies, "--cookie-jar", &self.cookies]).args(arguments);
         let output = curl.arg(self.demo.server.url(path)).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -76,7 +76,7 @@ impl Visitor<'_> {
         text(&answer)
     }
 
-    /// The token of a form that this visitor is shown.
+    /// The token of the form that this visitor gets.
     fn token(&self) -> String {
         let page = self.get("/guestbook");
         let (_, rest) = page.split_once("name=\"csrf\" value=\"").unwrap_or_else(|| panic!("no token in {page}"));
@@ -100,12 +100,12 @@ fn text(response: &Response) -> String {
 }
 
 #[test]
-fn an_entry_is_written_once_by_who_was_shown_the_form() {
+fn an_entry_is_accepted_once_and_only_with_the_token_of_its_visitor() {
     let demo = Demo::start();
     let (ann, eve) = (demo.visitor("ann"), demo.visitor("eve"));
     assert!(ann.get("/guestbook").contains("One entry"), "the migration writes the first");
 
-    // Neither without a token, nor with somebody else's, nor with an invented one.
+    // Neither without a token, nor with another visitor's token, nor with a made-up one.
     let others = eve.token();
     ann.token();
     for token in [None, Some(others.as_str()), Some("invented")] {
@@ -139,15 +139,15 @@ fn an_entry_is_written_once_by_who_was_shown_the_form() {
 }
 
 #[test]
-fn what_is_wrong_with_an_entry_is_said_and_what_was_typed_is_kept() {
+fn a_rejected_entry_is_explained_and_its_text_is_kept() {
     let demo = Demo::start();
     let ann = demo.visitor("ann");
     let (long_name, long_message) = ("n".repeat(61), "ü".repeat(1001));
     for (name, message, complaint) in [
         ("  ", "hello", "Your name is missing."),
         ("Ann", "", "Your message is missing."),
-        (&long_name, "hello", "Your name has 61 letters, and there is room for 60."),
-        ("Ann", &long_message, "Your message has 1001 letters, and there is room for 1000."),
+        (&long_name, "hello", "Your name has 61 characters; the maximum is 60."),
+        ("Ann", &long_message, "Your message has 1001 characters; the maximum is 1000."),
     ] {
         let answer = ann.write(name, message);
         let page = text(&answer);
@@ -159,17 +159,17 @@ fn what_is_wrong_with_an_entry_is_said_and_what_was_typed_is_kept() {
         );
     }
     assert!(ann.get("/guestbook").contains("One entry"));
-    // What is not UTF-8 is told apart from what is.
+    // Invalid UTF-8 gets its own message.
     let token = ann.token();
     let answer = ann.curl("/guestbook", &["--data", &format!("csrf={token}&name=%ff&message=x")]);
     assert_eq!(answer.status, 303, "{answer:?}");
     assert!(ann.get("/guestbook").contains('\u{fffd}'));
-    // Exactly as long as may be.
+    // Exactly the maximum lengths.
     assert_eq!(ann.write(&"n".repeat(60), &"ü".repeat(1000)).status, 303);
 }
 
 #[test]
-fn what_visitors_write_is_text_and_never_markup() {
+fn visitor_input_is_escaped() {
     let demo = Demo::start();
     let ann = demo.visitor("ann");
     let script = "<script>document.title = 'taken over'</script>";
@@ -178,7 +178,7 @@ fn what_visitors_write_is_text_and_never_markup() {
     assert_eq!(ann.write(attribute, "'); DROP TABLE entry; --").status, 303);
     let page = ann.get("/guestbook");
     assert!(page.contains("&lt;script&gt;") && page.contains("DROP TABLE entry"), "{page}");
-    // What is shown again in the form is as harmless.
+    // Input that is shown again in the form is escaped too.
     let answer = ann.write(attribute, "");
     let shown = text(&answer);
     assert_eq!(answer.status, 422);
@@ -192,13 +192,13 @@ fn what_visitors_write_is_text_and_never_markup() {
 }
 
 #[test]
-fn entries_are_on_pages_the_newest_first() {
+fn entries_are_paginated_newest_first() {
     let demo = Demo::start();
     let ann = demo.visitor("ann");
     for count in 1..=11 {
         assert_eq!(ann.write("Ann", &format!("entry number {count}.")).status, 303, "{count}");
     }
-    // Twelve with the migration's own: five, five and two.
+    // Twelve entries, including the one from the migration: five, five and two.
     for (path, here, elsewhere, position) in [
         ("/guestbook", ["number 11.", "number 7."], "number 6.", "Page 1 of 3"),
         ("/guestbook?page=2", ["number 6.", "number 2."], "number 7.", "Page 2 of 3"),
@@ -218,7 +218,7 @@ fn entries_are_on_pages_the_newest_first() {
 }
 
 #[test]
-fn only_the_methods_of_a_form_are_taken_and_not_too_often() {
+fn the_guestbook_allows_form_methods_only_and_limits_the_rate_of_posts() {
     let demo = Demo::start();
     let ann = demo.visitor("ann");
     for method in ["PUT", "DELETE", "PATCH"] {
@@ -228,13 +228,13 @@ fn only_the_methods_of_a_form_are_taken_and_not_too_often() {
     let head = ann.curl("/guestbook", &["--head"]);
     assert_eq!((head.status, head.body.len()), (200, 0));
     let mut statuses: Vec<u16> = Vec::new();
-    // A minute may end in between, but not twice.
+    // The minute may end once in between, but not twice.
     while statuses.len() < 41 && statuses.last() != Some(&429) {
         statuses.push(ann.write("Ann", &statuses.len().to_string()).status);
     }
     assert_eq!(statuses.pop(), Some(429), "{statuses:?}");
     assert!(statuses.len() >= 20 && statuses.iter().all(|status| *status == 303), "{statuses:?}");
-    // Neither sources nor what they are made of are given out.
+    // Neither sources nor includes are served.
     for path in ["/guestbook.lhtml.bak", "/parts/top.html", "/status.luau", "/../pages/guestbook.lhtml"] {
         assert_eq!(ann.curl(path, &["--path-as-is"]).status / 100, 4, "{path}");
     }
@@ -242,7 +242,7 @@ fn only_the_methods_of_a_form_are_taken_and_not_too_often() {
 }
 
 #[test]
-fn the_status_page_says_what_the_counters_say() {
+fn the_status_page_matches_the_counters() {
     let demo = Demo::start();
     let ann = demo.visitor("ann");
     for _ in 0..3 {
@@ -258,7 +258,7 @@ fn the_status_page_says_what_the_counters_say() {
 }
 
 #[test]
-fn the_pages_are_drawn() {
+fn the_pages_render() {
     let demo = Demo::start();
     let ann = demo.visitor("ann");
     for (name, message) in [

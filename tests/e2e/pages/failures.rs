@@ -1,4 +1,4 @@
-//! Pages that fail: what the visitor sees, and what the log says.
+//! Pages that fail: what the visitor sees, and what is logged.
 
 use super::{page, site, text};
 use crate::e2e::harness::Response;
@@ -26,8 +26,8 @@ fn outcome_of(log: &str, path: &str) -> Option<String> {
 }
 
 #[test]
-fn every_failure_has_its_name_its_place_and_its_status() {
-    let settings = "cpu-limit \"20ms\"; memory-limit \"4MiB\"";
+fn every_failure_has_a_name_a_location_and_a_status() {
+    let settings = "cpu-limit \"300ms\"; memory-limit \"4MiB\"";
     let (folder, server) = site(BROKEN, settings, "log \"access.log\" format=\"json\"");
     let cases = [
         ("/unclosed", 500, "page_malformed", "unclosed.lhtml:2"),
@@ -44,7 +44,7 @@ fn every_failure_has_its_name_its_place_and_its_status() {
         assert_eq!(answer.field("retry-after").is_some(), status == 503, "{path}");
         let shown = text(&answer);
         assert!(!shown.contains("lhtml") && !shown.contains("within"), "{path} tells too much: {shown}");
-        // The worker is well.
+        // The worker still works.
         assert_eq!(page(&server, "/"), "fine 1");
     }
     let (status, said) = server.stop();
@@ -58,9 +58,9 @@ fn every_failure_has_its_name_its_place_and_its_status() {
     assert_eq!(outcome_of(&log, "/").as_deref(), Some("page_answered"));
 }
 
-/// An error that a page catches names the file and the line that its author knows, not the line of what was compiled.
+/// An error that a page catches names the file and line in the source, not the line in the compiled code.
 #[test]
-fn a_caught_error_names_its_own_file_behind_an_include() {
+fn a_caught_error_after_an_include_names_its_own_file() {
     let caught = "local function caught(f) local ok, why = pcall(f) return why end\n";
     let whole = format!(
         "<p>one</p>\n<?include \"part.lhtml\" ?>\n<?lua\n{caught}?><?= caught(inner) ?>|\n\
@@ -78,11 +78,11 @@ fn a_caught_error_names_its_own_file_behind_an_include() {
 }
 
 #[test]
-fn the_site_s_own_error_page_stands_for_a_page_that_fails() {
-    let (folder, server) = site(BROKEN, "cpu-limit \"20ms\"", "");
+fn a_failed_page_shows_the_error_page_of_the_site() {
+    let (folder, server) = site(BROKEN, "cpu-limit \"300ms\"", "");
     drop(server);
     let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n error 500 503 file=\"public/sorry.html\"\n \
-                  pages \"site\" { cpu-limit \"20ms\" }\n}\n";
+                  pages \"site\" { cpu-limit \"300ms\" }\n}\n";
     let server = crate::e2e::harness::Server::run(&folder, config);
     for (path, status) in [("/error", 500), ("/loop", 503)] {
         let answer = server.get(path);
@@ -91,8 +91,8 @@ fn the_site_s_own_error_page_stands_for_a_page_that_fails() {
 }
 
 #[test]
-fn under_dev_the_browser_shows_where() {
-    let (_folder, server) = site(BROKEN, "dev; cpu-limit \"20ms\"", "");
+fn dev_mode_shows_the_location_of_an_error_in_the_browser() {
+    let (_folder, server) = site(BROKEN, "dev; cpu-limit \"300ms\"", "");
     let shown = |path: &str, status: u16| {
         let answer = server.get(path);
         assert_eq!((answer.status, answer.field("cache-control")), (status, Some("no-store")), "{path}");
@@ -110,7 +110,7 @@ fn under_dev_the_browser_shows_where() {
 }
 
 #[test]
-fn a_page_that_fails_late_cuts_the_answer() {
+fn a_page_that_fails_late_truncates_its_response() {
     let (folder, server) = site(BROKEN, "", "log \"access.log\" format=\"json\"");
     let bytes = server.exchange(b"GET /late HTTP/1.1\r\nHost: test\r\n\r\n");
     let answer = Response::parse(&bytes);

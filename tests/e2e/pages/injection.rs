@@ -1,13 +1,13 @@
-//! What attackers send is shown, and never run: for every place that takes an insertion, a page that inserts all payloads
-//! there, read by a real browser. The payloads are of the kinds that OWASP's and PortSwigger's cheat sheets list.
+//! Attack payloads are displayed and never run: for every context that takes an insertion, a real browser reads a page
+//! that inserts all payloads there. The payloads are of the kinds in OWASP's and PortSwigger's cheat sheets.
 
 use super::{page, site};
 use crate::e2e::browser::Browser;
 use std::fmt::Write as _;
 
-/// Each runs `alert`, in one place or another, when it is not escaped for it.
+/// Each calls `alert` in some context if it is not escaped for that context.
 const PAYLOADS: &[&str] = &[
-    // Elements and their events.
+    // Elements and their event handlers.
     "<script>alert(1)</script>",
     "<SCRIPT SRC=data:,alert(2)></SCRIPT>",
     "<scr<script>ipt>alert(3)</scr</script>ipt>",
@@ -33,7 +33,7 @@ const PAYLOADS: &[&str] = &[
     "<![CDATA[<img src=x onerror=alert(23)>]]>",
     "<?xml version=\"1.0\"?><img src=x onerror=alert(24)>",
     "<xmp><img src=x onerror=alert(25)>",
-    // Out of an element's text.
+    // Payloads that break out of an element's text.
     "</script><script>alert(26)</script>",
     "</ScRiPt ><img src=x onerror=alert(27)>",
     "</textarea><img src=x onerror=alert(28)>",
@@ -43,7 +43,7 @@ const PAYLOADS: &[&str] = &[
     "--><script>alert(32)</script>",
     "<!--<script>alert(33)</script>-->",
     "<!--<script>",
-    // Out of an attribute.
+    // Payloads that break out of an attribute.
     "\"><script>alert(34)</script>",
     "'><script>alert(35)</script>",
     "\" onmouseover=\"alert(36)",
@@ -52,7 +52,7 @@ const PAYLOADS: &[&str] = &[
     "` onerror=alert(39) `",
     "x onload=alert(40)",
     "\" style=\"animation-name:x\" onanimationstart=\"alert(41)",
-    // Out of a script's texts and values.
+    // Payloads that break out of strings and values in scripts.
     "\";alert(42);//",
     "';alert(43);//",
     "\\\";alert(44);//",
@@ -81,7 +81,7 @@ const PAYLOADS: &[&str] = &[
     "%22%3Ealert(64)",
     "%3Cscript%3Ealert(65)%3C/script%3E",
     "\\u003cscript\\u003ealert(66)\\u003c/script\\u003e",
-    // URLs that run.
+    // URLs that run scripts.
     "javascript:alert(67)",
     "JaVaScRiPt:alert(68)",
     " javascript:alert(69)",
@@ -102,7 +102,7 @@ const PAYLOADS: &[&str] = &[
     "feed:javascript:alert(83)",
     "blob:javascript:alert(84)",
     "//\\javascript:alert(85)",
-    // Odds and ends.
+    // Miscellaneous.
     "+ADw-script+AD4-alert(86)+ADw-/script+AD4-",
     "{{constructor.constructor('alert(87)')()}}",
     "__proto__",
@@ -112,7 +112,7 @@ const PAYLOADS: &[&str] = &[
     "",
 ];
 
-/// The beginning of a page: `payloads` in Luau, what they are in hexadecimal, and what notices that one runs.
+/// The beginning of a page: `payloads` in Luau, encoded in hexadecimal, and code that detects when one of them runs.
 fn head(payloads: &[&str]) -> String {
     let (mut luau, mut hexadecimal) = (String::new(), String::new());
     for payload in payloads {
@@ -141,7 +141,7 @@ fn head(payloads: &[&str]) -> String {
     )
 }
 
-/// The end of a page: once all that would load has loaded, `script` compares, and the verdict is written.
+/// The end of a page: once everything has loaded, `script` compares, and the verdict is written.
 fn tail(script: &str) -> String {
     format!(
         "\n<script>
@@ -158,7 +158,7 @@ fn tail(script: &str) -> String {
     )
 }
 
-/// Has a browser read a page that inserts every payload into `each`, and returns what it says of it.
+/// Has a browser read a page that inserts every payload into `each`, and returns the page's verdict.
 fn verdict(payloads: &[&str], each: &str, script: &str) -> String {
     let text = format!("{}<?lua for _, v in payloads do ?>{each}\n<?lua end ?>{}", head(payloads), tail(script));
     let (_folder, server) = site(&[("site/index.lhtml", &text)], "cpu-limit \"1s\"", "");
@@ -168,15 +168,15 @@ fn verdict(payloads: &[&str], each: &str, script: &str) -> String {
     dom[at..].chars().take(3000).collect()
 }
 
-fn assert_held(each: &str, script: &str) {
+fn assert_escaped(each: &str, script: &str) {
     let verdict = verdict(PAYLOADS, each, script);
     assert!(verdict.starts_with(&format!("verdict: 0 ran, 0 wrong, of {}.", PAYLOADS.len())), "{each}\n{verdict}");
 }
 
-/// What notices that a payload runs does notice: without escaping, they do. Each is alone in its page, for many would hide
-/// the rest of it.
+/// The code that detects a running payload works: without escaping, the payloads run. Each payload has its own page,
+/// because many of them would hide the rest of the page.
 #[test]
-fn without_escaping_they_run() {
+fn payloads_run_without_escaping() {
     for (payload, each) in [
         ("<script>alert(1)</script>", "<p><?raw v ?></p>"),
         ("<img src=x onerror=alert(4)>", "<p><?raw v ?></p>"),
@@ -193,13 +193,13 @@ fn without_escaping_they_run() {
 }
 
 #[test]
-fn in_text() {
-    assert_held("<p class=case><?= v ?></p>", "compare(cases().map(one => one.textContent))");
+fn payloads_are_escaped_in_text() {
+    assert_escaped("<p class=case><?= v ?></p>", "compare(cases().map(one => one.textContent))");
 }
 
 #[test]
-fn in_attributes() {
-    assert_held(
+fn payloads_are_escaped_in_attributes() {
+    assert_escaped(
         "<p class=case title=\"<?= v ?>\" lang='<?= v ?>' data-x=\"<?= v ?>\"></p><input class=value value=\"<?= v ?>\">",
         "for (const name of ['title', 'lang', 'data-x']) compare(cases().map(one => one.getAttribute(name)));
          compare([...document.querySelectorAll('.value')].map(one => one.getAttribute('value')))",
@@ -207,8 +207,8 @@ fn in_attributes() {
 }
 
 #[test]
-fn in_text_areas() {
-    assert_held(
+fn payloads_are_escaped_in_text_areas() {
+    assert_escaped(
         "<textarea class=case><?= v ?></textarea><pre class=other><?= v ?></pre>",
         "compare(cases().map(one => one.textContent));
          compare([...document.querySelectorAll('.other')].map(one => one.textContent))",
@@ -216,15 +216,15 @@ fn in_text_areas() {
 }
 
 #[test]
-fn in_urls() {
-    assert_held(
+fn payloads_are_escaped_in_urls() {
+    assert_escaped(
         "<a class=case href=\"<?= v ?>\">a</a><form class=case action='<?= v ?>'></form><iframe class=case src=\"<?= v ?>\"></iframe>\
          <img src=\"<?= v ?>\"><svg><a class=case xlink:href=\"<?= v ?>\"></a></svg><div class=case data-url=\"<?= v ?>\"></div>",
         "const allowed = ['http:', 'https:', 'about:', 'mailto:'];
          for (const one of cases()) {
            const written = one.getAttribute('href') ?? one.getAttribute('action') ?? one.getAttribute('src') ??
              one.getAttribute('xlink:href') ?? one.getAttribute('data-url');
-           // What is not a URL leads nowhere.
+           // An invalid URL must lead nowhere.
            const url = URL.parse(written, location.href);
            if (url && !allowed.includes(url.protocol)) wrong.push(written);
          }",
@@ -232,8 +232,8 @@ fn in_urls() {
 }
 
 #[test]
-fn in_parts_of_urls() {
-    assert_held(
+fn payloads_are_escaped_in_parts_of_urls() {
+    assert_escaped(
         "<a class=case href=\"/a/<?= v ?>/b?q=<?= v ?>&amp;r=2#<?= v ?>\">a</a><img srcset=\"/a/<?= v ?> 2x, /b/<?= v ?> 1x\">",
         "compare(cases().map(one => new URL(one.href).searchParams.get('q')));
          compare(cases().map(one => decodeURIComponent(new URL(one.href).hash.slice(1))));
@@ -245,26 +245,26 @@ fn in_parts_of_urls() {
 }
 
 #[test]
-fn in_scripts_as_values() {
-    assert_held("<script>got.push(<?= v ?>);</script>", "compare(got)");
+fn payloads_are_escaped_in_scripts_as_values() {
+    assert_escaped("<script>got.push(<?= v ?>);</script>", "compare(got)");
 }
 
 #[test]
-fn in_scripts_in_quotes() {
-    assert_held(
+fn payloads_are_escaped_in_scripts_in_quotes() {
+    assert_escaped(
         "<script>got.push(\"<?= v ?>\"); (window.more ??= []).push('<?= v ?>');</script>",
         "compare(got); compare(more)",
     );
 }
 
 #[test]
-fn in_template_literals_as_values() {
-    assert_held("<script>got.push(`${<?= v ?>}`);</script>", "compare(got)");
+fn payloads_are_escaped_in_template_literals_as_values() {
+    assert_escaped("<script>got.push(`${<?= v ?>}`);</script>", "compare(got)");
 }
 
 #[test]
-fn in_json() {
-    assert_held(
+fn payloads_are_escaped_in_json() {
+    assert_escaped(
         "<script class=case type=\"application/json\">{\"a\": <?= v ?>, \"b\": \"<?= v ?>\"}</script>",
         "const values = cases().map(one => JSON.parse(one.textContent));
          compare(values.map(value => value.a)); compare(values.map(value => value.b))",
@@ -272,8 +272,8 @@ fn in_json() {
 }
 
 #[test]
-fn in_events() {
-    assert_held(
+fn payloads_are_escaped_in_event_handlers() {
+    assert_escaped(
         "<i class=case onclick=\"got.push(<?= v ?>)\"></i><b class=other onclick='got.push(\"<?= v ?>\")'></b>\
          <u class=third onclick=\"got.push('<?= v ?>')\"></u>",
         "for (const name of ['.case', '.other', '.third']) {
@@ -285,8 +285,8 @@ fn in_events() {
 }
 
 #[test]
-fn in_svg() {
-    assert_held(
+fn payloads_are_escaped_in_svg() {
+    assert_escaped(
         "<svg><title class=case><?= v ?></title><text class=other fill=\"<?= v ?>\"><?= v ?></text></svg>",
         "compare(cases().map(one => one.textContent));
          const others = [...document.querySelectorAll('.other')];
@@ -295,8 +295,8 @@ fn in_svg() {
 }
 
 #[test]
-fn in_branches_and_loops() {
-    assert_held(
+fn payloads_are_escaped_in_branches_and_loops() {
+    assert_escaped(
         "<p<?lua if #v % 2 == 0 then ?> lang=\"<?= v ?>\"<?lua else ?> lang='<?= v ?>'<?lua end ?> class=case \
          title=\"<?lua for i = 1, 1 do ?><?= v ?><?lua end ?>\"></p>",
         "compare(cases().map(one => one.lang)); compare(cases().map(one => one.title))",

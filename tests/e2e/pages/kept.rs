@@ -1,4 +1,4 @@
-//! What stays in memory when many pages have been asked for, often.
+//! Memory after many pages have been requested many times.
 
 use super::page;
 use crate::e2e::harness::{Folder, Server, read_response};
@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 const PAGES: usize = 100;
 
-/// A smaller edition of the promise that memory does not grow with requests.
+/// A small version of the test behind the claim that memory does not grow with requests.
 #[test]
 fn memory_does_not_grow_with_requests() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Sessions and the secret that signs them: keys that change at a reload, and sites that share a file.
+//! Sessions and the secret that signs them: keys that change on a reload, and sites that share a file.
 
 use super::{site, start, text};
 use crate::e2e::harness::{Folder, Response, Server, flatout, read_to_end};
@@ -20,7 +20,7 @@ fn reload(folder: &Folder) -> bool {
     flatout().arg("reload").arg("--admin").arg(socket).output().unwrap().status.success()
 }
 
-/// The cookie that an answer sets, as a browser sends it back.
+/// The cookie that a response sets, in the form in which a browser sends it back.
 fn cookie(answer: &Response) -> String {
     let line = answer.field("set-cookie").unwrap_or_else(|| panic!("no cookie: {}", text(answer)));
     line.split(';').next().unwrap().to_owned()
@@ -28,7 +28,7 @@ fn cookie(answer: &Response) -> String {
 
 const HOSTS: [&str; 2] = ["a.example", "b.example"];
 
-/// What the site at `listener` answers.
+/// Sends a request to the site at `listener`.
 fn ask(server: &Server, listener: usize, path: &str, cookie: &str) -> Response {
     let mut stream = TcpStream::connect(server.address_of(listener)).unwrap();
     let host = HOSTS[listener];
@@ -37,8 +37,8 @@ fn ask(server: &Server, listener: usize, path: &str, cookie: &str) -> Response {
     Response::parse(&read_to_end(&mut stream))
 }
 
-/// Who a page takes the visitor for.
-fn known(server: &Server, listener: usize, cookie: &str) -> String {
+/// The user that a page sees for this cookie.
+fn known_user(server: &Server, listener: usize, cookie: &str) -> String {
     text(&ask(server, listener, "/", cookie))
 }
 
@@ -50,30 +50,30 @@ fn write_secret(folder: &Folder, lines: &str) {
 }
 
 #[test]
-fn a_key_that_is_taken_out_is_dead_after_a_reload() {
+fn a_removed_key_is_rejected_after_a_reload() {
     let (folder, server) = site(SITE, SETTINGS, "");
     let old = cookie(&server.get("/login"));
-    assert_eq!(known(&server, 0, &old), "ann");
+    assert_eq!(known_user(&server, 0, &old), "ann");
     let old_key = fs::read_to_string(folder.path().join("data/secret")).unwrap();
     let new_key = "a-new-key-of-more-than-thirty-two-characters";
-    // Both: the old one is still believed.
+    // With both keys, the old one is still accepted.
     write_secret(&folder, &format!("{new_key}\n{old_key}"));
     assert!(reload(&folder));
-    assert_eq!(known(&server, 0, &old), "ann");
+    assert_eq!(known_user(&server, 0, &old), "ann");
     let new = cookie(&server.get("/login"));
-    // The old one is gone, and with it all that it has signed; what the new one has signed stays.
+    // Without the old key, everything it signed is rejected. Sessions signed with the new key stay valid.
     write_secret(&folder, &format!("{new_key}\n"));
-    assert_eq!(known(&server, 0, &old), "ann", "nothing holds before the reload");
+    assert_eq!(known_user(&server, 0, &old), "ann", "nothing holds before the reload");
     assert!(reload(&folder));
-    assert_eq!((known(&server, 0, &old), known(&server, 0, &new)), ("nobody".into(), "ann".into()));
-    // A secret that cannot be used changes nothing, and anyone who reloads is told.
+    assert_eq!((known_user(&server, 0, &old), known_user(&server, 0, &new)), ("nobody".into(), "ann".into()));
+    // An unusable secret changes nothing, and the reload reports the error.
     write_secret(&folder, "short\n");
     assert!(!reload(&folder));
-    assert_eq!(known(&server, 0, &new), "ann");
+    assert_eq!(known_user(&server, 0, &new), "ann");
 }
 
 #[test]
-fn a_session_of_one_site_is_none_of_another() {
+fn a_session_is_valid_only_on_its_own_site() {
     let files: Vec<(&str, &[u8])> = SITE.iter().map(|(name, content)| (*name, content.as_bytes())).collect();
     let folder = Folder::with(&files);
     let block = |host: &str, address: &str| {
@@ -82,13 +82,13 @@ fn a_session_of_one_site_is_none_of_another() {
     let sites = block(HOSTS[0], "127.0.0.1") + &block(HOSTS[1], "127.0.0.2");
     let server = Server::run(&folder, &format!("workers 1\nadmin off=#true\n{sites}"));
     let signed = cookie(&ask(&server, 0, "/login", ""));
-    assert_eq!((known(&server, 0, &signed), known(&server, 1, &signed)), ("ann".into(), "nobody".into()));
+    assert_eq!((known_user(&server, 0, &signed), known_user(&server, 1, &signed)), ("ann".into(), "nobody".into()));
     drop(server);
-    // What was signed before a restart is believed after it.
+    // Sessions signed before a restart are accepted after it.
     let server = Server::run(&folder, &format!("workers 1\nadmin off=#true\n{sites}"));
-    assert_eq!(known(&server, 0, &signed), "ann");
+    assert_eq!(known_user(&server, 0, &signed), "ann");
     drop(server);
-    // The site's name is a part of it.
+    // The site's name is part of the signature.
     let server = start(&folder, SETTINGS, "");
-    assert_eq!(known(&server, 0, &signed), "nobody");
+    assert_eq!(known_user(&server, 0, &signed), "nobody");
 }

@@ -1,4 +1,4 @@
-//! Which page answers for which path, and what is never given out.
+//! Which page responds for which path, and what is never served.
 
 use super::{page, site, text};
 use crate::e2e::harness::{Folder, Response, Server, flatout, read_response};
@@ -21,7 +21,7 @@ const SITE: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn every_page_answers_for_its_names() {
+fn every_page_is_served_under_its_names() {
     let (_folder, server) = site(SITE, "", "files \"public\"");
     for (path, expected) in [
         ("/", "<h1>42</h1>"),
@@ -44,9 +44,9 @@ fn every_page_answers_for_its_names() {
     assert_eq!(answer.field("cache-control"), Some("private, no-cache"));
 }
 
-/// Where unclean paths go on to other steps, and all paths lead to a folder: nobody is led to another site.
+/// Paths that are not normalized reach the pages, and all paths lead to a folder: no redirect leads to another site.
 #[test]
-fn a_folder_s_slash_stays_on_the_site() {
+fn redirects_to_a_folder_stay_on_the_site() {
     let folder = Folder::with(&[("site/app/index.lhtml", b"app")]);
     let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n rewrite to=\"/app\"\n pages \"site\"\n \
                   proxy \"http://127.0.0.1:9\"\n}\n";
@@ -64,7 +64,7 @@ fn a_folder_s_slash_stays_on_the_site() {
 }
 
 #[test]
-fn methods() {
+fn pages_accept_get_head_options_and_post() {
     let (_folder, server) = site(SITE, "", "");
     let ask = |method: &str, more: &str| {
         let request = format!("{method} / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{more}");
@@ -75,7 +75,7 @@ fn methods() {
     let options = ask("OPTIONS", "\r\n");
     assert_eq!(options.status, 204);
     assert!(options.field("allow").unwrap().contains("POST"));
-    // What a page does not read is thrown away, and the connection goes on.
+    // Content that a page does not read is discarded, and the connection stays open.
     let mut stream = server.connect();
     for _ in 0..3 {
         stream.write_all(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nabcde").unwrap();
@@ -84,7 +84,7 @@ fn methods() {
     }
 }
 
-/// A page that has run is heard, however much content it has left unread.
+/// The response of a page that has run is delivered, however much content it has left unread.
 #[test]
 fn unread_content_does_not_replace_the_response() {
     let files = [
@@ -101,19 +101,19 @@ fn unread_content_does_not_replace_the_response() {
     for (path, expected) in [("/wrong", "422"), ("/login", "303"), ("/guarded", "403"), ("/fine", "200")] {
         for http in ["--http1.1", "--http2-prior-knowledge"] {
             for framing in ["Expect:", "Transfer-Encoding: chunked"] {
-                // Over HTTP/2 there are no chunks, and curl 7.88 goes on sending after a response of success for ever.
+                // HTTP/2 has no chunks, and curl 7.88 keeps sending after a successful response forever.
                 if http != "--http1.1" && (framing != "Expect:" || expected == "200") {
                     continue;
                 }
                 let mut curl = tool("curl");
                 curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Expect:", "-H", framing, http]);
-                // It fails when it cannot send the rest, and has the response all the same.
+                // curl fails when it cannot send the rest, but it has received the response.
                 let output = curl.args(["--data-binary", &data, &server.url(path)]).output().unwrap();
                 assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{path} {http} {framing}");
             }
         }
     }
-    // What is short is read, and the connection goes on.
+    // A short content is read, and the connection stays open.
     let mut stream = server.connect();
     for _ in 0..3 {
         stream.write_all(b"POST /wrong HTTP/1.1\r\nHost: test\r\nContent-Length: 5\r\n\r\nabcde").unwrap();
@@ -122,9 +122,9 @@ fn unread_content_does_not_replace_the_response() {
     }
 }
 
-/// Whatever stands behind the pages, and whichever way leads there.
+/// Whatever follows the pages in the configuration, and whichever path leads there.
 #[test]
-fn sources_are_never_given_out() {
+fn sources_are_never_served() {
     let behind = "files \"site\" { index \"index.lhtml\"; hidden #true; listing #true; try \"{path}\" \"/lib.luau\" }";
     let (folder, server) = site(SITE, "", behind);
     assert_eq!(page(&server, "/plain.txt"), "plain");
@@ -142,7 +142,7 @@ fn sources_are_never_given_out() {
         let answer = server.get(path);
         assert_eq!(answer.status, 404, "{path}: {}", text(&answer));
     }
-    // Another site of the same process, without pages, does not give them out either.
+    // Another site in the same process, which has no pages, does not serve the sources either.
     let config = "workers 1\nadmin off=#true\nsite \"a\" { listen \"127.0.0.1:0\"; pages \"site\" }\n\
                   site \"b\" { listen \"127.0.0.2:0\"; files \"site\" { hidden #true; index \"index.lhtml\" } }\n";
     let server = Server::run(&folder, config);
@@ -156,7 +156,7 @@ fn sources_are_never_given_out() {
 }
 
 #[test]
-fn flags_serve_pages_when_asked_to() {
+fn pages_are_served_by_flags_only_on_request() {
     let folder = Folder::with(&[("x.lhtml", b"<p><?= 1 + 1 ?></p>"), ("y.luau", b"return 1"), ("a.txt", b"a")]);
     let plain = Server::start(folder.path(), &[]);
     assert_eq!(page(&plain, "/x.lhtml"), "<p><?= 1 + 1 ?></p>");
@@ -181,7 +181,7 @@ fn a_route_may_have_one_page_or_one_script() {
 }
 
 #[test]
-fn header_steps_and_passwords_hold_for_pages() {
+fn header_directives_and_passwords_apply_to_pages() {
     let folder = Folder::with(&[("site/index.lhtml", b"<p><?= 1 ?></p>")]);
     let config = "workers 1\nadmin off=#true\nsite {\n listen \"127.0.0.1:0\"\n header \"X-Frame-Options\" \"DENY\"\n \
                   header \"Cache-Control\" \"no-store\"\n route \"/a\" { rewrite to=\"/\"; }\n pages \"site\"\n}\n";
@@ -197,7 +197,7 @@ fn header_steps_and_passwords_hold_for_pages() {
 }
 
 #[test]
-fn who_asks_is_what_a_trusted_proxy_says() {
+fn the_client_address_comes_from_a_trusted_proxy() {
     let content = "<p><?= request.client ?> <?= request.scheme ?> <?= request.url ?> <?= request.host ?></p>\
                    <?lua session.user = \"ann\" ?>";
     let lines =
@@ -232,7 +232,7 @@ fn who_asks_is_what_a_trusted_proxy_says() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_said_before_anything_is_served() {
+fn files_that_cannot_be_opened_are_reported_at_startup() {
     let folder = Folder::with(&[("site/index.lhtml", b"x")]);
     for (block, expected) in [
         ("pages \"nowhere\"", "the folder `"),
@@ -247,7 +247,7 @@ fn what_cannot_be_opened_is_said_before_anything_is_served() {
 }
 
 #[test]
-fn explain_tells_which_page_answers() {
+fn explain_names_the_page_that_responds() {
     let folder = Folder::with(&[("site/shop/cart.lhtml", b"x")]);
     folder.write("flatout.kdl", super::configure("", "").as_bytes());
     let explain = |path: &str| {
@@ -259,5 +259,8 @@ fn explain_tells_which_page_answers() {
     let told = explain("/shop/cart");
     assert!(told.contains("runs ") && told.contains("site/shop/cart.lhtml"), "{told}");
     let told = explain("/nothing");
-    assert!(told.contains("no page has this name: passes on") && told.contains("404"), "{told}");
+    assert!(
+        told.contains("no page has this name: passes the request to the next step") && told.contains("404"),
+        "{told}"
+    );
 }

@@ -1,4 +1,4 @@
-//! Pages that wait: for an upstream that says nothing, for a client that sends slowly.
+//! Pages that wait: for a silent upstream, and for a client that sends slowly.
 
 use super::{page, site, text};
 use crate::e2e::harness::{Response, read_to_end};
@@ -15,14 +15,14 @@ const SITE: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_page_that_waits_for_too_long_ends_with_its_name() {
-    // It takes connections, and answers none.
+fn a_page_that_waits_too_long_is_stopped_and_logged_by_name() {
+    // An upstream that accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let settings = format!("run-limit \"300ms\"; upstream \"silent\" \"http://{}\"", silent.local_addr().unwrap());
+    let settings = format!("run-limit \"1s\"; upstream \"silent\" \"http://{}\"", silent.local_addr().unwrap());
     let (_folder, server) = site(SITE, &settings, "");
     let answer = server.get("/wait");
     assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
-    // One that has begun to answer is cut.
+    // If the page has already started its response, the response is truncated.
     let mut stream = server.connect();
     stream.write_all(b"GET /late HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
     let bytes = read_to_end(&mut stream);
@@ -30,12 +30,12 @@ fn a_page_that_waits_for_too_long_ends_with_its_name() {
     assert_eq!(late.status, 200);
     assert!(text(&late).contains("one") && !bytes.ends_with(b"0\r\n\r\n"));
     assert_eq!(page(&server, "/"), "1");
-    // Who is slow to send is not the page's fault: the client has as long as clients have.
+    // A slow client is not the page's fault: the timeouts for clients apply.
     let mut stream = server.connect();
     stream
         .write_all(b"POST /upload HTTP/1.1\r\nHost: test\r\nContent-Length: 6\r\nConnection: close\r\n\r\nabc")
         .unwrap();
-    thread::sleep(Duration::from_millis(900));
+    thread::sleep(Duration::from_secs(2));
     stream.write_all(b"def").unwrap();
     assert_eq!(text(&Response::parse(&read_to_end(&mut stream))), "6");
     let (status, said) = server.stop();

@@ -1,4 +1,4 @@
-//! PHP-FPM itself, over both kinds of sockets, and what becomes of visitors when it is killed.
+//! PHP-FPM itself, over Unix and TCP sockets, and what visitors get when it is killed.
 
 use super::super::accelerator::wiki::{Running, free_port, is_root, php_fpm};
 use super::super::harness::{Folder, Response, Server, wait_until};
@@ -16,12 +16,12 @@ use std::time::Duration;
 pub(super) struct Fpm {
     process: Option<Running>,
     config: PathBuf,
-    /// As a `php` step has it.
+    /// The address in the form that the `php` directive takes.
     pub(super) address: String,
 }
 
 impl Fpm {
-    /// PHP-FPM with `children` and these lines in its pool, on a Unix socket or at a port.
+    /// Starts PHP-FPM with `children` and these lines in its pool, on a Unix socket or on a TCP port.
     pub(super) fn start(folder: &Folder, is_unix: bool, children: u32, lines: &str) -> Self {
         let root = folder.path().display();
         let (listen, address) = if is_unix {
@@ -44,7 +44,7 @@ impl Fpm {
         fpm
     }
 
-    /// Starts it, or starts it again.
+    /// Starts it, or restarts it.
     pub(super) fn run(&mut self) {
         let mut command = Command::new(php_fpm());
         command.args(["-R", "-F", "-y"]).arg(&self.config).stdout(Stdio::null()).stderr(Stdio::null());
@@ -56,7 +56,7 @@ impl Fpm {
         });
     }
 
-    /// Kills it and all of its children, at once.
+    /// Kills it and all its children at once.
     pub(super) fn kill(&mut self) {
         let Some(running) = self.process.take() else { return };
         let parent = running.0.id().to_string();
@@ -78,6 +78,8 @@ fn folder() -> Folder {
         ("www/index.php", b"<?php echo 'front ', $_SERVER['REQUEST_URI'], ' ', $_SERVER['SCRIPT_NAME'];"),
         ("www/warn.php", b"<?php error_log('a complaint'); echo 'done';"),
         ("www/status.php", b"<?php http_response_code(404); setcookie('a', 'b'); echo 'gone';"),
+        ("www/newline.php", b"<?php header('Content-Length: 5'); echo 'hello'; ?>\n\n"),
+        ("www/short.php", b"<?php header('Content-Length: 9'); echo 'hello'; ?>"),
         ("www/style.css", b"a style"),
     ])
 }
@@ -89,7 +91,7 @@ fn steps(folder: &Folder, fpm: &Fpm, settings: &str) -> String {
 }
 
 #[test]
-fn scripts_run_over_both_kinds_of_sockets() {
+fn scripts_run_over_unix_and_tcp_sockets() {
     for is_unix in [true, false] {
         let folder = folder();
         let fpm = Fpm::start(&folder, is_unix, 4, "");
@@ -121,13 +123,18 @@ fn scripts_run_over_both_kinds_of_sockets() {
         let head = server.exchange(b"HEAD /hello.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert!(head.starts_with(b"HTTP/1.1 200") && head.ends_with(b"\r\n\r\n"));
         assert_eq!(text(&get(&server, "/warn.php")), "done");
-        super::pause(200);
+        let newline = server.exchange(b"GET /newline.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        assert!(newline.starts_with(b"HTTP/1.1 200") && newline.ends_with(b"\r\n\r\nhello"));
+        let short = server.exchange(b"GET /short.php HTTP/1.1\r\nHost: a\r\n\r\n");
+        let short = String::from_utf8_lossy(&short).into_owned();
+        assert!(short.contains("\r\nContent-Length: 9\r\n") && short.ends_with("\r\n\r\nhello"), "{short}");
+        super::pause(1_500);
         let (_, log) = server.stop();
         assert!(log.contains("warn.php: ") && log.contains("a complaint"), "{log}");
     }
 }
 
-/// Two sites on one server that has two processes: the connections that one keeps are no obstacle for the other.
+/// Two sites on one server with two processes: the idle connections of one site do not block the other.
 #[test]
 fn two_sites_share_the_processes_of_one_server() {
     let folder = folder();
@@ -144,7 +151,7 @@ fn two_sites_share_the_processes_of_one_server() {
         text(&ask(&server, &request))
     };
     for (first, second) in [("a.example", "b.example"), ("b.example", "a.example")] {
-        // Both processes work for one site, which keeps its connections to them.
+        // Both processes work for one site, which keeps its connections to them open.
         thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| assert_eq!(ask(first, "/sleep.php?us=200000"), "slept"));
@@ -155,7 +162,7 @@ fn two_sites_share_the_processes_of_one_server() {
 }
 
 #[test]
-fn scripts_are_told_what_a_trusted_proxy_says() {
+fn scripts_see_the_client_reported_by_a_trusted_proxy() {
     let folder = folder();
     let fpm = Fpm::start(&folder, true, 2, "");
     let lines = "X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Proto: https\r\n";
@@ -183,7 +190,7 @@ fn scripts_are_told_what_a_trusted_proxy_says() {
 }
 
 #[test]
-fn uploads_stream_and_need_no_length() {
+fn uploads_are_streamed_without_a_declared_length() {
     let folder = folder();
     let fpm = Fpm::start(
         &folder,
@@ -208,7 +215,7 @@ fn uploads_stream_and_need_no_length() {
 }
 
 #[test]
-fn a_front_controller_answers_for_what_is_no_file() {
+fn a_front_controller_handles_paths_that_are_not_files() {
     let folder = folder();
     let fpm = Fpm::start(&folder, true, 2, "");
     let server = serve(&folder, &steps(&folder, &fpm, "front-controller \"/index.php\""));
@@ -225,14 +232,14 @@ fn a_front_controller_answers_for_what_is_no_file() {
 }
 
 #[test]
-fn a_slow_upload_holds_no_child() {
+fn a_slow_upload_occupies_no_child() {
     let folder = folder();
     let fpm = Fpm::start(&folder, true, 1, "");
-    let server = serve(&folder, &steps(&folder, &fpm, "connections 1; timeouts { head \"3s\" }"));
+    let server = serve(&folder, &steps(&folder, &fpm, "connections 1; timeouts { head \"15s\" }"));
     let mut slow = server.connect();
     let head = "POST /show.php HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 300000\r\nConnection: close\r\n\r\n";
     slow.write_all(head.as_bytes()).unwrap();
-    // Its content is asked for, so it has gone as far as it goes without.
+    // The server asks for the content, so the request has got as far as it can without it.
     let mut interim = [0; 25];
     slow.read_exact(&mut interim).unwrap();
     assert_eq!(&interim, b"HTTP/1.1 100 Continue\r\n\r\n");
@@ -249,10 +256,10 @@ fn a_slow_upload_holds_no_child() {
 }
 
 #[test]
-fn more_visitors_than_children_are_all_answered() {
+fn more_clients_than_children_all_get_responses() {
     let folder = folder();
     let fpm = Fpm::start(&folder, true, 2, "");
-    // Two workers, each with connections of its own: kept ones must not starve the other's visitors.
+    // Two workers, each with its own connections: idle ones must not starve the visitors of the other worker.
     let server = serve_with(&folder, 2, &steps(&folder, &fpm, ""));
     let answered = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -269,7 +276,7 @@ fn more_visitors_than_children_are_all_answered() {
 }
 
 #[test]
-fn killed_under_load_it_is_missed_and_found_again() {
+fn a_server_killed_under_load_is_used_again_after_its_restart() {
     for is_unix in [true, false] {
         let folder = folder();
         let mut fpm = Fpm::start(&folder, is_unix, 4, "");
@@ -297,16 +304,16 @@ fn killed_under_load_it_is_missed_and_found_again() {
             }
             for _ in 0..3 {
                 let before = well.load(Ordering::Relaxed);
-                wait_until("visitors are answered", || well.load(Ordering::Relaxed) > before + 50);
+                wait_until("clients get responses", || well.load(Ordering::Relaxed) > before + 50);
                 let before = failed.load(Ordering::Relaxed);
                 fpm.kill();
-                wait_until("visitors are told", || failed.load(Ordering::Relaxed) > before + 10);
-                // Nobody is left without an answer meanwhile, and files are served as ever.
+                wait_until("clients get errors", || failed.load(Ordering::Relaxed) > before + 10);
+                // Every client still gets a response in the meantime, and files are served as usual.
                 assert_eq!(get(&server, "/style.css").status, 200);
                 fpm.run();
             }
             let before = well.load(Ordering::Relaxed);
-            wait_until("visitors are answered again", || well.load(Ordering::Relaxed) > before + 50);
+            wait_until("clients get responses again", || well.load(Ordering::Relaxed) > before + 50);
             is_over.store(true, Ordering::Relaxed);
         });
         let names = outcomes(&folder, 1);
@@ -323,7 +330,7 @@ fn killed_under_load_it_is_missed_and_found_again() {
             assert!(expected.contains(&name.as_str()) || !name.starts_with("php_"), "{name}");
         }
         assert!(names.iter().any(|name| name == "php_refused"));
-        // Steady again: not one more fails.
+        // Stable again: no more requests fail.
         for _ in 0..50 {
             assert_eq!(text(&get(&server, "/hello.php")), "hello");
         }

@@ -1,5 +1,5 @@
-//! An application server that is scripted to the byte: what faults need that no real one has on demand. It knows
-//! FastCGI from the specification, not from the code that is tested.
+//! An application server that is scripted to the byte, for faults that no real one can produce on demand. It implements
+//! FastCGI from the specification, not from the code under test.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -9,17 +9,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asked {
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) content: Vec<u8>,
     pub(crate) keeps: bool,
-    /// Its number among all requests.
+    /// The number of the request, counted over all connections.
     pub(crate) number: usize,
 }
 
-/// A record with padding, as any server may send one.
+/// A record with padding, which any server may send.
 pub(crate) fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     let padding = (8 - content.len() % 8) % 8;
     let length = u16::try_from(content.len()).unwrap().to_be_bytes();
@@ -39,8 +39,8 @@ pub(crate) fn end(status: u8) -> Vec<u8> {
     record(3, &[0, 0, 0, 0, status, 0, 0, 0])
 }
 
-/// A whole answer.
-pub(crate) fn answer(text: &str) -> Vec<u8> {
+/// The records of a whole response: `text` on standard output, and the end of the request.
+pub(crate) fn complete_response(text: &str) -> Vec<u8> {
     [stdout(text), end(0)].concat()
 }
 
@@ -53,7 +53,8 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// Calls `handler` with each request, when its content is whole; `false` from it closes the connection.
+    /// Calls `handler` with each request after its content is complete. If `handler` returns false, the connection
+    /// closes.
     pub(crate) fn start(
         folder: &Path,
         handler: impl Fn(&Asked, &mut UnixStream) -> bool + Send + Sync + 'static,
@@ -61,7 +62,7 @@ impl Scripted {
         Self::start_with(folder, true, handler)
     }
 
-    /// The same, but called when the variables are whole, if not `reads`.
+    /// Like [`start`](Self::start), but if `reads` is false, calls `handler` as soon as the variables are complete.
     pub(crate) fn start_with(
         folder: &Path,
         reads: bool,
@@ -99,7 +100,7 @@ impl Scripted {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The step that leads here, with `settings` in its block and the folder as its root.
+    /// The directive that forwards to this server, with `settings` in its block and the folder as its root.
     pub(crate) fn step(&self, root: &Path, settings: &str) -> String {
         let root = root.to_str().unwrap();
         format!("    php \"unix:{}\" {{\n        root {root:?}\n        {settings}\n    }}", self.socket.display())
@@ -126,7 +127,7 @@ fn read_request(stream: &mut UnixStream, reads: bool) -> Option<Asked> {
                 assert_eq!(content[..2], [0, 1], "a responder");
                 asked.keeps = content[2] & 1 == 1;
             }
-            // The client has no more use for the answer.
+            // The client no longer needs the response.
             (2, _) => return None,
             (4, false) => variables.extend_from_slice(&content),
             (4, true) => {
@@ -166,7 +167,7 @@ fn unpack(mut bytes: &[u8]) -> BTreeMap<String, String> {
     variables
 }
 
-/// Writes, and does not mind that nobody reads any more.
+/// Writes, and ignores errors if nobody reads any more.
 pub(crate) fn send(stream: &mut UnixStream, bytes: &[u8]) -> bool {
     stream.write_all(bytes).is_ok()
 }

@@ -1,7 +1,7 @@
-//! No way leads to the text of a script: not in whatever order the steps stand, nor by other names for it.
+//! No path returns the source of a script, in whatever order the directives are, nor through other names for it.
 
 use super::super::harness::Folder;
-use super::scripted::{Scripted, answer, send};
+use super::scripted::{Scripted, complete_response, send};
 use super::{ask, get, serve, text};
 
 const SECRET: &str = "the password is xyzzy";
@@ -38,11 +38,11 @@ fn folder() -> Folder {
     folder
 }
 
-/// Where an origin judges unusual paths, scripts still have their own names only.
+/// Where an origin interprets unusual paths, scripts can still be reached only under their own names.
 #[test]
-fn beside_a_proxy_paths_mean_the_same() {
+fn paths_mean_the_same_beside_a_proxy() {
     let folder = folder();
-    let app = Scripted::start(folder.path(), |_, stream| send(stream, &answer("\r\nran")));
+    let app = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response("\r\nran")));
     let step = app.step(&folder.path().join("www"), "");
     let proxy = "    route \"/api/*\" { proxy \"http://127.0.0.1:9\" { retries 0 } }";
     for order in [format!("{step}\n{proxy}"), format!("{proxy}\n{step}")] {
@@ -62,9 +62,9 @@ fn beside_a_proxy_paths_mean_the_same() {
 }
 
 #[test]
-fn whatever_is_asked_for() {
+fn no_path_returns_the_source_of_a_script() {
     let folder = folder();
-    let app = Scripted::start(folder.path(), |_, stream| send(stream, &answer("\r\nran")));
+    let app = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response("\r\nran")));
     let root = folder.path().join("www");
     let php = |settings: &str| app.step(&root, settings);
     let files =
@@ -143,9 +143,9 @@ fn whatever_is_asked_for() {
 }
 
 #[test]
-fn another_site_of_the_same_folder_gives_nothing_away() {
+fn another_site_on_the_same_folder_returns_no_sources() {
     let folder = folder();
-    let app = Scripted::start(folder.path(), |_, stream| send(stream, &answer("\r\nran")));
+    let app = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response("\r\nran")));
     let root = folder.path().join("www");
     let listen = "listen \"127.0.0.1:0\"";
     let log = "";

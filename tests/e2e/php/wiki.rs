@@ -1,4 +1,4 @@
-//! A real application: DokuWiki of Debian's package, through FastCGI, with no other server in between.
+//! A real application: DokuWiki from Debian's package, over FastCGI, with no other server in between.
 
 use super::super::accelerator::wiki::{Visitor, hidden, write_wiki};
 use super::super::harness::{Folder, Server};
@@ -26,7 +26,7 @@ impl Wiki {
             "php_admin_value[auto_prepend_file] = {root}/prepend.php\nphp_admin_value[session.save_path] = {root}/data/tmp\n"
         );
         let fpm = Fpm::start(&folder, true, 4, &lines);
-        // Debian keeps templates and plugins elsewhere, behind links that lead out of the folder.
+        // Debian stores templates and plugins elsewhere, behind links that leave the folder.
         let steps = format!(
             r#"
     route "/bin/*" "/conf/*" "/data/*" "/inc/*" "/vendor/*" {{ respond 404 }}
@@ -46,7 +46,7 @@ impl Wiki {
 }
 
 #[test]
-fn it_serves_logs_in_edits_and_uploads() {
+fn dokuwiki_serves_logs_in_edits_and_uploads() {
     let wiki = Wiki::start();
     let anonymous = wiki.visitor("nobody");
     let page = anonymous.fetch("/", &[]);

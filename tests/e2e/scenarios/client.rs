@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Where a client's requests go, and what it may expect there.
+/// A client of a scenario: where its requests go, and which kind of server responds.
 #[derive(Clone, Debug)]
 pub(crate) struct Client {
     pub(crate) address: SocketAddr,
@@ -18,7 +18,7 @@ pub(crate) struct Client {
     pub(crate) stage: Arc<Stage>,
 }
 
-/// How far one exchange is.
+/// The state of one exchange.
 struct Progress {
     begun: Instant,
     method: String,
@@ -28,7 +28,7 @@ struct Progress {
 }
 
 impl Client {
-    /// Does what `exchange` says, over `kept` if it wants the same connection; returns the connection.
+    /// Runs `exchange`, over `kept` if it uses the same connection. Returns the connection.
     pub(crate) fn play(&self, exchange: &Exchange, kept: Option<Wire>) -> Result<Option<Wire>, Failure> {
         let fail = |why: String| Failure::at(exchange.line, why);
         let mut wire = match kept.filter(|_| exchange.same_connection) {
@@ -77,7 +77,7 @@ impl Client {
                 Item::Expect(expect) => self.expect(expect, &mut wire, &mut progress, exchange.line)?,
             }
         }
-        self.answer(&mut wire, &mut progress).map_err(fail)?;
+        self.ensure_response(&mut wire, &mut progress).map_err(fail)?;
         if progress.answer.as_ref().is_some_and(|answer| !answer.complete) && !progress.judged_cut {
             let body = progress.answer.map(|answer| answer.body).unwrap_or_default();
             return Err(fail(format!("the answer ended before it was whole, after {}", show(&body))));
@@ -85,8 +85,8 @@ impl Client {
         Ok(Some(wire))
     }
 
-    /// Reads the answer, if that was not done yet.
-    fn answer(&self, wire: &mut Wire, progress: &mut Progress) -> Result<(), String> {
+    /// Reads the response, unless this was already done.
+    fn ensure_response(&self, wire: &mut Wire, progress: &mut Progress) -> Result<(), String> {
         if progress.answer.is_none() {
             let answer = wire.read_response(&progress.method)?;
             progress.took = progress.begun.elapsed();
@@ -108,7 +108,7 @@ impl Client {
             What::Field(name, _) => name == "Cache-Status" || name == "Via",
             _ => false,
         };
-        self.answer(wire, progress).map_err(|why| Failure::at(line, why))?;
+        self.ensure_response(wire, progress).map_err(|why| Failure::at(line, why))?;
         if only_ours && self.kind != Kind::Flatout {
             return Ok(());
         }
@@ -123,7 +123,7 @@ impl Client {
     }
 }
 
-/// The method of a request that is written out.
+/// The method of a request that is written out in bytes.
 fn sent_method(exchange: &Exchange) -> String {
     let sent = exchange.items.iter().find_map(|item| match item {
         Item::Act(Action::Send(bytes)) => Some(String::from_utf8_lossy(bytes).into_owned()),

@@ -1,10 +1,10 @@
-//! What stands behind `expect`.
+//! Parses the conditions after `expect`.
 
 use super::Failure;
 use super::script::{Expect, Test, What};
 use super::text::{parse_content, parse_duration};
 
-/// Reads a condition.
+/// Parses the text after `expect`. Errors name `line`.
 pub(crate) fn parse_condition(line: usize, text: &str) -> Result<Expect, Failure> {
     let what = parse_what(text).map_err(|why| Failure::at(line, why))?;
     Ok(Expect { line, text: text.to_owned(), what })
@@ -53,7 +53,7 @@ fn parse_status(word: &str) -> Result<u16, String> {
     word.trim().parse().map_err(|_| format!("{word} is not a status"))
 }
 
-/// Reads `Name: value`, `Name absent`, `Name <= 3` and the like.
+/// Parses `Name: value`, `Name absent`, `Name <= 3` and the like.
 fn parse_field(text: &str) -> Result<(String, Test), String> {
     let end = text.find([':', ' ']).ok_or_else(|| format!("what is to hold for {text}?"))?;
     let (name, rest) = text.split_at(end);
@@ -84,7 +84,7 @@ fn parse_test(text: &str) -> Result<Test, String> {
     })
 }
 
-/// Reads `hit`, `fwd=miss|uri-miss`, `stored`, `not stored`, `ttl<=60`, with spaces between.
+/// Parses `hit`, `fwd=miss|uri-miss`, `stored`, `not stored`, `ttl<=60`, separated by spaces.
 fn parse_parameters(text: &str) -> Result<Vec<(String, Test)>, String> {
     let (mut parameters, mut words) = (Vec::new(), text.split_whitespace());
     while let Some(word) = words.next() {

@@ -1,4 +1,4 @@
-//! The origins of a scenario: they say what it says, byte for byte, and complain of what it does not foresee.
+//! The origins of a scenario: they send what it specifies, byte for byte, and report requests that it does not expect.
 
 use super::Failure;
 use super::script::{Expect, Turn, What};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Listens for requests to the origin called `name` until the scenario is over.
+/// Listens for requests to the origin called `name` until the scenario ends.
 pub(crate) fn listen(name: &str, listener: TcpListener, stage: &Arc<Stage>, turns: &Arc<Vec<Turn>>) {
     let (name, stage, turns) = (name.to_owned(), Arc::clone(stage), Arc::clone(turns));
     thread::spawn(move || {
@@ -29,7 +29,7 @@ pub(crate) fn listen(name: &str, listener: TcpListener, stage: &Arc<Stage>, turn
     });
 }
 
-/// Wakes anyone who listens at this address, so that it sees that the scenario is over.
+/// Wakes the listener at this address, so that it notices the end of the scenario.
 pub(crate) fn wake(address: SocketAddr) {
     if let Ok(stream) = TcpStream::connect(address) {
         let _ = stream.shutdown(Shutdown::Both);
@@ -48,7 +48,7 @@ impl Origin {
         loop {
             match wire.read_head() {
                 Ok(Some(head)) => {
-                    if self.answer(&mut wire, head, kept) == Flow::Over {
+                    if self.respond(&mut wire, head, kept) == Flow::Over {
                         return;
                     }
                     kept = true;
@@ -62,7 +62,7 @@ impl Origin {
         }
     }
 
-    fn answer(&self, wire: &mut Wire, head: Received, kept: bool) -> Flow {
+    fn respond(&self, wire: &mut Wire, head: Received, kept: bool) -> Flow {
         let mut words = head.start.split(' ').map(str::to_owned);
         let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         self.stage.note(&format!("{} is asked: {} {:?}", self.name, head.start, head.fields));

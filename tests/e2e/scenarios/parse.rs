@@ -1,11 +1,11 @@
-//! From the lines of a scenario to what they mean.
+//! Parses the lines of a scenario.
 
 use super::Failure;
 use super::condition::parse_condition;
 use super::script::{Action, Exchange, Expect, Head, Item, Launch, Scenario, Step, Times, Turn};
 use super::text::{Block, parse_content, parse_duration};
 
-/// Reads the blocks of a scenario whose names in braces are filled in.
+/// Parses the blocks of a scenario, after the names in braces have been replaced.
 pub(crate) fn parse_scenario(blocks: &[Block]) -> Result<Scenario, Failure> {
     let (mut launch, mut turns, mut steps) = (None, Vec::new(), Vec::new());
     for block in blocks {
@@ -77,7 +77,7 @@ fn parse_expects(block: &Block) -> Result<Vec<Expect>, Failure> {
     Ok(expects)
 }
 
-/// Reads `origin [NAME] METHOD TARGET [N times | any times | at most N times]`.
+/// Parses `origin [NAME] METHOD TARGET [N times | any times | at most N times]`.
 fn parse_turn(block: &Block, words: &[&str]) -> Result<Turn, Failure> {
     let (origin, words) = match words {
         [name, rest @ ..] if name.starts_with(|c: char| c.is_ascii_lowercase()) => (*name, rest),
@@ -127,7 +127,7 @@ fn parse_turn(block: &Block, words: &[&str]) -> Result<Turn, Failure> {
     Ok(turn)
 }
 
-/// Reads `200` or `200 Fine`.
+/// Parses `200` or `200 Fine`.
 fn response_head(line: usize, status: &str) -> Result<Head, Failure> {
     let (code, phrase) = status.split_once(' ').unwrap_or((status, ""));
     let status = number(line, code)?;
@@ -148,7 +148,7 @@ fn phrase_of(status: u16) -> &'static str {
     }
 }
 
-/// Reads `METHOD TARGET [VERSION]`, or `raw`.
+/// Parses `METHOD TARGET [VERSION]`, or `raw`.
 fn parse_exchange(block: &Block, clients: usize, background: bool, words: &[&str]) -> Result<Exchange, Failure> {
     let (method, version, target) = match words {
         ["raw"] => (None, "", ""),
@@ -192,16 +192,16 @@ fn parse_exchange(block: &Block, clients: usize, background: bool, words: &[&str
     Ok(exchange)
 }
 
-/// What makes up a message, or several: each head learns which content follows.
+/// The parts of one or several messages. Each head records which content follows.
 #[derive(Default)]
 struct Message {
     items: Vec<Item>,
-    /// Where the head is that fields and content belong to.
+    /// Index of the head that fields and content belong to.
     head: Option<usize>,
-    /// Where the content ends so far.
+    /// Index where the content ends so far.
     content_end: Option<usize>,
     trailers: Vec<(String, String)>,
-    /// True if the content is cut on purpose.
+    /// True if the content is truncated intentionally.
     is_cut: bool,
 }
 
@@ -275,7 +275,7 @@ impl Message {
         action
     }
 
-    /// Writes down where the content before is whole.
+    /// Records that the content is complete at this point.
     fn end_content(&mut self) {
         let Some(at) = self.head else { return };
         let trailers = std::mem::take(&mut self.trailers);

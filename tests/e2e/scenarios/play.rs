@@ -1,4 +1,4 @@
-//! Plays one scenario: starts the accelerator, goes through the steps, and hears all complaints.
+//! Runs one scenario: starts the accelerator, runs the steps, and collects all complaints.
 
 use super::super::harness::{Folder, flatout};
 use super::Failure;
@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-/// Plays every row of the scenario in `text`; the failures, each with its row and what happened.
+/// Runs every row of the scenario in `text`. Returns the failures, each with its row and what happened.
 pub(crate) fn play_text(text: &str, kind: Kind) -> Result<(), Vec<Failure>> {
     let mut all = blocks(text).map_err(|failure| vec![failure])?;
     let rows = take_table(&mut all).map_err(|failure| vec![failure])?;
@@ -39,7 +39,7 @@ fn play_row(all: &[Block], row: &Names, kind: Kind) -> Result<(), Vec<Failure>> 
         names.insert(name.clone(), address.to_string());
         listeners.push((name, address, listener));
     }
-    // Bound, so that nobody else takes it, but nobody listens: connections are refused.
+    // Bound, so that nobody else can take the port, but not listening, so connections are refused.
     let dead = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
     let dead = dead.map_err(|error| start(error.to_string()))?;
     let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -77,7 +77,7 @@ fn play_row(all: &[Block], row: &Names, kind: Kind) -> Result<(), Vec<Failure>> 
     if failures.is_empty() {
         failures = stage.complaints(&turns);
     } else {
-        // What an origin met is nearer to the cause.
+        // Failures that an origin saw are closer to the cause.
         failures.splice(0..0, stage.complaints(&[]));
     }
     stage.end();
@@ -89,7 +89,7 @@ fn play_row(all: &[Block], row: &Names, kind: Kind) -> Result<(), Vec<Failure>> 
     if failures.is_empty() { Ok(()) } else { Err(failures) }
 }
 
-/// The origins that the scenario speaks of: `origin`, and those with names.
+/// The origins that the scenario mentions: `origin`, and named ones.
 fn origin_names(all: &[Block]) -> BTreeSet<String> {
     let mut names = BTreeSet::from(["origin".to_owned()]);
     for block in all {
@@ -108,12 +108,12 @@ struct Player<'a> {
     stage: Arc<Stage>,
     folder: &'a Folder,
     kind: Kind,
-    /// The origin that is meant when none is named.
+    /// The origin that is used if none is named.
     main: SocketAddr,
     subject: Option<Subject>,
     kept: Option<Wire>,
     background: Vec<JoinHandle<Result<Option<Wire>, Failure>>>,
-    /// Connections of clients in the background, open until the end.
+    /// Connections of background clients, open until the end.
     open: Vec<Wire>,
 }
 
@@ -171,7 +171,7 @@ impl Player<'_> {
         }
     }
 
-    /// Waits for the clients in the background.
+    /// Waits for the background clients.
     fn join(&mut self) -> Result<(), Failure> {
         let mut result = Ok(());
         for client in self.background.drain(..) {
@@ -220,7 +220,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// Ends the accelerator, and returns what it said when that is wanted.
+    /// Stops the accelerator, and returns its output if `wanted`.
     fn end(&mut self, wanted: bool) -> String {
         let _ = self.join();
         self.kept = None;

@@ -1,4 +1,4 @@
-//! A scenario as read: what starts, what the origins do when they are asked, and what happens in which order.
+//! A parsed scenario: what is started, how the origins respond, and what happens in which order.
 
 use std::time::Duration;
 
@@ -7,45 +7,45 @@ use std::time::Duration;
 pub(crate) struct Scenario {
     /// How the accelerator is started.
     pub(crate) launch: Launch,
-    /// What the origins do, in written order.
+    /// The behaviour of the origins, in the order of the file.
     pub(crate) turns: Vec<Turn>,
-    /// What else happens, in written order.
+    /// All other steps, in the order of the file.
     pub(crate) steps: Vec<(usize, Step)>,
 }
 
 /// How the accelerator is started.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Launch {
-    /// `flatout accelerate`, with these arguments besides `--listen`.
+    /// `flatout accelerate`, with these arguments in addition to `--listen`.
     Verb(Vec<String>),
-    /// `flatout run` with a site of these settings.
+    /// `flatout run` with a site that has these settings.
     Site(String),
 }
 
-/// What an origin does with one request, or with each of several.
+/// The behaviour of an origin for one request, or for each of several.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    /// Where it stands.
+    /// Line number.
     pub(crate) line: usize,
     /// The origin's name.
     pub(crate) origin: String,
-    /// Methods that it answers; `*` is all.
+    /// Methods that it handles. `*` means all.
     pub(crate) methods: Vec<String>,
-    /// The target that it answers; `*` is all.
+    /// The target that it handles. `*` means all.
     pub(crate) target: String,
-    /// How often it is to be asked.
+    /// How often it must be used.
     pub(crate) times: Times,
-    /// True if it answers before it reads the request's content.
+    /// True if it responds before it reads the request's content.
     pub(crate) early: bool,
-    /// What must hold for the request's head, or another turn answers it.
+    /// Conditions on the request's head. If one does not hold, the turn is skipped.
     pub(crate) conditions: Vec<Expect>,
-    /// What must hold for the request.
+    /// Conditions that the request must meet.
     pub(crate) expects: Vec<Expect>,
-    /// What it does then.
+    /// Actions after that.
     pub(crate) actions: Vec<Action>,
 }
 
-/// How often an origin is to be asked.
+/// How often a turn must be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Times {
     Exactly(u32),
@@ -53,48 +53,48 @@ pub(crate) enum Times {
     Any,
 }
 
-/// What happens at the clients' side, or to the accelerator.
+/// A step on the clients' side, or one that affects the accelerator.
 #[derive(Debug)]
 pub(crate) enum Step {
     Client(Exchange),
-    /// Lets go the origin's turns that hold under this name.
+    /// Releases the origin turns that wait under this name.
     Release(String),
-    /// Waits until all origins together were asked so often.
+    /// Waits until all origins together have received this many requests.
     Await(usize),
     Wait(Duration),
-    /// Waits for the clients in the background.
+    /// Waits for the background clients.
     Join,
-    /// `flatout` with these arguments.
+    /// Runs `flatout` with these arguments.
     Command(Vec<String>, Vec<Expect>),
     /// Stops the accelerator with this signal and starts it again.
     Restart(&'static str),
 }
 
-/// One request, or the same by several clients at once.
+/// One request, or the same request by several clients at once.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) line: usize,
     pub(crate) clients: usize,
     pub(crate) background: bool,
-    /// True if it goes over the connection of the exchange before.
+    /// True if it uses the connection of the previous exchange.
     pub(crate) same_connection: bool,
-    /// `None`: all bytes are written out.
+    /// `None` if the request is written out in bytes.
     pub(crate) method: Option<String>,
     pub(crate) items: Vec<Item>,
 }
 
-/// What a client does, in this order.
+/// One action of a client.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Act(Action),
     Expect(Expect),
     /// Waits for 100 (Continue).
     Continue,
-    /// Goes away after so many bytes of the answer.
+    /// Disconnects after this many bytes of the response.
     Leave(usize),
-    /// Reads so many bytes of the answer, and no more while the scenario lasts.
+    /// Reads this many bytes of the response, and no more until the scenario ends.
     StopReading(usize),
-    /// Ends its side of the connection.
+    /// Closes its side of the connection.
     Finish,
 }
 
@@ -107,16 +107,16 @@ impl Item {
     }
 }
 
-/// What either side does on the wire.
+/// One action of either side on the connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The head of a message.
     Head(Head),
-    /// Content, framed as the head before says.
+    /// Content, framed as the preceding head declares.
     Body(Vec<u8>),
-    /// The content is whole: what is left of its framing, with these trailers.
+    /// The end of the content: the rest of its framing, with these trailers.
     End(Vec<(String, String)>),
-    /// Bytes as they are.
+    /// Sends these bytes unchanged.
     Send(Vec<u8>),
     /// Waits for these bytes.
     Receive(Vec<u8>),
@@ -124,11 +124,11 @@ pub(crate) enum Action {
     Hold(String),
     Close,
     Reset,
-    /// Does nothing more, and keeps the connection.
+    /// Does nothing more, and keeps the connection open.
     Stall,
 }
 
-/// The head of a message as written.
+/// The head of a message as written in the scenario.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     /// `GET /a HTTP/1.1` or `HTTP/1.1 200 OK`.
@@ -136,9 +136,9 @@ pub(crate) struct Head {
     /// 0 for a request.
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
-    /// Fields that the runner would add.
+    /// Fields that the runner would otherwise add.
     pub(crate) without: Vec<String>,
-    /// How long the content is that follows; `None`: there is none.
+    /// Length of the content that follows. `None` if there is none.
     pub(crate) content_bytes: Option<usize>,
 }
 
@@ -157,16 +157,16 @@ impl Head {
     }
 }
 
-/// What must hold.
+/// A condition that must hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Expect {
     pub(crate) line: usize,
-    /// As written.
+    /// As written in the scenario.
     pub(crate) text: String,
     pub(crate) what: What,
 }
 
-/// What a condition looks at.
+/// The subject of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     Status(Vec<u16>),
@@ -176,23 +176,23 @@ pub(crate) enum What {
     Trailer(String, Test),
     Interim(u16, Option<(String, Test)>),
     NoInterim(u16),
-    /// Parameters of this cache's member in Cache-Status (RFC 9211): those that must be there, and those that must not.
+    /// Parameters of this cache's member in Cache-Status (RFC 9211) that must or must not be present.
     Cache(Vec<(String, Test)>),
-    /// The message ends before it is whole.
+    /// The message is truncated.
     Cut,
-    /// The other side ends the connection.
+    /// The other side closes the connection.
     Closed,
     /// The request is not the first one on its connection.
     Kept,
     Within(Duration),
     NotWithin(Duration),
     Target(String),
-    /// Of a command.
+    /// The exit code of a command.
     Exit(i32),
     Output(String, bool),
 }
 
-/// What must hold for a value.
+/// A test of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Test {
     Absent,
@@ -204,6 +204,6 @@ pub(crate) enum Test {
     Lacks(String),
     AtMost(i64),
     AtLeast(i64),
-    /// So many field lines.
+    /// This many field lines.
     Lines(usize),
 }

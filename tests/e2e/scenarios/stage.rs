@@ -1,4 +1,4 @@
-//! What all sides of a scenario share: what origins were asked, what is let go, what was seen.
+//! State that all sides of a scenario share: the requests to origins, released names, and what was observed.
 
 use super::Failure;
 use super::script::{Times, Turn};
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A scenario while it is played.
+/// A running scenario.
 #[derive(Debug)]
 pub(crate) struct Stage {
     begun: Instant,
@@ -19,7 +19,7 @@ pub(crate) struct Stage {
 #[derive(Debug, Default)]
 struct State {
     over: bool,
-    /// How often each turn was asked.
+    /// How often each turn was used.
     asked: Vec<u32>,
     requests: usize,
     released: BTreeSet<String>,
@@ -37,7 +37,7 @@ impl Stage {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `done` or the end of the scenario; `false`: it took longer than `timeout`.
+    /// Waits until `done` returns true or the scenario ends. Returns false after `timeout`.
     fn wait(&self, timeout: Duration, done: impl Fn(&State) -> bool) -> bool {
         let until = Instant::now() + timeout;
         let mut state = self.lock();
@@ -49,7 +49,7 @@ impl Stage {
         true
     }
 
-    /// Chooses the turn that answers a request: the first that fits and was not asked often enough.
+    /// Chooses the turn for a request: the first that fits and has not been used often enough.
     pub(crate) fn choose(&self, turns: &[Turn], fits: impl Fn(&Turn) -> bool) -> Option<usize> {
         let mut state = self.lock();
         state.requests += 1;
@@ -67,7 +67,7 @@ impl Stage {
         chosen
     }
 
-    /// Waits until the origins were asked so often.
+    /// Waits until the origins have received this many requests.
     pub(crate) fn await_requests(&self, count: usize) -> Result<(), String> {
         if self.wait(TIMEOUT, |state| state.requests >= count) {
             return Ok(());
@@ -75,7 +75,7 @@ impl Stage {
         Err(format!("the origins were asked {} times", self.lock().requests))
     }
 
-    /// Waits until `release` says this name.
+    /// Waits until `release` is called with this name.
     pub(crate) fn hold(&self, name: &str) -> Result<(), String> {
         if self.wait(TIMEOUT, |state| state.released.contains(name)) {
             return Ok(());
@@ -109,7 +109,7 @@ impl Stage {
         self.lock().failures.push(failure);
     }
 
-    /// Notes what happened, to be printed when the scenario fails.
+    /// Records what happened, to be printed if the scenario fails.
     pub(crate) fn note(&self, text: &str) {
         let at_ms = self.begun.elapsed().as_millis();
         let mut state = self.lock();
@@ -120,10 +120,10 @@ impl Stage {
         self.lock().record.clone()
     }
 
-    /// What the origins have to complain of; with `turns`, also that they were asked too seldom.
+    /// The complaints of the origins. With `turns`, also those about turns that were not used often enough.
     pub(crate) fn complaints(&self, turns: &[Turn]) -> Vec<Failure> {
-        // What is refreshed in the background may still be on its way.
-        const LATE: Duration = Duration::from_secs(3);
+        // A background revalidation may still be in progress.
+        const LATE: Duration = Duration::from_secs(20);
         let missing = |state: &State| {
             let each = turns.iter().zip(&state.asked);
             each.filter(|(turn, asked)| matches!(turn.times, Times::Exactly(times) if times != **asked))

@@ -1,4 +1,4 @@
-//! What a scenario is played against: flatout, or for comparison another cache that is installed here.
+//! The server that scenarios run against: flatout, or another installed cache for comparison.
 
 use super::super::harness::{Folder, Server, flatout};
 use super::script::Launch;
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Which server it is: `FLATOUT_SCENARIO_SERVER`.
+/// The kind of server, from `FLATOUT_SCENARIO_SERVER`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Flatout,
@@ -24,7 +24,7 @@ impl Kind {
         }
     }
 
-    /// Returns true if it can be started so.
+    /// Returns true if this kind of server supports `launch`.
     pub(crate) fn can(self, launch: &Launch) -> bool {
         self == Self::Flatout || matches!(launch, Launch::Verb(arguments) if arguments.is_empty())
     }
@@ -38,12 +38,12 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// Starts it in front of `origin`; what it writes goes into `folder`.
+    /// Starts it in front of `origin`. Its files go into `folder`.
     pub(crate) fn start(kind: Kind, launch: &Launch, origin: SocketAddr, folder: &Folder) -> Result<Self, String> {
         match (kind, launch) {
             (Kind::Flatout, Launch::Verb(arguments)) => {
                 let mut command = flatout();
-                // Where the admin socket lies, so that `flatout purge` finds this server and no other.
+                // The location of the admin socket, so that `flatout purge` finds this server and no other.
                 command.env("RUNTIME_DIRECTORY", folder.path()).arg("accelerate");
                 if !arguments.iter().any(|argument| argument.starts_with("http")) {
                     command.arg(format!("http://{origin}"));
@@ -106,7 +106,7 @@ impl Subject {
         }
     }
 
-    /// Ends it by this signal and says what it had to say.
+    /// Stops it with this signal and returns its output.
     pub(crate) fn end(self, signal: &str) -> String {
         match self {
             Self::Flatout(mut server) => {
@@ -123,7 +123,7 @@ impl Subject {
     }
 }
 
-/// `FLATOUT_SCENARIO_FLAGS`: arguments for every scenario that has none of its own, to play them all otherwise.
+/// `FLATOUT_SCENARIO_FLAGS`: arguments for every scenario that has none, to run them all with different settings.
 fn more_arguments(folder: &Folder) -> Vec<String> {
     let flags = std::env::var("FLATOUT_SCENARIO_FLAGS").unwrap_or_default();
     let folder = folder.path().display().to_string();
@@ -135,7 +135,7 @@ fn free_address() -> Result<SocketAddr, String> {
     listener.local_addr().map_err(|error| error.to_string())
 }
 
-/// nginx as its manual has a shared cache that honours what origins say.
+/// nginx as its manual configures a shared cache that honours the origin's directives.
 fn nginx_settings(address: SocketAddr, origin: SocketAddr, folder: &Folder) -> String {
     let folder = folder.path().display();
     format!(

@@ -1,10 +1,10 @@
-//! The text of a scenario before it has a meaning: lines, tables, and names in braces.
+//! The text of a scenario before it is parsed: lines, tables, and names in braces.
 
 use super::Failure;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A line at the margin and the lines below it that are set in.
+/// An unindented line and the indented lines below it.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     pub(crate) line: usize,
@@ -12,7 +12,7 @@ pub(crate) struct Block {
     pub(crate) lines: Vec<(usize, String)>,
 }
 
-/// The blocks of a text. Lines that begin with `#`, and empty ones, say nothing.
+/// The blocks of a scenario's text. Lines that start with `#` and empty lines are ignored.
 pub(crate) fn blocks(text: &str) -> Result<Vec<Block>, Failure> {
     let mut blocks: Vec<Block> = Vec::new();
     for (index, line) in text.lines().enumerate() {
@@ -31,10 +31,11 @@ pub(crate) fn blocks(text: &str) -> Result<Vec<Block>, Failure> {
     Ok(blocks)
 }
 
-/// What stands in braces for something else.
+/// The values of names in braces.
 pub(crate) type Names = BTreeMap<String, String>;
 
-/// Takes the table out of the blocks: the names and values of each row; one row without any when there is no table.
+/// Removes the table from the blocks, and returns the names and values of each row. Without a table, there is one empty
+/// row.
 pub(crate) fn take_table(blocks: &mut Vec<Block>) -> Result<Vec<Names>, Failure> {
     let Some(at) = blocks.iter().position(|block| block.text.starts_with("each ")) else {
         return Ok(vec![Names::new()]);
@@ -54,10 +55,10 @@ pub(crate) fn take_table(blocks: &mut Vec<Block>) -> Result<Vec<Names>, Failure>
     if rows.is_empty() { Err(Failure::at(table.line, "a table without rows")) } else { Ok(rows) }
 }
 
-/// Puts in what stands for names in braces. `now_s` is the time of `{now}`, `{now-10s}`, `{now+1h}`.
+/// Replaces names in braces. `now_s` is the time for `{now}`, `{now-10s}`, `{now+1h}`.
 pub(crate) fn fill_in(blocks: &mut [Block], names: &Names, now_s: i64) -> Result<(), Failure> {
     for block in blocks {
-        // A configuration has braces of its own.
+        // A configuration contains braces of its own.
         let lenient = block.text.starts_with("accelerate");
         block.text = fill_in_line(&block.text, block.line, names, now_s, lenient)?;
         for (number, text) in &mut block.lines {
@@ -79,7 +80,7 @@ fn fill_in_line(text: &str, line: usize, names: &Names, now_s: i64, lenient: boo
             continue;
         };
         if let Some(value) = names.get(name) {
-            // A value of a table may hold a name in turn.
+            // A value in a table may itself contain a name.
             out.push_str(&fill_in_line(value, line, &Names::new(), now_s, true)?);
         } else if let Some(date) = parse_time(name, now_s) {
             out.push_str(&date);
@@ -98,7 +99,7 @@ fn looks_like_a_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_+-".contains(c))
 }
 
-/// `now`, `now-10s`, `now+1h` as a date of HTTP.
+/// Converts `now`, `now-10s`, `now+1h` to an HTTP date.
 fn parse_time(name: &str, now_s: i64) -> Option<String> {
     let rest = name.strip_prefix("now")?;
     let offset_s = match rest.split_at_checked(1) {
@@ -111,7 +112,7 @@ fn parse_time(name: &str, now_s: i64) -> Option<String> {
     Some(String::from_utf8_lossy(&date).into_owned())
 }
 
-/// `250ms`, `10s`, `2m`, `1h`, `7d`.
+/// Parses `250ms`, `10s`, `2m`, `1h`, `7d`.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.find(|c: char| !c.is_ascii_digit())?;
     let number: u64 = text[..digits].parse().ok()?;
@@ -125,8 +126,8 @@ pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     })
 }
 
-/// A text in quotes with `\r`, `\n`, `\t`, `\"`, `\\` and `\x41`, or `bytes 1000`, or `bytes 1000 from 10 to 19`: a text of
-/// letters that repeats nowhere soon, or these bytes of it.
+/// Parses a quoted string with `\r`, `\n`, `\t`, `\"`, `\\` and `\x41`, or `bytes 1000`, or `bytes 1000 from 10 to 19`:
+/// generated letters with a long period, or these bytes of them.
 pub(crate) fn parse_content(text: &str) -> Result<Vec<u8>, String> {
     if let Some(rest) = text.strip_prefix("bytes ") {
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -162,7 +163,7 @@ pub(crate) fn parse_content(text: &str) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// The letter at this place of a generated text.
+/// The letter at this index of the generated text.
 fn letter(index: usize) -> u8 {
     let mixed = (index as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
     b'a' + (mixed % 26) as u8

@@ -1,21 +1,21 @@
-//! True if what came is what was expected.
+//! Compares what was received with what was expected.
 
 use super::script::{Expect, Test, What};
 use super::wire::Message;
 use std::time::Duration;
 
-/// What there is to look at.
+/// The observations that conditions are checked against.
 pub(crate) struct Seen<'a> {
     pub(crate) message: &'a Message,
-    /// From the request's first byte to the answer's last.
+    /// From the first byte of the request to the last byte of the response.
     pub(crate) took: Duration,
-    /// True if the other side has ended the connection.
+    /// True if the other side has closed the connection.
     pub(crate) closed: bool,
-    /// True if other requests came over the connection before.
+    /// True if the connection carried other requests before.
     pub(crate) kept: bool,
 }
 
-/// `Err` is what there was instead.
+/// Checks one condition. The error describes what was observed instead.
 pub(crate) fn judge(expect: &Expect, seen: &Seen<'_>) -> Result<(), String> {
     let message = seen.message;
     match &expect.what {
@@ -125,7 +125,7 @@ fn split_outside_quotes(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-/// Bytes for people: not more than they read.
+/// Bytes in readable form, shortened if necessary.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 200;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES)]);

@@ -1,19 +1,20 @@
-//! One connection, from either side: messages read strictly, actions written byte for byte.
+//! One side of a connection: parses messages strictly and writes actions byte for byte.
 
 use super::script::{Action, Head};
 use super::stage::Stage;
+use crate::e2e::harness::wait_until_read;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longer than any answer of a scenario takes on a busy machine; it decides only when one that hangs fails.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
+/// Longer than any response in a scenario takes on a busy machine. It only determines when a hanging scenario fails.
+pub(crate) const TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How often a waiting side looks whether the scenario is over.
+/// How often a waiting side checks whether the scenario has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A head as it came.
+/// A received head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Received {
     pub(crate) start: String,
@@ -21,7 +22,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Of a response.
+    /// The status of a response.
     pub(crate) fn status(&self) -> u16 {
         self.start.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
     }
@@ -36,21 +37,21 @@ impl Received {
         self.values(name).iter().any(|value| value.to_ascii_lowercase().split(',').any(|part| part.trim() == word))
     }
 
-    /// Returns true if the connection ends behind this message.
+    /// Returns true if the connection ends after this message.
     pub(crate) fn closes(&self) -> bool {
         self.has_word("Connection", "close")
             || (self.start.contains("HTTP/1.0") && !self.has_word("Connection", "keep-alive"))
     }
 }
 
-/// A message as it came.
+/// A received message.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Message {
     pub(crate) interims: Vec<Received>,
     pub(crate) head: Received,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
-    /// True if its framing says that it is whole.
+    /// True if its framing shows that it is complete.
     pub(crate) complete: bool,
 }
 
@@ -63,7 +64,7 @@ enum Framing {
     UntilClose,
 }
 
-/// True if there is more to do on a connection.
+/// Tells whether a connection continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     GoesOn,
@@ -77,11 +78,11 @@ pub(crate) struct Wire {
     buffer: Vec<u8>,
     pub(crate) ended: bool,
     stage: Arc<Stage>,
-    /// An origin waits for requests as long as the scenario lasts.
+    /// An origin waits for requests until the scenario ends.
     is_origin: bool,
-    /// Of the message that is being written.
+    /// True if the message being written is chunked.
     chunked: bool,
-    /// True if the message that is being written has no content whatever its head says.
+    /// True if the message being written has no content, whatever its head declares.
     pub(crate) bodyless: bool,
     closes_behind: bool,
 }
@@ -103,7 +104,7 @@ impl Wire {
         })
     }
 
-    /// More bytes for the buffer; `false`: there will be none.
+    /// Reads more bytes into the buffer. Returns false if there will be none.
     fn fill(&mut self) -> Result<bool, String> {
         let (start, mut bytes) = (Instant::now(), vec![0; 64 * 1024]);
         while !self.ended {
@@ -127,12 +128,12 @@ impl Wire {
         Ok(false)
     }
 
-    /// Returns true if the other side ends the connection now that nothing more is to come.
+    /// Returns true if the other side closes the connection without sending anything more.
     pub(crate) fn closes(&mut self) -> Result<bool, String> {
         Ok(self.buffer.is_empty() && !self.fill()?)
     }
 
-    /// Reads until so many bytes are there.
+    /// Reads until the buffer has this many bytes.
     pub(crate) fn read_bytes(&mut self, count: usize) -> Result<(), String> {
         while self.buffer.len() < count {
             if !self.fill()? {
@@ -142,7 +143,7 @@ impl Wire {
         Ok(())
     }
 
-    /// A line without its end; `None`: the connection ended before.
+    /// A line without its line ending. `None` if the connection ended before.
     fn read_line(&mut self) -> Result<Option<String>, String> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|two| two == b"\r\n") {
@@ -156,7 +157,7 @@ impl Wire {
         }
     }
 
-    /// Field lines up to the empty one; `None`: the connection ended before.
+    /// Field lines up to the empty line. `None` if the connection ended before.
     fn read_fields(&mut self) -> Result<Option<Vec<(String, String)>>, String> {
         let mut fields = Vec::new();
         loop {
@@ -173,7 +174,7 @@ impl Wire {
         }
     }
 
-    /// The next head; `None`: the connection ended before it began.
+    /// The next head. `None` if the connection ended before it started.
     pub(crate) fn read_head(&mut self) -> Result<Option<Received>, String> {
         let Some(start) = self.read_line()? else {
             let within = Err("the connection ended within a head".to_owned());
@@ -185,7 +186,7 @@ impl Wire {
         }
     }
 
-    /// The next response, interim ones before it included, to a request with this method.
+    /// The next response to a request with this method, including the interim responses before it.
     pub(crate) fn read_response(&mut self, method: &str) -> Result<Message, String> {
         let mut message = Message::default();
         loop {
@@ -206,7 +207,7 @@ impl Wire {
         }
     }
 
-    /// The content of the request with this head.
+    /// Reads the content of the request with this head.
     pub(crate) fn read_request_content(&mut self, head: Received) -> Result<Message, String> {
         let mut message = Message { head, ..Message::default() };
         let framing = framing(&message.head, Framing::None)?;
@@ -228,7 +229,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Takes so many bytes; `false`: the connection ended before.
+    /// Takes this many bytes. Returns false if the connection ended before.
     fn move_bytes(&mut self, count: usize, body: &mut Vec<u8>) -> Result<bool, String> {
         while self.buffer.len() < count && self.fill()? {}
         let there = self.buffer.len().min(count);
@@ -257,7 +258,7 @@ impl Wire {
         }
     }
 
-    /// Does what a scenario says.
+    /// Performs an action of the scenario.
     pub(crate) fn act(&mut self, action: &Action) -> Result<Flow, String> {
         match action {
             Action::Head(head) => self.write_head(head)?,
@@ -285,7 +286,10 @@ impl Wire {
                     return Err(format!("instead came {:?}", String::from_utf8_lossy(&came)));
                 }
             }
-            Action::Pause(duration) => self.stage.pause(*duration),
+            Action::Pause(duration) => {
+                wait_until_read(&self.stream);
+                self.stage.pause(*duration);
+            }
             Action::Hold(name) => self.stage.hold(name)?,
             Action::Close => return Ok(Flow::Over),
             Action::Reset => {
@@ -300,7 +304,7 @@ impl Wire {
         Ok(Flow::GoesOn)
     }
 
-    /// Writes a head with the fields that it needs besides those that are written out.
+    /// Writes a head, with required fields that the scenario does not list.
     fn write_head(&mut self, head: &Head) -> Result<(), String> {
         let mut lines: Vec<(String, String)> = head.fields.clone();
         let lacks = |name: &str| head.field(name).is_none() && !head.without.iter().any(|other| other == name);
@@ -338,7 +342,7 @@ impl Wire {
         self.write(format!("{text}\r\n").as_bytes())
     }
 
-    /// What cannot be written because the other side is gone is its own affair: what it answered tells more.
+    /// Ignores errors because the other side is gone: its response says more than the error.
     fn write(&mut self, bytes: &[u8]) -> Result<(), String> {
         match self.stream.write_all(bytes) {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
@@ -349,13 +353,13 @@ impl Wire {
         }
     }
 
-    /// Ends this side of the connection.
+    /// Closes this side of the connection.
     pub(crate) fn finish(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }
 
-/// RFC 9112 §6.3, for a message whose content is not empty by its nature.
+/// RFC 9112 §6.3, for a message that may have content.
 fn framing(head: &Received, otherwise: Framing) -> Result<Framing, String> {
     let lengths = head.values("Content-Length");
     if head.has_word("Transfer-Encoding", "chunked") {

@@ -1,9 +1,10 @@
-//! Servers that fail: each is named with its line and the end of its log, all is stopped, the rest is measured.
+//! Servers that fail: each is named with its line and the end of its log, everything is stopped, and the rest is
+//! measured.
 
 use super::{FLATOUT, Given, STEP, assert_nothing_runs};
 use std::net::TcpListener;
 
-/// A server that is a line of shell.
+/// A server that is a shell command.
 fn shell(name: &str, line: &str, more: &str) -> String {
     format!(
         "server \"{name}\" {{ program \"sh\"; start \"-c\" #\"{line}\"# \"{{dir}}\"; ready \"/\" timeout=1; {more} }}
@@ -17,7 +18,7 @@ fn trouble(given: &Given, index: usize) -> (String, String) {
 }
 
 #[test]
-fn one_that_is_never_ready_is_named_and_the_others_go_on() {
+fn a_server_that_is_never_ready_is_named_and_the_others_are_measured() {
     let given = Given::of(&[FLATOUT, &shell("deaf", "echo I hear nothing; sleep 1000", "")]);
     let ran = given.run(&[]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);
@@ -30,13 +31,13 @@ fn one_that_is_never_ready_is_named_and_the_others_go_on() {
     );
     assert!(ran.stderr.contains("| I hear nothing"), "{}", ran.stderr);
     assert_eq!(trouble(&given, 0).0, "never-ready");
-    assert_eq!(given.report()["troubles"].as_array().unwrap().len(), 1, "told once");
+    assert_eq!(given.report()["troubles"].as_array().unwrap().len(), 1, "reported once");
     assert_eq!(given.results().len(), 2, "flatout was measured twice");
     assert_nothing_runs(&given);
 }
 
 #[test]
-fn one_that_ends_at_once_and_one_that_cannot_be_started() {
+fn servers_that_exit_immediately_or_cannot_start_are_named() {
     let given = Given::of(&[FLATOUT, &shell("short", "echo no such option >&2; exit 3", "")]);
     let ran = given.run(&[]);
     assert_eq!(ran.code, 1);
@@ -47,7 +48,7 @@ fn one_that_ends_at_once_and_one_that_cannot_be_started() {
 }
 
 #[test]
-fn one_that_dies_while_it_is_measured_spoils_no_other() {
+fn a_server_that_dies_during_a_measurement_affects_no_other() {
     let line = "exec python3 -c 'import http.server,os,threading; threading.Timer(1.5, lambda: os._exit(9)).start(); \
                 http.server.HTTPServer((\"127.0.0.1\", int(os.environ[\"PORT\"])), http.server.SimpleHTTPRequestHandler).serve_forever()'";
     let text = shell("mortal", line, "env \"PORT\" \"{port}\"").replace("timeout=1", "timeout=20");
@@ -62,19 +63,19 @@ fn one_that_dies_while_it_is_measured_spoils_no_other() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_with_who_holds_it() {
+fn a_port_in_use_is_reported_with_its_owner() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let given = Given::of(&[FLATOUT, &shell("late", "sleep 1000", &format!("port {port}"))]);
     let ran = given.run(&[]);
     assert_eq!(ran.code, 1);
-    let words = format!("late: port 127.0.0.1:{port} is already in use by ");
+    let words = format!("late: 127.0.0.1:{port} is already in use by ");
     assert!(ran.stderr.contains(&words) && ran.stderr.contains(&std::process::id().to_string()), "{}", ran.stderr);
     assert_eq!((trouble(&given, 0).0.as_str(), given.results().len()), ("port-taken", 2));
 }
 
 #[test]
-fn one_that_leaves_children_in_sessions_of_their_own_is_stopped_with_them() {
+fn children_in_their_own_sessions_are_stopped_with_their_server() {
     let line = "setsid sleep 7654 $0 & exec python3 -m http.server $PORT --bind 127.0.0.1";
     let text = shell("parent", line, "env \"PORT\" \"{port}\"").replace("timeout=1", "timeout=20");
     let given =
@@ -85,7 +86,7 @@ fn one_that_leaves_children_in_sessions_of_their_own_is_stopped_with_them() {
 }
 
 #[test]
-fn what_a_bench_cannot_do_is_said_and_the_next_step_runs() {
+fn a_failed_bench_is_reported_and_the_next_step_runs() {
     let wrong = r#"step "wrong" { servers "flatout"; path "/"; bench "--replay" "none.log" }"#;
     let given = Given::of(&[FLATOUT, wrong, STEP]);
     let ran = given.run(&[]);
@@ -95,7 +96,7 @@ fn what_a_bench_cannot_do_is_said_and_the_next_step_runs() {
 }
 
 #[test]
-fn requests_that_fail_are_a_failure_unless_they_are_what_it_is_about() {
+fn failed_requests_are_a_failure_unless_the_step_expects_them() {
     let steps = r#"step "gone" { servers "flatout"; path "/none"; bench "-n" 20 "-c" 1 }
         step "meant" { servers "flatout"; path "/none"; bench "-n" 20 "-c" 1; failures-expected }"#;
     let given = Given::of(&[FLATOUT, steps]);
@@ -104,5 +105,5 @@ fn requests_that_fail_are_a_failure_unless_they_are_what_it_is_about() {
     let report = given.report();
     assert_eq!(report["troubles"].as_array().unwrap().len(), 2, "{}", report["troubles"]);
     assert!(report["troubles"].as_array().unwrap().iter().all(|trouble| trouble["step"] == "gone"));
-    assert_eq!(given.results().len(), 4, "and all were kept");
+    assert_eq!(given.results().len(), 4, "all of them are stored");
 }

@@ -1,10 +1,10 @@
-//! Suites that make no sense: every mistake with its line, and nothing is started.
+//! Invalid suites: every error is reported with its line, and nothing is started.
 
 use super::{FLATOUT, Given, Ran, STEP};
 use crate::e2e::harness::flatout;
 
 #[test]
-fn all_mistakes_of_all_files_are_told_at_once_with_their_lines() {
+fn all_errors_of_all_files_are_reported_together_with_their_lines() {
     let given = Given::of(&[FLATOUT, STEP, r#"stpe "x" { }"#, r#"step "y" { servers "nginks"; pth "/" }"#]);
     let file = given.folder.path().join("a.kdl");
     let missing = given.folder.path().join("none.kdl");
@@ -31,7 +31,7 @@ fn all_mistakes_of_all_files_are_told_at_once_with_their_lines() {
 }
 
 #[test]
-fn arguments_are_read_as_bench_reads_them() {
+fn arguments_are_parsed_as_by_bench() {
     let cases = [
         ("\"--nope\"", "unexpected argument '--nope'"),
         ("\"-c\" \"{n}\"", "x"),
@@ -50,7 +50,7 @@ fn arguments_are_read_as_bench_reads_them() {
             assert!(ran.stderr.contains(said), "{words}: {}", ran.stderr);
         }
     }
-    // A figure of an earlier step may be anything.
+    // A figure from an earlier step may have any value.
     let later = "step \"later\" { servers \"flatout\"; path \"/\"; take \"peak\" { step \"hits\"; measure \"requests-per-s\"; }; \
                  bench \"--rate\" \"100..{peak}:100\"; }";
     let given = Given::of(&[FLATOUT, STEP, later]);
@@ -59,21 +59,21 @@ fn arguments_are_read_as_bench_reads_them() {
 }
 
 #[test]
-fn what_the_command_line_asks_for_must_be_there() {
+fn steps_and_cores_that_do_not_exist_are_refused() {
     let given = Given::of(&[FLATOUT, STEP]);
     let ran = given.run(&["--only", "hats"]);
-    assert_eq!((ran.code, ran.stderr.contains("no step \"hats\"; there are: hits")), (2, true), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stderr.contains("no step \"hats\"; use one of: hits")), (2, true), "{}", ran.stderr);
     let ran = given.run(&["--watts", "-1"]);
     assert_eq!(ran.code, 2);
     let ran = Ran::of(&flatout().args(["suite", "check"]).arg(given.folder.path().join("a.kdl")).output().unwrap());
     assert_eq!((ran.code, ran.stdout.contains("is valid")), (0, true));
     given.write(&[FLATOUT, STEP, "cores server=8191 client=0"]);
     let ran = given.run(&[]);
-    assert_eq!((ran.code, ran.stderr.contains("may not use: 8191")), (2, true), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stderr.contains("not allowed to use: 8191")), (2, true), "{}", ran.stderr);
 }
 
 #[test]
-fn a_folder_of_somebody_elses_is_left_alone() {
+fn an_unrelated_folder_is_left_alone() {
     let given = Given::of(&[FLATOUT, STEP]);
     given.folder.write("out/letter.txt", b"dear");
     for arguments in [&[][..], &["--fresh"]] {

@@ -1,5 +1,5 @@
-//! The five suites of the project as `--quick` runs them: that they are whole and what they show, never how fast anything
-//! was. Peers that are not installed are left out, and said to be.
+//! The five suites of the project with `--quick`: checks that they are complete and what they show, not how fast
+//! anything was. Peers that are not installed are left out and reported.
 
 use super::super::browser::Browser;
 use super::super::harness::{Folder, Server, flatout};
@@ -11,13 +11,13 @@ use std::path::Path;
 const WIDE: (u32, u32) = (1280, 3200);
 const PHONE: (u32, u32) = (390, 3200);
 
-/// A page beside the report that looks into it and writes down what the report fetched.
+/// A page that embeds the report, inspects it and records what the report fetched.
 const LOOKER: &str = "<!DOCTYPE html><title>looker</title><p id=found></p><iframe src=/report.html></iframe><script>
 onload = () => { const page = frames[0];
   found.textContent = 'fetched ' + page.performance.getEntriesByType('resource').length + ' for ' + page.document.title };
 </script>";
 
-/// Text of a field.
+/// A string field.
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
 }
@@ -26,14 +26,14 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Runs a suite as `--quick` has it, and looks at all that it leaves.
+/// Runs a suite with `--quick` and inspects everything that it produces.
 fn run(name: &str, steps: &[&str], words: &[&str]) {
     let suite = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("suites/{name}.kdl"));
     let folder = Folder::new();
     let out = folder.path().join("out");
     let arguments = ["suite", "run", suite.to_str().unwrap(), "--quick", "--out", out.to_str().unwrap()];
     let output = flatout().args(arguments).output().unwrap();
-    // Beside other tests a peer may fail requests, which is told as trouble; nothing else may go wrong.
+    // Next to other tests, a peer may fail requests, which is reported as trouble. Nothing else may go wrong.
     assert!(matches!(output.status.code(), Some(0 | 1)), "{name} ended with {}:\n{}", output.status, said(&output));
 
     let report: Value = serde_json::from_str(&fs::read_to_string(out.join("suite.json")).unwrap()).unwrap();
@@ -46,7 +46,7 @@ fn run(name: &str, steps: &[&str], words: &[&str]) {
     assert_eq!(output.status.success(), troubles.is_empty(), "{}", said(&output));
     assert!(!list(&report, "seeds").is_empty() && !list(&report, "checks").is_empty());
     for server in list(&report, "servers") {
-        // Anyone who is not here is named with what brings it; anyone who is has a version.
+        // A peer that is not installed is listed with the package that provides it. An installed peer has a version.
         let is_absent = !server["absent"].is_null();
         assert!(is_absent || !text(server, "program").is_empty(), "{server:#}");
         if is_absent {
@@ -65,7 +65,7 @@ fn run(name: &str, steps: &[&str], words: &[&str]) {
             if !cell["absent"].is_null() {
                 continue;
             }
-            // Its run is there, as `flatout bench` wrote it.
+            // The run exists in the format of `flatout bench`.
             let runs = list(cell, "runs");
             assert!(!runs.is_empty(), "{name}: {cell:#}");
             for run in runs {
@@ -80,13 +80,13 @@ fn run(name: &str, steps: &[&str], words: &[&str]) {
     look(name, &folder, &out, words);
 }
 
-/// The report in a browser: whole, silent, and drawn by day, by night and on a phone.
+/// Opens the report in a browser: it is complete, loads nothing, and renders in both themes and on a phone.
 fn look(name: &str, folder: &Folder, out: &Path, words: &[&str]) {
     fs::copy(out.join("report.html"), folder.path().join("report.html")).unwrap();
     folder.write("look.html", LOOKER.as_bytes());
     let pages = Server::start(folder.path(), &[]);
     let dom = Browser::new().dom(&pages.url("/report.html"));
-    let always = ["A quick run: its figures", "To repeat this", "What the figures mean", "other hardware", "<svg"];
+    let always = ["This was a quick run", "To repeat this run", "What the figures mean", "other hardware", "<svg"];
     for word in always.iter().chain(words) {
         assert!(dom.to_lowercase().contains(&word.to_lowercase()), "{name}: no {word:?} in {dom}");
     }
@@ -100,34 +100,34 @@ fn look(name: &str, folder: &Folder, out: &Path, words: &[&str]) {
 }
 
 #[test]
-fn coyote_is_whole() {
+fn the_coyote_suite_is_complete() {
     let steps = ["hits-close", "hits-kept", "clients-close", "clients-kept", "wire-active", "wire-static"];
-    run("coyote", &steps, &["Coyote, 1998", "84.2", "hits an hour", "204317"]);
+    run("coyote", &steps, &["Coyote, 1998", "84.2", "hits per hour", "204317"]);
 }
 
 #[test]
-fn jigsaw_is_whole() {
-    run("jigsaw", &["two-minutes", "turns"], &["Jigsaw", "392", "As ptester would print it", "server CPU per MiB"]);
+fn the_jigsaw_suite_is_complete() {
+    run("jigsaw", &["two-minutes", "turns"], &["Jigsaw", "392", "In the format of ptester", "server CPU per MiB"]);
 }
 
 #[test]
-fn tarantula_is_whole() {
+fn the_tarantula_suite_is_complete() {
     let steps = ["as-then", "knee", "scaled", "overload", "simultaneous", "large-loopback", "large-10mbit"];
     run(
         "tarantula",
         &steps,
-        &["TarantulaWEB, 1999", "As httperf would print it", "--quick leaves it out", "Memory over the run"],
+        &["TarantulaWEB, 1999", "In the format of httperf", "--quick leaves it out", "Memory during the run"],
     );
 }
 
 #[test]
-fn bordermanager_is_whole() {
-    let words = ["Its place among 35 published results", "AlphaServer", "for each dollar", "today", "for each MHz"];
+fn the_bordermanager_suite_is_complete() {
+    let words = ["Comparison with 35 published results", "AlphaServer", "per dollar", "today", "per MHz"];
     run("bordermanager", &["capacity", "load", "mtu"], &words);
 }
 
 #[test]
-fn iss_is_whole() {
+fn the_iss_suite_is_complete() {
     let steps = [
         "round-trip",
         "bandwidth",
@@ -138,5 +138,9 @@ fn iss_is_whole() {
         "zerocopy",
         "features-standard",
     ];
-    run("iss", &steps, &["WebStone", "linux-2.0.29-iss", "no-defer-accept", "As webstone would print it", "own limit"]);
+    run(
+        "iss",
+        &steps,
+        &["WebStone", "linux-2.0.29-iss", "no-defer-accept", "In the format of webstone", "machine's limit"],
+    );
 }

@@ -1,11 +1,11 @@
-//! What is done stays done: after an interruption, after a crash, and for the same suite only.
+//! Completed measurements are kept: after an interruption, after a crash, and only for the same suite.
 
 use super::{FLATOUT, Given, Ran, STEP, assert_nothing_runs, kill_both, processes_of, signal, worker_of};
 use crate::e2e::harness::wait_until;
 
-const SLOW: &str = r#"step "slow" { servers "flatout"; path "/"; bench "-c" 1 "-d" "700ms"; repetitions 6 }"#;
+const SLOW: &str = r#"step "slow" { servers "flatout"; path "/"; bench "-c" 1 "-d" "700ms"; repetitions 10 }"#;
 
-/// When results were written, so that a second writing is seen.
+/// Modification times of the results, which show whether a result was written again.
 fn times(given: &Given) -> Vec<(String, std::time::SystemTime)> {
     let path = |name: &String| given.out().join("steps/slow").join(name);
     given
@@ -16,7 +16,7 @@ fn times(given: &Given) -> Vec<(String, std::time::SystemTime)> {
 }
 
 #[test]
-fn an_interrupted_suite_stops_everything_and_goes_on_where_it_was() {
+fn an_interrupted_suite_stops_everything_and_can_be_resumed() {
     let given = Given::of(&[FLATOUT, SLOW]);
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let before = given.results().len();
@@ -29,35 +29,35 @@ fn an_interrupted_suite_stops_everything_and_goes_on_where_it_was() {
         assert_eq!(given.report()["interrupted"], true);
     }
     let before = times(&given);
-    assert!(before.len() >= 4 && before.len() < 6, "{before:?}");
+    assert!(before.len() >= 4 && before.len() < 10, "{before:?}");
     let ran = given.run(&[]);
     assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
-    assert!(ran.stderr.contains("is resumed: existing results are not measured again"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("existing results are not measured again"), "{}", ran.stderr);
     let after = times(&given);
-    assert_eq!((after.len(), &after[..before.len()]), (6, &before[..]), "nothing was measured twice");
+    assert_eq!((after.len(), &after[..before.len()]), (10, &before[..]), "nothing was measured twice");
     let report = given.report();
     assert_eq!(
         (report["steps"][0]["cells"][0]["runs"].as_array().unwrap().len(), &report["interrupted"]),
-        (6, &false.into())
+        (10, &false.into())
     );
 }
 
 #[test]
-fn servers_that_a_crash_left_behind_are_ended_by_the_next_run() {
+fn servers_left_behind_by_a_crash_are_stopped_by_the_next_run() {
     let given = Given::of(&[FLATOUT, SLOW]);
     let mut child = given.start();
     wait_until("a result", || !given.results().is_empty());
     kill_both(&mut child);
     let server = given.out().canonicalize().unwrap().join("work").join("fixtures").join("site").display().to_string();
     let left = processes_of(&server);
-    assert!(!left.is_empty(), "the crash left the server");
+    assert!(!left.is_empty(), "the server is still running after the crash");
     let ran = given.run(&[]);
     assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
-    assert_eq!(given.results().len(), 6);
+    assert_eq!(given.results().len(), 10);
     assert_nothing_runs(&given);
 }
 
-/// `strays`, a server that leaves a process in a session of its own: nobody's descendant when its parent ends.
+/// `strays`, a server that leaves a process in its own session, which has no ancestor left when its parent exits.
 const STRAYS: &str = r#"server "strays" {
         program "sh"; env "PORT" "{port}"; ready "/" timeout=20
         start "-c" "setsid sh -c 'sleep 7655; :' $0 & exec python3 -m http.server $PORT --bind 127.0.0.1" "{dir}"
@@ -65,7 +65,7 @@ const STRAYS: &str = r#"server "strays" {
     step "long" { servers "strays"; path "/"; bench "-c" 1 "-d" "60s"; repetitions 1 }"#;
 
 #[test]
-fn a_suite_that_is_killed_leaves_no_process() {
+fn a_killed_suite_leaves_no_processes() {
     let given = Given::of(&[STRAYS]);
     for name in ["KILL", "ABRT"] {
         let child = given.start();
@@ -76,13 +76,13 @@ fn a_suite_that_is_killed_leaves_no_process() {
         signal(worker, name);
         let ran = Ran::of(&child.wait_with_output().unwrap());
         assert_eq!(ran.code, if name == "KILL" { 137 } else { 134 }, "{}", ran.stderr);
-        assert!(ran.stderr.contains("everything that it had started is stopped"), "{}", ran.stderr);
+        assert!(ran.stderr.contains("all processes that it had started were stopped"), "{}", ran.stderr);
         assert_nothing_runs(&given);
     }
 }
 
 #[test]
-fn a_keeper_that_is_killed_has_its_suite_end_in_order() {
+fn a_suite_ends_cleanly_when_its_keeper_is_killed() {
     let given = Given::of(&[STRAYS]);
     let mut child = given.start();
     let worker = worker_of(child.id());
@@ -90,10 +90,10 @@ fn a_keeper_that_is_killed_has_its_suite_end_in_order() {
     wait_until("the bench", || processes_of(&folder).iter().any(|pid| is_bench(*pid)));
     child.kill().unwrap();
     child.wait().unwrap();
-    wait_until("the end of the suite and all that it had started", || {
+    wait_until("the end of the suite and all its processes", || {
         processes_of(&folder).is_empty() && !std::path::Path::new(&format!("/proc/{worker}/ns")).exists()
     });
-    assert_eq!(given.report()["interrupted"], true, "it wrote what it had");
+    assert_eq!(given.report()["interrupted"], true, "it wrote the results so far");
 }
 
 fn is_bench(pid: u32) -> bool {
@@ -102,28 +102,28 @@ fn is_bench(pid: u32) -> bool {
 }
 
 #[test]
-fn another_suite_or_way_to_run_is_refused_with_what_differs() {
+fn resuming_with_another_suite_or_other_options_is_refused() {
     let given = Given::of(&[FLATOUT, STEP]);
     assert!(matches!(given.run(&[]).code, 0 | 5));
     let ran = given.run(&["--quick"]);
-    let words = "cannot be resumed: it was started without --quick, and this is with --quick; run with --fresh";
+    let words = "cannot be resumed: it was started without --quick, but this is with --quick; run with --fresh";
     assert_eq!((ran.code, ran.stderr.contains(words)), (1, true), "{}", ran.stderr);
     given.write(&[FLATOUT, "// changed", STEP]);
     let ran = given.run(&[]);
     assert_eq!(
-        (ran.code, ran.stderr.contains("the suite's file has changed, first in line 1")),
+        (ran.code, ran.stderr.contains("the suite's file has changed; the first change is on line 1")),
         (1, true),
         "{}",
         ran.stderr
     );
-    assert_eq!(given.results().len(), 2, "what was there stays");
+    assert_eq!(given.results().len(), 2, "existing results stay");
     let ran = given.run(&["--fresh"]);
     assert!(matches!(ran.code, 0 | 5), "{}", ran.stderr);
     assert_eq!(given.results().len(), 2);
 }
 
 #[test]
-fn a_result_that_cannot_be_read_is_measured_again() {
+fn an_unreadable_result_is_measured_again() {
     let given = Given::of(&[FLATOUT, STEP]);
     assert!(matches!(given.run(&[]).code, 0 | 5));
     let broken = given.out().join("steps/hits/flatout-1.json");
@@ -134,12 +134,12 @@ fn a_result_that_cannot_be_read_is_measured_again() {
 }
 
 #[test]
-fn two_runs_into_one_folder_do_not_meet() {
+fn two_runs_cannot_use_one_folder() {
     let given = Given::of(&[FLATOUT, SLOW]);
     let child = given.start();
     wait_until("a result", || !given.results().is_empty());
     let ran = given.run(&[]);
-    assert_eq!((ran.code, ran.stderr.contains("another process is running a suite into")), (1, true), "{}", ran.stderr);
+    assert_eq!((ran.code, ran.stderr.contains("another process is running a suite in")), (1, true), "{}", ran.stderr);
     signal(child.id(), "INT");
     assert_eq!(Ran::of(&child.wait_with_output().unwrap()).code, 130);
 }

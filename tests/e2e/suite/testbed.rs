@@ -1,9 +1,11 @@
-//! Networks of namespaces: they have the size and rate asked for, and they go away again, after a crash too.
+//! Networks of namespaces: they have the requested size and rate, and they are removed, even after a crash.
 
 use super::{FLATOUT, Given, Ran, assert_nothing_runs, kill_both, signal, worker_of};
 use crate::e2e::harness::wait_until;
 use crate::e2e::skip::skip;
 use crate::e2e::tool::tool;
+use flatout_suite::document::Cell;
+use serde_json::Value;
 use std::process::Command;
 
 const WIRE: &str = r#"
@@ -20,14 +22,14 @@ fn may_create_networks() -> bool {
     is_root
 }
 
-/// Our namespaces that belong to this process.
+/// flatout's namespaces that belong to this process.
 fn namespaces(pid: u32) -> Vec<String> {
     let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| name.starts_with(&format!("flatout-suite-{pid}-"))).collect()
 }
 
-/// Our shares of a core's time that belong to this process.
+/// flatout's cgroups for CPU shares that belong to this process.
 fn shares(pid: u32) -> Vec<String> {
     let name = format!("flatout-suite-{pid}-*");
     let output = Command::new("find").args(["/sys/fs/cgroup", "-maxdepth", "3", "-name", &name]).output().unwrap();
@@ -35,35 +37,54 @@ fn shares(pid: u32) -> Vec<String> {
 }
 
 #[test]
-fn a_link_has_its_rate_for_every_size_of_packet() {
+fn a_link_has_its_rate_for_every_packet_size() {
     if !may_create_networks() {
-        // Without root the next test says what is left out.
+        // Without root, the next test checks what is skipped.
         return;
     }
     let given = Given::of(&[FLATOUT, WIRE]);
     let child = given.start();
     let pid = worker_of(child.id());
     let ran = Ran::of(&child.wait_with_output().unwrap());
-    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
     let report = given.report();
-    for cell in report["steps"][0]["cells"].as_array().unwrap() {
+    assert_eq!(ran.code, code_of(&report), "{}\n{}", ran.stdout, ran.stderr);
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    assert_nothing_runs(&given);
+    let cells = report["steps"][0]["cells"].as_array().unwrap();
+    assert_eq!(cells.len(), 2, "one for each packet size");
+    for cell in cells {
+        // The result records the bytes, whether or not it is valid as a figure.
+        let run = &cell["runs"][0];
+        let bench = given.result(run["path"].as_str().unwrap());
+        let bytes = bench["counts"]["body_bytes_in"].as_f64().unwrap();
+        let elapsed_s = bench["steps"][0]["elapsed_ns"].as_f64().unwrap() / 1e9;
+        // The content of the link's token bucket is sent immediately, which is a large part of so short a run. Without
+        // the limit, it would be a hundred times as much.
+        assert!(bytes / elapsed_s < 2_500_000.0, "10 Mbit/s carry {bytes} bytes in {elapsed_s} s");
         let figure = |name: &str| {
             let figures = cell["figures"].as_array().unwrap();
             figures.iter().find(|figure| figure["measure"] == name).and_then(|figure| figure["median"].as_f64())
         };
-        if cell["runs"][0]["invalid"].as_array().unwrap().is_empty() {
-            let bytes = figure("bytes-per-s").unwrap();
-            // What the link's bucket holds goes at once, and is much of so short a run; without a link it is a hundred times
-            // as much.
-            assert!(bytes < 2_500_000.0 && bytes > 200_000.0, "10 Mbit/s carry {bytes} bytes/s");
-            assert!(figure("server-cpu-per-request").unwrap() > 0.0, "the suite reads what the client cannot");
+        let invalid = run["invalid"].as_array().unwrap();
+        if !invalid.is_empty() {
+            skip(&format!("on this machine the run was not valid, so its figures were not compared: {invalid:?}"));
+            continue;
         }
+        let bytes = figure("bytes-per-s").unwrap();
+        assert!(bytes < 2_500_000.0 && bytes > 200_000.0, "10 Mbit/s carry {bytes} bytes/s");
+        assert!(figure("server-cpu-per-request").unwrap() > 0.0, "the suite reads what the client cannot");
     }
-    assert_eq!(namespaces(pid), Vec::<String>::new());
-    assert_nothing_runs(&given);
 }
 
-/// A suite whose bench runs in a network, and the process that runs it.
+/// The exit code that a report's runs lead to: 5 if no figure of a run is valid, as with a client that the machine
+/// starved.
+fn code_of(report: &Value) -> i32 {
+    let cells = report["steps"].as_array().unwrap().iter().flat_map(|step| step["cells"].as_array().unwrap());
+    let mut cells = cells.map(|cell| serde_json::from_value::<Cell>(cell.clone()).unwrap());
+    if cells.any(|cell| cell.has_worthless()) { 5 } else { 0 }
+}
+
+/// Starts a suite whose bench runs in a network, and returns it with the process that runs it.
 fn started(given: &Given) -> (std::process::Child, u32) {
     let child = given.start();
     let pid = worker_of(child.id());
@@ -78,7 +99,7 @@ fn started(given: &Given) -> (std::process::Child, u32) {
 }
 
 #[test]
-fn a_suite_that_is_killed_leaves_no_network_and_no_share() {
+fn a_killed_suite_leaves_no_networks_and_no_cpu_shares() {
     if !may_create_networks() {
         return;
     }
@@ -95,7 +116,7 @@ fn a_suite_that_is_killed_leaves_no_network_and_no_share() {
 }
 
 #[test]
-fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
+fn networks_left_behind_by_a_crash_are_removed_by_the_next_run() {
     if !may_create_networks() {
         return;
     }
@@ -104,15 +125,15 @@ fn networks_that_a_crash_left_behind_are_removed_by_the_next_run() {
     kill_both(&mut child);
     let other = Given::of(&[FLATOUT, super::STEP]);
     let ran = other.run(&[]);
-    // By this run, or by another test's that began meanwhile.
+    // Removed by this run, or by another test's run that started in the meantime.
     assert_eq!(namespaces(pid), Vec::<String>::new(), "{}", ran.stderr);
-    wait_until("the end of all that ran in it", || {
+    wait_until("the end of all processes in the namespace", || {
         super::processes_of(&format!("{}/", given.folder.path().display())).is_empty()
     });
 }
 
 #[test]
-fn servers_have_the_share_of_a_core_that_they_are_given() {
+fn servers_are_limited_to_their_share_of_a_core() {
     if !may_create_networks() {
         return;
     }
@@ -124,25 +145,26 @@ fn servers_have_the_share_of_a_core_that_they_are_given() {
     let child = given.start();
     let pid = worker_of(child.id());
     let ran = Ran::of(&child.wait_with_output().unwrap());
-    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
-    let cell = &given.report()["steps"][0]["cells"][0];
-    if cell["absent"].is_null() {
-        // 50 ms of a second; it ends a little after the last answer, and twice as much leaves room for that.
-        let cpu_ns = cell["runs"][0]["processes"][0]["cpu_ns"].as_u64().unwrap();
-        assert!(cpu_ns > 5_000_000 && cpu_ns < 100_000_000, "a twentieth of a second is {cpu_ns} ns");
-    } else {
-        // A machine without quotas says so, and no more.
-        assert_eq!(cell["absent"]["name"], "share-missing");
-    }
+    let report = given.report();
+    assert_eq!(ran.code, code_of(&report), "{}\n{}", ran.stdout, ran.stderr);
     assert_eq!((namespaces(pid), shares(pid)), (Vec::new(), Vec::new()));
+    let cell = &report["steps"][0]["cells"][0];
+    if !cell["absent"].is_null() {
+        assert_eq!(cell["absent"]["name"], "share-missing");
+        return skip("this machine has no CPU quotas, and the suite says so");
+    }
+    // 50 ms of a second. It ends after the last response, on a busy machine much later. Without a share, it would be
+    // most of the second.
+    let cpu_ns = cell["runs"][0]["processes"][0]["cpu_ns"].as_u64().unwrap();
+    assert!(cpu_ns > 5_000_000 && cpu_ns < 250_000_000, "a twentieth of a second is {cpu_ns} ns");
 }
 
 #[test]
-fn without_root_the_steps_in_it_are_left_out_and_said_to_be() {
+fn without_root_network_steps_are_skipped_and_reported() {
     let given = Given::of(&[FLATOUT, WIRE, super::STEP]);
     let mut command = given.command(&[]);
     if crate::e2e::process::is_root() {
-        // Somebody who may write into the folder, and nothing else.
+        // An unprivileged user who may write into the folder.
         let given_to = Command::new("chown").args(["-R", "65534:65534"]).arg(given.folder.path()).status().unwrap();
         assert!(given_to.success());
         let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
@@ -151,13 +173,13 @@ fn without_root_the_steps_in_it_are_left_out_and_said_to_be() {
         command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program).args(words);
     }
     let ran = Ran::of(&command.output().unwrap());
-    assert!(matches!(ran.code, 0 | 5), "{}\n{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.code, code_of(&given.report()), "{}\n{}", ran.stdout, ran.stderr);
     assert!(
-        ran.stderr.contains("the testbed wire is left out, and the steps in it: network namespaces need root"),
+        ran.stderr.contains("the testbed wire and its steps are left out: network namespaces require root"),
         "{}",
         ran.stderr
     );
-    assert!(ran.stdout.contains("network namespaces need root"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("network namespaces require root"), "{}", ran.stdout);
     let report = given.report();
     assert_eq!(report["steps"][0]["absent"]["name"], "needs-root");
     assert_eq!(report["testbeds"][0]["absent"]["name"], "needs-root");

@@ -1,8 +1,8 @@
-//! Clients that pipeline, wait, hurry and vanish.
+//! Clients that pipeline, wait, hurry and disconnect.
 
-use super::super::harness::{Folder, Response, Server, read_response};
+use super::super::harness::{Folder, Response, Server, read_response, uninterrupted};
 use super::{
-    LARGE_BYTES, connect_with_small_buffer, count, expect_closed, get, large, read_until_cut, reset, site,
+    LARGE_BYTES, connect_with_small_buffer, count, expect_closed, get, large, read_until_closed, reset, site,
     start_logged, stop, wait_for_line, wait_until_stuck,
 };
 use flatout_handler::ending::CloseReason;
@@ -13,7 +13,7 @@ use std::net::Shutdown;
 use std::thread;
 
 #[test]
-fn half_a_connection_is_enough_to_be_answered_on() {
+fn a_half_closed_client_gets_its_response() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     for (request, statuses) in [
@@ -35,7 +35,7 @@ fn half_a_connection_is_enough_to_be_answered_on() {
     }
 }
 
-/// Takes one response from bytes that were read before.
+/// Takes one response from bytes that were already read.
 fn next_response(bytes: &mut std::vec::IntoIter<u8>, to_head: bool) -> Option<Response> {
     let rest = bytes.as_slice();
     if rest.is_empty() {
@@ -50,7 +50,7 @@ fn next_response(bytes: &mut std::vec::IntoIter<u8>, to_head: bool) -> Option<Re
 }
 
 #[test]
-fn a_thousand_pipelined_requests_get_a_thousand_answers_in_order() {
+fn a_thousand_pipelined_requests_get_a_thousand_responses_in_order() {
     let files: Vec<_> =
         (0..10).map(|index| (format!("{index}.txt"), format!("file {index}").repeat(index + 1))).collect();
     let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.as_bytes())).collect();
@@ -68,7 +68,7 @@ fn a_thousand_pipelined_requests_get_a_thousand_answers_in_order() {
 }
 
 #[test]
-fn a_crowd_of_different_requests_is_answered_in_order_to_a_slow_reader() {
+fn a_slow_reader_gets_mixed_pipelined_responses_in_order() {
     const ROUNDS: usize = 40;
     let middle: Vec<u8> = large()[..300_000].to_vec();
     let folder = Folder::with(&[("index.html", b"welcome"), ("middle.bin", &middle), ("30k.bin", &middle[..30_000])]);
@@ -85,7 +85,7 @@ fn a_crowd_of_different_requests_is_answered_in_order_to_a_slow_reader() {
     });
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 10_000]);
     loop {
-        let count = stream.read(&mut buffer).unwrap();
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
         if count == 0 {
             break;
         }
@@ -112,7 +112,7 @@ fn a_crowd_of_different_requests_is_answered_in_order_to_a_slow_reader() {
 }
 
 #[test]
-fn an_expectation_is_met_or_the_answer_comes_at_once() {
+fn an_expectation_gets_100_or_an_immediate_final_response() {
     let folder = site();
     let (server, log) = start_logged(&folder, &[]);
     let mut stream = server.connect();
@@ -122,7 +122,7 @@ fn an_expectation_is_met_or_the_answer_comes_at_once() {
     stream.write_all(b"abc").unwrap();
     let response = read_response(&mut stream);
     assert_eq!((response.status, response.body.as_slice()), (200, &b"welcome"[..]));
-    // The connection goes on, and chunks are expected like any content.
+    // The connection stays open, and Expect works with chunked content too.
     stream
         .write_all(b"GET / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
         .unwrap();
@@ -132,7 +132,7 @@ fn an_expectation_is_met_or_the_answer_comes_at_once() {
     stream.write_all(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n").unwrap();
     let refused = read_response(&mut stream);
     assert_eq!((refused.status, refused.field("connection")), (405, Some("close")));
-    // A client that did not wait may still be sending; it is heard to the end, not reset, and not answered again.
+    // A client that did not wait may still be sending. Its bytes are discarded without a reset or another response.
     stream.write_all(get("/").repeat(1000).as_bytes()).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut rest = Vec::new();
@@ -143,7 +143,7 @@ fn an_expectation_is_met_or_the_answer_comes_at_once() {
 }
 
 #[test]
-fn a_refused_client_that_keeps_sending_gets_its_answer_and_no_reset() {
+fn a_refused_client_that_keeps_sending_gets_its_response_and_no_reset() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let mut stream = server.connect();
@@ -157,7 +157,7 @@ fn a_refused_client_that_keeps_sending_gets_its_answer_and_no_reset() {
     let response = Response::parse(&bytes);
     assert_eq!((response.status, response.field("connection")), (400, Some("close")));
     assert_eq!(response.field("content-length"), Some(response.body.len().to_string().as_str()));
-    // One that never stops is heard for a while, and no longer.
+    // The server stops reading after a while from a client that never stops sending.
     let mut stream = server.connect();
     stream.write_all(b"\0").unwrap();
     while stream.write_all(&[b'x'; 4096]).is_ok() {}
@@ -167,7 +167,7 @@ fn a_refused_client_that_keeps_sending_gets_its_answer_and_no_reset() {
 }
 
 #[test]
-fn a_client_may_vanish_at_any_moment() {
+fn a_client_may_disconnect_at_any_moment() {
     let folder = site();
     let (server, log) = start_logged(&folder, &[]);
     let beginnings =
@@ -175,7 +175,7 @@ fn a_client_may_vanish_at_any_moment() {
     for beginning in beginnings {
         let mut stream = server.connect();
         stream.write_all(beginning.as_bytes()).unwrap();
-        // The server has taken the bytes when it has answered a later connection's.
+        // The server has received the bytes once it has responded to a later connection.
         assert_eq!(server.get("/").status, 200);
         reset(stream);
     }
@@ -191,16 +191,16 @@ fn a_client_may_vanish_at_any_moment() {
 }
 
 #[test]
-fn a_file_that_shrinks_while_it_is_sent_cuts_its_answer_short() {
+fn a_file_that_shrinks_during_transfer_truncates_its_response() {
     let folder = site();
     let (server, log) = start_logged(&folder, &[]);
     let mut stream = connect_with_small_buffer(&server);
     stream.write_all(get("/large.bin").as_bytes()).unwrap();
     wait_until_stuck(&stream);
     fs::File::options().write(true).open(folder.path().join("large.bin")).unwrap().set_len(100).unwrap();
-    let response = Response::parse(&read_until_cut(&mut stream));
+    let response = Response::parse(&read_until_closed(&mut stream));
     assert_eq!(response.field("content-length"), Some(LARGE_BYTES.to_string().as_str()));
-    assert!(response.body.len() < LARGE_BYTES, "an answer is complete that should not be");
+    assert!(response.body.len() < LARGE_BYTES, "a response is complete that should be truncated");
     wait_for_line(&log, 200, "file_changed");
     expect_closed(&stop(server), CloseReason::FileChanged, 1);
 }

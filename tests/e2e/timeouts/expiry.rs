@@ -1,8 +1,8 @@
-//! How long the server waits for what, and how each wait ends.
+//! The timeouts of the server, and how each wait ends.
 
-use super::super::harness::{Response, Server, read_response, read_to_end};
+use super::super::harness::{Response, Server, read_response, read_to_end, uninterrupted};
 use super::{
-    LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, read_until_cut, site, start_logged, stop,
+    LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, read_until_closed, site, start_logged, stop,
     trickle, wait_for_line, wait_until_idle,
 };
 use flatout_handler::ending::CloseReason;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 #[test]
-fn a_head_that_trickles_is_answered_408() {
+fn a_trickled_head_gets_408() {
     let folder = site();
     let (server, log) = start_logged(&folder, &["--head-timeout", "200ms"]);
     let response = trickle(&server, b"GET / HTTP/1.1\r\nHost: test\r\nA: ", b"b");
@@ -22,7 +22,7 @@ fn a_head_that_trickles_is_answered_408() {
     assert!(String::from_utf8_lossy(&response.body).contains("not complete in time"));
     let response = trickle(&server, b"HEAD / HTTP/1.1\r\nA: ", b"b");
     assert_eq!((response.status, response.body.len()), (408, 0), "no content for HEAD");
-    // A head behind an answered request has its own time.
+    // A head after a completed request has its own timeout.
     let response = trickle(&server, format!("{}GET / HTTP/1.1\r\nA: ", get("/none")).as_bytes(), b"b");
     let page = String::from_utf8_lossy(&response.body);
     assert_eq!((response.status, page.contains("HTTP/1.1 408 ")), (404, true), "{page}");
@@ -31,7 +31,7 @@ fn a_head_that_trickles_is_answered_408() {
 }
 
 #[test]
-fn a_body_that_trickles_is_answered_408() {
+fn a_trickled_body_gets_408() {
     let folder = site();
     let (server, log) = start_logged(&folder, &["--body-timeout", "200ms"]);
     for (beginning, piece) in [
@@ -44,7 +44,7 @@ fn a_body_that_trickles_is_answered_408() {
     }
     let response = trickle(&server, b"HEAD / HTTP/1.1\r\nHost: test\r\nContent-Length: 1000000\r\n\r\n", b"b");
     assert_eq!((response.status, response.body.len()), (408, 0), "no content for HEAD");
-    // Nothing at all comes after the server has asked for it.
+    // The client sends nothing after the server has asked for the content.
     let mut stream = server.connect();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n").unwrap();
     assert_eq!(read_response(&mut stream).status, 100);
@@ -55,10 +55,10 @@ fn a_body_that_trickles_is_answered_408() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_without_a_word() {
+fn an_idle_connection_is_closed_silently() {
     let folder = site();
     let server = Server::start(folder.path(), &["--idle-timeout", "200ms"]);
-    // The kernel keeps a client that sends nothing to itself for a second or more, and then hands it over.
+    // The kernel holds back a silent client's connection for a second or more before it hands it over.
     let mut silent = server.connect();
     let mut served = server.connect();
     served.write_all(get("/").as_bytes()).unwrap();
@@ -70,7 +70,7 @@ fn an_idle_connection_is_closed_without_a_word() {
 }
 
 #[test]
-fn a_client_that_never_reads_is_given_up() {
+fn a_client_that_never_reads_times_out() {
     let folder = site();
     let (server, log) = start_logged(&folder, &["--write-timeout", "200ms"]);
     let mut stream = connect_with_small_buffer(&server);
@@ -78,12 +78,12 @@ fn a_client_that_never_reads_is_given_up() {
     wait_for_line(&log, 200, "write_timeout");
     let bytes = read_to_end(&mut stream);
     assert!(bytes.len() < LARGE_BYTES, "{} bytes", bytes.len());
-    // The same for answers from memory.
+    // The same for responses from memory.
     let mut stream = connect_with_small_buffer(&server);
     let mut writer = stream.try_clone().unwrap();
     let flood = thread::spawn(move || while writer.write_all(get("/").repeat(100).as_bytes()).is_ok() {});
     flood.join().unwrap();
-    read_until_cut(&mut stream);
+    read_until_closed(&mut stream);
     drop(stream);
     expect_closed(&stop(server), CloseReason::WriteTimeout, 2);
 }
@@ -94,11 +94,11 @@ fn a_slow_reader_gets_every_byte() {
     let (server, log) = start_logged(&folder, &[]);
     let mut stream = connect_with_small_buffer(&server);
     stream.write_all(get("/large.bin").as_bytes()).unwrap();
-    // It also tells that it will send nothing more: half of a connection is enough to be answered on.
+    // The client also half-closes the connection, which must not stop the response.
     stream.shutdown(Shutdown::Write).unwrap();
     let (mut bytes, mut buffer) = (Vec::new(), vec![0; 20_000]);
     loop {
-        let count = stream.read(&mut buffer).unwrap();
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
         if count == 0 {
             break;
         }
@@ -119,15 +119,15 @@ fn a_reader_slower_than_the_write_timeout_is_served_while_it_reads() {
     const TIMEOUT: Duration = Duration::from_secs(1);
     let folder = site();
     let server = Server::start(folder.path(), &["--write-timeout", "1s"]);
-    // The kernel tells the server of room when megabytes are read, which takes this reader many timeouts. Only an
-    // attempt in which the reader itself was never kept from reading for long says anything.
+    // The kernel reports free space only after megabytes were read, which takes this reader many timeouts. Only an
+    // attempt in which the reader itself was never delayed for long proves anything.
     for _ in 0..20 {
         let mut stream = connect_with_small_buffer(&server);
         stream.write_all(get("/large.bin").as_bytes()).unwrap();
         let (start, mut last, mut longest) = (Instant::now(), Instant::now(), Duration::ZERO);
         let (mut bytes, mut buffer) = (Vec::new(), vec![0; 1000]);
         while bytes.len() < LARGE_BYTES {
-            let count = stream.read(&mut buffer).unwrap_or(0);
+            let count = uninterrupted(|| stream.read(&mut buffer)).unwrap_or(0);
             if count == 0 {
                 break;
             }
@@ -149,7 +149,7 @@ fn a_reader_slower_than_the_write_timeout_is_served_while_it_reads() {
 }
 
 #[test]
-fn waiting_costs_nothing_whatever_for() {
+fn waiting_uses_no_cpu_time() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let mut waiting = Vec::new();
@@ -164,7 +164,8 @@ fn waiting_costs_nothing_whatever_for() {
         (get("/large.bin") + &get("/").repeat(5000), false),
     ] {
         let mut stream = connect_with_small_buffer(&server);
-        // The first request is answered before the runtime hears of the connection; the second comes through it.
+        // The first request is handled before the connection is registered with the runtime, the second through the
+        // runtime.
         stream.write_all(get("/").as_bytes()).unwrap();
         assert_eq!(read_response(&mut stream).status, 200);
         stream.set_nonblocking(true).unwrap();
@@ -180,10 +181,10 @@ fn waiting_costs_nothing_whatever_for() {
 }
 
 #[test]
-fn a_line_is_in_the_log_without_another_request() {
+fn a_line_is_logged_without_another_request() {
     let folder = site();
     let (server, log) = start_logged(&folder, &[]);
-    // Answered before the runtime ever hears of the connection.
+    // The response is sent before the connection is registered with the runtime.
     assert_eq!(server.get("/").status, 200);
     wait_for_line(&log, 200, "sent");
     stop(server);

@@ -1,15 +1,18 @@
-//! Many who want much: memory and descriptors run short, and nobody is kept out.
+//! Many demanding clients: memory and descriptors run short, and nobody is locked out.
 
-use super::super::harness::{Folder, Server, flatout, read_response};
+use super::super::harness::{Folder, Response, Server, flatout, read_response, read_to_end};
+use super::super::tool::{run, tool};
 use super::{connect_with_small_buffer, count, expect_closed, get, site, stop, wait_until_idle};
 use flatout_handler::ending::CloseReason;
 use flatout_http::limits::Limits;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use std::io::Write;
 use std::process::Command;
+use std::thread;
+use std::time::Duration;
 
 #[test]
-fn those_who_ask_for_much_and_read_nothing_cost_little_memory() {
+fn clients_that_read_nothing_use_little_memory() {
     const CONNECTIONS: u64 = 100;
     let folder = Folder::with(&[("16k.bin", &[b'x'; 16_000])]);
     let server = Server::start(folder.path(), &[]);
@@ -24,14 +27,51 @@ fn those_who_ask_for_much_and_read_nothing_cost_little_memory() {
         waiting.push(stream);
     }
     wait_until_idle(&server);
-    // One receive and a part of a head that are not answered yet, and one batch of answers that the kernel did not take.
+    // One receive and a partial head not yet processed, and one batch of responses that the kernel did not take.
     let bound_kb = 32 + 16 + u64::from(Limits::DEFAULT.pipelined_max) * 17;
     let growth_kb = server.memory_kb("RssAnon") - before_kb;
     assert!(growth_kb <= CONNECTIONS * bound_kb, "{growth_kb} kB for {CONNECTIONS} connections");
 }
 
+/// Bytes that the kernel holds for sockets of `server` until they are sent and acknowledged, including its overhead.
+fn queued_in_kernel(server: &Server) -> u64 {
+    let port = format!("sport = :{}", server.address_of(0).port());
+    let sockets = run(tool("ss").args(["-tmnHO", "state", "established"]).arg(port));
+    let queued = |line: &str| {
+        let memory = line.split_once("skmem:(")?.1;
+        memory.split(',').find_map(|figure| figure.strip_prefix('w'))?.parse::<u64>().ok()
+    };
+    sockets.lines().map(|line| queued(line).unwrap_or_else(|| panic!("no skmem: {line}"))).sum()
+}
+
 #[test]
-fn slow_heads_by_the_hundred_keep_nobody_out() {
+fn the_kernel_buffers_little_for_clients_that_read_nothing() {
+    const CLIENTS: u64 = 40;
+    let folder = Folder::with(&[("large.bin", &vec![b'x'; 8 << 20])]);
+    let queued_per_client = |lines: &str| {
+        let config = format!("{lines}\nsite \"*\" {{ listen \"127.0.0.1:0\"; files \".\"; }}\n");
+        let server = Server::run(&folder, &config);
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let mut stream = server.connect();
+                stream.write_all(get("/large.bin").as_bytes()).unwrap();
+                stream
+            })
+            .collect();
+        wait_until_idle(&server);
+        let queued = queued_in_kernel(&server) / CLIENTS;
+        drop(clients);
+        queued
+    };
+    let bounded = queued_per_client("");
+    let unbounded = queued_per_client("sockets { not-sent-max \"0B\"; }");
+    println!("{bounded} bytes for each client; {unbounded} without the bound");
+    assert!(bounded <= 320 * 1024, "{bounded} bytes");
+    assert!(unbounded >= 2 * bounded, "{unbounded} bytes without the bound, {bounded} with it");
+}
+
+#[test]
+fn hundreds_of_slow_heads_lock_nobody_out() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     let mut slow: Vec<_> = (0..300).map(|_| server.connect()).collect();
@@ -46,7 +86,7 @@ fn slow_heads_by_the_hundred_keep_nobody_out() {
     }
 }
 
-/// Starts a server that may have so many descriptors.
+/// Starts a server that may have this many descriptors.
 fn start_with_descriptors(folder: &Folder, descriptors: u32) -> Server {
     let binary = flatout();
     let mut command = Command::new("sh");
@@ -56,7 +96,7 @@ fn start_with_descriptors(folder: &Folder, descriptors: u32) -> Server {
 }
 
 #[test]
-fn without_descriptors_idle_connections_make_room_for_new_ones() {
+fn idle_connections_are_closed_when_descriptors_run_out() {
     let folder = site();
     let server = start_with_descriptors(&folder, 64);
     let mut open = Vec::new();
@@ -75,7 +115,7 @@ fn without_descriptors_idle_connections_make_room_for_new_ones() {
 }
 
 #[test]
-fn without_descriptors_incomplete_heads_make_room_as_well() {
+fn incomplete_heads_are_dropped_when_descriptors_run_out() {
     let folder = site();
     let server = start_with_descriptors(&folder, 64);
     let mut halves = Vec::new();
@@ -84,7 +124,7 @@ fn without_descriptors_incomplete_heads_make_room_as_well() {
         stream.write_all(b"GET / HTTP/1.1\r\nHo").unwrap();
         halves.push(stream);
     }
-    // The head timeout is far longer than anybody waits for this.
+    // The head timeout is far longer than any test waits.
     assert_eq!(server.get("/").status, 200);
     drop(halves);
     let counters = stop(server);
@@ -92,7 +132,46 @@ fn without_descriptors_incomplete_heads_make_room_as_well() {
 }
 
 #[test]
-fn a_crowd_that_comes_at_once_finds_descriptors_for_its_files() {
+fn the_oldest_incomplete_head_is_dropped_before_idle_connections() {
+    let folder = site();
+    // 27 of 64 descriptors are reserved for connections.
+    let server = start_with_descriptors(&folder, 64);
+    let open = |beginning: &str| {
+        let mut stream = server.connect();
+        stream.write_all(beginning.as_bytes()).unwrap();
+        stream
+    };
+    let mut idle: Vec<_> = (0..10).map(|_| open(&get("/"))).collect();
+    for stream in &mut idle {
+        assert_eq!(read_response(stream).status, 200);
+    }
+    let mut halves = Vec::new();
+    for _ in 0..14 {
+        halves.push(open("GET / HTTP/1.1\r\nHo"));
+        // The server has seen it once it has responded to a later connection, so the next one is younger.
+        assert_eq!(server.get("/").status, 200);
+        thread::sleep(Duration::from_millis(10));
+    }
+    // Younger incomplete heads may still come from honest clients.
+    thread::sleep(Duration::from_secs(1));
+    let mut new: Vec<_> = (0..6).map(|_| open(&get("/"))).collect();
+    for stream in &mut new {
+        assert_eq!(read_response(stream).status, 200);
+    }
+    for stream in &mut idle {
+        stream.write_all(get("/").as_bytes()).unwrap();
+        assert_eq!(read_response(stream).status, 200, "an idle connection was closed before an incomplete head");
+    }
+    assert_eq!(Response::parse(&read_to_end(&mut halves[0])).status, 408);
+    let last = halves.last_mut().unwrap();
+    last.write_all(b"st: test\r\n\r\n").unwrap();
+    assert_eq!(read_response(last).status, 200, "the youngest was closed before the oldest");
+    drop((idle, halves, new));
+    assert!(count(&stop(server), "closed_descriptor_pressure") >= 2);
+}
+
+#[test]
+fn a_burst_of_connections_leaves_descriptors_for_files() {
     let folder = Folder::new();
     for index in 0..200 {
         folder.write(&format!("{index}.txt"), format!("file {index}").as_bytes());
@@ -105,8 +184,9 @@ fn a_crowd_that_comes_at_once_finds_descriptors_for_its_files() {
     };
     let crowd: Vec<_> = (0..200).map(ask).collect();
     for (index, mut stream) in crowd.into_iter().enumerate() {
-        // A connection may have been idle for as long as the test was kept from asking, and have given way; anyone who
-        // is answered nothing asks again (RFC 9112 §9.3.1).
+        // A connection may have been idle while the test was delayed, and may have been closed to make room. A client
+        // that
+        // gets no response sends its request again (RFC 9112 §9.3.1).
         while !matches!(stream.peek(&mut [0]), Ok(1)) {
             stream = ask(index);
         }
@@ -116,11 +196,11 @@ fn a_crowd_that_comes_at_once_finds_descriptors_for_its_files() {
 }
 
 #[test]
-fn a_server_that_may_open_nothing_waits_quietly_until_it_may() {
+fn a_server_without_descriptors_waits_without_spinning() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
     assert_eq!(server.get("/").status, 200);
-    let pid = Pid::from_raw(i32::try_from(server.pid()).unwrap());
+    let pid = Pid::from_raw(i32::try_from(server.worker()).unwrap());
     let maximum = getrlimit(Resource::Nofile).maximum;
     let usual = prlimit(pid, Resource::Nofile, Rlimit { current: Some(3), maximum }).unwrap();
     let mut stream = server.connect();

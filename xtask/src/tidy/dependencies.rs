@@ -1,11 +1,11 @@
-//! Each dependency on other people's work has its reason in ARCHITECTURE.md, and none is declared for nobody.
+//! Each external dependency is justified in ARCHITECTURE.md, and each declared dependency is used by a package.
 
 use super::Finding;
 use super::tree::Tree;
 use std::collections::BTreeSet;
 
 const REASONS: &str = "ARCHITECTURE.md";
-const SECTION: &str = "Other people's work";
+const SECTION: &str = "Dependencies";
 const WORKSPACE: &str = "Cargo.toml";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_dependency_without_a_reason_is_found() {
-        let found = findings("# Other people's work\nWe like h2o.\n# Next\nh2\n", "");
+        let found = findings("# Dependencies\nWe like h2o.\n# Next\nh2\n", "");
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].starts_with("crates/http/Cargo.toml: `h2` is not named"));
         assert!(!findings("no such section", "").is_empty());
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn a_declared_dependency_that_nobody_uses_is_found() {
         let manifest = "[workspace.dependencies]\n# why\nh2 = \"1\"\nold = { version = \"1\" }\n[x]\ny = 1\n";
-        let found = findings("## Other people's work\n| `h2` | HTTP/2 |\n", manifest);
+        let found = findings("## Dependencies\n| `h2` | HTTP/2 |\n", manifest);
         assert_eq!(found, ["Cargo.toml:4: `old` is declared and no package uses it"]);
     }
 }

@@ -21,7 +21,7 @@ const PATHS: &[(&[&str], &str)] = &[
 ];
 
 /// Calls that read the clock, whatever the type was imported as.
-const CALLS: &[(&[&str], &str)] = &[
+const CALLS: &[Call] = &[
     (&["Instant", ":", ":", "now"], "the clock"),
     (&["SystemTime", ":", ":", "now"], "the clock"),
     (&[".", "elapsed", "(", ")"], "the clock"),
@@ -67,11 +67,7 @@ fn impurities(source: &Source) -> Vec<(usize, String)> {
             let path = plain_path(source, at);
             found.extend(forbidden(&path).map(|what| (line, what)));
         }
-        for (call, what) in CALLS {
-            if source.matches(at, call) {
-                found.push((line, format!("{what}: `{}`", call.concat())));
-            }
-        }
+        found.extend(called(source, at, CALLS).map(|call| (line, call)));
         for name in MACROS {
             if source.matches(at, &[name, "!"]) {
                 found.push((line, format!("the terminal: `{name}!`")));
@@ -80,6 +76,15 @@ fn impurities(source: &Source) -> Vec<(usize, String)> {
         at += 1;
     }
     found
+}
+
+/// A sequence of tokens, and what it reaches.
+pub(super) type Call = (&'static [&'static str], &'static str);
+
+/// The `calls` that begin at this token.
+pub(super) fn called(source: &Source, at: usize, calls: &'static [Call]) -> impl Iterator<Item = String> {
+    let found = calls.iter().filter(move |(call, _)| source.matches(at, call));
+    found.map(|(call, what)| format!("{what}: `{}`", call.concat()))
 }
 
 fn forbidden(path: &[String]) -> Option<String> {

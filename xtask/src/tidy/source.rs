@@ -136,6 +136,25 @@ impl Source {
         })
     }
 
+    /// Doc comments of one line, each with the index of the token that follows it.
+    pub(crate) fn doc_lines(&self) -> impl Iterator<Item = (usize, &str, usize)> {
+        let is_doc = |line: usize| {
+            let found = self.comments.binary_search_by_key(&line, |comment| comment.line);
+            found.is_ok_and(|at| self.comments[at].text.starts_with("///"))
+        };
+        let lines = self.comments.iter().filter_map(|comment| {
+            let text = comment.text.strip_prefix("///").filter(|text| !text.starts_with('/'))?;
+            Some((comment.line, text.trim()))
+        });
+        lines.filter(move |(line, _)| !is_doc(line - 1) && !is_doc(line + 1)).map(|(line, text)| {
+            let mut at = self.tokens.partition_point(|token| token.line <= line);
+            while let Some(end) = self.attribute(at) {
+                at = end;
+            }
+            (line, text, at)
+        })
+    }
+
     /// The index of the brace that opens the body of the item at `at`; `None` if a semicolon ends it first.
     pub(crate) fn body(&self, mut at: usize) -> Option<usize> {
         loop {

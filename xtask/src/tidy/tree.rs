@@ -182,7 +182,8 @@ fn join(folder: &str, file: &str) -> String {
     if folder.is_empty() { file.to_owned() } else { format!("{folder}/{file}") }
 }
 
-fn listed_files(root: &Path) -> Outcome<Vec<String>> {
+/// Every file that is tracked, or is neither tracked nor ignored, relative to `root`.
+pub(crate) fn listed_files(root: &Path) -> Outcome<Vec<String>> {
     let mut git = Command::new("git");
     git.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     if let Ok(list) = shell::output_of(&mut git) {

@@ -1,43 +1,58 @@
-//! Health reports from requests and checks, and their effects.
+//! Outcomes of requests, origin states, and changes in availability.
 
 flatout_reason::reasons! {
-    /// Change in an origin's availability, for logs and counters.
+    /// Change in an origin's availability, for logs and metrics.
     pub enum Change { name, text, }
-    ChecksPassed, "origin_checks_passed", "Enough consecutive checks succeeded: the origin is healthy again.";
-    ChecksFailed, "origin_checks_failed", "Too many consecutive checks failed: the origin is unhealthy.";
-    Paused, "origin_paused", "Too many consecutive requests failed: the origin gets no requests for a while.";
-    TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded: the origin is healthy again.";
-    TrialFailed, "origin_trial_failed", "The trial request after the pause failed: the origin is paused again.";
+    ChecksPassed, "origin_checks_passed", "Enough consecutive checks succeeded.";
+    ChecksFailed, "origin_checks_failed", "Too many consecutive checks failed.";
+    Paused, "origin_paused", "Too many consecutive requests failed.";
+    TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
+    TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
 }
 
-/// Outcome of a request as far as it concerns the origin's health.
+impl Change {
+    /// Returns a description of the effect on the origin's requests. `is_only` is true if the group has no other
+    /// origin.
+    pub const fn effect(self, is_only: bool) -> &'static str {
+        match (self, is_only) {
+            (Self::ChecksPassed | Self::TrialPassed, false) => "is back in rotation",
+            (Self::ChecksPassed | Self::TrialPassed, true) => "is healthy again",
+            (Self::ChecksFailed | Self::Paused | Self::TrialFailed, false) => "is out of rotation",
+            // `Group::choose` selects an origin in spite of its pause if there is no other.
+            (Self::Paused | Self::TrialFailed, true) => "is failing, but still gets all requests: there is no other",
+            (Self::ChecksFailed, true) => "is unhealthy, and gets no requests until its checks pass: there is no other",
+        }
+    }
+}
+
+/// Outcome of a request, for the origin's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// It responded, with any status.
+    /// The origin responded, with any status.
     Answered,
-    /// It failed: no connection, no complete head in time, a protocol error, or a truncated response.
+    /// The origin failed: no connection, no complete head in time, a protocol error, or a truncated response.
     Failed,
-    /// Unknown: the client disconnected, or the request was never sent.
+    /// The outcome is unknown, because the client disconnected or the request was never sent.
     Abandoned,
 }
 
 /// State of an origin, for metrics and `status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OriginStatus {
-    /// Available with its full share.
+    /// Available, with its full share of requests.
     Well,
-    /// Recently recovered, with this many thousandths of its share.
+    /// Available, in slow start with this share of requests, in thousandths.
     Starting(u16),
-    /// Unavailable after failed requests up to this time, in milliseconds.
+    /// Paused after failed requests until this time, in milliseconds of the monotonic clock.
     PausedUntil(u64),
-    /// The pause is over, and one trial request is in progress.
+    /// The pause is over, and a trial request is due or in progress.
     Trial,
-    /// Health checks fail.
+    /// Down, because health checks fail.
     Down,
 }
 
 impl OriginStatus {
-    /// Stable name.
+    /// Returns the stable name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Well => "well",

@@ -1,15 +1,15 @@
-//! Balancing key of a request.
+//! Balancing keys of requests, for consistent hashing.
 
 use super::hash_key;
 use flatout_config::model::{Balance, HashKey};
 use flatout_handler::Request;
 use flatout_http::cookie::cookies;
 
-/// Separator of the parts of a key; no part contains it.
+/// Separator between the parts of a key, which no part contains.
 const APART: u8 = b'\n';
 
-/// Hash for consistent hashing; 0 under other policies, which do not use it. A request without the configured field or
-/// cookie is hashed by client address, so that such requests are spread as well.
+/// Returns the hash of a request's balancing key, or 0 if the policy does not use one. A request without the configured
+/// field or cookie is hashed by client address, so that such requests are distributed too.
 pub fn hash_request(balance: &Balance, request: &Request<'_>) -> u64 {
     let Balance::ConsistentHash(key) = balance else { return 0 };
     match key {
@@ -39,7 +39,7 @@ fn hash_client(request: &Request<'_>) -> u64 {
     }
 }
 
-/// Target without scheme and authority, so that both forms of a URL have one key.
+/// Returns the target without scheme and authority, so that both forms of a target have the same key.
 fn origin_form<'a>(request: &Request<'a>) -> &'a [u8] {
     let target = request.head.target_text;
     if target.starts_with(b"/") {
@@ -50,7 +50,7 @@ fn origin_form<'a>(request: &Request<'a>) -> &'a [u8] {
     rest.iter().position(|&byte| matches!(byte, b'/' | b'?')).map_or(b"/", |at| &rest[at..])
 }
 
-/// Value of the first cookie with this name (RFC 6265 §4.2.1).
+/// Returns the value of the first cookie called `name` (RFC 6265 §4.2.1).
 fn find_cookie<'a>(request: &Request<'a>, name: &str) -> Option<&'a [u8]> {
     cookies(request.head.fields.all("cookie")).find(|(other, _)| *other == name.as_bytes()).map(|(_, value)| value)
 }

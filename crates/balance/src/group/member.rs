@@ -1,50 +1,50 @@
-//! State of one origin in a few atomic numbers.
+//! State of an origin, in a few atomic numbers.
 //!
-//! The numbers are independent and guard no other memory, so `Relaxed` ordering suffices.
+//! The numbers are independent and do not protect other memory, so `Relaxed` ordering suffices.
 
 use super::rendezvous::hash_key;
 use super::{Change, Ending, HealthRules};
 use flatout_config::model::Origin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Full share, in thousandths.
+/// Full share of requests, in thousandths.
 pub(super) const SHARE_FULL: u64 = 1000;
 
-/// Initial share in slow start, in thousandths.
+/// Initial share of requests in slow start, in thousandths.
 const SHARE_MIN: u64 = 10;
 
 /// Availability of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Availability {
     Well,
-    /// The pause is over; the next request is the trial.
+    /// The pause is over, and the next request is the trial.
     TrialDue,
-    /// The pause is over; a trial is in progress.
+    /// The pause is over, and a trial is in progress.
     TrialUnderWay,
     PausedUntil(u64),
     Down,
 }
 
-/// Aligned to two cache lines, since prefetchers load lines in pairs.
+/// State of an origin. Aligned to two cache lines, since prefetchers load cache lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Member {
     weight: u64,
-    /// Identity of the origin, equal across configurations.
+    /// Hash of the origin's URL, which is the same across configurations.
     pub(super) identity: u64,
     pub(super) backup: bool,
-    /// Its position in the group's schedule.
+    /// Position in the group's schedule.
     pub(super) pass: AtomicU64,
     under_way: AtomicU32,
     /// Health check state: see [`Vitals`].
     vitals: AtomicU32,
-    /// Consecutive failed requests.
+    /// Number of consecutive failed requests.
     failures: AtomicU32,
-    /// End of its pause; 0: none.
+    /// End of the pause, or 0 if the origin is not paused.
     paused_until_ms: AtomicU64,
     /// True if a trial request is in progress.
     trial: AtomicBool,
-    /// Time of its recovery; 0: it was never unavailable.
+    /// Time of the last recovery, or 0 if the origin has never been unavailable.
     back_since_ms: AtomicU64,
 }
 
@@ -89,12 +89,12 @@ impl Member {
         }
     }
 
-    /// Weight at its full share, in thousandths.
+    /// Returns the weight at the full share, in thousandths.
     pub(super) const fn full_weight(&self) -> u64 {
         self.weight
     }
 
-    /// Current weight, in thousandths; never 0.
+    /// Returns the current weight, in thousandths. Never 0.
     pub(super) fn weight(&self, now_ms: u64, rules: &HealthRules) -> u64 {
         match self.share(now_ms, rules) {
             SHARE_FULL => self.weight,
@@ -102,7 +102,7 @@ impl Member {
         }
     }
 
-    /// Current share, in thousandths: grows linearly from recovery to the end of slow start.
+    /// Returns the current share, in thousandths, which grows linearly from recovery to the end of slow start.
     pub(super) fn share(&self, now_ms: u64, rules: &HealthRules) -> u64 {
         let back_since_ms = self.back_since_ms.load(Relaxed);
         if back_since_ms == 0 || rules.slow_start_ms == 0 {
@@ -113,7 +113,7 @@ impl Member {
         (share as u64).clamp(SHARE_MIN, SHARE_FULL)
     }
 
-    /// Claims the trial, unless another worker has.
+    /// Claims the trial. Returns false if another worker has claimed it.
     pub(super) fn begin_trial(&self) -> bool {
         self.trial.compare_exchange(false, true, Relaxed, Relaxed).is_ok()
     }
@@ -122,9 +122,9 @@ impl Member {
         self.trial.store(false, Relaxed);
     }
 
-    /// Handles a response that was complete, or whose rest was not wanted.
+    /// Handles a response that was complete, or whose remaining content was not needed.
     pub(super) fn handle_success(&self) {
-        // Usually 0: avoid taking the cache line from other workers.
+        // Avoid a write in the usual case, so that workers do not contend for the cache line.
         if self.failures.load(Relaxed) != 0 {
             self.failures.store(0, Relaxed);
         }
@@ -138,11 +138,11 @@ impl Member {
         }
         self.failures.store(0, Relaxed);
         let until_ms = now_ms.saturating_add(rules.pause_ms);
-        // Failures concurrent with the one that started the pause do not extend it.
+        // Concurrent failures of other requests do not extend the pause.
         self.paused_until_ms.compare_exchange(0, until_ms, Relaxed, Relaxed).ok().map(|_| Change::Paused)
     }
 
-    /// Handles the end of a request to a paused origin.
+    /// Handles the outcome of a request to a paused origin.
     pub(super) fn handle_trial(&self, ending: Ending, now_ms: u64, rules: &HealthRules) -> Option<Change> {
         match ending {
             Ending::Abandoned => None,
@@ -183,7 +183,7 @@ impl Member {
     }
 }
 
-/// Health check state: whether the origin is down, and how many consecutive results contradict that.
+/// Health check state: whether the origin is down, and the number of consecutive results that contradict that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Vitals {
     down: bool,
@@ -201,7 +201,8 @@ impl Vitals {
         self.contrary | if self.down { Self::DOWN } else { 0 }
     }
 
-    /// State after another result: `fall` consecutive failures take the origin down, `rise` successes bring it back.
+    /// Returns the state after another result: `fall` consecutive failures take the origin down, and `rise` consecutive
+    /// successes bring it back.
     fn after(self, good: bool, rules: &HealthRules) -> Self {
         if good != self.down {
             return Self { down: self.down, contrary: 0 };

@@ -1,20 +1,21 @@
-//! Load balancing: selection of an origin.
+//! Load balancing: selection of an origin for each request.
 //!
-//! One [`Group`] serves all workers. Its state per origin is a few atomic numbers, so that selection takes no lock.
-//! Time is an argument; a separate driver performs health checks.
+//! A [`Group`] is shared by all workers. Its state per origin is a few atomic numbers, so that selection takes no lock.
+//! Time is passed as an argument, and the caller performs health checks.
 //!
-//! - **Least connections** ([`Balance::LeastConnections`]): the fewest requests in progress relative to weight; ties
-//!   in turn.
-//! - **Round robin** ([`Balance::RoundRobin`]): in turn, by weight, evenly spread (`schedule`).
+//! - **Least connections** ([`Balance::LeastConnections`]): the origin with the fewest requests in progress relative to
+//!   its weight; ties are resolved by round robin.
+//! - **Round robin** ([`Balance::RoundRobin`]): each origin in turn, weighted and evenly interleaved (`schedule`).
 //! - **Consistent hashing** ([`Balance::ConsistentHash`]): weighted rendezvous hashing (`rendezvous`).
 //! - **Backups** are selected in the same way if no other origin is available.
 //! - **Health checks** take an origin down after `fall` consecutive failures and bring it back after `rise` successes.
-//! - **Passive health**: consecutive failures pause an origin; then one trial request decides. Only failures to
-//!   respond count, never a status: a client that finds a failing page must not be able to take an origin down.
-//! - **Slow start**: a recovered origin begins with a hundredth of its share, which grows linearly.
-//! - **If all are paused**, a request goes to the one whose pause ends first: trying is better than refusing, and a
-//!   single origin is effectively never paused. An origin whose health checks fail is not tried: the checks will find
-//!   its recovery.
+//! - **Passive health**: consecutive failures pause an origin, after which the outcome of a trial request decides. Only
+//!   failures to respond count, never a status, because a client that finds a failing page must not be able to take an
+//!   origin down.
+//! - **Slow start**: after recovery, an origin begins with a hundredth of its share, which grows linearly.
+//! - **If all origins are paused**, a request is sent to the origin whose pause ends first, because that is better than
+//!   refusing it. A single origin is therefore effectively never paused. An origin whose health checks fail receives no
+//!   requests, since the checks will detect its recovery.
 
 mod change;
 mod key;
@@ -46,7 +47,7 @@ struct HealthRules {
     fall: u32,
 }
 
-/// The origins of one `proxy`, shared by all workers.
+/// The origins of a `proxy` step, shared by all workers.
 #[derive(Debug)]
 pub struct Group {
     origins: Vec<Origin>,
@@ -64,8 +65,8 @@ struct Candidate {
 }
 
 impl Group {
-    /// Creates a group of the origins in `settings`, all available. There must be at least one; only the first 65,536
-    /// are used.
+    /// Creates a group of the origins in `settings`, all of them available. There must be at least one; only the first
+    /// 65,536 are used.
     pub fn new(settings: &Proxy) -> Self {
         let origins: Vec<_> = settings.origins.iter().take(usize::from(u16::MAX) + 1).cloned().collect();
         let check = settings.health_check.as_ref();
@@ -84,24 +85,24 @@ impl Group {
         }
     }
 
-    /// The origins as configured; indices refer to this slice.
+    /// Returns the origins as configured. Indices refer to this slice.
     pub fn origins(&self) -> &[Origin] {
         &self.origins
     }
 
-    /// The balancing policy. Under consistent hashing, `choose` needs the hash of its key.
+    /// Returns the balancing policy.
     pub fn balance(&self) -> &Balance {
         &self.balance
     }
 
-    /// Selects an origin that is not in `tried`. `key_hash` (from [`hash_request`]) matters only under consistent
-    /// hashing.
+    /// Selects an origin that is not in `tried`. `key_hash` is the result of [`hash_request`] and is used only for
+    /// consistent hashing.
     ///
-    /// `None` with an empty `tried`: the health checks of all origins fail
-    /// (`no_healthy_origin`). `None` otherwise: all available origins
-    /// were tried. To try the same origin again, as after a stale pooled connection, leave it out of `tried`.
+    /// Returns `None` if all available origins have been tried or, with an empty `tried`, if the health checks of all
+    /// origins fail. To try the same origin again, for instance after a stale pooled connection, leave it out of
+    /// `tried`.
     pub fn choose(self: &Arc<Self>, now_ms: u64, key_hash: u64, tried: &Tried) -> Option<Ticket> {
-        // Another worker may claim a trial first; that origin is then unavailable, so each round has one candidate
+        // Another worker may claim a trial first. The origin is then unavailable, so each round has one candidate
         // fewer.
         for _ in 0..=self.members.len() {
             let candidate = self
@@ -119,7 +120,7 @@ impl Group {
         None
     }
 
-    /// Origins that are available now, backups or not, with their weights.
+    /// Returns the available origins, either backups or others, with their weights.
     fn candidates<'a>(
         &'a self,
         now_ms: u64,
@@ -153,8 +154,9 @@ impl Group {
         }
     }
 
-    /// Selects the origin with the fewest requests in progress relative to weight; ties in turn. An origin in slow
-    /// start has none and would receive every request, so it takes part only if its current share makes it due.
+    /// Selects the origin with the fewest requests in progress relative to its weight; ties are resolved by round
+    /// robin. An origin in slow start has few requests in progress and would receive every new one, so it takes part
+    /// only when it is due according to its current share.
     fn pick_least<'a>(&self, candidates: impl Iterator<Item = (Candidate, &'a Member, u64)>) -> Option<Candidate> {
         struct Best {
             candidate: Candidate,
@@ -169,7 +171,7 @@ impl Group {
             let due = weight == member.full_weight() || deadline <= Schedule::stride(member.full_weight());
             let one = Best { candidate, under_way: u64::from(member.under_way()), weight, deadline, due };
             let better = best.as_ref().is_none_or(|best| {
-                // Due origins come first; then a/v < b/w as a·w < b·v.
+                // Origins that are due come first. Then a/v < b/w is compared as a·w < b·v.
                 let (ours, theirs) = (one.under_way * best.weight, best.under_way * one.weight);
                 (!one.due, ours, one.deadline) < (!best.due, theirs, best.deadline)
             });
@@ -180,7 +182,8 @@ impl Group {
         best.map(|best| best.candidate)
     }
 
-    /// If no origin is available, selects the one whose pause ends first, but only for the first attempt of a request.
+    /// Selects the origin whose pause ends first, for use if no origin is available, but only for the first attempt at
+    /// a request.
     fn last_resort(&self, now_ms: u64, tried: &Tried) -> Option<Candidate> {
         if tried.count() > 0 {
             return None;
@@ -193,12 +196,13 @@ impl Group {
         paused.min().map(|(_, index)| Candidate { index, kind: SelectionReason::LastResort })
     }
 
-    /// Handles the result of a health check of the origin with this index.
+    /// Handles the result of a health check of the origin with this index. Returns the change in its availability, if
+    /// any.
     pub fn handle_check(&self, index: usize, good: bool, now_ms: u64) -> Option<Change> {
         self.members.get(index)?.handle_check(good, now_ms, &self.rules)
     }
 
-    /// State of the origin with this index, for metrics and `status`.
+    /// Returns the state of the origin with this index, for metrics and `status`.
     pub fn standing(&self, index: usize, now_ms: u64) -> Option<OriginStatus> {
         let member = self.members.get(index)?;
         Some(match member.availability(now_ms) {
@@ -212,7 +216,7 @@ impl Group {
         })
     }
 
-    /// Requests in progress to the origin with this index, from all workers.
+    /// Returns the number of requests in progress to the origin with this index, over all workers.
     pub fn under_way(&self, index: usize) -> u32 {
         self.members.get(index).map_or(0, Member::under_way)
     }

@@ -1,51 +1,53 @@
-//! Weighted round robin, evenly spread, without a lock.
+//! Weighted round robin with even interleaving, without a lock.
 //!
-//! Stride scheduling (Waldspurger and Weihl, 1995) with the virtual time of start-time fair queueing (Goyal, Vin and
-//! Cheng, 1996). Each origin has a pass, which grows with each request by a stride, the inverse of its weight. The
-//! origin with the lowest resulting pass is next. The group's virtual time follows the pass of the selected origin; no
-//! origin lags it by more than one stride, so that one that was down or idle cannot claim missed turns. Workers that
-//! choose at the same instant may select the same origin; both are charged, so the shares hold.
+//! This is stride scheduling (Waldspurger and Weihl, 1995) with the virtual time of start-time fair queueing (Goyal,
+//! Vin and Cheng, 1996). Each origin has a pass, which each request increases by a stride that is inversely
+//! proportional to the origin's weight. The origin whose pass would be lowest afterwards is next. The group's virtual
+//! time follows the pass of the selected origin. No origin lags behind it by more than one stride, so that an origin
+//! that was down or idle cannot make up for missed turns. Workers that select at the same instant may select the same
+//! origin. It is then charged twice, so the shares remain correct.
 //!
-//! Passes are compared by their distance from the virtual time and may wrap around.
+//! Passes are compared by their distance from the virtual time, and may wrap around.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The stride of an origin of weight 1 in `Member::weight`'s unit. Weights are at most 10⁶, so strides are exact to a
-/// millionth; distances stay far below 2⁶³.
+/// Stride of an origin with a weight of 1 in the unit of `Member::weight`. Weights are at most 10⁶, so strides are
+/// accurate to a millionth, and distances stay far below 2⁶³.
 const SCALE: u64 = 1 << 40;
 
-/// Virtual time of a group.
+/// The virtual time of a group.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     virtual_time: AtomicU64,
 }
 
 impl Schedule {
-    /// Cost of one request for an origin with this weight, which is not 0.
+    /// Returns the stride of an origin with this weight.
     pub(super) fn stride(weight: u64) -> i64 {
         i64::try_from(SCALE / weight.max(1)).unwrap_or(i64::MAX)
     }
 
-    /// Start of the pass for the next request, and the virtual time.
+    /// Returns the distance of the pass from the virtual time, the distance at which the next request starts, and the
+    /// virtual time.
     fn start(&self, pass: &AtomicU64, stride: i64) -> (i64, i64, u64) {
         let virtual_time = self.virtual_time.load(Ordering::Relaxed);
         let distance = pass.load(Ordering::Relaxed).wrapping_sub(virtual_time).cast_signed();
         (distance, distance.max(-stride), virtual_time)
     }
 
-    /// Deadline of the next turn; the lowest is due.
+    /// Returns the deadline of an origin's next turn. The origin with the lowest deadline is next.
     pub(super) fn deadline(&self, pass: &AtomicU64, weight: u64) -> i64 {
         let stride = Self::stride(weight);
         self.start(pass, stride).1 + stride
     }
 
-    /// Takes the turn.
+    /// Takes an origin's turn: advances its pass and the virtual time.
     pub(super) fn charge(&self, pass: &AtomicU64, weight: u64) {
         let stride = Self::stride(weight);
         let (distance, start, virtual_time) = self.start(pass, stride);
         pass.fetch_add((start + stride - distance).cast_unsigned(), Ordering::Relaxed);
         if start > 0 {
-            // If another worker was faster, its time is as good.
+            // If another worker has advanced the virtual time, its value is as good.
             let _ = self.virtual_time.compare_exchange(
                 virtual_time,
                 virtual_time.wrapping_add_signed(start),

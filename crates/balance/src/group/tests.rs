@@ -28,7 +28,7 @@ fn chosen(group: &Arc<Group>, now_ms: u64) -> usize {
     choose(group, now_ms).unwrap().index()
 }
 
-/// How often each origin is chosen when requests come one after the other.
+/// How often each origin is chosen for sequential requests.
 fn counts(group: &Arc<Group>, now_ms: u64, requests: usize) -> Vec<usize> {
     let mut counts = vec![0; group.origins().len()];
     for _ in 0..requests {
@@ -65,7 +65,7 @@ fn least_connections_by_weight_and_in_turn_when_equal() {
 }
 
 #[test]
-fn what_was_tried_is_left_out() {
+fn tried_origins_are_not_selected_again() {
     for balance in [Balance::LeastConnections, Balance::RoundRobin, hashing()] {
         let group = group(balance, &[1, 1, 1]);
         let mut tried = Tried::NONE;
@@ -139,7 +139,8 @@ fn failures_in_a_row_pause_and_one_trial_ends_the_pause() {
     assert!(counts[0].abs_diff(50) <= 1, "{counts:?}");
 }
 
-/// The head came, and the rest did not: that is a failure as well, and the heads in between are no successes.
+/// If the head arrives and the rest does not, that is a failure too, and the heads in between do not count as
+/// successes.
 #[test]
 fn answers_that_break_off_are_failures() {
     let group = group(Balance::RoundRobin, &[1, 1]);
@@ -183,7 +184,7 @@ fn failures_at_the_same_time_pause_once() {
 }
 
 #[test]
-fn when_all_are_paused_the_one_that_returns_first_is_asked() {
+fn if_all_are_paused_the_first_to_return_is_selected() {
     let mut settings = settings(Balance::RoundRobin, &[1, 1]);
     settings.passive.failures = 1;
     let group = Arc::new(Group::new(&settings));
@@ -204,7 +205,7 @@ fn when_all_are_paused_the_one_that_returns_first_is_asked() {
 }
 
 #[test]
-fn a_lone_origin_is_asked_whatever_failed() {
+fn a_single_origin_is_always_selected() {
     let group = group(Balance::LeastConnections, &[1]);
     for round in 0..50 {
         assert!(fail(&group, 0, round) != Some(Change::TrialFailed), "round {round}");
@@ -238,7 +239,7 @@ fn checks_take_out_and_bring_back() {
     assert_eq!(counts(&group, 0, 4), [0, 4]);
 }
 
-/// In each tenth of slow start the origin gets what the straight line says, give or take 2 %.
+/// In each tenth of slow start, the origin gets its linear share, within 2 %.
 #[test]
 fn slow_start_is_a_straight_line() {
     for balance in [Balance::RoundRobin, Balance::LeastConnections] {
@@ -266,7 +267,7 @@ fn slow_start_is_a_straight_line() {
     }
 }
 
-/// Also when the other origin is never idle, so that the one that has come back always has the fewest under way.
+/// Also if the other origin is never idle, so that the recovered one always has the fewest requests in progress.
 #[test]
 fn slow_start_holds_under_load() {
     let mut settings = settings(Balance::LeastConnections, &[1, 1]);
@@ -321,7 +322,8 @@ proptest! {
         prop_assert!((0..weights.len()).all(|index| group.under_way(index) == 0));
     }
 
-    /// An origin goes: its keys alone move. It comes back: they alone return. Its place in the list does not matter.
+    /// If an origin is removed, only its keys move; if it returns, only they return. Its position in the list does not
+    /// matter.
     #[test]
     fn few_keys_move(weights in proptest::collection::vec(1_u16..=100, 2..7), gone in any::<usize>()) {
         let all = settings(hashing(), &weights);
@@ -345,8 +347,8 @@ proptest! {
         }
     }
 
-    /// Whatever happens, requests under way are counted, somebody is asked while not all are down, and a trial is
-    /// one request.
+    /// Whatever happens, requests in progress are counted, an origin is selected unless all are down, and a trial is a
+    /// single request.
     #[test]
     fn no_history_breaks_the_count(history in proptest::collection::vec((0_u8..8, 0_usize..3, 0_u64..4_000), 0..200)) {
         let mut settings = settings(Balance::LeastConnections, &[1, 2, 3]);
@@ -386,4 +388,21 @@ fn workers_share_it() {
     });
     assert!(counts[0].abs_diff(30_000) < 1_500, "{counts:?}");
     assert_eq!((group.under_way(0), group.under_way(1)), (0, 0));
+}
+
+/// A message must not say that an origin gets no requests while it does.
+#[test]
+fn the_only_origin_is_out_of_rotation_only_if_it_gets_no_requests() {
+    let group = group(Balance::RoundRobin, &[1]);
+    let paused = (0..10).find_map(|_| fail(&group, 0, 1_000)).unwrap();
+    assert!(choose(&group, 1_000).is_some() && paused.effect(true).contains("still gets all requests"));
+    let check = HealthCheck { fall: 1, ..HealthCheck::default() };
+    let checked = Proxy { health_check: Some(check), ..settings(Balance::RoundRobin, &[1]) };
+    let group = Arc::new(Group::new(&checked));
+    let failed = group.handle_check(0, false, 1_000).unwrap();
+    assert!(choose(&group, 1_000).is_none() && failed.effect(true).contains("gets no requests until its checks pass"));
+    for change in Change::ALL {
+        assert!(change.effect(false).ends_with("rotation"), "{change:?}");
+        assert!(!change.effect(true).contains("rotation"), "{change:?}");
+    }
 }

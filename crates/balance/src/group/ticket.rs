@@ -1,4 +1,4 @@
-//! Tracking of one request to one origin.
+//! Tracking of a request to an origin.
 
 use super::{Change, Ending, Group};
 use flatout_config::model::Origin;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 /// Reason for the selection of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SelectionReason {
-    /// It was available.
+    /// The origin was available.
     Plain,
-    /// Its pause was over, and this request is the trial.
+    /// The origin's pause was over, and this request is the trial.
     Trial,
-    /// No origin was available.
+    /// No origin was available, and this origin's pause ends first.
     LastResort,
 }
 
-/// One request to one origin, in progress until this is dropped. Dropped without a report, it counts as
-/// [`Ending::Abandoned`].
+/// A request to an origin, which counts as in progress until this is dropped. If it is dropped without a report, its
+/// outcome is [`Ending::Abandoned`].
 #[derive(Debug)]
 pub struct Ticket {
     group: Arc<Group>,
     index: usize,
     kind: SelectionReason,
-    /// The last report, if any.
+    /// The last outcome reported, if any.
     reported: Option<Ending>,
 }
 
@@ -31,24 +31,25 @@ impl Ticket {
         Self { group, index, kind, reported: None }
     }
 
-    /// The origin's index.
+    /// Returns the origin's index.
     pub const fn index(&self) -> usize {
         self.index
     }
 
-    /// The origin.
+    /// Returns the selected origin.
     pub fn origin(&self) -> &Origin {
         &self.group.origins[self.index]
     }
 
-    /// Returns whether this request is the trial of a failed origin.
+    /// Returns whether this request was sent to an origin that was not available: as a trial or as a last resort.
     pub fn is_trial(&self) -> bool {
         self.kind != SelectionReason::Plain
     }
 
-    /// Reports the outcome, at the latest with the head of the response; a response truncated afterwards is reported
-    /// again as [`Ending::Failed`]. Other later reports are ignored. The request stays in progress until the ticket is
-    /// dropped; only then does a response end a series of failures.
+    /// Reports the outcome, at the latest when the response head has arrived. If the response is truncated after that,
+    /// report it again as [`Ending::Failed`]; other further reports are ignored. The request stays in progress until
+    /// the ticket is dropped, and only then does a response end a series of failures. Returns the change in the
+    /// origin's availability, if any.
     pub fn report(&mut self, ending: Ending, now_ms: u64) -> Option<Change> {
         let (member, rules) = (&self.group.members[self.index], &self.group.rules);
         match (self.reported, ending) {
@@ -68,14 +69,15 @@ impl Ticket {
                 member.end_trial();
                 change
             }
-            // While all are paused, every request may be one of these: another failure is no news.
+            // While all origins are paused, every request is a last resort, so further failures are not reported as
+            // changes.
             SelectionReason::LastResort => {
                 member.handle_trial(ending, now_ms, rules).filter(|change| *change == Change::TrialPassed)
             }
         }
     }
 
-    /// Reports the outcome and ends the request.
+    /// Reports the outcome and drops the ticket.
     pub fn finish(mut self, ending: Ending, now_ms: u64) -> Option<Change> {
         self.report(ending, now_ms)
     }

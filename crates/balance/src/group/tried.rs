@@ -1,9 +1,10 @@
-//! Origins that a request has tried.
+//! Set of the origins that a request has tried.
 
-/// Maximum remembered attempts: the first and ten retries, the maximum in the configuration.
+/// Maximum number of attempts remembered: the first attempt, and ten retries, which is the maximum in the
+/// configuration.
 pub const TRIED_MAX: usize = 11;
 
-/// Origins that one request has tried, by index. Lives on the stack.
+/// Set of the origins that a request has tried, by index. Needs no heap allocation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tried {
     indices: [u16; TRIED_MAX],
@@ -14,7 +15,7 @@ impl Tried {
     /// The empty set.
     pub const NONE: Self = Self { indices: [0; TRIED_MAX], count: 0 };
 
-    /// Adds the origin with this index, unless there are already [`TRIED_MAX`].
+    /// Adds the origin with this index, unless the set already has [`TRIED_MAX`] entries.
     pub fn add(&mut self, index: usize) {
         if let (Some(place), Ok(index)) = (self.indices.get_mut(usize::from(self.count)), u16::try_from(index)) {
             *place = index;
@@ -22,12 +23,12 @@ impl Tried {
         }
     }
 
-    /// Returns whether the origin with this index was tried.
+    /// Returns whether the origin with this index has been tried.
     pub fn contains(&self, index: usize) -> bool {
         self.indices[..self.count()].iter().any(|&tried| usize::from(tried) == index)
     }
 
-    /// Number of origins tried.
+    /// Returns the number of attempts.
     pub fn count(&self) -> usize {
         usize::from(self.count)
     }

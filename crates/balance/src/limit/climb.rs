@@ -6,72 +6,74 @@
 //! permits only add delay. Power, throughput divided by delay, is maximal at a gradient of a half (Kleinrock, 1979).
 //! The target is slightly higher, since an idle origin is worse than a short queue within it.
 //!
-//! While the limit holds requests back, a trial raises it by half or lowers it by a third, for enough requests to give
-//! a fair mean. The delays before and during the trial show the side of the knee, and the trial stays or is undone.
-//! Hill climbing by controlled trials comes from the .NET thread pool (Hellerstein, Morrison and Eilebrecht, 2009).
-//! The gradient replaces a minimum delay, which a mixture of fast and slow pages does not have; it comes from the
-//! gradient limit of Netflix's concurrency-limits (2018). If neither direction pays, trials pause, a little longer
-//! each time.
+//! While requests are waiting because of the limit, a trial raises it by half or lowers it by a third, for enough
+//! requests to give a reliable mean. The delays before and during the trial show on which side of the knee the limit
+//! is, and the new limit is retained or reverted. Hill climbing by controlled trials comes from the .NET thread pool
+//! (Hellerstein, Morrison and Eilebrecht, 2009). The gradient replaces a minimum delay, which a mixture of fast and
+//! slow pages does not have; it comes from the gradient limit of Netflix's concurrency-limits (2018). If neither
+//! direction is an improvement, trials pause, for longer each time.
 //!
-//! Overload, several responses that miss their deadline, lowers the limit at once to seven tenths of the waiting
-//! requests (multiplicative decrease and flight size: RFC 5681 §3.1, RFC 9438 §4.6). Without pressure for a while, the
-//! limit returns stepwise to its initial value.
+//! Overload, that is, several requests that time out, immediately lowers the limit to seven tenths of the requests
+//! waiting for a head (multiplicative decrease and flight size: RFC 5681 §3.1, RFC 9438 §4.6). When there has been no
+//! pressure for a while, the limit returns to its initial value step by step.
 //!
-//! This module reads no clock and uses no randomness: the same samples give the same limit.
+//! This module reads no clock and uses no random numbers, so the same samples always give the same limit.
 
-/// Observation about an origin's load from one request.
+/// Observation of an origin's load, from one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sample {
-    /// The head of the response arrived.
+    /// The response head arrived.
     Answered {
-        /// Microseconds since the request was sent.
+        /// Time since the request was sent, in microseconds.
         delay_us: u64,
     },
-    /// A connect or head timeout.
+    /// Connecting or waiting for the response head timed out.
     Overloaded,
-    /// A 503. While the limit is nearly used up, it indicates overload; otherwise it concerns the page, and fewer
-    /// requests would not help. Its delay is not used.
+    /// The origin responded with 503. If the limit is nearly reached, this indicates overload; otherwise it concerns
+    /// only the page, and fewer requests would not help. The delay is not used.
     Refused,
-    /// No information: a refused connection, a disconnected client, an upgrade.
+    /// No information about load, for instance because of a refused connection, a disconnected client or an upgrade.
     Nothing,
 }
 
-/// Initial limit, within the bounds: high enough that sites without trouble never reach it.
+/// Initial limit, unless the bounds exclude it. High enough that a site without problems never reaches it.
 const INITIAL: u32 = 256;
 
-/// Factor or divisor of the limit in a trial.
+/// Factor or divisor that is applied to the limit in a trial.
 const STEP: f64 = 1.5;
 
-/// Gradient above which a higher limit is not worth its delay.
+/// Gradient above which a higher limit is not worth the additional delay.
 const KNEE: f64 = 0.7;
 
-/// Bounds on the samples per mean, which are otherwise twice the limit.
+/// Minimum and maximum number of samples per mean, which is otherwise twice the limit.
 const SAMPLES_MIN: u32 = 32;
 const SAMPLES_MAX: u32 = 256;
 
-/// Maximum duration of one mean, and maximum age of the mean compared with it, in milliseconds.
+/// Maximum duration over which a mean is measured, in milliseconds. The mean that it is compared with may be twice as
+/// old.
 const WINDOW_MS: u64 = 30_000;
 
-/// Minimum and maximum pause after both directions failed, in milliseconds.
+/// Minimum and maximum pause after trials in both directions were undone, in milliseconds.
 const REST_MIN_MS: u64 = 1_000;
 const REST_MAX_MS: u64 = 30_000;
 
-/// Window of overload, in milliseconds; the limit is lowered once per window.
+/// Length of a window in which overload is counted, in milliseconds. The limit is lowered at most once per window.
 const OVERLOAD_MS: u64 = 1_000;
-/// Minimum overloaded requests per window, and their minimum fraction.
+/// Minimum number of timeouts per window for overload, and the divisor of the number of responses that yields the
+/// minimum relative to them.
 const OVERLOADED_MIN: u32 = 4;
 const OVERLOADED_SHARE: u32 = 8;
 
-/// Time without pressure per step towards the initial limit, in milliseconds.
+/// Time without pressure after which the limit takes a step towards its initial value, in milliseconds.
 const CALM_MS: u64 = 5_000;
 
-/// Initial limit within these bounds.
+/// Returns the initial limit within these bounds.
 pub(super) fn initial(min: u32, max: u32) -> u32 {
     let min = min.max(1);
     INITIAL.clamp(min, max.max(min))
 }
 
-/// Delays of requests sent under one limit.
+/// Delays of requests sent under the same limit.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     count: u32,
@@ -79,7 +81,7 @@ struct Window {
     started_ms: u64,
 }
 
-/// A measured limit, for comparison of means.
+/// A limit and its mean delay, for comparison.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     limit: u32,
@@ -102,7 +104,7 @@ impl Way {
     }
 }
 
-/// Adaptive limit of one origin.
+/// Adaptive concurrency limit of an origin.
 #[derive(Clone, Debug)]
 pub struct Climb {
     min: u32,
@@ -110,10 +112,10 @@ pub struct Climb {
     limit: u32,
     epoch: u32,
     window: Window,
-    /// Comparison base during a trial.
+    /// The limit before the current trial, if there is one.
     base: Option<Base>,
     way: Way,
-    /// Trials undone since the last that stayed.
+    /// Number of trials undone since the last one that was kept.
     undone: u32,
     rest_ms: u64,
     rest_until_ms: u64,
@@ -125,7 +127,7 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// Limit between these bounds, which are corrected to at least 1 and `max` at least `min`.
+    /// Creates a limit between these bounds. `min` is at least 1, and `max` at least `min`.
     pub fn new(min: u32, max: u32) -> Self {
         let min = min.max(1);
         Self {
@@ -135,7 +137,8 @@ impl Climb {
             epoch: 0,
             window: Window::default(),
             base: None,
-            // Too high a limit makes responses late, too low a one only fewer for a moment.
+            // Begin with a lower limit: a limit that is too high delays responses, whereas one that is too low only
+            // reduces throughput for a moment.
             way: Way::Down,
             undone: 0,
             rest_ms: 0,
@@ -148,17 +151,18 @@ impl Climb {
         }
     }
 
-    /// Maximum requests that wait for the head of their response.
+    /// Returns the maximum number of requests that may wait for a response head.
     pub const fn limit(&self) -> u32 {
         self.limit
     }
 
-    /// Changes with every change of the limit, so that each delay counts for its own limit.
+    /// Returns a number that changes with every change of the limit, so that each delay is attributed to the limit
+    /// under which it was measured.
     pub const fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Handles a response after `delay_us` to a request that began in `epoch` while the limit was nearly used up.
+    /// Handles a response that took `delay_us`, to a request that began in `epoch` when the limit was nearly reached.
     pub fn handle_delay(&mut self, epoch: u32, delay_us: u64, now_ms: u64) {
         self.pressed_ms = now_ms;
         if epoch != self.epoch {
@@ -215,7 +219,7 @@ impl Climb {
         }
     }
 
-    /// The next limit in a direction, within the bounds.
+    /// Returns the next limit in a direction, within the bounds.
     fn step(&self, way: Way) -> u32 {
         let stepped = match way {
             Way::Up => (f64::from(self.limit) * STEP).ceil(),
@@ -224,8 +228,8 @@ impl Climb {
         (stepped as u32).clamp(self.min, self.max)
     }
 
-    /// Handles a timeout. `asking` requests waited for a head when this one began. `answered` is a wrapping count of
-    /// responses.
+    /// Handles a timeout of a request. `asking` is the number of requests that were waiting for a head when it began,
+    /// and `answered` is a wrapping count of all responses.
     pub fn handle_overload(&mut self, asking: u32, answered: u32, now_ms: u64) {
         self.pressed_ms = now_ms;
         if self.overloaded == 0 || now_ms.saturating_sub(self.overload_since_ms) > OVERLOAD_MS {
@@ -236,7 +240,7 @@ impl Climb {
         }
         self.overloaded += 1;
         let needed = (answered.wrapping_sub(self.answered_before) / OVERLOADED_SHARE).max(OVERLOADED_MIN);
-        // Once per window: requests in progress together fail together.
+        // Lower the limit only once per window, since requests in progress at the same time fail together.
         if self.overloaded < needed || self.lowered {
             return;
         }
@@ -249,7 +253,7 @@ impl Climb {
         self.set_limit((f64::from(flight) * 0.7) as u32);
     }
 
-    /// Handles a response while the limit held no request back.
+    /// Handles a response to a request that began when the limit was not nearly reached.
     pub fn handle_calm(&mut self, now_ms: u64) {
         let initial = initial(self.min, self.max);
         if self.limit >= initial || now_ms.saturating_sub(self.pressed_ms) < CALM_MS {

@@ -1,15 +1,16 @@
-//! Concurrency limits and queues per origin.
+//! Concurrency limit and queue of each origin.
 //!
-//! Each origin has a [`ConcurrencyLimiter`], shared by all workers. While permits are available, acquiring one costs two atomic
-//! operations. Otherwise requests wait in a bounded FIFO queue, each up to its deadline. The limit follows the
+//! Each origin has a [`ConcurrencyLimiter`], shared by all workers. While permits are available, acquiring one costs
+//! two atomic operations. Otherwise, requests wait in a bounded queue, each until its deadline. The limit adapts to the
 //! origin's delays ([`climb`]).
 //!
-//! Two bounds hold. The adaptive limit bounds the requests that wait for the head of their response: the origin works
-//! on these, and its delays depend on them. The configured `max` bounds all requests in progress, including those with
-//! streaming responses: long downloads and event streams take a permit, but do not count towards the limit. Hence a
-//! [`Permit`] receives a report when the head arrives, and is dropped when the response is complete.
+//! There are two bounds. The adaptive limit applies to requests that are waiting for a response head: the origin is
+//! working on these, and its delays depend on their number. The configured `max` applies to all requests in progress,
+//! including those whose responses are streaming: long downloads and event streams hold a permit, but do not count
+//! towards the adaptive limit. Therefore, a [`Permit`] receives a report when the head arrives, and is dropped when the
+//! response is complete.
 //!
-//! Refusals are [`QueueRefusal::Full`] and [`QueueRefusal::Timeout`].
+//! A request that gets no permit is refused with [`QueueRefusal::Full`] or [`QueueRefusal::Timeout`].
 
 pub mod climb;
 mod permit;
@@ -27,38 +28,38 @@ use queue::PermitQueue;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Why a request gets no permit.
+/// Reason why a request gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueRefusal {
-    /// The limit is reached and the queue is full.
+    /// The limit is reached, and the queue is full.
     Full,
-    /// The request waited until the queue timeout.
+    /// The request waited in the queue until the queue timeout.
     Timeout,
 }
 
-/// Concurrency limiter of one origin, shared by all workers.
+/// Concurrency limiter of an origin, shared by all workers.
 #[derive(Debug)]
 pub struct ConcurrencyLimiter {
     settings: Concurrency,
-    /// The limit in the lower half, and its epoch in the upper: see [`Climb::epoch`].
+    /// The limit in the lower half, and its epoch (see [`Climb::epoch`]) in the upper half.
     setting: AtomicU64,
-    /// Requests in progress in the upper half, and in the lower half those that wait for a head.
+    /// Number of requests in progress in the upper half, and number of requests waiting for a head in the lower half.
     places: AtomicU64,
-    /// Number of queued requests. Releasing a permit checks this afterwards, and queueing checks for a free permit
-    /// afterwards; `SeqCst` ensures that one of them sees the other.
+    /// Number of queued requests. This is checked after a permit is released, and free permits are checked after a
+    /// request is queued. `SeqCst` ensures that at least one of these checks sees the other's change.
     waiting: AtomicU32,
     answered: AtomicU32,
     climb: Mutex<Climb>,
     queue: Mutex<PermitQueue>,
-    /// The latest time that a caller passed, in milliseconds.
+    /// The latest time passed by a caller, in milliseconds.
     latest_ms: AtomicU64,
 }
 
-/// Lower bound of the queue, unless the configured one is lower.
+/// Minimum length of the queue when the origin is slow, unless the configured maximum is lower.
 const QUEUE_MIN: u32 = 16;
 
 impl ConcurrencyLimiter {
-    /// Creates a gate with all permits free.
+    /// Creates a limiter with all permits free.
     pub fn new(settings: &Concurrency) -> Arc<Self> {
         let climb = Climb::new(settings.min, settings.max);
         let min = settings.min.max(1);
@@ -78,20 +79,21 @@ impl ConcurrencyLimiter {
         })
     }
 
-    /// Acquires a permit if one is free and the queue is empty; otherwise call [`enqueue`](Self::enqueue).
+    /// Acquires a permit if one is free and the queue is empty. Otherwise, returns `None`; call
+    /// [`enqueue`](Self::enqueue) to wait.
     pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         if self.waiting.load(SeqCst) > 0 {
             return None;
         }
         let asking = self.take_place()?;
         let (limit, epoch) = unpack(self.setting.load(Relaxed));
-        // Seven eighths full: the delay is evidence about this limit.
+        // If at least seven eighths of the limit are in use, the delay is evidence about the limit.
         let filled = u64::from(asking) * 8 >= u64::from(limit) * 7;
         Some(Permit::new(Arc::clone(self), epoch, asking, filled))
     }
 
-    /// Joins the queue; an error if it is full, or so long that the request would wait until its
-    /// timeout: that is known at once, from the rate at which permits are granted.
+    /// Adds a request to the queue. Returns an error if the queue is full, which includes the case that, at the current
+    /// rate of granting permits, the request would wait until its timeout.
     pub fn enqueue(self: &Arc<Self>, now_ms: u64) -> Result<WaitingRequest, QueueRefusal> {
         let deadline_ms = now_ms.saturating_add(self.settings.queue_timeout_ms);
         self.latest_ms.fetch_max(now_ms, Relaxed);
@@ -106,32 +108,33 @@ impl ConcurrencyLimiter {
         Ok(WaitingRequest::new(Arc::clone(self), number, deadline_ms))
     }
 
-    /// Current maximum of requests that wait for a head.
+    /// Returns the current maximum number of requests that may wait for a head.
     pub fn limit(&self) -> u32 {
         unpack(self.setting.load(Relaxed)).0
     }
 
-    /// Maximum of requests in progress, up to the end of their responses.
+    /// Returns the maximum number of requests in progress, including those whose responses are streaming.
     pub const fn max(&self) -> u32 {
         self.settings.max
     }
 
-    /// Requests in progress, up to the end of their responses.
+    /// Returns the number of requests in progress, including those whose responses are streaming.
     pub fn under_way(&self) -> u32 {
         (self.places.load(Relaxed) >> 32) as u32
     }
 
-    /// Requests that wait for the head of their response.
+    /// Returns the number of requests that are waiting for a response head.
     pub fn asking(&self) -> u32 {
         self.places.load(Relaxed) as u32
     }
 
-    /// Queued requests.
+    /// Returns the number of queued requests.
     pub fn waiting(&self) -> u32 {
         self.waiting.load(Relaxed)
     }
 
-    /// Acquires a permit and returns the number of requests that wait for a head.
+    /// Counts another request, if the limits permit. Returns the number of requests waiting for a head, including this
+    /// one.
     fn take_place(&self) -> Option<u32> {
         let mut places = self.places.load(SeqCst);
         loop {
@@ -146,7 +149,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Releases `parts`: [`ASKING`], [`UNDER_WAY`] or their sum.
+    /// Subtracts `parts` ([`ASKING`], [`UNDER_WAY`] or their sum) from the counts, and grants free permits.
     fn free_place(&self, parts: u64) {
         self.places.fetch_sub(parts, SeqCst);
         self.grant();
@@ -161,7 +164,7 @@ impl ConcurrencyLimiter {
             }
             let waker = queue.pop(self.latest_ms.load(Relaxed));
             self.waiting.store(queue.len() as u32, SeqCst);
-            // Wake tasks without the lock.
+            // Release the lock before waking the task.
             drop(queue);
             if let Some(waker) = waker {
                 waker.wake();
@@ -181,7 +184,7 @@ impl ConcurrencyLimiter {
                 return;
             }
         }
-        // A sample concurrent with another worker's may be lost.
+        // Samples may be lost if workers report them concurrently.
         let Ok(mut climb) = self.climb.try_lock() else { return };
         match sample {
             Sample::Answered { delay_us } if permit.is_filled() => climb.handle_delay(permit.epoch(), delay_us, now_ms),
@@ -204,16 +207,16 @@ impl ConcurrencyLimiter {
     }
 }
 
-/// One request that waits for a head, in [`ConcurrencyLimiter::places`].
+/// A request that waits for the head of its response, as an addend of [`ConcurrencyLimiter::places`].
 const ASKING: u64 = 1;
-/// One request in progress.
+/// A request in progress, as an addend of [`ConcurrencyLimiter::places`].
 const UNDER_WAY: u64 = 1 << 32;
 
 fn pack(climb: &Climb) -> u64 {
     u64::from(climb.epoch()) << 32 | u64::from(climb.limit())
 }
 
-/// Splits a setting into limit and epoch.
+/// Splits a setting into the limit and its epoch.
 const fn unpack(setting: u64) -> (u32, u32) {
     (setting as u32, (setting >> 32) as u32)
 }

@@ -3,7 +3,7 @@
 use super::{ASKING, ConcurrencyLimiter, Sample, UNDER_WAY};
 use std::sync::Arc;
 
-/// Permit held until it is dropped: once the response is complete or has failed. A tunnel is no longer a request, so
+/// Permit for a request, to be dropped when the response is complete or has failed. When a request becomes a tunnel,
 /// its permit is dropped too.
 #[derive(Debug)]
 pub struct Permit {
@@ -19,8 +19,8 @@ impl Permit {
         Self { limiter, epoch, asking, filled, reported: false }
     }
 
-    /// Reports an observation when the head of the response arrives or the request fails: from then on it does not
-    /// count towards the limit. Only the first report counts.
+    /// Reports an observation when the response head arrives or the request fails. After that, the request no longer
+    /// counts towards the adaptive limit. Further reports are ignored.
     pub fn report(&mut self, sample: Sample, now_ms: u64) {
         if !std::mem::replace(&mut self.reported, true) {
             self.limiter.handle_sample(self, sample, now_ms);
@@ -28,25 +28,25 @@ impl Permit {
         }
     }
 
-    /// Reports an observation and releases the permit: the response is complete.
+    /// Reports an observation and releases the permit, because the response is complete.
     pub fn finish(self, sample: Sample, now_ms: u64) {
         if !self.reported {
             self.limiter.handle_sample(&self, sample, now_ms);
         }
-        // Dropping this releases both parts at once.
+        // Dropping the permit releases both counts at once.
     }
 
-    /// Epoch of the limit when the permit was acquired.
+    /// Returns the epoch of the limit when the permit was acquired.
     pub(super) const fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Number of requests that then waited for a head, including this one.
+    /// Returns the number of requests that were waiting for a head when the permit was acquired, including this one.
     pub(super) const fn asking(&self) -> u32 {
         self.asking
     }
 
-    /// Returns whether the limit was then nearly used up.
+    /// Returns whether the limit was nearly reached when the permit was acquired.
     pub(super) const fn is_filled(&self) -> bool {
         self.filled
     }

@@ -1,10 +1,11 @@
-//! The queue for permits, bounded by the time that its requests wait: oldest first, or newest first in overload.
+//! Queue for permits, whose length is bounded by the time that requests wait. Serves the oldest request first, or the
+//! newest first under overload.
 
 use flatout_overload::{QueueBound, QueueSettings};
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// Time that the oldest request may wait before the newest ones go first, in milliseconds.
+/// Waiting time of the oldest request above which the newest requests are served first, in milliseconds.
 const NEWEST_FIRST_MS: u64 = 250;
 
 #[derive(Debug)]
@@ -14,7 +15,8 @@ struct QueuedRequest {
     waker: Option<Waker>,
 }
 
-/// The queue. An entry leaves it with a permit or by giving up, so a request whose entry is gone has a permit.
+/// Queue of requests. An entry is removed when it is granted a permit or when its request gives up. A waiting request
+/// whose entry is gone therefore has a permit.
 #[derive(Debug)]
 pub(super) struct PermitQueue {
     /// Sorted by number.
@@ -28,7 +30,7 @@ impl PermitQueue {
         Self { entries: VecDeque::new(), next_number: 0, control: QueueBound::new(settings) }
     }
 
-    /// Upper bound of queued requests.
+    /// Returns the current maximum number of queued requests.
     pub(super) const fn bound(&self) -> usize {
         self.control.bound() as usize
     }
@@ -37,7 +39,7 @@ impl PermitQueue {
         self.entries.len()
     }
 
-    /// Appends an entry and returns its number.
+    /// Appends an entry, and returns its number.
     pub(super) fn push(&mut self, now_ms: u64) -> u64 {
         let number = self.next_number;
         self.next_number += 1;
@@ -45,11 +47,11 @@ impl PermitQueue {
         number
     }
 
-    /// Removes the entry that receives a permit, and returns its waker if it was polled: the oldest one or, in
-    /// overload, the newest.
+    /// Removes the entry that is granted a permit, which is the oldest or, under overload, the newest. Returns its
+    /// waker if it has been polled.
     pub(super) fn pop(&mut self, now_ms: u64) -> Option<Waker> {
         let oldest_ms = now_ms.saturating_sub(self.entries.front()?.since_ms);
-        // Then all those at the front would be served so late that their clients have left.
+        // Under overload, requests at the front would be served so late that their clients have left.
         let is_overloaded = oldest_ms > NEWEST_FIRST_MS;
         let entry = if is_overloaded { self.entries.pop_back() } else { self.entries.pop_front() }?;
         if self.entries.is_empty() {
@@ -60,12 +62,12 @@ impl PermitQueue {
         entry.waker
     }
 
-    /// Removes an entry; false if it already has a permit.
+    /// Removes an entry. Returns false if it has already been granted a permit.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         self.position(number).is_some_and(|at| self.entries.remove(at).is_some())
     }
 
-    /// Sets the waker of an entry; false if it already has a permit.
+    /// Sets the waker of an entry. Returns false if it has already been granted a permit.
     pub(super) fn set_waker(&mut self, number: u64, waker: &Waker) -> bool {
         let Some(entry) = self.position(number).and_then(|at| self.entries.get_mut(at)) else { return false };
         match &mut entry.waker {

@@ -62,7 +62,7 @@ fn timeout_ends() {
 }
 
 #[test]
-fn who_goes_away_leaves_no_trace() {
+fn a_dropped_request_leaves_no_trace() {
     let limiter = limiter(1, 1, 9);
     let place = limiter.try_acquire().unwrap();
     let (gone, mut next, gone_later) =
@@ -79,7 +79,7 @@ fn who_goes_away_leaves_no_trace() {
     assert!(limiter.try_acquire().is_some());
 }
 
-/// Event streams and long downloads leave the limit to others, and are counted all the same.
+/// Event streams and long downloads do not count towards the limit, but still count as requests in progress.
 #[test]
 fn answers_that_stream_take_no_place_of_the_limit() {
     let limiter = limiter(2, 5, 9);
@@ -102,7 +102,7 @@ fn answers_that_stream_take_no_place_of_the_limit() {
 }
 
 #[test]
-fn the_head_of_an_answer_gives_its_place_to_the_next() {
+fn a_response_head_releases_the_permit() {
     let limiter = ConcurrencyLimiter::new(&Concurrency { min: 1, max: 1_000, queue_max: 9, queue_timeout_ms: 1_000 });
     let mut permits: Vec<_> = (0..256).map(|_| limiter.try_acquire().unwrap()).collect();
     let mut waiting = limiter.enqueue(0).unwrap();
@@ -154,7 +154,7 @@ fn workers_share_it() {
     assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
 }
 
-/// Waits for a future on this thread, asleep until it is woken.
+/// Blocks this thread until the future is ready, sleeping until it is woken.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
@@ -172,7 +172,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Nobody sleeps for ever: a wake that is lost would hang here.
+/// No waiter sleeps forever: a lost wake-up would hang this test.
 #[test]
 fn no_wake_is_lost() {
     let limiter = limiter(2, 2, 1_000);
@@ -193,8 +193,8 @@ fn no_wake_is_lost() {
     assert_eq!((limiter.under_way(), limiter.waiting()), (0, 0));
 }
 
-/// An origin in virtual time: so many requests are worked on at once, the others wait within it; each takes a time
-/// between half and three halves of the mean. All beyond `thrash` slow everybody down.
+/// An origin in virtual time: it works on a fixed number of requests at once, and the others wait within it; each takes
+/// between half and one and a half times the mean. Requests beyond `thrash` slow all of them down.
 struct Simulation {
     servers: usize,
     mean_us: u64,
@@ -223,8 +223,8 @@ impl Simulation {
         }
     }
 
-    /// `clients` that ask again as soon as they are answered, for `duration_ms`. Limits and throughput are those of the
-    /// last half.
+    /// `clients` that send the next request as soon as they get a response, for `duration_ms`. Limits and throughput
+    /// are those of the last half.
     fn run(&mut self, limiter: &Arc<ConcurrencyLimiter>, clients: usize, duration_ms: u64) -> Run {
         let mut run = Run { limits: Vec::new(), answered: 0 };
         let (mut now_us, end_us) = (0_u64, duration_ms * 1000);
@@ -287,8 +287,8 @@ impl Simulation {
 }
 
 impl Simulation {
-    /// Clients that arrive every `gap_us` for `duration_ms`, and do not come again. Returns the responses within a
-    /// second of the arrival, and the later ones, in the last half.
+    /// Clients that arrive every `gap_us` for `duration_ms` and do not return. Returns the responses within a second of
+    /// the arrival, and the later ones, in the last half.
     fn run_open(&mut self, limiter: &Arc<ConcurrencyLimiter>, gap_us: u64, duration_ms: u64) -> (u64, u64) {
         let (mut in_time, mut late) = (0, 0);
         let (mut arrival_us, end_us) = (0_u64, duration_ms * 1000);
@@ -352,7 +352,7 @@ impl Simulation {
     }
 }
 
-/// Wherever the origin's knee is, the limit comes to stand near it, and the origin stays busy.
+/// Wherever the origin's knee is, the limit settles near it, and the origin stays busy.
 #[test]
 fn the_limit_finds_the_knee() {
     for (servers, mean_us, clients, thrash) in [
@@ -385,7 +385,7 @@ fn the_limit_finds_the_knee() {
     }
 }
 
-/// An origin with room to spare is never held back for long, though the limit began lower.
+/// An origin with spare capacity is never held back for long, even if the limit starts lower.
 #[test]
 fn an_origin_without_a_knee_gets_all() {
     let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
@@ -395,9 +395,9 @@ fn an_origin_without_a_knee_gets_all() {
     assert!(run.answered * 100 >= 900 * 30_000 / 100 * 90, "{}", run.answered);
 }
 
-/// Clients that do not wait for one another: more arrive than the origin can serve, for ever.
+/// Clients that do not wait for one another: more arrive than the origin can serve, indefinitely.
 #[test]
-fn whatever_arrives_the_origin_serves_in_time_what_it_can() {
+fn under_any_load_the_origin_serves_in_time_what_it_can() {
     for (servers, mean_us) in [(10_usize, 20_000_u64), (40, 50_000), (4, 5_000)] {
         for times in [2, 5, 10] {
             let limiter = ConcurrencyLimiter::new(&Concurrency::default());
@@ -442,7 +442,7 @@ fn overload_lowers_it_at_once_and_calm_raises_it_again() {
     assert_eq!(climb.limit(), 256);
 }
 
-/// A page that is out of order is answered 503 as well, and then nobody has too much.
+/// A failing page also gets 503s, although the origin is not overloaded.
 #[test]
 fn refusals_count_under_pressure_alone() {
     let refused = |requests: usize| {
@@ -488,7 +488,7 @@ proptest! {
         }
     }
 
-    /// However requests come, go and give up: the places add up.
+    /// However requests arrive, end and give up, the counts add up.
     #[test]
     fn places_add_up(events in proptest::collection::vec((0_u8..5, 0_usize..8), 0..300)) {
         let limiter = limiter(3, 3, 5);

@@ -1,11 +1,11 @@
-//! A request in the queue for a permit.
+//! Requests that wait in the queue for a permit.
 
 use super::QueueRefusal;
 use super::{ConcurrencyLimiter, Permit};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// A request in the queue, on any worker. Dropping it leaves the queue.
+/// A request in the queue. Dropping it removes the request from the queue.
 #[derive(Debug)]
 pub struct WaitingRequest {
     limiter: Arc<ConcurrencyLimiter>,
@@ -19,13 +19,13 @@ impl WaitingRequest {
         Self { limiter, number, deadline_ms, ended: false }
     }
 
-    /// Deadline in milliseconds. The caller must poll again then.
+    /// Returns the deadline in milliseconds, at which the caller must poll again.
     pub const fn deadline_ms(&self) -> u64 {
         self.deadline_ms
     }
 
-    /// Polls for a permit; [`QueueRefusal::Timeout`] from the deadline on. A permit granted at the last
-    /// moment is accepted.
+    /// Polls for a permit. Returns [`QueueRefusal::Timeout`] if the deadline has passed, unless a permit has been
+    /// granted by then.
     pub fn poll_permit(&mut self, context: &mut Context<'_>, now_ms: u64) -> Poll<Result<Permit, QueueRefusal>> {
         if self.ended {
             return Poll::Ready(Err(QueueRefusal::Timeout));
@@ -59,7 +59,7 @@ impl Drop for WaitingRequest {
         self.limiter.waiting.store(queue.len() as u32, super::SeqCst);
         drop(queue);
         if !waited {
-            // A permit was granted but never taken.
+            // A permit was granted but never taken, so release it.
             self.limiter.free_place(super::UNDER_WAY + super::ASKING);
         }
     }

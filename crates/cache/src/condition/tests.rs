@@ -79,6 +79,37 @@ fn ranges_of_a_whole() {
     assert_eq!(decide(&stored(404, ""), "GET", "Range: bytes=0-1\r\n", Some(1000)), SelectedForm::Whole);
 }
 
+/// RFC 9110 §14.2 leaves it to the server whether to serve a range, and the origin decides for its responses.
+#[test]
+fn an_encoding_is_cut_only_if_the_origin_offers_it_or_the_client_has_it() {
+    let part = SelectedForm::Part(ByteRange { first: 1, last: 2 });
+    for (lines, is_offered) in [
+        ("", true),
+        ("Accept-Ranges: bytes\r\n", true),
+        ("Accept-Ranges: none\r\n", false),
+        ("Accept-Ranges: None\r\nContent-Encoding: gzip\r\n", false),
+        ("Content-Encoding: gzip\r\n", false),
+        ("Content-Encoding: identity, br\r\n", false),
+        ("Content-Encoding: br\r\nAccept-Ranges: x\r\n", false),
+        ("Content-Encoding: identity\r\n", true),
+        ("Content-Encoding: \r\n", true),
+        ("Content-Encoding: zstd\r\nAccept-Ranges: x, Bytes\r\n", true),
+    ] {
+        let stored = stored(200, &format!("ETag: \"x\"\r\n{lines}"));
+        let expected = if is_offered { part } else { SelectedForm::Whole };
+        assert_eq!(decide(&stored, "GET", "Range: bytes=1-2\r\n", Some(10)), expected, "{lines}");
+        assert_eq!(decide(&stored, "GET", "Range: bytes=1-2\r\nIf-Range: \"x\"\r\n", Some(10)), part, "{lines}");
+        let other = "Range: bytes=1-2\r\nIf-Range: \"y\"\r\n";
+        assert_eq!(decide(&stored, "GET", other, Some(10)), SelectedForm::Whole, "{lines}");
+        let unsatisfiable = if is_offered { SelectedForm::Unsatisfiable } else { SelectedForm::Whole };
+        assert_eq!(decide(&stored, "GET", "Range: bytes=10-\r\n", Some(10)), unsatisfiable, "{lines}");
+    }
+    // An origin that sends a part offers parts.
+    let lines = "Cache-Control: max-age=60\r\nContent-Encoding: br\r\nContent-Range: bytes 0-4/10\r\n";
+    let of_part = stored_with("Range: bytes=0-4\r\n", 206, lines, &Rules::default());
+    assert_eq!(decide(&of_part, "GET", "Range: bytes=1-2\r\n", None), part);
+}
+
 /// RFC 9111 §3.3.
 #[test]
 fn ranges_of_a_part() {

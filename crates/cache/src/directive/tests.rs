@@ -44,7 +44,7 @@ fn numbers_as_rfc_9111_1_2_2_has_them() {
     assert_eq!(response(&["public"]).max_age, Seconds::Absent);
 }
 
-/// RFC 9111 §4.2.1: of several values the first, or none: the lesser is either.
+/// RFC 9111 §4.2.1 allows the first of several values, or none: the lesser value satisfies both.
 #[test]
 fn of_several_values_the_least_counts() {
     for lines in [&["max-age=3600, max-age=60"][..], &["max-age=60", "max-age=3600"], &["MAX-AGE=60,max-age=\"60\""]] {
@@ -79,7 +79,7 @@ fn names_of_fields_limit_no_cache_and_private() {
 }
 
 #[test]
-fn what_forbids_counts_with_any_argument_and_what_allows_without() {
+fn prohibitions_count_with_any_argument_and_permissions_only_without() {
     let directives = response(&["no-store=1, must-revalidate=x, proxy-revalidate=y, public=1, immutable=z"]);
     assert!(directives.no_store && directives.must_revalidate && directives.proxy_revalidate);
     assert!(!directives.public && !directives.immutable);

@@ -1,5 +1,5 @@
 use super::{
-    Held, JOINED_BYTES_MAX, MISSING_MAX, PARTS_MAX, PlacedContent, Stretch, are_combinable, cover, cut_short,
+    Held, JOINED_BYTES_MAX, MISSING_MAX, PARTS_MAX, PlacedContent, Stretch, are_combinable, combine, cover, cut_short,
     decide_placing, make_if_range, part_of, whole_of,
 };
 use crate::lines::with_fields;
@@ -26,6 +26,18 @@ fn range(first: u64, last: u64) -> ByteRange {
 fn place(held: &[Stored], new: Stored) -> super::Placing {
     let held: Vec<_> = held.iter().map(|stored| Held { stored, is_inline: true }).collect();
     decide_placing(&held, new, true)
+}
+
+/// RFC 9111 §3.4, RFC 9110 §15.3.7.3.
+#[test]
+fn the_newer_part_describes_the_whole() {
+    let old = part(0, 4, "10", &format!("{TAG}Age: 30\r\nContent-Language: de\r\nX-Part: old\r\n"));
+    let new = part(5, 9, "10", &format!("{TAG}X-Part: new\r\n"));
+    let whole = combine(&old, &new);
+    assert_eq!((whole.status, whole.extent), (200, Extent::Whole));
+    assert!(whole.initial_age_s == new.initial_age_s && whole.initial_age_s < old.initial_age_s);
+    let lines = String::from_utf8_lossy(&whole.lines);
+    assert!(lines.contains("X-Part: new") && lines.contains("content-language: de") && !lines.contains("old"));
 }
 
 /// RFC 9111 §3.4: nothing is combined without one strong validator.
@@ -82,7 +94,7 @@ fn descriptions_of_the_representation_stay() {
 }
 
 #[test]
-fn what_came_of_a_response_that_was_cut_is_a_part() {
+fn the_beginning_of_a_truncated_response_is_a_part() {
     let whole = |validator: &str| {
         let lines = format!("Cache-Control: max-age=60\r\n{validator}Content-Length: 10\r\n");
         stored_with("", 200, &lines, &Rules::default())
@@ -103,7 +115,7 @@ fn what_came_of_a_response_that_was_cut_is_a_part() {
     }
 }
 
-/// However many parts a client asks for, and in whatever order, no more are stored.
+/// However many parts a client requests, and in whatever order, at most the maximum is stored.
 #[test]
 fn the_number_of_parts_is_bounded() {
     let mut held: Vec<Stored> = Vec::new();
@@ -160,7 +172,7 @@ proptest! {
         prop_assert_eq!(at, wanted.last + 1);
     }
 
-    /// However parts come, what is stored is what the whole has there; and what came is never missing.
+    /// However parts arrive, the stored bytes equal those of the representation, and no received byte is missing.
     #[test]
     fn joined_content_is_the_wholes(
         ranges in prop::collection::vec((0_u64..30, 1_u64..12), 1..12),

@@ -7,11 +7,11 @@ use crate::rules::{Rules, SetCookie};
 use crate::stored::{Extent, Flags, Stored};
 use flatout_http::token::parse_decimal;
 
-/// When the answers of the tests come: Sun, 06 Nov 1994 08:49:37 GMT. Their requests were sent a second before.
+/// When the responses of the tests arrive: Sun, 06 Nov 1994 08:49:37 GMT. Their requests were sent a second earlier.
 pub(crate) const RESPONSE_TIME_S: i64 = 784_111_777;
 
-/// Decides on an answer to a request for `http://a/p?q`. Its content's length is what its Content-Length says, or else
-/// its content is chunked.
+/// Decides on a response to a request for `http://a/p?q`. The length of its content is its Content-Length; without one,
+/// the content is chunked.
 pub(crate) fn decide(method: &str, request: &str, status: u16, response: &str, rules: &Rules) -> Storing {
     with_exchange(method, request, status, response, |request, response| decide_response(request, response, rules))
 }
@@ -51,7 +51,7 @@ pub(crate) fn with_exchange<T>(
     .expect("fields of a test that are fields")
 }
 
-/// The metadata of an answer that is kept.
+/// The metadata of a stored response.
 pub(crate) fn stored_with(request: &str, status: u16, response: &str, rules: &Rules) -> Stored {
     match decide("GET", request, status, response, rules) {
         Storing::Store(stored) => *stored,
@@ -97,7 +97,19 @@ fn what_may_be_stored() {
         ("", 200, "Cache-Control: private, max-age=60\r\n", Some(NoStore::Private)),
         ("", 200, "Cache-Control: private=\"x\", max-age=60\r\n", None),
         ("", 200, "Cache-Control: max-age=60\r\nSet-Cookie: a=b\r\n", Some(NoStore::SetCookie)),
-        ("", 200, "Cache-Control: max-age=60, no-cache=\"Set-Cookie\"\r\nSet-Cookie: a=b\r\n", None),
+        (
+            "",
+            200,
+            "Cache-Control: max-age=60, no-cache=\"Set-Cookie\"\r\nSet-Cookie: a=b\r\n",
+            Some(NoStore::SetCookie),
+        ),
+        ("", 200, "Cache-Control: public, max-age=60, no-cache=\"Set-Cookie\"\r\nSet-Cookie: a=b\r\n", None),
+        ("", 200, "Cache-Control: s-maxage=60, private=\"Set-Cookie\"\r\nSet-Cookie: a=b\r\n", None),
+        ("Cookie: sid=1\r\n", 200, "Cache-Control: max-age=0\r\nETag: \"a\"\r\n", Some(NoStore::Cookie)),
+        ("Cookie: sid=1\r\n", 200, "Expires: 0\r\nETag: \"a\"\r\n", Some(NoStore::Cookie)),
+        ("Cookie: sid=1\r\n", 200, "Cache-Control: max-age=60, private=\"x\"\r\n", Some(NoStore::Cookie)),
+        ("Cookie: sid=1\r\n", 200, "Cache-Control: max-age=0, public\r\nETag: \"a\"\r\n", None),
+        ("Cookie: sid=1\r\n", 200, "Cache-Control: max-age=0, stale-while-revalidate=9\r\n", None),
         ("", 200, "Cache-Control: max-age=60\r\nVary: *\r\n", Some(NoStore::VaryStar)),
         ("", 200, "Cache-Control: max-age=60\r\nVary: a b\r\n", Some(NoStore::VaryInvalid)),
         ("Cache-Control: no-store\r\n", 200, "Cache-Control: max-age=60\r\n", Some(NoStore::RequestNoStore)),
@@ -191,7 +203,7 @@ fn methods() {
 }
 
 #[test]
-fn what_is_remembered() {
+fn uncacheable_keys_are_marked() {
     let decide = |status, response: &str| decide("GET", "", status, response, &Rules::default());
     assert_eq!(decide(200, "Cache-Control: private\r\n"), Storing::Remember(NoStore::Private, 60));
     assert_eq!(decide(200, ""), Storing::Remember(NoStore::NoFreshness, 60));

@@ -119,7 +119,7 @@ fn a_language_is_selected_by_its_weight() {
 
 /// RFC 9111 §4.1: the origin's request counts.
 #[test]
-fn what_the_origin_got_counts() {
+fn the_upstream_request_counts() {
     #[derive(Clone, Copy, Debug)]
     struct Source(FieldSource);
     impl Forwarding for Source {

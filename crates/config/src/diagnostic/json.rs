@@ -1,14 +1,14 @@
-//! Diagnostics for programs.
+//! The JSON form of diagnostics.
 
 use super::{Diagnostic, Diagnostics};
 use crate::model::Place;
 use serde_json::{Value, json};
 
-/// The version of the form below; a change that could break a reader counts it up.
+/// The version of the JSON format, which is incremented with every incompatible change.
 const SCHEMA: u32 = 1;
 
 impl Diagnostics {
-    /// All of them as one JSON object: `schema`, `valid`, `errors` and `more`.
+    /// Encodes all diagnostics as one JSON object with the members `schema`, `valid`, `errors` and `more`.
     pub fn to_json(&self) -> Value {
         let errors: Vec<Value> = self.list.iter().map(encode).collect();
         json!({ "schema": SCHEMA, "valid": self.list.is_empty(), "errors": errors, "more": self.more })

@@ -1,18 +1,18 @@
-//! Diagnostics for people.
+//! The text form of diagnostics.
 
 use super::{Diagnostic, Diagnostics, Excerpt};
 use crate::model::Place;
 use std::fmt::Write as _;
 
-/// Where the code stands behind the message, when there is room.
+/// The column in which the code is printed after the message, if the message is short enough.
 const CODE_COLUMN: usize = 66;
 
-/// Plain text, or with the colours of a terminal.
+/// How text is printed: plain, or with the colours of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// For files and pipes.
+    /// Plain text, for files and pipes.
     Plain,
-    /// For terminals (ECMA-48 escape sequences).
+    /// With colours, for terminals (ECMA-48 escape sequences).
     Colour,
 }
 
@@ -31,7 +31,7 @@ const DIM: &str = "2";
 const CYAN: &str = "36";
 
 impl Diagnostics {
-    /// All of them as text, each with its place, its line, and what to do.
+    /// Formats all diagnostics as text, each with its place, its source line and its notes.
     pub fn render(&self, style: Style) -> String {
         let mut text = String::new();
         for diagnostic in &self.list {

@@ -1,40 +1,41 @@
-//! The texts that were read, and places in them.
+//! The source texts of a configuration, and places in them.
 
 use super::{Excerpt, printable};
 use crate::model::Place;
 use std::cell::Cell;
 
-/// Characters of a line that are shown; longer ones are cut around what is meant.
+/// The maximum number of characters shown of a line. A longer line is shortened around the relevant place.
 const LINE_CHARACTERS_MAX: usize = 100;
 
-/// A stretch of one text, in bytes. Texts are at most 1 MiB, so 32 bits are ample.
+/// A byte range of a source text. Texts are at most 1 MiB, so 32 bits suffice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The number of the text.
+    /// The index of the text.
     pub file: u32,
-    /// Where it begins.
+    /// The offset of the first byte.
     pub start: u32,
-    /// Where it ends.
+    /// The offset after the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// From `start` to `end` of the text `file`.
+    /// The range from byte `start` to before byte `end` of the text with index `file`.
     pub fn new(file: u32, start: usize, end: usize) -> Self {
         Self { file, start: start as u32, end: end as u32 }
     }
 }
 
-/// The texts that were read.
+/// All source texts that have been read.
 #[derive(Debug, Default)]
 pub struct Texts {
     list: Vec<Text>,
-    /// The last place that was looked up: places are mostly asked for in their order, and a hostile file may be one
-    /// line of a mebibyte, which must not be counted again for each.
+    /// The last place that was looked up, from which the next lookup continues counting. Most places are looked up in
+    /// order, and a hostile file may be a single line of 1 MiB, whose characters must not be counted from the beginning
+    /// each time.
     last: Cell<Counted>,
 }
 
-/// How many characters there are from the beginning of a line to an offset.
+/// The number of characters between the beginning of a line and an offset in it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     file: u32,
@@ -47,17 +48,17 @@ struct Counted {
 struct Text {
     name: String,
     content: String,
-    /// Where each line begins.
+    /// The offset at which each line begins.
     lines: Vec<usize>,
 }
 
 impl Texts {
-    /// The line, from 0, in which `span` begins.
+    /// The number of the line in which `span` begins, counted from 0.
     pub(crate) fn line(&self, span: Span) -> usize {
         self.list.get(span.file as usize).map_or(0, |text| text.line_of(span.start as usize))
     }
 
-    /// Takes a text in, and returns its number.
+    /// Adds a source text and returns its index.
     pub fn add(&mut self, name: String, text: String) -> u32 {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines = std::iter::once(0).chain(starts).collect();
@@ -69,17 +70,17 @@ impl Texts {
         self.list.len()
     }
 
-    /// How many bytes all texts have together.
+    /// The total length of all texts, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.list.iter().map(|text| text.content.len()).sum()
     }
 
-    /// The text of this number; empty when there is none.
+    /// The text with index `file`; an empty string if there is none.
     pub fn text(&self, file: u32) -> &str {
         self.list.get(file as usize).map_or("", |text| text.content.as_str())
     }
 
-    /// Where a line and a column, from 1, are; columns count bytes.
+    /// Converts a line and a column, both counted from 1, to a byte offset. Columns count bytes.
     pub fn offset(&self, file: u32, line: usize, column: usize) -> usize {
         let Some(text) = self.list.get(file as usize) else { return 0 };
         let start = text.lines.get(line.saturating_sub(1)).copied().unwrap_or(0);
@@ -90,7 +91,7 @@ impl Texts {
         at
     }
 
-    /// The word at a place of a text.
+    /// Returns the excerpt for the word at `place` in `content`.
     pub(crate) fn excerpt_at(content: String, place: &Place) -> Option<Excerpt> {
         let mut texts = Self::default();
         let file = texts.add(String::new(), content);
@@ -102,13 +103,13 @@ impl Texts {
         texts.excerpt(Span::new(file, start, start + word))
     }
 
-    /// Line and column, from 1; columns count characters.
+    /// Returns the line and column at which `span` begins, counted from 1. Columns count characters.
     pub fn place(&self, span: Span) -> Place {
         let Some(text) = self.list.get(span.file as usize) else {
             return Place::default();
         };
         if text.content.is_empty() {
-            // Nothing to point at; perhaps it could not even be read.
+            // There is no line to point at: the file may have been unreadable.
             return Place { file: text.name.clone(), line: 0, column: 0 };
         }
         let line = text.line_of(span.start as usize);
@@ -121,7 +122,7 @@ impl Texts {
         Place { file: text.name.clone(), line: line as u32 + 1, column: characters as u32 + 1 }
     }
 
-    /// The line, with what is meant in it.
+    /// Returns the line in which `span` begins, with the part to point at.
     pub(crate) fn excerpt(&self, span: Span) -> Option<Excerpt> {
         let text = self.list.get(span.file as usize)?;
         let line = text.line_of(span.start as usize);
@@ -155,8 +156,8 @@ impl Text {
     }
 }
 
-/// As much of a line as is shown, around the character that is meant, and how many characters were cut off in front.
-/// A cut is shown as an ellipsis, which takes the place of one character.
+/// Returns the part of a line around the character `around` that is shown, and the number of characters left out before
+/// it. An ellipsis marks each end at which characters are left out.
 fn cut(line: &str, around: usize) -> (String, usize) {
     let skipped = around.saturating_sub(LINE_CHARACTERS_MAX * 3 / 4);
     let mut shown = String::new();

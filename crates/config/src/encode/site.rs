@@ -1,4 +1,4 @@
-//! Sites and their steps as KDL.
+//! Prints sites and their steps as KDL.
 
 use super::{SettingWriter, log_name, path, quote};
 use crate::model::{Config, FieldOp, Handler, Matcher, Redirect, Respond, Rewrite, Route, Site, Step, StepKind};
@@ -57,7 +57,7 @@ pub(super) fn encode_step(writer: &mut SettingWriter, kind: &StepKind) {
 
 fn encode_route(writer: &mut SettingWriter, route: &Route) {
     writer.begin("route");
-    // A pattern alone reads best behind the name.
+    // A single path pattern is written after the name, which is easiest to read.
     let matchers = match &route.matchers[..] {
         [Matcher::Path(patterns)] => {
             writer.texts(patterns);
@@ -67,7 +67,7 @@ fn encode_route(writer: &mut SettingWriter, route: &Route) {
     };
     writer.block(|writer| {
         for matcher in matchers {
-            // Each in a block of its own, so that several of a kind can stand beside one another in their order.
+            // Each matcher gets its own block, so that several matchers of the same kind stay separate and in order.
             writer.begin("match").block(|writer| match matcher {
                 Matcher::Path(patterns) => writer.list("path", patterns),
                 Matcher::Method(methods) => writer.list("method", methods),
@@ -78,18 +78,15 @@ fn encode_route(writer: &mut SettingWriter, route: &Route) {
     });
 }
 
-/// Changes of fields.
+/// Prints header operations as a setting named `name`.
 pub(crate) fn fields(writer: &mut SettingWriter, name: &str, operations: &[FieldOp]) {
     if operations.is_empty() {
         return writer.begin(name).raw("{}").end();
     }
     writer.begin(name).block(|writer| {
         for operation in operations {
-            match operation {
-                FieldOp::Set(name, value) => writer.begin("set").text(name).text(value).end(),
-                FieldOp::Add(name, value) => writer.begin("add").text(name).text(value).end(),
-                FieldOp::Remove(name) => writer.begin("remove").text(name).end(),
-            }
+            writer.begin(operation.kind.word).text(operation.name());
+            writer.texts(operation.value().as_slice()).end();
         }
     });
 }

@@ -1,4 +1,4 @@
-//! KDL text, setting by setting, neatly indented.
+//! Prints KDL, one setting at a time, with indentation.
 
 use crate::diagnostic::is_mark;
 use std::fmt::Write as _;
@@ -13,36 +13,36 @@ pub(crate) struct SettingWriter {
 }
 
 impl SettingWriter {
-    /// Begins a setting.
+    /// Begins a setting with its name.
     pub(crate) fn begin(&mut self, name: &str) -> &mut Self {
         self.indent();
         self.text.push_str(&identifier(name));
         self
     }
 
-    /// A value that is written already.
+    /// Writes a value that is already encoded.
     pub(crate) fn raw(&mut self, value: &str) -> &mut Self {
         let _ = write!(self.text, " {value}");
         self
     }
 
-    /// A text.
+    /// Writes a string value in quotes.
     pub(crate) fn text(&mut self, text: &str) -> &mut Self {
         self.raw(&quote(text))
     }
 
-    /// A property whose value is written already.
+    /// Writes a property whose value is already encoded.
     pub(crate) fn raw_property(&mut self, name: &str, value: &str) -> &mut Self {
         let _ = write!(self.text, " {}={value}", identifier(name));
         self
     }
 
-    /// A property with a text.
+    /// Writes a property whose value is a string in quotes.
     pub(crate) fn property(&mut self, name: &str, text: &str) -> &mut Self {
         self.raw_property(name, &quote(text))
     }
 
-    /// Texts.
+    /// Writes several string values in quotes.
     pub(crate) fn texts<T: AsRef<str>>(&mut self, texts: &[T]) -> &mut Self {
         for text in texts {
             self.text(text.as_ref());
@@ -50,14 +50,14 @@ impl SettingWriter {
         self
     }
 
-    /// A setting with texts; none at all when there are none.
+    /// Writes a setting with strings as its values. Writes nothing if there are no strings.
     pub(crate) fn list<T: AsRef<str>>(&mut self, name: &str, texts: &[T]) {
         if !texts.is_empty() {
             self.begin(name).texts(texts).end();
         }
     }
 
-    /// A setting with texts, or one that is switched off.
+    /// Writes a setting with strings as its values, or with `off=#true` if there are no strings.
     pub(crate) fn list_or_off<T: AsRef<str>>(&mut self, name: &str, texts: &[T]) {
         if texts.is_empty() {
             self.begin(name).raw_property("off", "#true").end();
@@ -66,25 +66,25 @@ impl SettingWriter {
         }
     }
 
-    /// The setting ends.
+    /// Ends a setting that has no block.
     pub(crate) fn end(&mut self) {
         self.text.push('\n');
     }
 
-    /// The setting's block begins.
+    /// Opens the setting's block.
     pub(crate) fn open(&mut self) {
         self.text.push_str(" {\n");
         self.depth += 1;
     }
 
-    /// The block ends, and the setting with it.
+    /// Closes the block and ends the setting.
     pub(crate) fn close(&mut self) {
         self.depth -= 1;
         self.indent();
         self.text.push_str("}\n");
     }
 
-    /// The setting's block, and the setting ends. A block in which nothing is written is left out.
+    /// Writes the setting's block and ends the setting. An empty block is omitted.
     pub(crate) fn block(&mut self, write: impl FnOnce(&mut Self)) {
         let before = self.text.len();
         self.open();
@@ -98,7 +98,7 @@ impl SettingWriter {
         self.end();
     }
 
-    /// An empty line, but not as the first.
+    /// Writes an empty line, except at the beginning.
     pub(crate) fn blank(&mut self) {
         if !self.text.is_empty() {
             self.text.push('\n');
@@ -116,7 +116,7 @@ impl SettingWriter {
     }
 }
 
-/// A name, in quotes when it needs them.
+/// Returns a name, in quotes if KDL requires them.
 fn identifier(name: &str) -> String {
     let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'))
@@ -124,7 +124,7 @@ fn identifier(name: &str) -> String {
     if is_plain { name.to_owned() } else { quote(name) }
 }
 
-/// A text in quotes.
+/// Returns a string in quotes, with escapes where KDL requires them.
 pub(crate) fn quote(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -134,7 +134,8 @@ pub(crate) fn quote(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\r' => quoted.push_str("\\r"),
             '\t' => quoted.push_str("\\t"),
-            // What KDL forbids or takes for a new line, and the marks of direction that would mislead a reader.
+            // Escapes characters that KDL forbids or treats as newlines, and direction marks that would mislead a
+            // reader.
             c if c.is_control() || is_mark(c) => {
                 let _ = write!(quoted, "\\u{{{:x}}}", c as u32);
             }

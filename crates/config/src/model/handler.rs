@@ -1,119 +1,104 @@
-//! Handlers: what answers.
+//! Handlers: the steps that respond to requests.
 
 use super::{Pages, Php, Proxy, Text};
+use flatout_http::encoding::ContentCoding;
 use std::path::PathBuf;
 
-/// The handler that responds.
+/// A step that responds to requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Handler {
-    /// Files below a folder.
+    /// Serves the files below a folder.
     Files(Box<Files>),
-    /// Elsewhere.
+    /// Responds with a redirect.
     Redirect(Redirect),
-    /// A text.
+    /// Sends a fixed response.
     Respond(Respond),
-    /// The counters, for Prometheus.
+    /// Sends the metrics, in Prometheus' text format.
     Metrics,
-    /// Other servers.
+    /// Forwards requests to origins.
     Proxy(Box<Proxy>),
-    /// Active pages below a folder.
+    /// Runs the active pages below a folder.
     Pages(Box<Pages>),
-    /// One active page, or one script.
+    /// Runs a single active page or script.
     Page(Box<Pages>),
-    /// Scripts, run by an application server.
+    /// Runs scripts in an application server such as PHP-FPM.
     Php(Box<Php>),
 }
 
-/// Files below a folder.
+/// Settings of `files`, which serves the files below a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The folder, absolute or relative to where the process was started.
+    /// The folder; absolute, or relative to the folder in which the process was started.
     pub root: PathBuf,
-    /// Names looked for in a folder, in this order.
+    /// File names that serve as the index of a folder, in order of preference.
     pub index: Vec<String>,
-    /// True if names that begin with a dot are served.
+    /// True if files whose names begin with a dot are served.
     pub hidden: bool,
-    /// Folders outside the root that symbolic links may lead into, by absolute paths.
+    /// Absolute paths of folders outside the root that symbolic links may lead into.
     pub follow_links: Vec<PathBuf>,
-    /// True if a folder without index is listed.
+    /// How a folder without an index file is listed; `None` if it is not listed.
     pub listing: Option<Listing>,
-    /// Fallbacks to try, in this order, if no file has the path's name.
+    /// Fallbacks, which are tried in this order if no file matches the request path.
     pub try_targets: Vec<TryTarget>,
-    /// Codings for what compresses well, the server's favourite first; empty: none on the fly.
-    pub compress: Vec<Coding>,
-    /// Codings of files that lie beside the file (`.br`, `.zst`, `.gz`).
-    pub precompressed: Vec<Coding>,
-    /// True if Repr-Digest and Content-Digest are sent: to clients that want them, or with `digest_always` to all.
+    /// Compression on the fly of compressible media types, in order of preference; empty if there is none.
+    pub compress: Vec<Compression>,
+    /// Content codings for which precompressed files next to the original are used (`.br`, `.zst`, `.gz`).
+    pub precompressed: Vec<ContentCoding>,
+    /// True if Repr-Digest and Content-Digest are sent to clients that request them.
     pub digest: bool,
-    /// True if Repr-Digest (sha-256) is sent unasked.
+    /// True if Repr-Digest (sha-256) is sent in every response.
     pub digest_always: bool,
     /// True if Content-MD5 is sent.
     pub content_md5: bool,
-    /// Cache-Control by type: a media type (`text/html`), a family (`image/*`) or `*`; the first that matches.
+    /// Value of Cache-Control by media type (`text/html`), media range (`image/*`) or `*`. The first match applies.
     pub cache_control: Vec<(String, String)>,
-    /// Expires by type, in seconds from the moment of the answer; the first that matches.
+    /// Value of Expires by media type, in seconds after the response. The first match applies.
     pub expires: Vec<(String, u32)>,
-    /// True if a request for what is not here goes on to the steps that follow.
+    /// True if a request for a missing file passes to the next step.
     pub pass: bool,
 }
 
-/// How folders are listed.
+/// How a folder is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Entries shown at most.
+    /// The maximum number of entries shown.
     pub entries_max: u32,
 }
 
-/// A try.
+/// A fallback for a request path that matches no file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TryTarget {
-    /// The file with this path below the root.
+    /// The file with this path relative to the root.
     File(Text),
-    /// An answer without content but an error page.
+    /// A response with this status and its error page.
     Status(u16),
 }
 
-/// A content coding.
+/// A content coding and the compression level to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Coding {
-    /// `br` (RFC 7932).
-    Brotli,
-    /// `zstd` (RFC 8878).
-    Zstd,
-    /// `gzip` (RFC 1952).
-    Gzip,
+pub struct Compression {
+    /// The content coding to use (RFC 9110 §8.4.1).
+    pub coding: ContentCoding,
+    /// The compression level, on the scale of the coding.
+    pub level: u8,
 }
 
-impl Coding {
-    /// All, the smallest result first.
-    pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
-
-    /// The name in Accept-Encoding.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Brotli => "br",
-            Self::Zstd => "zstd",
-            Self::Gzip => "gzip",
-        }
-    }
-}
-
-/// Elsewhere.
+/// A redirect: a response with a Location field and a 3xx status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Where.
+    /// The value of the Location field.
     pub to: Text,
-    /// 301, 302, 303, 307 or 308.
+    /// The status code: 301, 302, 303, 307 or 308.
     pub status: u16,
 }
 
-/// A text.
+/// A fixed response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Respond {
-    /// The status, 200 to 599.
+    /// The status code, from 200 to 599.
     pub status: u16,
-    /// The content.
+    /// The content of the response.
     pub body: String,
-    /// Its type.
+    /// The media type of the content.
     pub content_type: String,
 }

@@ -1,78 +1,61 @@
-//! Active pages: pages and scripts that this server runs itself.
+//! Settings of active pages: pages and scripts that flatout itself runs.
 
 use super::{Cidr, Origin};
 use std::path::PathBuf;
 
-/// Pages below a folder, or one page or script.
+/// A folder of pages, or a single page or script.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pages {
-    /// The folder, or of a `page` the file; absolute or relative to where the process was started.
+    /// The folder, or for `page` the file; absolute, or relative to the folder in which the process was started.
     pub path: PathBuf,
-    /// How they run.
+    /// The limits and resources of the pages.
     pub settings: PageSettings,
 }
 
-/// How pages run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PageSettings {
-    /// True if errors are shown in the browser, with the lines around them, and pages load again when they change.
-    pub dev: bool,
-    /// How long a page runs before others have their turn, in microseconds.
-    pub cpu_slice_us: u64,
-    /// How long a page may compute for one request, in microseconds; waiting does not count.
-    pub cpu_limit_us: u64,
-    /// How long a page may take for one request in all, its waiting included, in milliseconds; that for its client does not
-    /// count.
-    pub run_ms_max: u64,
-    /// The memory that a page may allocate for one request, in bytes.
-    pub memory_bytes_max: u64,
-    /// Bytes of the files of one form at most, together.
-    pub upload_bytes_max: u64,
-    /// Bytes of the fields of one form, or of content that is read as a whole, at most.
-    pub form_bytes_max: u64,
-    /// The database that `db` queries.
-    pub database: Option<Database>,
-    /// The file with the key of sessions and tokens; made when it is not there.
-    pub secret: Option<PathBuf>,
-    /// The origins that `fetch` may contact, by name.
-    pub upstreams: Vec<(String, Origin)>,
-    /// Neighbours whose word about who asks, for which host and how is believed.
-    pub trusted: Vec<Cidr>,
-    /// How long what is known of a page's files is believed without a look, in milliseconds; `None`: as long as of the
-    /// site's files.
-    pub file_check_interval_ms: Option<u64>,
+flatout_reason::defaults! {
+    /// Limits and resources of the active pages of one `pages` block.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PageSettings {
+        /// True if the browser shows errors with the page's source, and reloads pages when they change.
+        pub dev: bool = false,
+        /// How long a page runs before other pages and connections get a turn, in microseconds.
+        pub cpu_slice_us: u64 = 200,
+        /// The CPU time that a page may use for one request, in microseconds. Time spent waiting does not count.
+        pub cpu_limit_us: u64 = 50_000,
+        /// The time that a page may take for one request, in milliseconds. Time spent waiting counts, except for
+        /// waiting for the client.
+        pub run_ms_max: u64 = 60_000,
+        /// The memory that a page may allocate for one request, in bytes.
+        pub memory_bytes_max: u64 = 16 << 20,
+        /// The maximum total size of all files in a form, in bytes.
+        pub upload_bytes_max: u64 = 10 << 20,
+        /// The maximum size of the fields of a form, or of content that is read as a whole, in bytes.
+        pub form_bytes_max: u64 = 1 << 20,
+        /// The database that pages query through `db`.
+        pub database: Option<Database>,
+        /// The file with the key for sessions and tokens. It is created if it does not exist.
+        pub secret: Option<PathBuf>,
+        /// The names and origins that `fetch` may contact.
+        pub upstreams: Vec<(String, Origin)>,
+        /// Proxies whose Forwarded and X-Forwarded fields are trusted.
+        pub trusted: Vec<Cidr>,
+        /// How long cached metadata of a page's files is used before the files are checked again, in milliseconds;
+        /// `None` for the same time as for the site's other files.
+        pub file_check_interval_ms: Option<u64>,
+    }
 }
 
-/// An SQLite database.
+/// The settings of an SQLite database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Database {
-    /// The file; made when it is not there.
+    /// The database file, which is created if it does not exist.
     pub path: PathBuf,
-    /// The folder of migrations, which are applied at start.
+    /// The folder with migrations, which are applied at startup.
     pub migrations: Option<PathBuf>,
-    /// Threads that read; `None`: one for each worker.
+    /// The number of reader threads; `None` for one per worker.
     pub readers: Option<usize>,
-    /// How long a statement may run, in milliseconds; `None`: 5 s.
+    /// The time limit of a statement, in milliseconds; `None` for 5 s.
     pub statement_ms_max: Option<u64>,
-    /// True if every commit is on the disk before its statement is answered (`synchronous` FULL).
+    /// True if a commit returns only after the data has reached the disk (`synchronous` FULL).
     pub syncs_commits: bool,
-}
-
-impl Default for PageSettings {
-    fn default() -> Self {
-        Self {
-            dev: false,
-            cpu_slice_us: 200,
-            cpu_limit_us: 50_000,
-            run_ms_max: 60_000,
-            memory_bytes_max: 16 << 20,
-            upload_bytes_max: 10 << 20,
-            form_bytes_max: 1 << 20,
-            database: None,
-            secret: None,
-            upstreams: Vec::new(),
-            trusted: Vec::new(),
-            file_check_interval_ms: None,
-        }
-    }
 }

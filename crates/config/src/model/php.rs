@@ -1,74 +1,54 @@
-//! Scripts that an application server runs, asked over FastCGI.
+//! Settings of scripts that an application server runs over FastCGI.
 
 use super::{Cidr, OriginTimeouts};
 use std::path::PathBuf;
 
-/// Has an application server, such as PHP-FPM, run the scripts below a folder. What is no script goes on to the steps
-/// that follow.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Php {
-    /// Where the application server listens.
-    pub address: PhpAddress,
-    /// The folder with the scripts, absolute or relative to where the process was started. Unless it is set, that of the
-    /// first `files` step of the site, and without one that of the configuration's file.
-    pub root: PathBuf,
-    /// The same folder as the application server sees it; `None`: under the same name.
-    pub script_root: Option<PathBuf>,
-    /// Names looked for in a folder, in this order.
-    pub index: Vec<String>,
-    /// How the names of scripts end; at least one, each with its dot.
-    pub split: Vec<String>,
-    /// The script that answers for whatever is not a file, below the root and without a first slash.
-    pub front_controller: Option<String>,
-    /// Variables for every script, beside those of CGI.
-    pub env: Vec<(String, String)>,
-    /// Neighbours whose word about who asks and how is believed.
-    pub trusted: Vec<Cidr>,
-    /// How long to wait for what.
-    pub timeouts: OriginTimeouts,
-    /// Connections that each worker keeps open without use, at most; 0: none is kept.
-    pub idle_connections_max: u32,
-    /// Requests under way at once, of all workers together, at most; others are answered 503.
-    pub connections_max: u32,
-    /// Bytes of a request's content at most; more is answered 413.
-    pub content_bytes_max: u64,
-    /// Bytes that are kept of a request's content whose length is not told, until it is known; 0: such a request is
-    /// answered 411.
-    pub spool_bytes_max: u64,
-    /// Folders whose files scripts may name in X-Sendfile.
-    pub sendfile: Vec<PathBuf>,
-    /// Beginnings of addresses that scripts may name in X-Accel-Redirect, with the folder that each stands for. The
-    /// addresses begin and end with a slash.
-    pub accel: Vec<(String, PathBuf)>,
-}
-
-impl Default for Php {
-    fn default() -> Self {
-        Self {
-            address: PhpAddress::Unix(PathBuf::from("/run/php/php-fpm.sock")),
-            root: PathBuf::new(),
-            script_root: None,
-            index: vec!["index.php".to_owned()],
-            split: vec![".php".to_owned()],
-            front_controller: None,
-            env: Vec::new(),
-            trusted: Vec::new(),
-            timeouts: OriginTimeouts::default(),
-            idle_connections_max: 8,
-            connections_max: 1_024,
-            content_bytes_max: 128 * 1024 * 1024,
-            spool_bytes_max: 8 * 1024 * 1024,
-            sendfile: Vec::new(),
-            accel: Vec::new(),
-        }
+flatout_reason::defaults! {
+    /// Runs the scripts below a folder in an application server such as PHP-FPM. Requests for anything else pass to the
+    /// next step.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Php {
+        /// The address at which the application server listens.
+        pub address: PhpAddress = PhpAddress::Unix(PathBuf::from("/run/php/php-fpm.sock")),
+        /// The folder with the scripts, absolute, or relative to the folder in which the process was started. The
+        /// default is the root of the site's first `files` step, or else the folder of the configuration file.
+        pub root: PathBuf,
+        /// The path of this folder as seen by the application server, if it is different, for example in a container.
+        pub script_root: Option<PathBuf>,
+        /// File names that serve as the index of a folder, in order of preference.
+        pub index: Vec<String> = vec!["index.php".to_owned()],
+        /// The file name extensions of scripts, each with its dot; never empty.
+        pub split: Vec<String> = vec![".php".to_owned()],
+        /// The script that handles every path that matches no file, relative to the root and without a leading slash.
+        pub front_controller: Option<String>,
+        /// Additional FastCGI parameters for every script.
+        pub env: Vec<(String, String)>,
+        /// Proxies whose Forwarded and X-Forwarded fields are trusted.
+        pub trusted: Vec<Cidr>,
+        /// Timeouts for connecting, for the response headers and between pieces of content.
+        pub timeouts: OriginTimeouts,
+        /// The maximum number of idle connections per worker; 0 if connections are not reused.
+        pub idle_connections_max: u32 = 8,
+        /// The maximum number of concurrent requests over all workers. Further requests get 503.
+        pub connections_max: u32 = 1_024,
+        /// The maximum size of request content, in bytes. A larger request gets 413.
+        pub content_bytes_max: u64 = 128 * 1024 * 1024,
+        /// The maximum number of bytes of request content that are buffered to determine the length of content of
+        /// unknown length; 0 if such a request gets 411.
+        pub spool_bytes_max: u64 = 8 * 1024 * 1024,
+        /// Folders whose files scripts may name in X-Sendfile.
+        pub sendfile: Vec<PathBuf>,
+        /// Path prefixes that scripts may use in X-Accel-Redirect, each with the folder that it maps to. Prefixes begin
+        /// and end with a slash.
+        pub accel: Vec<(String, PathBuf)>,
     }
 }
 
-/// Where an application server listens.
+/// The address at which an application server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PhpAddress {
-    /// A socket in the file system, absolute or relative to where the process was started.
+    /// The path of a Unix socket; absolute, or relative to the folder in which the process was started.
     Unix(PathBuf),
-    /// A host name or an address, without brackets, and a port.
+    /// A host name or an IP address, without brackets, and a port.
     Tcp(String, u16),
 }

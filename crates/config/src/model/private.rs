@@ -1,10 +1,10 @@
-//! Files that are nobody's to load.
+//! Detection of files that must not be downloadable.
 
 use std::path::{Component, Path};
 
-/// True if a `files` step with this `root` would give out `path`, by their names: it lies below, and unless `hidden` names
-/// are served, no part of it begins with a dot. Both are absolute, or relative to the same folder, and have no `.` or `..`
-/// that could be left out.
+/// Returns true if a `files` step with this `root` would serve `path`, judging by the names alone: `path` is below the
+/// root and, unless `hidden` files are served, no segment begins with a dot. Both paths must be normalised, and
+/// absolute or relative to the same folder.
 pub fn is_given_out(path: &Path, root: &Path, hidden: bool) -> bool {
     if path.is_absolute() != root.is_absolute() {
         return false;
@@ -14,7 +14,7 @@ pub fn is_given_out(path: &Path, root: &Path, hidden: bool) -> bool {
     rest.components().all(|component| {
         at += 1;
         match component {
-            // The one such name that is served (RFC 8615).
+            // This is the only name with a leading dot that is served (RFC 8615).
             Component::Normal(name) if at == 1 && name == ".well-known" => true,
             Component::Normal(name) => hidden || !name.as_encoded_bytes().starts_with(b"."),
             _ => false,

@@ -1,298 +1,238 @@
-//! Other servers in front of which this one stands, and what may be kept of their answers.
+//! Settings of proxies, and of the shared cache of their responses.
 
 use super::{Cidr, FieldOp};
 use flatout_cache::rules::Rules;
 use std::path::PathBuf;
 
-/// Forwards requests to origins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Proxy {
-    /// Where to; at least one.
-    pub origins: Vec<Origin>,
-    /// Which of them is asked.
-    pub balance: Balance,
-    /// Requests of our own that tell which origins are well; `None`: only what requests meet tells.
-    pub health_check: Option<HealthCheck>,
-    /// When requests that fail take an origin out.
-    pub passive: PassiveHealth,
-    /// How long an origin that has come back takes to get its full share, in milliseconds; 0: none.
-    pub slow_start_ms: u64,
-    /// How many requests an origin gets at once, and how many wait.
-    pub concurrency: Concurrency,
-    /// How long to wait for what.
-    pub timeouts: OriginTimeouts,
-    /// How often a request that may safely be repeated is tried again, 0 to 10.
-    pub retries: u8,
-    /// The Host that origins see.
-    pub host: HostField,
-    /// The fields that tell origins who asks.
-    pub forwarded: Forwarded,
-    /// Clients whose own Forwarded and X-Forwarded fields are believed and extended; those of others are replaced.
-    pub trusted: Vec<Cidr>,
-    /// The name in Via; `None`: no Via field.
-    pub via: Option<String>,
-    /// Changes of the fields that origins see.
-    pub request_fields: Vec<FieldOp>,
-    /// True if HTTP/2 is spoken to origins (with prior knowledge for http, by ALPN for https).
-    pub http2: bool,
-    /// How origins of https are believed.
-    pub tls: OriginTls,
-    /// Connections that each worker keeps open to each origin without use, at most.
-    pub idle_connections_max: u32,
-    /// True if connections may go on with another protocol, such as WebSocket.
-    pub upgrades: bool,
-    /// True if an answer in a transfer coding that is not known is passed on as it comes, up to the end of the
-    /// connection (RFC 9112 §6.3), instead of being refused.
-    pub unknown_codings: bool,
-}
-
-impl Default for Proxy {
-    fn default() -> Self {
-        Self {
-            origins: Vec::new(),
-            balance: Balance::default(),
-            health_check: None,
-            passive: PassiveHealth::default(),
-            slow_start_ms: 0,
-            concurrency: Concurrency::default(),
-            timeouts: OriginTimeouts::default(),
-            retries: 2,
-            host: HostField::Client,
-            forwarded: Forwarded::default(),
-            trusted: Vec::new(),
-            via: Some("flatout".to_owned()),
-            request_fields: Vec::new(),
-            http2: false,
-            tls: OriginTls::default(),
-            idle_connections_max: 64,
-            upgrades: true,
-            unknown_codings: false,
-        }
+flatout_reason::defaults! {
+    /// Settings of `proxy`, which forwards requests to origins.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Proxy {
+        /// The origins; at least one.
+        pub origins: Vec<Origin>,
+        /// The balancing policy.
+        pub balance: Balance,
+        /// The active health checks; `None` if only the outcomes of forwarded requests count.
+        pub health_check: Option<HealthCheck>,
+        /// Passive health checks: when failed requests take an origin out of rotation.
+        pub passive: PassiveHealth,
+        /// How long a recovered origin takes to return to its full share of requests, in milliseconds; 0 for no delay.
+        pub slow_start_ms: u64 = 0,
+        /// Limits on concurrent and queued requests per origin.
+        pub concurrency: Concurrency,
+        /// Timeouts for connecting, for the response headers and between pieces of content.
+        pub timeouts: OriginTimeouts,
+        /// The maximum number of retries of a request that can safely be repeated, from 0 to 10.
+        pub retries: u8 = 2,
+        /// The Host field sent to origins.
+        pub host: HostField = HostField::Client,
+        /// Which fields with information about the client are sent to origins.
+        pub forwarded: Forwarded,
+        /// Clients whose Forwarded and X-Forwarded fields are trusted and extended. The fields of other clients are
+        /// replaced.
+        pub trusted: Vec<Cidr>,
+        /// The server's name in the Via field; `None` if no Via field is sent.
+        pub via: Option<String> = Some("flatout".to_owned()),
+        /// Operations on the header fields sent to origins.
+        pub request_fields: Vec<FieldOp>,
+        /// True if HTTP/2 is used to contact origins: with prior knowledge for http, by ALPN for https.
+        pub http2: bool = false,
+        /// How the certificates of https origins are verified.
+        pub tls: OriginTls,
+        /// The maximum size of request content, in bytes.
+        pub content_bytes_max: u64 = u64::MAX,
+        /// The maximum number of idle connections per worker and origin.
+        pub idle_connections_max: u32 = 64,
+        /// True if connections may be upgraded to another protocol, such as WebSocket.
+        pub upgrades: bool = true,
+        /// True if a response with an unknown transfer coding is passed on unchanged until the connection closes (RFC
+        /// 9112 §6.3), instead of being refused.
+        pub unknown_codings: bool = false,
     }
 }
 
-/// One origin.
+/// An origin server and its role in balancing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// True if it speaks https.
+    /// True for https, false for http.
     pub secure: bool,
-    /// A host name or an address, without brackets.
+    /// The host name or IP address, without brackets.
     pub host: String,
-    /// The port.
+    /// The TCP port, from the URL or the scheme's default.
     pub port: u16,
-    /// Its share beside the others', 1 to 1,000.
+    /// The weight relative to the other origins, from 1 to 1,000.
     pub weight: u16,
-    /// True if it is asked only when no other is well.
+    /// True if the origin gets requests only when no other origin is healthy.
     pub backup: bool,
 }
 
-/// Which origin is asked.
+/// The balancing policy: how the origin for a request is selected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// The one with the fewest requests under way for its weight.
+    /// Selects the origin with the fewest requests in progress relative to its weight.
     #[default]
     LeastConnections,
-    /// One after the other, by weight.
+    /// Selects the origins in turn, by weight.
     RoundRobin,
-    /// Always the same for the same key, and few keys move when origins come and go.
+    /// Selects the same origin for the same key. Few keys move to another origin when origins are added or removed.
     ConsistentHash(HashKey),
 }
 
-/// The policy that selects the origin for a request.
+/// The part of a request that is the key for consistent hashing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HashKey {
     /// Host, path and query.
     Uri,
     /// The client's address.
     Client,
-    /// This request field.
+    /// The value of the request field with this name.
     Header(String),
-    /// This cookie.
+    /// The value of the cookie with this name.
     Cookie(String),
 }
 
-/// Requests of our own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthCheck {
-    /// The request target.
-    pub path: String,
-    /// How often, in milliseconds.
-    pub interval_ms: u64,
-    /// How long an answer may take, in milliseconds.
-    pub timeout_ms: u64,
-    /// Statuses that tell that it is well, first and last.
-    pub statuses: (u16, u16),
-    /// Good answers in a row that bring it back.
-    pub rise: u32,
-    /// Bad ones in a row that take it out.
-    pub fall: u32,
-}
-
-impl Default for HealthCheck {
-    fn default() -> Self {
-        Self { path: "/".to_owned(), interval_ms: 5_000, timeout_ms: 2_000, statuses: (200, 399), rise: 2, fall: 3 }
+flatout_reason::defaults! {
+    /// Settings of active health checks.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct HealthCheck {
+        /// The request target of a check.
+        pub path: String = "/".to_owned(),
+        /// The time between two checks, in milliseconds.
+        pub interval_ms: u64 = 5_000,
+        /// The timeout of a check, in milliseconds.
+        pub timeout_ms: u64 = 2_000,
+        /// The first and the last status that a healthy origin may return.
+        pub statuses: (u16, u16) = (200, 399),
+        /// The number of consecutive successful checks after which an origin counts as healthy again.
+        pub rise: u32 = 2,
+        /// The number of consecutive failed checks after which an origin counts as unhealthy.
+        pub fall: u32 = 3,
     }
 }
 
-/// When requests that fail take an origin out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassiveHealth {
-    /// Failures in a row; 0: never.
-    pub failures: u32,
-    /// How long it is left out then, in milliseconds. One request is tried afterwards.
-    pub pause_ms: u64,
-}
-
-impl Default for PassiveHealth {
-    fn default() -> Self {
-        Self { failures: 5, pause_ms: 5_000 }
+flatout_reason::defaults! {
+    /// Passive health checks: when failed requests take an origin out of rotation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct PassiveHealth {
+        /// The number of consecutive failures that take an origin out of rotation; 0 if failures never do.
+        pub failures: u32 = 5,
+        /// How long the origin then gets no requests, in milliseconds. After that, one request tries the origin again.
+        pub pause_ms: u64 = 5_000,
     }
 }
 
-/// How many requests an origin gets at once, from all workers together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Concurrency {
-    /// Never fewer than these, 1 or more.
-    pub min: u32,
-    /// Never more than these; between, the limit follows how the origin's delay changes.
-    pub max: u32,
-    /// Requests that may wait for a place.
-    pub queue_max: u32,
-    /// How long one waits at most, in milliseconds; then it is answered 503.
-    pub queue_timeout_ms: u64,
-}
-
-impl Default for Concurrency {
-    fn default() -> Self {
-        Self { min: 8, max: 1_024, queue_max: 4_096, queue_timeout_ms: 10_000 }
+flatout_reason::defaults! {
+    /// Limits on concurrent requests to an origin, over all workers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Concurrency {
+        /// The lowest value of the limit, at least 1.
+        pub min: u32 = 8,
+        /// The highest value of the limit. Between the two, the limit adapts to the origin's latency.
+        pub max: u32 = 1_024,
+        /// The maximum number of queued requests.
+        pub queue_max: u32 = 4_096,
+        /// The longest time that a request may be queued, in milliseconds. After that, the request gets 503.
+        pub queue_timeout_ms: u64 = 10_000,
     }
 }
 
-/// How long to wait for an origin, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OriginTimeouts {
-    /// For a connection, TLS included.
-    pub connect_timeout_ms: u64,
-    /// For the whole head of a response, from when the request is sent.
-    pub head_timeout_ms: u64,
-    /// For more of a response's body, or for the origin to take more of a request's.
-    pub body_timeout_ms: u64,
-    /// For more of an event stream or of gRPC, and for more in either direction of an upgraded connection.
-    pub stream_timeout_ms: u64,
-    /// How long a connection without use is kept.
-    pub idle_timeout_ms: u64,
-}
-
-impl Default for OriginTimeouts {
-    fn default() -> Self {
-        Self {
-            connect_timeout_ms: 3_000,
-            head_timeout_ms: 30_000,
-            body_timeout_ms: 30_000,
-            stream_timeout_ms: 3_600_000,
-            idle_timeout_ms: 30_000,
-        }
+flatout_reason::defaults! {
+    /// Timeouts of connections to an origin, in milliseconds.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct OriginTimeouts {
+        /// Timeout for connecting, including the TLS handshake.
+        pub connect_timeout_ms: u64 = 3_000,
+        /// Timeout for the complete response headers, counted from the time at which the request was sent.
+        pub head_timeout_ms: u64 = 30_000,
+        /// Timeout between two pieces of response content, and until the origin accepts more request content.
+        pub body_timeout_ms: u64 = 30_000,
+        /// Timeout between two pieces of an event stream or a gRPC stream, and for an upgraded connection without data
+        /// in either direction.
+        pub stream_timeout_ms: u64 = 3_600_000,
+        /// How long an idle connection stays open.
+        pub idle_timeout_ms: u64 = 30_000,
     }
 }
 
-/// The Host that origins see.
+/// The Host field sent to origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostField {
-    /// As the client sent it.
+    /// The value that the client sent.
     Client,
-    /// The origin's own name and port.
+    /// The origin's host name and port.
     Origin,
-    /// This one.
+    /// This fixed value.
     Fixed(String),
 }
 
-/// The fields that tell origins who asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forwarded {
-    /// X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host.
-    pub x_forwarded: bool,
-    /// Forwarded (RFC 7239).
-    pub standard: bool,
-}
-
-impl Default for Forwarded {
-    fn default() -> Self {
-        Self { x_forwarded: true, standard: false }
+flatout_reason::defaults! {
+    /// Which fields with information about the client are sent to origins.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Forwarded {
+        /// True if X-Forwarded-For, X-Forwarded-Proto and X-Forwarded-Host are sent.
+        pub x_forwarded: bool = true,
+        /// True if Forwarded is sent (RFC 7239).
+        pub standard: bool = false,
     }
 }
 
-/// How origins of https are believed.
+/// How the certificates of https origins are verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginTls {
-    /// True if any certificate will do. For tests.
+    /// True if certificates are not verified; for tests.
     pub insecure: bool,
-    /// Authorities in PEM; `None`: the system's.
+    /// A PEM file with certificate authorities; `None` for the system's authorities.
     pub authorities: Option<PathBuf>,
-    /// The name in the certificate; `None`: the origin's host.
+    /// The name that the certificate must have; `None` for the origin's host.
     pub server_name: Option<String>,
 }
 
-/// Rules for a shared cache of the responses of the `proxy` handlers that follow it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheSettings {
-    /// Rules for which responses to store, and for how long.
-    pub rules: Rules,
-    /// The largest response that is fetched whole for a request for a range, in bytes; 0: none.
-    pub range_fetch_bytes_max: u64,
-    /// The clients that receive Cache-Status.
-    pub status_field: StatusField,
-    /// The networks whose clients may use the PURGE method; empty: none.
-    pub purge: Vec<Cidr>,
-    /// True if ESI is done in HTML from origins that ask for it (Surrogate-Control: content="ESI/1.0").
-    pub esi: bool,
-    /// True if a 103 is sent with the Link fields of a stale stored response.
-    pub early_hints: bool,
-}
-
-impl Default for CacheSettings {
-    fn default() -> Self {
-        Self {
-            rules: Rules::default(),
-            range_fetch_bytes_max: 16 * 1024 * 1024,
-            status_field: StatusField::Everybody,
-            purge: Vec::new(),
-            esi: false,
-            early_hints: true,
-        }
+flatout_reason::defaults! {
+    /// Settings of `cache`: a shared cache for the responses of the `proxy` handlers that follow.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CacheSettings {
+        /// Rules that decide which responses are stored, and for how long.
+        pub rules: Rules,
+        /// The largest response that is fetched whole when a client requests a range, in bytes; 0 to never do so.
+        pub range_fetch_bytes_max: u64 = 16 * 1024 * 1024,
+        /// The clients that receive the Cache-Status field.
+        pub status_field: StatusField = StatusField::Everybody,
+        /// The networks whose clients may use the PURGE method; empty if no client may.
+        pub purge: Vec<Cidr>,
+        /// True if ESI is processed in HTML from origins that request it (Surrogate-Control: content="ESI/1.0").
+        pub esi: bool = false,
+        /// True if a 103 with the Link fields of a stale stored response is sent while the response is revalidated.
+        pub early_hints: bool = true,
     }
 }
 
-/// The clients that receive Cache-Status.
+/// The clients that receive the Cache-Status field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StatusField {
     /// All clients.
     #[default]
     Everybody,
-    /// These.
+    /// Clients in these networks.
     Networks(Vec<Cidr>),
-    /// Nobody.
+    /// No client.
     Nobody,
 }
 
-/// Limits of all caches together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoreBudget {
-    /// Bytes of content in memory; `None`: a quarter of what the process's cgroup allows, or
-    /// [`MEMORY_BYTES_DEFAULT`](Self::MEMORY_BYTES_DEFAULT) where there is no limit.
-    pub memory_bytes_max: Option<u64>,
-    /// Objects in memory.
-    pub memory_objects_max: u64,
-    /// Folders, one for each volume, and the bytes that each may hold.
-    pub disks: Vec<(PathBuf, u64)>,
+flatout_reason::defaults! {
+    /// Limits of the store, which all caches share.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct StoreBudget {
+        /// The maximum size of content in memory, in bytes; `None` for a quarter of the memory limit of the process's
+        /// cgroup, or [`MEMORY_BYTES_DEFAULT`](Self::MEMORY_BYTES_DEFAULT) if it has no limit.
+        pub memory_bytes_max: Option<u64>,
+        /// The maximum number of objects in memory.
+        pub memory_objects_max: u64 = 1_000_000,
+        /// The folder of each volume on disk, and the volume's limit in bytes.
+        pub disks: Vec<(PathBuf, u64)>,
+    }
 }
 
 impl StoreBudget {
-    /// Bytes of content in memory where nothing is said and no cgroup has a limit.
+    /// The maximum size of content in memory, in bytes, if neither the configuration nor a cgroup sets a limit.
     pub const MEMORY_BYTES_DEFAULT: u64 = 256 * 1024 * 1024;
-}
-
-impl Default for StoreBudget {
-    fn default() -> Self {
-        Self { memory_bytes_max: None, memory_objects_max: 1_000_000, disks: Vec::new() }
-    }
 }

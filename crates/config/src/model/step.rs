@@ -1,52 +1,51 @@
-//! Steps of a block, and what routes match.
+//! The steps of a block, and the conditions of routes.
 
 use super::{CacheSettings, Handler, Place};
 use flatout_http::lines::FieldOp;
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Steps in written order.
 pub type Block = Vec<Step>;
 
-/// One step, and where it stands.
+/// A step and its place in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where it was written.
+    /// The place of the step in the configuration.
     pub place: Place,
-    /// The action.
+    /// The action of the step.
     pub kind: StepKind,
 }
 
 /// The action of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepKind {
-    /// A block behind a condition.
+    /// A block with a condition.
     Route(Route),
-    /// Changes the fields of whatever answers.
+    /// Changes the header fields of the response, whichever handler sends it.
     Header(Vec<FieldOp>),
-    /// Asks for a name and password.
+    /// Requires a name and a password.
     BasicAuth(BasicAuth),
-    /// Lets clients in by address.
+    /// Allows or denies clients by address.
     Access(Access),
-    /// Lets each address ask so often.
+    /// Limits the request rate of each client address.
     RateLimit(RateLimit),
-    /// Lets pages of other origins read the answers.
+    /// Allows pages of other origins to read responses (CORS).
     Cors(Cors),
-    /// Sends 103 with these Link values before the answer, to clients of HTTP/2.
+    /// Sends a 103 with these Link values before the response; only over HTTP/2.
     EarlyHints(Vec<String>),
     /// Changes the path for the steps that follow.
     Rewrite(Rewrite),
-    /// A page for errors with a status.
+    /// Replaces the content of error responses with certain statuses.
     ErrorPage(ErrorPage),
-    /// Cache rules for the `proxy` steps that follow; the last one in force applies.
+    /// Cache rules for the `proxy` steps that follow; the last `cache` before a `proxy` applies.
     Cache(Box<CacheSettings>),
-    /// Answers.
+    /// Responds to the request.
     Handler(Handler),
 }
 
 impl StepKind {
-    /// The name in the configuration.
+    /// The name of the step in the configuration language.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Route(_) => "route",
@@ -71,68 +70,70 @@ impl StepKind {
     }
 }
 
-/// A block behind a condition: all matchers must hold.
+/// A block of steps that run if conditions hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Route {
-    /// The conditions that must all hold; none: always.
+    /// The conditions, all of which must hold. If empty, the steps always run.
     pub matchers: Vec<Matcher>,
     /// The steps to run if the conditions hold.
     pub block: Block,
 }
 
-/// A condition on a request. Within one matcher, any of its values will do.
+/// A condition on a request. It holds if any of the listed values matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Matcher {
-    /// The decoded path: `/exact`, `/prefix/*`, `*.ending`, or with stars within segments.
+    /// Patterns for the decoded path: `/exact`, `/prefix/*`, `*.ending`, or with wildcards within segments.
     Path(Vec<String>),
-    /// The method, in capitals.
+    /// Methods in upper case.
     Method(Vec<String>),
-    /// A field that is there, and has this value when one is given (`*` stands for any run of characters).
+    /// A header field that is present and, if values are given, has one of them (`*` matches any number of characters).
     Header {
-        /// Its name in lower case.
+        /// The field's name in lower case.
         name: String,
-        /// Its values; empty: whatever it is.
+        /// The accepted values; empty if any value is accepted.
         values: Vec<String>,
     },
 }
 
-/// Names and passwords.
+/// Basic authentication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BasicAuth {
-    /// The realm that a browser shows.
+    /// The realm, which browsers show.
     pub realm: String,
-    /// Name and hash (argon2 in PHC form, or bcrypt), never a password.
+    /// Each user's name and password hash (argon2 in PHC form, or bcrypt).
     pub users: Vec<(String, String)>,
 }
 
-/// Access rules: the first match decides. If none matches, access is allowed unless there is an allow rule.
+/// Access rules, of which the first match applies. If no rule matches, access is denied if there is any allow rule, and
+/// allowed otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// True for allow.
+    /// The rules in order: true for allow, false for deny.
     pub rules: Vec<(bool, Network)>,
 }
 
-/// Whom a rule is about.
+/// The clients that a rule applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// Everybody.
+    /// All clients.
     All,
-    /// A network.
+    /// Clients in a network.
     Cidr(Cidr),
 }
 
-/// Addresses with the same first bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A network in CIDR notation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{address}/{bits}")]
 pub struct Cidr {
-    /// The network's address.
+    /// The network's address, whose bits after the prefix are 0.
     pub address: IpAddr,
-    /// How many bits count.
+    /// The length of the prefix in bits.
     pub bits: u8,
 }
 
 impl Cidr {
-    /// Returns true if `address` is in the network. The IPv6 form of an IPv4 address, which a socket for both has
-    /// (RFC 4291 §2.5.5.2), is that IPv4 address.
+    /// Returns true if `address` is in the network. An IPv4-mapped IPv6 address, which dual-stack sockets report,
+    /// counts as an IPv4 address (RFC 4291 §2.5.5.2).
     pub fn contains(&self, address: IpAddr) -> bool {
         // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
         let (base, bits) = match (self.address, self.address.to_canonical()) {
@@ -153,91 +154,85 @@ impl Cidr {
     }
 }
 
-impl fmt::Display for Cidr {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.address, self.bits)
-    }
-}
-
-/// How often one address may ask. IPv6 clients are counted by their /64.
+/// A rate limit per client address. IPv6 clients are counted per /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Requests in a period.
+    /// The number of requests allowed per period.
     pub requests: u32,
     /// The period, in milliseconds.
     pub period_ms: u64,
-    /// Requests that may come at once.
+    /// The number of requests that may arrive at once.
     pub burst: u32,
 }
 
-/// Cross-origin sharing, as the Fetch standard has it.
+/// Cross-origin resource sharing (CORS) as defined by the Fetch standard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cors {
-    /// Origins, or `*`.
+    /// The allowed origins, or `*` for all.
     pub origins: Vec<String>,
-    /// Methods allowed to a preflight.
+    /// The methods that a preflight response allows.
     pub methods: Vec<String>,
-    /// Request fields allowed to a preflight.
+    /// The request fields that a preflight response allows.
     pub headers: Vec<String>,
-    /// Response fields a page may read.
+    /// The response fields that scripts may read.
     pub expose: Vec<String>,
-    /// True if cookies and passwords may come along.
+    /// True if requests with credentials are allowed.
     pub credentials: bool,
-    /// How long a preflight is remembered, in seconds.
+    /// How long browsers may cache a preflight response, in seconds.
     pub max_age_s: Option<u32>,
 }
 
-/// Changes the path, and may change the query, for the steps that follow.
+/// Changes the path, and possibly the query, for the steps that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewrite {
-    /// This prefix goes away.
+    /// Removes this prefix from the path.
     StripPrefix(String),
-    /// This path in its place.
+    /// Replaces the path, and the query if the new text contains one.
     To(Text),
 }
 
-/// The error pages.
+/// A file that replaces the content of error responses with certain statuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
-    /// Statuses, 400 to 599.
+    /// The statuses that the page is for, from 400 to 599.
     pub statuses: Vec<u16>,
-    /// The file whose content is shown.
+    /// The file with the replacement content.
     pub file: PathBuf,
 }
 
-/// A text with variables, `https://{host}{path}`.
+/// A string with variables, such as `https://{host}{path}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
-    /// Its parts, in order.
+    /// The parts of the string, in order.
     pub parts: Vec<TextPart>,
 }
 
-/// A part of a [`Text`].
+/// A literal part, or a variable, of a [`Text`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TextPart {
-    /// As written.
+    /// Literal characters.
     Literal(String),
-    /// Of the request.
+    /// The value of a variable, from the request.
     Variable(Variable),
 }
 
-/// Variables that a text may take from a request.
+/// The variables that a [`Text`] may contain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variable {
     /// The client's address, without its port.
     Client,
-    /// Host without port.
+    /// The value of the Host field without its port.
     Host,
-    /// Host as asked for, with its port.
+    /// The value of the Host field, with its port.
     HostPort,
-    /// Path as asked for, still encoded.
+    /// The requested path, percent-encoded.
     Path,
-    /// Path and query as asked for, still encoded.
+    /// The requested path and query, percent-encoded.
     Uri,
-    /// Query without its `?`; empty when there is none.
+    /// The query without the `?`; empty if there is none.
     Query,
-    /// `http` or `https`.
+    /// The scheme: `http` or `https`.
     Scheme,
-    /// The part of the path that the route's last star stands for, still encoded.
+    /// The part of the path that the route's last `*` matches, percent-encoded.
     Rest,
 }

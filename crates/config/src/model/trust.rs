@@ -1,10 +1,10 @@
-//! Whose word about a client is believed.
+//! Decides which clients are trusted proxies.
 
 use super::Cidr;
 use std::net::IpAddr;
 
-/// True if `client` is in one of `networks`. The IPv6 form of an IPv4 address, which a socket for both has, counts as
-/// the IPv4 address (RFC 4291 §2.5.5.2).
+/// Returns true if `client` is in one of `networks`. An IPv4-mapped IPv6 address, which dual-stack sockets report,
+/// counts as an IPv4 address (RFC 4291 §2.5.5.2).
 pub fn is_trusted(networks: &[Cidr], client: Option<IpAddr>) -> bool {
     client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
 }

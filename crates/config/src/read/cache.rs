@@ -1,8 +1,8 @@
-//! `cache` in a site or a route: what may be stored of the responses of origins.
+//! `cache` in a site or a route: which responses of origins may be stored.
 
 use super::Reader;
 use super::parse::{self, show_duration};
-use super::proxy::networks;
+use super::proxy::listed_network;
 use super::setting::{Group, List, Names, Setting, Words, lifetime, read_properties};
 use super::shape::{Shape, is_off, property};
 use super::step::token;
@@ -12,10 +12,10 @@ use crate::model::{CacheSettings, Cidr, StatusField};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 
-/// Properties that tell this step from the setting of the top level.
+/// Properties that distinguish this step from the top-level setting of the same name.
 pub(super) const PROPERTIES: &[&str] = &["ttl", "off"];
 
-/// Of the setting with this name at the top level.
+/// The properties of the top-level setting of the same name.
 const PROPERTIES_OF_TOP: &[&str] = &["memory", "entries"];
 
 const QUERY: Shape =
@@ -30,14 +30,14 @@ const SET_COOKIES: &[(SetCookie, &str)] =
 
 const TTL: Setting<CacheSettings> = Setting::lifetime("ttl", "ttl \"60s\"", |cache| &mut cache.rules.default_ttl_s);
 
-/// A site's or a route's `cache`. `ttl` may stand as a property or in the block.
+/// The `cache` step of a site or a route. `ttl` can be a property or a setting in the block.
 pub(super) const CACHE: Group<CacheSettings> = Group {
     shape: Shape::none("cache ttl=\"60s\" { stale-if-error \"1d\" }").with(PROPERTIES).may_have_block(),
     properties: &[],
     block: SETTINGS,
 };
 
-/// The settings of a site's or a route's `cache`.
+/// The settings in the block of a `cache` step.
 pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
     TTL,
     Setting::custom(
@@ -58,29 +58,21 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
     Setting::list(
         "bypass-cookies",
         Shape::values(1, "bypass-cookies \"sessionid\" \"wordpress_logged_in_*\""),
-        &List {
-            read: |reader, values| reader.list(values, "this cookie", cookie_pattern),
-            show: String::clone,
-            field: |cache: &mut CacheSettings| &mut cache.rules.cookies.bypass,
-        },
+        &List("this cookie", cookie_pattern, String::clone, |cache: &mut CacheSettings| {
+            &mut cache.rules.cookies.bypass
+        }),
     ),
     Setting::list(
         "ignore-cookies",
         Shape::values(1, "ignore-cookies \"_ga\" \"_ga_*\""),
-        &List {
-            read: |reader, values| reader.list(values, "this cookie", cookie_pattern),
-            show: String::clone,
-            field: |cache: &mut CacheSettings| &mut cache.rules.cookies.ignore,
-        },
+        &List("this cookie", cookie_pattern, String::clone, |cache: &mut CacheSettings| {
+            &mut cache.rules.cookies.ignore
+        }),
     ),
     Setting::list(
         "key-cookies",
         Shape::values(1, "key-cookies \"lang\""),
-        &List {
-            read: |reader, values| reader.list(values, "this cookie", cookie_name),
-            show: String::clone,
-            field: |cache: &mut CacheSettings| &mut cache.rules.cookies.key,
-        },
+        &List("this cookie", cookie_name, String::clone, |cache: &mut CacheSettings| &mut cache.rules.cookies.key),
     ),
     Setting::custom("query", QUERY, query, write_query),
     Setting::flag("request-directives", "request-directives #false", |cache| &mut cache.rules.request_directives),
@@ -106,7 +98,7 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
     Setting::list(
         "purge",
         Shape::values(1, "purge \"127.0.0.0/8\" \"::1\""),
-        &List { read: networks, show: Cidr::to_string, field: |cache: &mut CacheSettings| &mut cache.purge },
+        &List("this network", listed_network, Cidr::to_string, |cache: &mut CacheSettings| &mut cache.purge),
     ),
     Setting::flag("esi", "esi #true", |cache| &mut cache.esi),
     Setting::flag("early-hints", "early-hints #false", |cache| &mut cache.early_hints),
@@ -117,12 +109,11 @@ pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
     Setting::flag("mismatched-ranges", "mismatched-ranges #true", |cache| &mut cache.rules.mismatched_ranges),
 ];
 
-/// `None` when it is the setting of the top level that was meant.
+/// Reads a `cache` step. Returns `None` if the top-level setting was meant.
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings> {
     let is_of_top = |name: &str| PROPERTIES_OF_TOP.contains(&name);
     if let Some(memory) = node.properties.iter().find(|property| is_of_top(&property.name)) {
-        let draft =
-            reader.report.add(Code::WrongPlace, memory.span, "the limits of the store apply to all sites together");
+        let draft = reader.report.add(Code::WrongPlace, memory.span, "the store's limits apply to all sites together");
         draft.label("at the top level: store memory=\"256MiB\" memory-objects=1000000");
         return None;
     }
@@ -133,14 +124,14 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
         cache.rules.enabled = false;
         if node.properties.len() > 1 || node.children.is_some() {
             let draft =
-                reader.report.add(Code::Contradiction, off.span, "this cache is switched off, but has settings");
+                reader.report.add(Code::Contradiction, off.span, "this cache is turned off, but has other settings");
             draft.note("`cache off=#true` takes no other settings");
         }
         return Some(cache);
     }
     let in_block = node.children.iter().flatten().find(|child| child.name == "ttl");
     if let (Some(first), Some(second)) = (property(node, "ttl"), in_block) {
-        let draft = reader.report.add(Code::GivenTwice, second.span, "`ttl` is given twice");
+        let draft = reader.report.add(Code::GivenTwice, second.span, "`ttl` is set twice");
         draft.related(first.span, "first here");
     }
     CACHE.read_parts(reader, node, &mut cache);
@@ -159,9 +150,9 @@ pub(crate) fn write(writer: &mut SettingWriter, cache: &CacheSettings) {
 fn heuristics(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
     cache.rules.heuristics = reader.flag(&node.arguments[0]).unwrap_or(true);
     let Some(max) = property(node, "max") else { return };
-    // After an error of its own the value says nothing.
+    // If the value is neither true nor false, it is invalid and has already been reported.
     if matches!(node.arguments[0].scalar, Scalar::Bool(false)) {
-        reader.report.add(Code::Contradiction, max.span, "heuristics are switched off, but have a bound");
+        reader.report.add(Code::Contradiction, max.span, "`heuristics` is turned off, but `max` is set");
     }
     if let Some(max_s) = lifetime(reader, &max.value) {
         cache.rules.heuristic_max_s = max_s as u32;
@@ -174,7 +165,7 @@ fn write_heuristics(writer: &mut SettingWriter, name: &'static str, cache: &Cach
         return;
     }
     writer.begin(name).raw(if rules.heuristics { "#true" } else { "#false" });
-    // Without heuristics there is nothing to bound.
+    // Without heuristics, there is no lifetime to limit.
     if rules.heuristics {
         writer.property("max", &show_duration(u64::from(rules.heuristic_max_s) * 1_000));
     }
@@ -190,11 +181,11 @@ fn query(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
         }
         if let Some(first) = chosen {
             let (code, message) = if first.name == child.name {
-                (Code::GivenTwice, format!("`{}` is given twice", child.name))
+                (Code::GivenTwice, format!("`{}` occurs twice", child.name))
             } else {
                 (Code::Contradiction, "use either `without` or `only`, not both".to_owned())
             };
-            reader.report.add(code, child.span, message).related(first.span, "the other");
+            reader.report.add(code, child.span, message).related(first.span, "the other one");
             continue;
         }
         chosen = Some(child);
@@ -213,53 +204,53 @@ fn write_query(writer: &mut SettingWriter, name: &'static str, cache: &CacheSett
     writer.begin(name).block(|writer| writer.list(kind, names));
 }
 
-/// A parameter's name as it stands in the query, perhaps with a star at its end.
+/// Reads a parameter name as it appears in the query, optionally with a trailing `*`.
 fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.line(value)?;
     let plain = name.strip_suffix('*').unwrap_or(&name);
     if plain.contains('*') || !plain.bytes().all(|byte| byte.is_ascii_graphic() && !b"&=#?".contains(&byte)) {
         let draft =
             reader.report.add(Code::QueryNameBad, value.span, format!("`{name}` is not a valid parameter name"));
-        draft.label("as written in the query: \"id\", \"utm_*\"");
+        draft.label("write it as in the query: \"id\", \"utm_*\"");
         return None;
     }
     Some(name)
 }
 
-/// A cookie's name, perhaps with a star at its end.
+/// Reads a cookie name, optionally with a trailing `*`.
 fn cookie_pattern(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    cookie(reader, value, "such as \"sid\" or \"_ga_*\"", |name| {
+    cookie(reader, value, "use a cookie name, such as \"sid\" or \"_ga_*\"", |name| {
         name == "*" || parse::is_token(name) && !name.strip_suffix('*').unwrap_or(name).contains('*')
     })
 }
 
 fn cookie_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    cookie(reader, value, "such as \"lang\", without a star", |name| parse::is_token(name) && !name.contains('*'))
+    cookie(reader, value, "such as \"lang\", without `*`", |name| parse::is_token(name) && !name.contains('*'))
 }
 
 fn cookie(reader: &mut Reader<'_>, value: &Value, advice: &str, fits: fn(&str) -> bool) -> Option<String> {
     let name = reader.line(value)?;
     if !fits(&name) {
-        let draft = reader.report.add(Code::CookieNameBad, value.span, format!("`{name}` is not a cookie's name"));
+        let draft = reader.report.add(Code::CookieNameBad, value.span, format!("`{name}` is not a valid cookie name"));
         draft.label(advice);
         return None;
     }
     Some(name)
 }
 
-/// The name of a field for this cache.
+/// Reads the name of a targeted cache control field (RFC 9213).
 fn field(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = token(reader, value)?;
     if name.eq_ignore_ascii_case("cache-control") {
-        // RFC 9213, section 2.2: what has no targeted field goes by Cache-Control anyway.
-        let draft = reader.report.add(Code::SameTwice, value.span, "Cache-Control is not for one cache alone");
-        draft.label("it applies anyway if none of these fields is present");
+        // RFC 9213 §2.2: without a targeted field, Cache-Control applies anyway.
+        let draft = reader.report.add(Code::SameTwice, value.span, "Cache-Control is not a targeted field");
+        draft.label("flatout obeys it if none of the targeted fields is present");
         return None;
     }
     Some(name)
 }
 
-/// `"all"`, networks, or off.
+/// Reads which clients receive Cache-Status: `"all"`, networks, or `off=#true`.
 fn status(reader: &mut Reader<'_>, node: &Node) -> StatusField {
     if is_off(reader, node, &STATUS) {
         return StatusField::Nobody;
@@ -271,6 +262,6 @@ fn status(reader: &mut Reader<'_>, node: &Node) -> StatusField {
             reader.report.add(Code::Contradiction, all.span, "`all` already includes the others");
             StatusField::Everybody
         }
-        (None, values) => StatusField::Networks(networks(reader, values)),
+        (None, values) => StatusField::Networks(reader.list(values, "this network", listed_network)),
     }
 }

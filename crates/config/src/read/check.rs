@@ -1,4 +1,4 @@
-//! How things fit together: listeners, hosts, certificates.
+//! Checks that span several settings: listeners, hosts, certificates, handlers, caches.
 
 use super::Reader;
 use super::site::ADDRESS_DEFAULT;
@@ -9,7 +9,7 @@ use crate::syntax::Node;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// All listeners; an address is listened on once.
+/// All listeners, one per address.
 #[derive(Clone, Default)]
 pub(super) struct Listeners {
     list: Vec<(Listener, Span)>,
@@ -21,7 +21,8 @@ impl Listeners {
         self.list.into_iter().map(|(listener, _)| listener).collect()
     }
 
-    /// The index of the listener, the same for all sites that describe it in the same way.
+    /// Adds a listener and returns its index. Sites that specify the same address with the same options share a
+    /// listener.
     pub(super) fn insert(&mut self, reader: &mut Reader<'_>, listener: Listener, span: Span) -> Option<usize> {
         let Some(index) = self.known.get(&listener.address).copied() else {
             self.known.insert(listener.address, self.list.len());
@@ -30,17 +31,19 @@ impl Listeners {
         };
         let (known, first) = &self.list[index];
         let what = if known.protocol != listener.protocol {
-            "TLS here and plain HTTP there"
+            "only one of the two uses TLS"
         } else if known.http2_cleartext != listener.http2_cleartext {
-            "h2c on one side only"
+            "only one of the two has `h2c`"
         } else if known.redirect_https_port != listener.redirect_https_port {
-            "different redirects"
+            "`redirect-https` differs"
+        } else if known.http3 != listener.http3 {
+            "`http3` differs"
         } else {
             return Some(index);
         };
-        let message = format!("{} has conflicting options", listener.address);
+        let message = format!("conflicting options for {}", listener.address);
         let draft = reader.report.add(Code::ListenerConflict, span, message);
-        draft.label(what).related(*first, "the other description");
+        draft.label(what).related(*first, "the other definition");
         if listener.address == ADDRESS_DEFAULT {
             draft.note(format!("a site without `listen` is served on {ADDRESS_DEFAULT}"));
         }
@@ -48,7 +51,7 @@ impl Listeners {
     }
 }
 
-/// Everything that concerns sites and their listeners together.
+/// Checks the hosts and certificates of all sites together with their listeners.
 pub(super) fn sites(reader: &mut Reader<'_>, nodes: &[&Node], sites: &[Site], listeners: &Listeners) {
     let mut hosts: HashMap<(usize, &str), Span> = HashMap::new();
     for (node, site) in nodes.iter().zip(sites) {
@@ -84,12 +87,12 @@ fn certificate(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Li
             let (listener, first) = &listeners.list[*listener];
             let message = format!("no certificate for TLS on {}", listener.address);
             let draft = reader.report.add(Code::CertificateMissing, node.span, message);
-            draft.related(*first, "TLS here");
-            draft.note("add tls cert=\"chain.pem\" key=\"key.pem\", or tls \"internal\" for a local one");
+            draft.related(*first, "this address uses TLS");
+            draft.note("add tls cert=\"chain.pem\" key=\"key.pem\", or tls \"internal\" for a local certificate");
         }
-        // A listener with a mistake of its own is not in the list.
+        // A listener with an error is not in the list, so the listener with TLS may be missing.
         (None, Some(tls)) if !has_tls_property(node) => {
-            let draft = reader.report.add(Code::CertificateUnused, tls.span, "no address of this site uses TLS");
+            let draft = reader.report.add(Code::CertificateUnused, tls.span, "none of this site's addresses uses TLS");
             draft.note("as in: listen \"0.0.0.0:443\" tls=#true");
         }
         _ => {}
@@ -101,18 +104,18 @@ fn has_tls_property(node: &Node) -> bool {
     listens.flat_map(|listen| &listen.properties).any(|property| property.name == "tls")
 }
 
-/// A site that only redirects to https needs no handler; every other needs one.
+/// Checks that a site has a handler, unless it only redirects to https.
 pub(super) fn answers(reader: &mut Reader<'_>, node: &Node, site: &Site, listeners: &Listeners) {
     let redirects = |listener: &usize| listeners.list[*listener].0.redirect_https_port.is_some();
     let only_redirects = site.listeners.iter().all(redirects);
     if only_redirects || site.steps().any(|step| matches!(step.kind, StepKind::Handler(_))) {
         return;
     }
-    let draft = reader.report.add(Code::NoAnswer, node.span, "this site has no handler, so it never responds");
+    let draft = reader.report.add(Code::NoAnswer, node.span, "this site has no handler, so it cannot respond");
     draft.note("add a handler: files, pages, php, proxy, respond, redirect or metrics");
 }
 
-/// A `cache` is for the `proxy` steps behind it, as what a route adds stays added.
+/// Reports each `cache` step that no `proxy` follows.
 pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
     let mut unused = Vec::new();
     follow_caches(node, &mut unused);
@@ -127,14 +130,14 @@ pub(super) fn caches(reader: &mut Reader<'_>, node: &Node) {
     }
 }
 
-/// A `cache` with nothing to keep.
+/// A `cache` step that no `proxy` follows.
 struct Unused<'n> {
     span: Span,
-    /// The handler that responds in its place, whose responses could be cached elsewhere.
+    /// The handler that responds instead, and whose responses the author may have wanted to cache.
     behind: Option<&'n str>,
 }
 
-/// In written order, as deep as blocks are nested, which the grammar bounds.
+/// Visits steps in written order. Recursion is as deep as blocks are nested, which the grammar limits.
 fn follow_caches<'n>(node: &'n Node, unused: &mut Vec<Unused<'n>>) {
     for child in node.children.iter().flatten() {
         match child.name.as_str() {

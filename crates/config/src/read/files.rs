@@ -1,32 +1,28 @@
-//! The handler of files, and what can be set about it.
+//! The `files` handler and its settings.
 
 use super::Reader;
 use super::parse::{self, show_duration};
 use super::setting::{List, Setting, read_block, word_of, write_block};
-use super::shape::{Shape, property};
+use super::shape::{Shape, is_off, property};
 use super::text::encode_text;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Coding, Files, Listing, Text, TextPart, TryTarget, Variable};
+use crate::model::{Compression, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
+use flatout_http::encoding::ContentCoding::{self, Brotli, Gzip, Zstd};
+use std::ops::RangeInclusive;
 use std::path::{Component, PathBuf};
 
 pub(super) const SHAPE: Shape = Shape::value("files \"/srv/www\" { listing #true }").may_have_block();
 const INDEX: Shape = Shape::values(0, "index \"index.html\"").with(&["off"]);
-const CODINGS: Shape = Shape::values(0, "compress \"br\" \"zstd\" \"gzip\"").with(&["off"]);
+const CODINGS: Shape =
+    Shape::values(0, "compress \"br\" \"zstd\" \"gzip\"").with(&["off", "br-level", "zstd-level", "gzip-level"]);
+const EXTENSIONS: Shape = Shape::values(0, "precompressed \"br\" \"zst\" \"gz\"").with(&["off"]);
 
 /// The settings of `files`.
 pub(super) const SETTINGS: &[Setting<Files>] = &[
-    Setting::list(
-        "index",
-        INDEX,
-        &List {
-            read: |reader, values| reader.list(values, "this name", file_name),
-            show: String::clone,
-            field: |files: &mut Files| &mut files.index,
-        },
-    ),
+    Setting::list("index", INDEX, &List("this name", file_name, String::clone, |files: &mut Files| &mut files.index)),
     Setting::custom("listing", Shape::value("listing #true").with(&["entries"]), listing, |writer, name, files| {
         let Some(listing) = files.listing else { return };
         writer.begin(name).raw("#true");
@@ -39,11 +35,7 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
     Setting::list(
         "follow-links",
         Shape::values(1, "follow-links \"/usr/share\""),
-        &List {
-            read: |reader, values| reader.list(values, "this folder", absolute_path),
-            show: |folder| path(folder),
-            field: |files: &mut Files| &mut files.follow_links,
-        },
+        &List("this folder", absolute_path, |folder| path(folder), |files: &mut Files| &mut files.follow_links),
     ),
     Setting::custom("try", Shape::values(1, "try \"{path}.html\" \"=404\""), tries, |writer, name, files| {
         let show = |target: &TryTarget| match target {
@@ -52,25 +44,37 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
         };
         writer.list(name, &files.try_targets.iter().map(show).collect::<Vec<_>>());
     }),
-    // It is printed as the `try` that it stands for.
+    // `spa` is printed as the equivalent `try`.
     Setting::read_only("spa", Shape::value("spa \"index.html\""), spa),
-    Setting::list(
-        "compress",
-        CODINGS,
-        &List {
-            read: |reader, values| codings(reader, values, COMPRESS),
-            show: |coding| word_of(COMPRESS, coding).to_owned(),
-            field: |files: &mut Files| &mut files.compress,
-        },
-    ),
+    Setting::custom("compress", CODINGS, compress, |writer, name, files| {
+        if files.compress == defaults().compress {
+            return;
+        }
+        if files.compress.is_empty() {
+            return writer.begin(name).raw_property("off", "#true").end();
+        }
+        writer.begin(name);
+        for compression in &files.compress {
+            writer.text(compression.coding.name());
+        }
+        for (property, coding, _) in LEVELS {
+            let set =
+                files.compress.iter().find(|set| set.coding == coding && !COMPRESS.contains(&(**set, coding.name())));
+            if let Some(Compression { level, .. }) = set {
+                writer.raw_property(property, &level.to_string());
+            }
+        }
+        writer.end();
+    }),
     Setting::list(
         "precompressed",
-        CODINGS,
-        &List {
-            read: |reader, values| codings(reader, values, ENDINGS),
-            show: |coding| word_of(ENDINGS, coding).to_owned(),
-            field: |files: &mut Files| &mut files.precompressed,
-        },
+        EXTENSIONS,
+        &List(
+            "this coding",
+            |reader, value| reader.word(value, &ENDINGS),
+            |coding| word_of(&ENDINGS, coding).to_owned(),
+            |files: &mut Files| &mut files.precompressed,
+        ),
     ),
     Setting::custom(
         "digest",
@@ -113,23 +117,34 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
     Setting::flag("pass", "pass #true", |files| &mut files.pass),
 ];
 
-/// Entries of a listing, when nothing is said about it.
+/// The default maximum number of entries in a listing.
 const LISTING_ENTRIES_DEFAULT: u32 = 10_000;
 
-/// Names of files that lie beside a file.
-const ENDINGS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zst"), (Coding::Gzip, "gz")];
+/// The file name extensions of precompressed files.
+const ENDINGS: [(ContentCoding, &str); 3] = [(Brotli, "br"), (Zstd, "zst"), (Gzip, "gz")];
 
-const COMPRESS: &[(Coding, &str)] = &[(Coding::Brotli, "br"), (Coding::Zstd, "zstd"), (Coding::Gzip, "gzip")];
+/// The codings of `compress` with their default levels, best compression first. Compressing a page at these levels
+/// takes a few milliseconds. Higher levels save a few per cent, once per file version, but delay the first visitors.
+const COMPRESS: [(Compression, &str); 3] = [
+    (Compression { coding: Brotli, level: 6 }, "br"),
+    (Compression { coding: Zstd, level: 9 }, "zstd"),
+    (Compression { coding: Gzip, level: 7 }, "gzip"),
+];
 
-/// A year, in milliseconds: caches count no longer (RFC 9111, section 5.3, was once RFC 2616's advice).
+/// The properties of `compress` that set a level, with their bounds. Higher levels of zstd would need hundreds of
+/// megabytes of memory.
+const LEVELS: [(&str, ContentCoding, RangeInclusive<u64>); 3] =
+    [("br-level", Brotli, 0..=11), ("zstd-level", Zstd, 1..=19), ("gzip-level", Gzip, 1..=9)];
+
+/// The longest lifetime for Expires, in milliseconds: a year, as recommended by RFC 2616 §14.21.
 const EXPIRES_MS_MAX: u64 = 366 * 86_400_000;
 
-/// The configuration for a folder given only by its path.
+/// The settings for a folder of which only the path is given.
 pub(crate) fn defaults() -> Files {
     Files {
         index: vec!["index.html".into()],
-        compress: Coding::ALL.to_vec(),
-        precompressed: Coding::ALL.to_vec(),
+        compress: COMPRESS.map(|(compression, _)| compression).to_vec(),
+        precompressed: ENDINGS.map(|(coding, _)| coding).to_vec(),
         ..Files::default()
     }
 }
@@ -141,14 +156,19 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Files> {
     if let (Some(spa), Some(tries)) =
         (children().find(|child| child.name == "spa"), children().find(|child| child.name == "try"))
     {
-        let draft = reader.report.add(Code::Contradiction, spa.span, "`spa` is short for a `try`: use one of them");
-        draft.related(tries.span, "the other");
+        let draft =
+            reader.report.add(Code::Contradiction, spa.span, "`spa` is shorthand for a `try`: use only one of the two");
+        draft.related(tries.span, "the other one");
     }
     if let (true, Some(pass)) =
         (files.pass && !files.try_targets.is_empty(), children().find(|child| child.name == "pass"))
         && matches!(files.try_targets.last(), Some(TryTarget::Status(_)))
     {
-        reader.report.add(Code::Contradiction, pass.span, "`try` ends with a status, so nothing is passed on");
+        reader.report.add(
+            Code::Contradiction,
+            pass.span,
+            "`try` ends with a status, so no request passes to the next handler",
+        );
     }
     files.root = reader.path(node.arguments.first()?)?;
     Some(files)
@@ -175,14 +195,14 @@ fn expires(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     }
 }
 
-/// The name of a file in a folder.
+/// Reads the name of a file, without a path.
 fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.line(value)?;
     if name.contains('/') || name == "." || name == ".." {
         reader
             .report
             .add(Code::TextBad, value.span, format!("`{name}` is not a valid file name"))
-            .label("a name without folders");
+            .label("use a file name without a path");
         return None;
     }
     Some(name)
@@ -200,7 +220,7 @@ fn absolute_path(reader: &mut Reader<'_>, value: &Value) -> Option<PathBuf> {
     let folder = PathBuf::from(&text);
     if !folder.is_absolute() || folder.components().any(|part| part == Component::ParentDir) {
         let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not an absolute path"));
-        draft.label("as in \"/usr/share\", without `..`: the targets of links are compared with it");
+        draft.label("use an absolute path without `..`, such as \"/usr/share\"");
         return None;
     }
     Some(folder)
@@ -212,7 +232,7 @@ fn tries(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
         let is_last = index + 1 == node.arguments.len();
         if matches!(target, TryTarget::Status(_)) && !is_last {
             let draft = reader.report.add(Code::Unreachable, node.arguments[index + 1].span, "this is never tried");
-            draft.related(value.span, "a status always responds, so nothing after it is tried");
+            draft.related(value.span, "a status ends the list, so nothing after it is tried");
             return;
         }
         files.try_targets.push(target);
@@ -234,7 +254,8 @@ fn try_target(reader: &mut Reader<'_>, value: &Value) -> Option<TryTarget> {
     file_target(reader, value.span, text).map(TryTarget::File)
 }
 
-/// A path below the root: it begins with a slash, and holds nothing that is not a path.
+/// Reads a path relative to the root, and adds a leading slash if necessary. The path must not contain `..` or
+/// variables that are not paths.
 fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Text> {
     let is_foreign = |part: &TextPart| match part {
         TextPart::Variable(
@@ -245,7 +266,7 @@ fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Te
     };
     if text.parts.iter().any(is_foreign) {
         let draft = reader.report.add(Code::TargetBad, span, "this is not a valid file path");
-        draft.label("a path below the folder, which may contain {path}, {rest} or {host}");
+        draft.label("use a path inside the folder; it may contain {path}, {rest} or {host}");
         return None;
     }
     match text.parts.first_mut() {
@@ -266,8 +287,23 @@ fn spa(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     }
 }
 
-fn codings(reader: &mut Reader<'_>, values: &[Value], names: &'static [(Coding, &'static str)]) -> Vec<Coding> {
-    reader.list(values, "this coding", |reader, value| reader.word(value, names))
+fn compress(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
+    let off = is_off(reader, node, &CODINGS);
+    files.compress = if off {
+        Vec::new()
+    } else {
+        reader.list(&node.arguments, "this coding", |reader, value| reader.word(value, &COMPRESS))
+    };
+    for (name, coding, bounds) in LEVELS {
+        let Some(property) = property(node, name) else { continue };
+        let Some(level) = reader.number(&property.value, bounds) else { continue };
+        if let Some(compression) = files.compress.iter_mut().find(|compression| compression.coding == coding) {
+            compression.level = level as u8;
+        } else {
+            let message = format!("`{name}` has no effect, because \"{}\" is not in the list", coding.name());
+            reader.report.add(Code::Contradiction, property.span, message);
+        }
+    }
 }
 
 fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
@@ -276,15 +312,15 @@ fn digest(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     files.digest_always = always.and_then(|always| reader.flag(&always.value)).unwrap_or(false);
     if let (true, false, Some(always)) = (files.digest_always, files.digest, always) {
         let digest = &node.arguments[0];
-        // Behind an error of its own the value says nothing.
+        // If the value is neither true nor false, it is invalid and has already been reported.
         if matches!(digest.scalar, Scalar::Bool(false)) {
-            reader.report.add(Code::Contradiction, always.span, "digests are switched off, but `always` is set");
+            reader.report.add(Code::Contradiction, always.span, "`digest` is turned off, but `always` is set");
         }
         files.digest_always = false;
     }
 }
 
-/// A media type or family, or `*`, that the list does not have yet.
+/// Reads a media type, a media range or `*` that the list does not contain yet.
 fn media<'k>(reader: &mut Reader<'_>, value: &Value, known: impl Iterator<Item = &'k String>) -> Option<String> {
     let text = reader.line(value)?.to_ascii_lowercase();
     if !parse::is_media_pattern(&text) {
@@ -292,7 +328,7 @@ fn media<'k>(reader: &mut Reader<'_>, value: &Value, known: impl Iterator<Item =
         draft.label("as in \"text/html\", \"image/*\" or \"*\"");
         return None;
     }
-    // The first that matches decides, so one behind a wider one never does.
+    // The first match applies, so an entry after one that covers it would never apply.
     let covers = |known: &String| known.strip_suffix('*').is_some_and(|family| text.starts_with(family));
     for known in known {
         if *known == text {
@@ -301,7 +337,7 @@ fn media<'k>(reader: &mut Reader<'_>, value: &Value, known: impl Iterator<Item =
         }
         if covers(known) {
             let draft = reader.report.add(Code::Unreachable, value.span, format!("`{text}` never matches here"));
-            draft.label(format!("`{known}` is before it, and the first match decides"));
+            draft.label(format!("`{known}` comes before it, and the first match applies"));
             return None;
         }
     }

@@ -1,4 +1,4 @@
-//! The steps that say who may come and how often: addresses, rates, passwords, origins.
+//! The steps that restrict access: by address, by rate, by password and by origin.
 
 use super::Reader;
 use super::parse::{self, NetworkError};
@@ -12,7 +12,7 @@ use crate::syntax::{Node, Value};
 
 pub(super) const RULE: Shape = Shape::values(1, "deny \"10.0.0.0/8\"");
 
-/// `access`: rules in their order.
+/// `access`, with rules in written order.
 const ACCESS: Group<Access> = Group {
     shape: Shape::none("access { allow \"192.0.2.0/24\"; deny \"all\" }").has_block(),
     properties: &[],
@@ -94,7 +94,7 @@ pub(super) fn rules(reader: &mut Reader<'_>, node: &Node, access: &mut Access) {
         let Some(network) = network(reader, value) else { continue };
         if let Some((_, Network::All)) = access.rules.iter().find(|(_, known)| *known == Network::All) {
             let draft = reader.report.add(Code::Unreachable, value.span, "this rule is never reached");
-            draft.label("a rule before it decides for everybody");
+            draft.label("an earlier rule applies to every client");
         } else if access.rules.iter().any(|(_, known)| *known == network) {
             reader.same_twice(value.span, "this network");
         } else {
@@ -116,7 +116,7 @@ pub(super) fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network>
                 draft.label(format!("did you mean \"{}/{}\"?", cidr.address, cidr.bits));
             }
             draft.note(
-                "a network is \"10.0.0.0/8\" or \"2001:db8::/32\", one address \"192.0.2.1\", and everybody \"all\"",
+                "write a network as \"10.0.0.0/8\" or \"2001:db8::/32\", an address as \"192.0.2.1\", and every client as \"all\"",
             );
             None
         }
@@ -133,7 +133,7 @@ pub(crate) fn write_access(writer: &mut SettingWriter, access: &Access) {
     ACCESS.write(writer.begin("access"), access, &Access { rules: Vec::new() });
 }
 
-/// Without `burst`, a period's requests may come at once.
+/// The defaults of `rate-limit`. Without `burst`, all requests of a period may arrive at once.
 const RATE_DEFAULT: RateLimit = RateLimit { requests: 0, period_ms: 1_000, burst: 0 };
 
 pub(super) fn rate_limit(reader: &mut Reader<'_>, node: &Node) -> Option<RateLimit> {
@@ -143,12 +143,12 @@ pub(super) fn rate_limit(reader: &mut Reader<'_>, node: &Node) -> Option<RateLim
     if property(node, "burst").is_none() {
         limit.burst = limit.requests;
     }
-    // A number that could not be read is 0.
+    // A number that could not be read is 0 and has already been reported.
     (limit.requests > 0 && limit.burst > 0).then_some(limit)
 }
 
 pub(crate) fn write_rate_limit(writer: &mut SettingWriter, limit: &RateLimit) {
-    // The period is always printed.
+    // Always prints the period.
     RATE.write(writer.begin("rate-limit"), limit, &RateLimit { period_ms: 0, ..RATE_DEFAULT });
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn write_basic_auth(writer: &mut SettingWriter, auth: &BasicAuth) {
 
 fn realm(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = field_value(reader, value)?;
-    // The realm is a quoted string (RFC 9110, section 11.5), and escapes in it are not understood everywhere.
+    // The realm is a quoted string (RFC 9110 §11.5), in which some clients do not understand escapes.
     if text.contains(['"', '\\']) {
         reader.report.add(Code::TextBad, value.span, "a realm must not contain quotes or backslashes");
         return None;
@@ -178,7 +178,7 @@ fn user(reader: &mut Reader<'_>, name: &Value, hash: &Value, auth: &mut BasicAut
     if let Some(name) = &name
         && name.contains(':')
     {
-        reader.report.add(Code::TextBad, span, "a user name contains no colon").label("RFC 7617, section 2");
+        reader.report.add(Code::TextBad, span, "a user name must not contain a colon").label("RFC 7617, section 2");
         return;
     }
     let hash_span = hash.span;
@@ -206,7 +206,7 @@ pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
         let origin = reader.line(value)?;
         if origin != "*" && !parse::is_origin(&origin) {
             let draft = reader.report.add(Code::OriginBad, value.span, format!("`{origin}` is not a valid origin"));
-            draft.label("as in \"https://example.com\", in lower case and without a path; or \"*\"");
+            draft.label("as in \"https://example.com\", in lowercase and without a path; or \"*\"");
             return None;
         }
         Some(origin)
@@ -215,11 +215,11 @@ pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
         (property(node, "credentials"), cors.credentials && cors.origins.iter().any(|origin| origin == "*"))
     {
         let draft =
-            reader.report.add(Code::Contradiction, property.span, "browsers do not accept credentials for all origins");
-        draft.note("name the origins: with \"*\", any web page could read what the visitor may read");
+            reader.report.add(Code::Contradiction, property.span, "`credentials` cannot be combined with \"*\"");
+        draft.note("list the origins: otherwise any web page could read what the visitor can read");
     }
     if cors.methods.is_empty() {
-        // What needs no preflight by the Fetch standard.
+        // These methods need no preflight according to the Fetch standard.
         cors.methods = ["GET", "HEAD", "POST"].map(String::from).to_vec();
     }
     cors
@@ -229,16 +229,16 @@ pub(crate) fn write_cors(writer: &mut SettingWriter, cors: &Cors) {
     CORS.write(writer.begin("cors").texts(&cors.origins), cors, &Cors::default());
 }
 
-/// A method in capitals.
+/// Reads a method in upper case.
 pub(super) fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.text(value)?;
     let upper = text.to_ascii_uppercase();
     if !parse::is_token(&text) || text != upper {
         let draft = reader.report.add(Code::MethodBad, value.span, format!("`{text}` is not a valid method"));
         if parse::is_token(&text) {
-            draft.label(format!("write methods in capitals: \"{upper}\""));
+            draft.label(format!("write methods in uppercase: \"{upper}\""));
         } else if text.contains([',', ' ']) {
-            draft.note("several methods: route { match { method \"GET\" \"POST\" }; … }");
+            draft.note("to list multiple methods: route { match { method \"GET\" \"POST\" }; … }");
         }
         return None;
     }

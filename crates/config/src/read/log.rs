@@ -1,4 +1,4 @@
-//! Logs: the default one, named ones, and those of single sites.
+//! Access logs: the default log, named logs, and logs of single sites.
 
 use super::Reader;
 use super::parse::show_duration;
@@ -12,7 +12,7 @@ use crate::syntax::{Node, Value};
 use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use std::path::{Path, PathBuf};
 
-/// `log`. Its target, format and name are the readers' own.
+/// `log`, except for its target, format and name, which are read separately.
 pub(super) const LOG: Group<LogSettings> = Group {
     shape: Shape::none("log \"access.log\" format=\"json\"")
         .takes(0, 1)
@@ -23,14 +23,15 @@ pub(super) const LOG: Group<LogSettings> = Group {
         Setting::list(
             "fields",
             Shape::values(1, "fields \"time\" \"client\" \"status\""),
-            &List {
-                read: |reader, values| {
+            &List(
+                "this field",
+                |reader, value| {
                     let words: Vec<_> = AccessField::ALL.iter().map(|field| (*field, field.name())).collect();
-                    reader.list(values, "this field", |reader, value| reader.word(value, &words))
+                    reader.word(value, &words)
                 },
-                show: |field| field.name().to_owned(),
-                field: |log: &mut LogSettings| &mut log.fields,
-            },
+                |field| field.name().to_owned(),
+                |log: &mut LogSettings| &mut log.fields,
+            ),
         ),
         Setting::group("rotate", &Inner(&ROTATE, |log: &mut LogSettings| &mut log.rotation)),
         Setting::value("mode", "mode \"0644\"", &Words(MODES, |log: &mut LogSettings| &mut log.mode)),
@@ -39,7 +40,7 @@ pub(super) const LOG: Group<LogSettings> = Group {
 
 const ROTATE_EXAMPLE: &str = "rotate size=\"100MiB\" age=\"1d\" keep=7";
 
-/// Smaller than 4 KiB, or younger than a minute: a mistake that would fill a folder with files.
+/// `rotate`. The lower bounds are 4 KiB and a minute, because smaller values would fill a folder with files.
 const ROTATE: Group<Rotation> = Group {
     shape: Shape::none(ROTATE_EXAMPLE),
     properties: &[
@@ -60,21 +61,22 @@ const ROTATE: Group<Rotation> = Group {
     block: &[],
 };
 
-/// The permissions that a log file may have.
+/// The permissions that a log file can have.
 const MODES: &[(u32, &str)] = &[(0o600, "0600"), (0o640, "0640"), (0o644, "0644")];
 
 const FORMATS: &[(LogFormat, &str)] =
     &[(LogFormat::Combined, "combined"), (LogFormat::Short, "short"), (LogFormat::Json, "json")];
 
-/// Where the system's log listens, everywhere.
+/// The socket of the system's syslog daemon.
 const SYSLOG: &str = "/dev/log";
 
-/// All logs, and which of them has which name.
+/// All logs, with their names.
 #[derive(Clone, Default)]
 pub(super) struct Logs {
     list: Vec<(Log, Span)>,
     named: Vec<(String, usize, Span)>,
-    /// The log of sites that say nothing about it: none, or which, and where that was said.
+    /// The log of sites without a `log` setting, as an index, and the place of the setting that defines it. The index
+    /// is `None` if such sites are not logged.
     default: Option<(Option<usize>, Span)>,
 }
 
@@ -83,12 +85,12 @@ impl Logs {
         self.list.into_iter().map(|(log, _)| log).collect()
     }
 
-    /// The log of a site that does not say.
+    /// The log of sites without a `log` setting; `None` if they are not logged.
     pub(super) fn of_all_sites(&self) -> Option<usize> {
         self.default.and_then(|(log, _)| log)
     }
 
-    /// At the top level: the default, or one with a name for sites to choose.
+    /// Reads a top-level `log`: either the default log, or a named log that sites can select.
     pub(super) fn top(&mut self, reader: &mut Reader<'_>, node: &Node) {
         reader.shape(node, &LOG.shape);
         let name = property(node, "name");
@@ -97,7 +99,7 @@ impl Logs {
         }
         let Some(target) = node.arguments.first() else {
             let draft = reader.report.add(Code::ValueMissing, node.span, "`log` needs a target");
-            draft.note("a file, \"stdout\" or \"syslog\"; as in: log \"access.log\" format=\"json\"");
+            draft.note("use a file path, \"stdout\" or \"syslog\", as in: log \"access.log\" format=\"json\"");
             return;
         };
         let Some(log) = describe(reader, node, target) else { return };
@@ -118,14 +120,14 @@ impl Logs {
         if let Some((_, first)) = self.default {
             let draft = reader.report.add(Code::GivenTwice, span, "two logs apply to all sites");
             draft
-                .related(first, "the first")
-                .note("give all but one of them a name, so that sites can select them: log name=\"…\"");
+                .related(first, "the first one")
+                .note("give names to all but one of them, so that sites can select them: log name=\"…\"");
             return;
         }
         self.default = Some((log, span));
     }
 
-    /// In a site: one of its own, one by name, or none.
+    /// Reads a site's `log`: a separate log, a named log, or none.
     pub(super) fn site(&mut self, reader: &mut Reader<'_>, node: &Node) -> Option<usize> {
         reader.shape(node, &LOG.shape);
         if is_off(reader, node) == Some(true) {
@@ -135,7 +137,7 @@ impl Logs {
         match (node.arguments.first(), name) {
             (Some(_), Some(name)) => {
                 let draft = reader.report.add(Code::WrongPlace, name.span, "a site's own log needs no name");
-                draft.label("define named logs at the top level, and select one here: log name=\"…\"");
+                draft.label("define named logs at the top level, and select one here with log name=\"…\"");
                 None
             }
             (Some(target), None) => {
@@ -155,8 +157,8 @@ impl Logs {
     fn choose(&mut self, reader: &mut Reader<'_>, node: &Node, value: &Value) -> Option<usize> {
         let extra = node.properties.iter().find(|property| property.name != "name");
         if let Some(span) = extra.map(|property| property.span).or(node.children.as_ref().map(|_| node.span)) {
-            let draft = reader.report.add(Code::WrongPlace, span, "a log that is chosen by name is described already");
-            draft.label("this belongs to the definition of the log, at the top level");
+            let draft = reader.report.add(Code::WrongPlace, span, "a log selected by name takes no other settings");
+            draft.label("move this to the log's definition at the top level");
         }
         let text = reader.line(value)?;
         let found = self.named.iter().find(|(known, _, _)| *known == text);
@@ -168,15 +170,16 @@ impl Logs {
                 draft.label(format!("did you mean \"{near}\"?"));
             }
             draft.note(if names.is_empty() {
-                format!("as in, at the top level: log \"access.log\" name=\"{text}\"")
+                format!("define it at the top level, as in: log \"access.log\" name=\"{text}\"")
             } else {
-                format!("there is: {}", names.join(", "))
+                format!("defined logs: {}", names.join(", "))
             });
         }
         found.map(|(_, index, _)| *index)
     }
 
-    /// One target has one log: two writers of one file would tear its lines and rotate it twice.
+    /// Adds a log, or returns the existing log if it has the same target and the same settings. If the settings differ,
+    /// reports it, because two writers to one file would mix their lines and rotate it twice.
     fn insert(&mut self, reader: &mut Reader<'_>, log: Log, span: Span) -> Option<usize> {
         let Some(index) = self.list.iter().position(|(known, _)| known.settings.target == log.settings.target) else {
             self.list.push((log, span));
@@ -184,8 +187,9 @@ impl Logs {
         };
         let (known, first) = &self.list[index];
         if known.settings != log.settings {
-            let draft = reader.report.add(Code::LogConflict, span, "two logs have one target and differ otherwise");
-            draft.related(*first, "the other one").note("define it once with a name, and select it by that name");
+            let draft =
+                reader.report.add(Code::LogConflict, span, "two logs have the same target but different settings");
+            draft.related(*first, "the other one").note("define the log once with a name, and select it by that name");
             return None;
         }
         Some(index)
@@ -197,7 +201,10 @@ fn is_off(reader: &mut Reader<'_>, node: &Node) -> Option<bool> {
     let flag = reader.flag(&off.value)?;
     let others = node.arguments.first().map(|value| value.span);
     if flag && let Some(other) = others.or(node.properties.iter().find(|other| other.name != "off").map(|o| o.span)) {
-        reader.report.add(Code::Contradiction, other, "a log is described and switched off").related(off.span, "here");
+        reader
+            .report
+            .add(Code::Contradiction, other, "this log is turned off, but has other settings")
+            .related(off.span, "here");
     }
     Some(flag)
 }
@@ -214,8 +221,8 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
         path => LogDestination::File(reader.resolve(target.span, path)),
     };
     if let (Some(path), false) = (path, matches!(target, LogDestination::Syslog(_))) {
-        let draft = reader.report.add(Code::Contradiction, path.span, "`path` is for \"syslog\" only");
-        draft.note("a file's path is the value itself: log \"/var/log/access.log\"");
+        let draft = reader.report.add(Code::Contradiction, path.span, "`path` is only for \"syslog\"");
+        draft.note("write a file's path as the value: log \"/var/log/access.log\"");
     }
     let format =
         property(node, "format").map_or(Some(LogFormat::default()), |format| reader.word(&format.value, FORMATS));
@@ -225,14 +232,14 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
         match (child.name.as_str(), &log.target) {
             ("fields", _) => {
                 if let Some(format) = format.filter(|format| *format != LogFormat::Json) {
-                    let message = format!("the {} format has its own fields", word_of(FORMATS, &format));
+                    let message = format!("the fields of the {} format are fixed", word_of(FORMATS, &format));
                     let draft = reader.report.add(Code::Contradiction, child.span, message);
-                    draft.label("fields can be chosen with format=\"json\"");
+                    draft.label("to choose fields, use format=\"json\"");
                 }
             }
             ("rotate", target) => {
                 if property(child, "size").is_none() && property(child, "age").is_none() {
-                    let message = "`rotate` needs size, age, or both";
+                    let message = "`rotate` needs `size`, `age` or both";
                     let draft = reader.report.add(Code::PropertyMissing, child.span, message);
                     draft.note(format!("as in: {ROTATE_EXAMPLE}"));
                 }
@@ -249,7 +256,7 @@ fn describe(reader: &mut Reader<'_>, node: &Node, target: &Value) -> Option<Log>
     Some(Log { place: reader.place(node.span), settings: log })
 }
 
-/// Prints a log, under a name by which sites choose it.
+/// Prints a log, with the name by which sites select it.
 pub(crate) fn write(writer: &mut SettingWriter, name: &str, log: &LogSettings) {
     writer.begin("log");
     match &log.target {
@@ -264,7 +271,7 @@ pub(crate) fn write(writer: &mut SettingWriter, name: &str, log: &LogSettings) {
     LOG.write(writer, log, &LogSettings::new(log.target.clone()));
 }
 
-/// A log's file whose name would be taken for one of the other targets is written as a path.
+/// Returns the path of a log file. A path that would be read as another kind of target gets a leading `./`.
 fn target_path(file: &Path) -> String {
     let text = path(file);
     if matches!(text.as_str(), "stdout" | "syslog" | "-") { format!("./{text}") } else { text }

@@ -1,15 +1,15 @@
-//! Servers to forward to: `https://origin.example:8443`, or a port of this machine.
+//! Origin addresses: `https://origin.example:8443`, or a port on this machine.
 
 use super::parse::{digits, host_fault};
 use crate::model::Origin;
 use flatout_http::url::{default_port, format_authority, parse_port, split_port, strip_brackets};
 
-/// Why a text names no server to forward to: what is wrong with it, and what to write instead.
+/// The reason why a string is not a valid origin, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginFault {
-    /// The problem.
+    /// Description of the problem.
     pub what: String,
-    /// A correct spelling, if one is known.
+    /// A correct way to write the value, if known.
     pub advice: Option<String>,
 }
 
@@ -23,27 +23,27 @@ impl OriginFault {
     }
 }
 
-/// How an origin is written, for those who wrote it otherwise.
+/// The expected form of an origin, for messages.
 pub(super) const FORM: &str =
-    "an origin is \"http://127.0.0.1:3000\" or \"https://origin.example\"; \":3000\" is a port of this machine";
+    "an origin is \"http://127.0.0.1:3000\" or \"https://origin.example\"; \":3000\" is a port on this machine";
 
-/// Reads a server to forward to: `http` or `https`, a host and perhaps a port, and nothing after it. A host with a port and
-/// without a scheme means http; `:3000` and `3000` are port 3000 of this machine.
+/// Parses an origin: `http` or `https`, a host, optionally a port, and nothing after it. A host with a port but no
+/// scheme means http. `:3000` and `3000` mean port 3000 on this machine.
 ///
 /// # Errors
-/// With what is wrong, and mostly what to write instead.
+/// A description of the problem and, if possible, what to write instead.
 pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     if text.is_empty() {
-        return Err(OriginFault::new("an empty text is not a valid origin"));
+        return Err(OriginFault::new("an empty string is not a valid origin"));
     }
     if let Some(port) = local_port(text) {
         return port.map(|port| Origin { host: "127.0.0.1".into(), port, ..plain() });
     }
     if text.starts_with("unix:") || text.starts_with(['/', '.']) {
         return Err(OriginFault::new(format!(
-            "`{text}` looks like a Unix socket, and origins are reached over TCP only"
+            "`{text}` looks like a Unix socket, but flatout connects to origins only over TCP"
         ))
-        .with("have the origin listen on 127.0.0.1 with a port"));
+        .with("make the origin listen on a port on 127.0.0.1"));
     }
     let Some((scheme, rest)) = text.split_once("://").or_else(|| names_port(text).then_some(("http", text))) else {
         return Err(OriginFault::new(format!("`{text}` has no scheme")).with(format!("write http://{text}")));
@@ -51,21 +51,21 @@ pub fn parse_origin(text: &str) -> Result<Origin, OriginFault> {
     let secure = match scheme.to_ascii_lowercase().as_str() {
         "http" => false,
         "https" => true,
-        "h2c" => return Err(scheme_fault(scheme).with("write http://… and switch `http2` on")),
-        "ws" => return Err(scheme_fault(scheme).with("write http://…: WebSocket goes through http")),
-        "wss" => return Err(scheme_fault(scheme).with("write https://…: WebSocket goes through https")),
+        "h2c" => return Err(scheme_fault(scheme).with("write http://… and set http2 #true")),
+        "ws" => return Err(scheme_fault(scheme).with("write http://…: WebSocket uses http")),
+        "wss" => return Err(scheme_fault(scheme).with("write https://…: WebSocket uses https")),
         _ => return Err(scheme_fault(scheme)),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
-    // People copy addresses with a trailing slash, which does not count as a path.
+    // URLs are often copied with a trailing slash, so a slash does not count as a path.
     if !behind.is_empty() && behind != "/" {
-        let what = if behind.starts_with('/') { "a path" } else { "more than a host" };
+        let what = if behind.starts_with('/') { "a path" } else { "a query or a fragment" };
         return Err(OriginFault::new(format!("`{text}` has {what} after the host"))
-            .with(format!("write {scheme}://{authority}, and change paths by `rewrite`")));
+            .with(format!("write {scheme}://{authority}, and change paths with `rewrite`")));
     }
     if let Some((_, host)) = authority.rsplit_once('@') {
-        return Err(OriginFault::new("an origin has no user and no password").with(format!(
+        return Err(OriginFault::new("an origin cannot contain a user name or a password").with(format!(
             "write {scheme}://{host}, and send the password with request-header \"Authorization\" \"…\""
         )));
     }
@@ -86,7 +86,7 @@ fn scheme_fault(scheme: &str) -> OriginFault {
     OriginFault::new(format!("`{scheme}` is neither http nor https"))
 }
 
-/// `:3000` and `3000`; `None` when it is neither.
+/// Parses `:3000` or `3000`. Returns `None` for any other form.
 fn local_port(text: &str) -> Option<Result<u16, OriginFault>> {
     match text.strip_prefix(':') {
         Some(port) => Some(port_number(port)),
@@ -94,7 +94,7 @@ fn local_port(text: &str) -> Option<Result<u16, OriginFault>> {
     }
 }
 
-/// Returns true if `text` is a host with a port and nothing else: `localhost:3000`.
+/// Returns true if `text` consists of a host and a port and nothing else, such as `localhost:3000`.
 fn names_port(text: &str) -> bool {
     let (host, port) = split_port(text);
     !host.is_empty() && !host.contains(['/', '?', '#', '@']) && port.is_some_and(|port| digits(port).is_some())
@@ -106,10 +106,10 @@ fn port_number(text: &str) -> Result<u16, OriginFault> {
     })
 }
 
-/// A host without brackets, in lower case.
+/// Validates a host and returns it without brackets and in lower case.
 fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
     if host.is_empty() {
-        return Err(OriginFault::new("there is no host").with(format!("write {scheme}://127.0.0.1:3000")));
+        return Err(OriginFault::new("the host is missing").with(format!("write {scheme}://127.0.0.1:3000")));
     }
     if host.contains('*') {
         return Err(OriginFault::new(format!("`{host}` is not a single host")));
@@ -125,7 +125,7 @@ fn check_host(host: &str, scheme: &str) -> Result<String, OriginFault> {
     Ok(host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase())
 }
 
-/// The origin as it would be written: scheme, host, and the port unless it is the scheme's own.
+/// Formats an origin as a URL, without the port if it is the scheme's default.
 pub fn show_origin(origin: &Origin) -> String {
     let scheme = if origin.secure { "https" } else { "http" };
     format!("{scheme}://{}", format_authority(origin.secure, &origin.host, origin.port))
@@ -158,19 +158,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn mistakes_are_reported_with_a_correction() {
         for (text, what, advice) in [
             ("", "empty", ""),
             ("localhost:3000/app", "no scheme", "write http://localhost:3000/app"),
             ("a.example", "no scheme", "write http://a.example"),
             ("http://a/app", "a path", "write http://a, and"),
-            ("http://a?x", "more than a host", "write http://a, and"),
-            ("http://u:p@a:1", "no user", "write http://a:1, and"),
+            ("http://a?x", "a query or a fragment", "write http://a, and"),
+            ("http://u:p@a:1", "user name or a password", "write http://a:1, and"),
             ("http://::1", "brackets", "write http://[::1]:3000"),
             ("http://[::1", "not a valid host name", "brackets"),
             ("http://[fe80::1%eth0]:1", "not a valid host name", "brackets"),
-            ("http://", "no host", "http://127.0.0.1:3000"),
-            ("http://:3000", "no host", ""),
+            ("http://", "the host is missing", "http://127.0.0.1:3000"),
+            ("http://:3000", "the host is missing", ""),
             ("http://a:", "not a valid port", "1 to 65535"),
             ("http://a:0", "not a valid port", "1 to 65535"),
             (":0", "not a valid port", "1 to 65535"),

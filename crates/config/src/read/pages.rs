@@ -1,8 +1,8 @@
-//! The handlers of active pages: a folder of them, or one.
+//! The handlers of active pages: `pages` for a folder, `page` for a single page or script.
 
 use super::Reader;
 use super::origin::show_origin;
-use super::proxy::{TRUST, networks, read_origin};
+use super::proxy::{TRUST, listed_network, read_origin};
 use super::setting::{Group, List, Setting, Words, read_block, write_block};
 use super::shape::Shape;
 use crate::code::Code;
@@ -10,14 +10,14 @@ use crate::encode::{SettingWriter, path};
 use crate::model::{Cidr, Database, PageSettings, Pages};
 use crate::syntax::Node;
 
-/// Upstreams of one step: each has connections of its own in every worker.
+/// The maximum number of upstreams per step, each of which has its own connections in every worker.
 const UPSTREAMS_MAX: usize = 100;
 
 pub(super) const PAGES: Shape = Shape::value("pages \"./site\" { database \"./data/site.db\" }").may_have_block();
 pub(super) const PAGE: Shape = Shape::value("page \"./scripts/hello.luau\"").may_have_block();
 const UPSTREAM: Shape = Shape::value("upstream \"api\" \"http://127.0.0.1:3000\"").takes(2, 2);
 
-/// `database`, without its path.
+/// `database`, except for its path.
 const DATABASE: Group<Database> = Group {
     shape: Shape::value("database \"./data/site.db\" migrations=\"./migrations\""),
     properties: &[
@@ -33,7 +33,7 @@ const DATABASE: Group<Database> = Group {
     block: &[],
 };
 
-/// The settings of `pages` and of `page`.
+/// The settings of both `pages` and `page`.
 pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
     Setting::custom(
         "dev",
@@ -74,7 +74,7 @@ pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List { read: networks, show: Cidr::to_string, field: |settings: &mut PageSettings| &mut settings.trusted },
+        &List("this network", listed_network, Cidr::to_string, |settings: &mut PageSettings| &mut settings.trusted),
     ),
     Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |settings| {
         &mut settings.file_check_interval_ms
@@ -86,7 +86,7 @@ pub(super) fn page(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
     let ending = page.path.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("lhtml" | "luau")) {
         let draft = reader.report.add(Code::TextBad, node.arguments[0].span, "this is neither a page nor a script");
-        draft.label("a name that ends with `.lhtml` or `.luau`");
+        draft.label("the name must end with `.lhtml` or `.luau`");
         return None;
     }
     Some(page)
@@ -99,10 +99,10 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Pages> {
     if let (true, Some(slice)) =
         (settings.cpu_slice_us > settings.cpu_limit_us, child("cpu-slice").or(child("cpu-limit")))
     {
-        let message = "one slice is longer than a page may compute at all";
+        let message = "`cpu-slice` is longer than `cpu-limit`";
         let draft = reader.report.add(Code::Contradiction, slice.span, message);
         draft.note(
-            "`cpu-slice` is how long a page runs before others get their turn, and `cpu-limit` its CPU time in total",
+            "`cpu-slice` is how long a page runs before other pages can run, and `cpu-limit` is its total CPU time",
         );
     }
     Some(Pages { path: reader.path(node.arguments.first()?)?, settings })

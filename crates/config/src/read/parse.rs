@@ -1,16 +1,16 @@
-//! Texts to numbers, addresses and networks, by rule alone.
+//! Parsers for durations, addresses, networks and names, which need no other settings.
 
 use crate::model::Cidr;
 use flatout_http::url::split_port;
 use flatout_units::quantity::{MILLISECOND, exact_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Milliseconds to a text that reads as the same.
+/// Formats a number of milliseconds as a string that reads as the same duration.
 pub(crate) fn show_duration(duration_ms: u64) -> String {
     exact_duration(duration_ms, MILLISECOND)
 }
 
-/// `127.0.0.1:8080`, `[::1]:8080`, and `:8080` for all addresses of both families.
+/// Parses `127.0.0.1:8080`, `[::1]:8080`, or `:8080` for all addresses of both families.
 pub fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
     if let Some(port) = text.strip_prefix(':') {
         let port = digits(port)?;
@@ -19,21 +19,21 @@ pub fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
     text.parse().ok().map(|address| vec![address])
 }
 
-/// A port without sign or space, as `u16::from_str` would take a plus.
+/// Parses a port or another small number that consists only of digits; `u16::from_str` would accept a plus sign.
 pub(super) fn digits(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// The problem with a network.
+/// The reason why a string could not be parsed as a network.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum NetworkError {
-    /// No address, or no number of bits.
+    /// The address or the prefix length is malformed.
     Form,
-    /// Bits behind the network's are set; this would be the network.
+    /// Bits after the prefix are set. Contains the network without these bits.
     HostBits(Cidr),
 }
 
-/// `10.0.0.0/8`, or one address.
+/// Parses a network such as `10.0.0.0/8`, or a single address.
 pub(super) fn network(text: &str) -> Result<Cidr, NetworkError> {
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits)),
@@ -62,13 +62,14 @@ pub(super) fn network(text: &str) -> Result<Cidr, NetworkError> {
     if network == address { Ok(cidr) } else { Err(NetworkError::HostBits(cidr)) }
 }
 
-/// RFC 9110, section 5.6.2.
+/// Returns true if `text` is a token (RFC 9110 §5.6.2).
 pub(crate) fn is_token(text: &str) -> bool {
     let is_tchar = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(is_tchar)
 }
 
-/// RFC 9110, section 5.5: visible characters, with spaces and tabs within.
+/// Returns true if `text` is a valid field value (RFC 9110 §5.5): visible characters, with spaces and tabs only between
+/// them.
 pub(crate) fn is_field_value(text: &str) -> bool {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let bytes = text.as_bytes();
@@ -77,62 +78,62 @@ pub(crate) fn is_field_value(text: &str) -> bool {
         && !bytes.last().is_some_and(is_blank)
 }
 
-/// Returns the problem with a host name, if any.
+/// If a host name is invalid, returns the problem or how to correct it.
 pub(super) fn host_fault(host: &str) -> Option<&'static str> {
     if host == "*" {
         return None;
     }
     if host.contains("://") {
-        return Some("without `http://` or `https://`");
+        return Some("remove `http://` or `https://`");
     }
     if let Some(inside) = host.strip_prefix('[') {
         let address = inside.strip_suffix(']').and_then(|inside| inside.parse::<Ipv6Addr>().ok());
         return if address.is_some() {
             None
         } else {
-            Some("not an IPv6 address in brackets; a port belongs to `listen`")
+            Some("not an IPv6 address in brackets; a port belongs in `listen`")
         };
     }
     if host.parse::<Ipv6Addr>().is_ok() {
         return Some("write an IPv6 address in brackets");
     }
     if host.contains(':') {
-        return Some("without port: that belongs to `listen`");
+        return Some("remove the port: it belongs in `listen`");
     }
     if host.contains('/') {
         return Some("remove the path: paths belong in `route`");
     }
     if !host.is_ascii() {
-        return Some("other letters are written in their ASCII form, `xn--…` (RFC 5891)");
+        return Some("write non-ASCII letters as `xn--…` (RFC 5891)");
     }
     let name = host.strip_prefix("*.").unwrap_or(host);
     if name.contains('*') {
-        return Some("a star replaces whole labels, and only at the beginning: `*.example.com`");
+        return Some("`*` can replace only whole labels at the beginning: `*.example.com`");
     }
     let name = name.strip_suffix('.').unwrap_or(name);
     if name.is_empty() || name.len() > 253 {
-        return Some("a name has 1 to 253 characters");
+        return Some("a host name must have 1 to 253 characters");
     }
     for label in name.split('.') {
         if label.is_empty() || label.len() > 63 {
-            return Some("each part between dots has 1 to 63 characters");
+            return Some("each label must have 1 to 63 characters");
         }
         if !label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
-            return Some("letters, digits, hyphens and dots only");
+            return Some("use only letters, digits, hyphens and dots");
         }
         if label.starts_with('-') || label.ends_with('-') {
-            return Some("no part begins or ends with a hyphen");
+            return Some("a label must not begin or end with a hyphen");
         }
     }
     None
 }
 
-/// Returns true if a text looks like a password's hash that we can check: argon2 in PHC form, or bcrypt.
+/// Returns true if `text` looks like a supported password hash: argon2 in PHC form, or bcrypt.
 pub(super) fn is_password_hash(text: &str) -> bool {
     is_bcrypt(text) || is_argon2(text)
 }
 
-/// `$2b$12$` and 53 characters of bcrypt's base64.
+/// Returns true if `text` has the form `$2b$12$` followed by 53 characters of bcrypt's base64.
 fn is_bcrypt(text: &str) -> bool {
     let Some(rest) = ["$2a$", "$2b$", "$2x$", "$2y$"].iter().find_map(|prefix| text.strip_prefix(prefix)) else {
         return false;
@@ -143,7 +144,7 @@ fn is_bcrypt(text: &str) -> bool {
     cost_fits && hash.len() == 53 && hash.bytes().all(is_base64)
 }
 
-/// `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
+/// Returns true if `text` has the form `$argon2id$v=19$m=19456,t=2,p=1$salt$hash`.
 fn is_argon2(text: &str) -> bool {
     let parts: Vec<&str> = text.split('$').collect();
     let ["", kind, version, parameters, salt, hash] = parts[..] else { return false };
@@ -162,7 +163,8 @@ fn is_argon2(text: &str) -> bool {
         && is_base64(hash)
 }
 
-/// `text/html`, `image/*` or `*`.
+/// Returns true if `text` is a media type without parameters such as `text/html`, a media range such as `image/*`, or
+/// `*`.
 pub(super) fn is_media_pattern(text: &str) -> bool {
     if text == "*" {
         return true;
@@ -171,7 +173,7 @@ pub(super) fn is_media_pattern(text: &str) -> bool {
     is_token(family) && !family.contains('*') && (kind == "*" || is_token(kind) && !kind.contains('*'))
 }
 
-/// `text/plain; charset=utf-8`.
+/// Returns true if `text` is a media type, optionally with parameters, such as `text/plain; charset=utf-8`.
 pub(super) fn is_media_type(text: &str) -> bool {
     let (kind, parameters) = text.split_once(';').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
     let parameters_fit = parameters.is_none_or(|rest| {
@@ -182,7 +184,7 @@ pub(super) fn is_media_type(text: &str) -> bool {
     kind != "*" && !kind.contains('*') && is_media_pattern(kind.trim_end()) && is_field_value(text) && parameters_fit
 }
 
-/// `https://example.com`, with a port perhaps (RFC 6454, section 6.2).
+/// Returns true if `text` is a web origin such as `https://example.com`, optionally with a port (RFC 6454 §6.2).
 pub(super) fn is_origin(text: &str) -> bool {
     let Some((scheme, host)) = text.split_once("://") else { return false };
     let scheme_fits = scheme.starts_with(|c: char| c.is_ascii_lowercase())
@@ -196,27 +198,29 @@ pub(super) fn is_origin(text: &str) -> bool {
         && port.is_none_or(|port| digits(port).is_some())
 }
 
-/// Returns the problem with a path pattern, if any.
+/// Returns the problem if a path pattern is invalid.
 pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
     if !pattern.starts_with(['/', '*']) {
-        return Some("a pattern begins with `/` or `*`");
+        return Some("a pattern must begin with `/` or `*`");
     }
     if pattern.contains(['?', '#']) {
-        return Some("a path ends before `?` and `#`");
+        return Some("a path must not contain `?` or `#`");
     }
     if pattern.split('/').any(|segment| segment == "." || segment == "..") {
-        return Some("requested paths never contain `.` or `..` segments");
+        return Some("`.` and `..` are resolved before paths are compared");
     }
     if pattern.contains("//") {
-        return Some("slashes that follow one another are merged before");
+        return Some("consecutive slashes are merged before paths are compared");
     }
     let is_encoding =
         |bytes: &[u8]| matches!(bytes, [b'%', high, low] if [high, low].iter().all(|b| b.is_ascii_hexdigit()));
     if pattern.as_bytes().windows(3).any(is_encoding) {
-        return Some("it is compared with the decoded path: write the character itself, for %20 a space");
+        return Some(
+            "it is compared with the decoded path: write the character itself, such as a space instead of %20",
+        );
     }
     if pattern.contains("**") {
-        return Some("one star is enough");
+        return Some("use a single star");
     }
     if pattern.chars().any(char::is_control) {
         return Some("control characters");

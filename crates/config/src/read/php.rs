@@ -1,9 +1,9 @@
-//! The handler of scripts: where they are run, which they are, and what they may do.
+//! The `php` handler: the application server, the scripts, and their limits.
 
 use super::Reader;
 use super::parse::{digits, host_fault};
 use super::pool;
-use super::proxy::{TRUST, networks};
+use super::proxy::{TRUST, listed_network};
 use super::setting::{Inner, List, Parsed, Setting, read_block, write_block};
 use super::shape::Shape;
 use crate::code::Code;
@@ -12,12 +12,12 @@ use crate::encode::{SettingWriter, path, quote};
 use crate::model::{Cidr, Handler, Php, PhpAddress, Site, Step, StepKind};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::Ipv6Addr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// More bytes than any script takes.
+/// The largest value of sizes, in bytes; more than any script accepts.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// Content without a length is kept in memory that has no name in any folder.
+/// The largest value of `spool-limit`, in bytes: content of unknown length is buffered in an unnamed memory file.
 const SPOOL_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) const SHAPE: Shape =
@@ -25,7 +25,7 @@ pub(super) const SHAPE: Shape =
         .may_have_block();
 const INDEX: Shape = Shape::values(0, "index \"index.php\"").with(&["off"]);
 
-/// How an application server is written, for those who wrote it otherwise.
+/// The expected form of an application server's address, for messages.
 const FORM: &str = "as in \"unix:/run/php/php-fpm.sock\" or \"tcp:127.0.0.1:9000\"";
 
 /// The settings of `php`.
@@ -37,19 +37,11 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
         |writer, name, php| writer.begin(name).text(&path(&php.root)).end(),
     ),
     Setting::path("script-root", "script-root \"/srv/www\"", |php| &mut php.script_root),
-    Setting::list(
-        "index",
-        INDEX,
-        &List {
-            read: |reader, values| reader.list(values, "this name", script_name),
-            show: String::clone,
-            field: |php: &mut Php| &mut php.index,
-        },
-    ),
+    Setting::list("index", INDEX, &List("this name", script_name, String::clone, |php: &mut Php| &mut php.index)),
     Setting::list(
         "script-extensions",
         Shape::values(1, "script-extensions \".php\""),
-        &List { read: suffixes, show: String::clone, field: |php: &mut Php| &mut php.split },
+        &List("this extension", suffix, String::clone, |php: &mut Php| &mut php.split),
     ),
     Setting::value(
         "front-controller",
@@ -69,7 +61,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List { read: networks, show: Cidr::to_string, field: |php: &mut Php| &mut php.trusted },
+        &List("this network", listed_network, Cidr::to_string, |php: &mut Php| &mut php.trusted),
     ),
     Setting::group("timeouts", &Inner(&pool::TIMEOUTS, |php: &mut Php| &mut php.timeouts)),
     Setting::number("idle-connections", "idle-connections 8", 0..=65_535, |php| &mut php.idle_connections_max),
@@ -79,11 +71,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::list(
         "sendfile",
         Shape::values(1, "sendfile \"/srv/private\""),
-        &List {
-            read: |reader, values| reader.list(values, "this folder", Reader::path),
-            show: |folder| path(folder),
-            field: |php: &mut Php| &mut php.sendfile,
-        },
+        &List("this folder", folder, |folder| path(folder), |php: &mut Php| &mut php.sendfile),
     ),
     Setting::custom(
         "accel-redirect",
@@ -107,15 +95,15 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<Php> {
     {
         reader
             .report
-            .add(Code::Contradiction, child.span, "the front controller's name is not a script's")
-            .label(format!("scripts end with {}", php.split.join(" or ")));
+            .add(Code::Contradiction, child.span, "the front controller is not a script")
+            .label(format!("the name of a script must end with {}", php.split.join(" or ")));
     }
     php.address = address(reader, node.arguments.first()?)?;
     Some(php)
 }
 
-/// Gives those `php` steps of a site a root that have none: that of its first `files` step, or the folder that the site's
-/// file stands in.
+/// Sets the root of `php` steps that have none: to the root of the site's first `files` step, or else to the folder
+/// that contains the configuration file.
 pub(super) fn settle_roots(reader: &Reader<'_>, span: Span, site: &mut Site) {
     let root = site.steps().find_map(|step| match &step.kind {
         StepKind::Handler(Handler::Files(files)) => Some(files.root.clone()),
@@ -143,32 +131,28 @@ fn address(reader: &mut Reader<'_>, value: &Value) -> Option<PhpAddress> {
         Ok(PhpAddress::Unix(path)) => Some(PhpAddress::Unix(reader.resolve(value.span, &path.to_string_lossy()))),
         Ok(address) => Some(address),
         Err(fault) => {
-            let message = format!("`{text}` is not a valid application server");
+            let message = format!("`{text}` is not a valid application server address");
             reader.report.add(Code::ServerBad, value.span, message).label(fault).note(FORM);
             None
         }
     }
 }
 
-/// Reads where an application server listens: `unix:` and a path, or `tcp:`, a host and a port. A path says by itself
-/// what it is, and so do a host with a port and a port alone, which is one of this machine.
+/// Parses the address of an application server: `unix:` and a path, or `tcp:` with a host and a port. A path, a host
+/// with a port, and a port on this machine are also accepted without the prefix.
 ///
 /// # Errors
-/// With what is wrong.
+/// A description of the problem.
 pub fn parse_php_address(text: &str) -> Result<PhpAddress, &'static str> {
     if let Some(path) = text.strip_prefix("unix:").or_else(|| text.starts_with(['/', '.']).then_some(text)) {
-        return if path.is_empty() {
-            Err("the path of the socket is missing")
-        } else {
-            Ok(PhpAddress::Unix(path.into()))
-        };
+        return if path.is_empty() { Err("the socket's path is missing") } else { Ok(PhpAddress::Unix(path.into())) };
     }
     let rest = text.strip_prefix("tcp:").unwrap_or(text);
     let rest = rest.strip_prefix("//").unwrap_or(rest);
     let (host, port) = rest.rsplit_once(':').unwrap_or(("", rest));
     let port = digits(port).filter(|&port| port != 0).ok_or("a port is a number from 1 to 65535")?;
     let host = if host.is_empty() { "127.0.0.1" } else { host };
-    let fault = if host.contains(['*', '/']) { Some("one host") } else { host_fault(host) };
+    let fault = if host.contains(['*', '/']) { Some("use a single host") } else { host_fault(host) };
     if let Some(fault) = fault {
         return Err(fault);
     }
@@ -189,43 +173,42 @@ fn show_address(address: &PhpAddress) -> String {
     }
 }
 
-/// The name of a file in a folder.
+/// Reads the name of a file, without a path.
 fn script_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.line(value)?;
     if name.contains('/') || name.starts_with('.') {
         let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is not a valid file name"));
-        draft.label("a name without slashes, as in \"index.php\"");
+        draft.label("use a file name without slashes, as in \"index.php\"");
         return None;
     }
     Some(name)
 }
 
-/// Endings of scripts' names.
-fn suffixes(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
-    let list = reader.list(values, "this ending", |reader, value| {
-        let suffix = reader.line(value)?;
-        let is_ending = suffix.strip_prefix('.').is_some_and(|rest| {
-            !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
-        });
-        if !is_ending {
-            let message = format!("`{suffix}` is not a valid file name ending");
-            let draft = reader.report.add(Code::TextBad, value.span, message);
-            draft.label("a dot, and letters or digits: \".php\"");
-            return None;
-        }
-        Some(suffix)
-    });
-    // Without any, every file would be a script; the mistake is told above.
-    if list.is_empty() { Php::default().split } else { list }
+fn folder(reader: &mut Reader<'_>, value: &Value) -> Option<PathBuf> {
+    reader.path(value)
 }
 
-/// A script below the root, without its first slash.
+/// Reads a file name extension of scripts.
+fn suffix(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+    let suffix = reader.line(value)?;
+    let is_ending = suffix
+        .strip_prefix('.')
+        .is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.'));
+    if !is_ending {
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{suffix}` is not a valid file extension"));
+        draft.label("use a dot and letters or digits: \".php\"");
+        return None;
+    }
+    Some(suffix)
+}
+
+/// Reads a script's path relative to the root and returns it without its leading slash.
 fn script(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.line(value)?;
     let name = text.strip_prefix('/').unwrap_or(&text);
     if name.is_empty() || name.ends_with('/') || name.split('/').any(|part| part.is_empty() || part.starts_with('.')) {
-        let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not a script below the root"));
-        draft.label("a path below the root, as in \"/index.php\"");
+        let draft = reader.report.add(Code::TextBad, value.span, format!("`{text}` is not a valid script path"));
+        draft.label("use a path relative to the root, as in \"/index.php\"");
         return None;
     }
     Some(name.to_owned())
@@ -238,7 +221,7 @@ fn env(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !is_name {
         let draft = reader.report.add(Code::TextBad, name.span, format!("`{text}` is not a valid variable name"));
-        draft.label("letters, digits and underscores: \"APP_ENV\"");
+        draft.label("use letters, digits and underscores: \"APP_ENV\"");
     } else if php.env.iter().any(|(known, _)| *known == text) {
         reader.same_twice(name.span, "this variable");
     } else {
@@ -254,9 +237,9 @@ fn accel(reader: &mut Reader<'_>, node: &Node, php: &mut Php) {
     });
     if !clean {
         let draft = reader.report.add(Code::TextBad, prefix.span, format!("`{text}` is not a valid URL prefix"));
-        draft.label("a path that begins and ends with a slash: \"/protected/\"");
+        draft.label("use a path that begins and ends with a slash: \"/protected/\"");
     } else if php.accel.iter().any(|(known, _)| *known == text) {
-        reader.same_twice(prefix.span, "this address");
+        reader.same_twice(prefix.span, "this prefix");
     } else {
         php.accel.push((text, folder));
     }

@@ -1,4 +1,4 @@
-//! How the origins of a proxy are chosen, watched and spared: balance, health, concurrency, timeouts.
+//! Settings of a proxy's origins: balancing, health checks, concurrency, timeouts.
 
 use super::Reader;
 use super::parse::{self, show_duration};
@@ -11,7 +11,7 @@ use crate::encode::{SettingWriter, quote};
 use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth};
 use crate::syntax::{Node, Scalar, Value};
 
-/// More requests at once than any server takes, or any queue should hold.
+/// The largest number of concurrent or queued requests that can be set; more than any server handles.
 const REQUESTS_MAX: u64 = 1_000_000;
 
 pub(super) const BALANCE: Shape = Shape::value("balance \"consistent-hash\" key=\"uri\", or balance \"round-robin\"")
@@ -20,7 +20,7 @@ pub(super) const CONCURRENCY: Shape = Shape::none("concurrency min=8 max=1024 qu
     .with(&["min", "max", "queue", "wait"])
     .needs("min, max, queue or wait");
 
-/// `timeouts` in `proxy` and `php`.
+/// `timeouts` of `proxy` and `php`.
 pub(super) const TIMEOUTS: Group<OriginTimeouts> = Group {
     shape: Shape::none("timeouts { connect \"3s\"; head \"30s\"; body \"30s\"; idle \"30s\" }").has_block(),
     properties: &[],
@@ -34,7 +34,7 @@ pub(super) const TIMEOUTS: Group<OriginTimeouts> = Group {
 };
 const TIMEOUT: &str = "connect \"3s\"";
 
-/// `health-check`, without its path.
+/// `health-check`, except for its path.
 const HEALTH: Group<HealthCheck> = Group {
     shape: Shape::value("health-check \"/health\" interval=\"5s\" timeout=\"2s\" status=\"200-399\" rise=2 fall=3"),
     properties: &[
@@ -55,7 +55,7 @@ const HEALTH: Group<HealthCheck> = Group {
     block: &[],
 };
 
-/// `passive`, where it is on.
+/// `passive`, unless it is turned off.
 const PASSIVE: Group<PassiveHealth> = Group {
     shape: Shape::none("passive failures=5 pause=\"5s\"").with(&["off"]).needs("failures, pause, or off=#true"),
     properties: &[
@@ -70,14 +70,14 @@ const BALANCES: &[(Balance, &str)] =
 
 pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
     let hash = Balance::ConsistentHash(HashKey::Uri);
-    // The word first, as it decides whether there may be a key.
+    // The policy is read first because it determines whether a key is allowed.
     let words: Vec<(usize, &str)> =
         BALANCES.iter().map(|(_, word)| *word).chain(["consistent-hash"]).enumerate().collect();
     let Some(index) = reader.word(&node.arguments[0], &words) else { return Balance::default() };
     let chosen = BALANCES.get(index).map_or(hash, |(balance, _)| balance.clone());
     if let (Some(key), false) = (node.properties.first(), matches!(chosen, Balance::ConsistentHash(_))) {
-        let draft = reader.report.add(Code::Contradiction, key.span, "only \"consistent-hash\" uses a key");
-        draft.related(node.arguments[0].span, "this does not");
+        let draft = reader.report.add(Code::Contradiction, key.span, "a key requires \"consistent-hash\"");
+        draft.related(node.arguments[0].span, "this policy does not use a key");
         return chosen;
     }
     let mut keys = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
         keys.push((cookie.span, token(reader, &cookie.value).map(HashKey::Cookie)));
     }
     if let [(first, _), (second, _), ..] = &keys[..] {
-        let draft = reader.report.add(Code::Contradiction, *second, "a request has one key");
+        let draft = reader.report.add(Code::Contradiction, *second, "only one key is allowed");
         draft.related(*first, "the other one");
     }
     keys.pop().and_then(|(_, key)| key).map_or(chosen, Balance::ConsistentHash)
@@ -107,13 +107,13 @@ pub(super) fn health_check(reader: &mut Reader<'_>, node: &Node) -> Option<Healt
     let path = reader.line(value)?;
     if !path.starts_with('/') || !path.bytes().all(|byte| byte.is_ascii_graphic()) || path.contains('#') {
         let draft = reader.report.add(Code::TargetBad, value.span, format!("`{path}` is not a valid path"));
-        draft.label("it begins with `/`; spaces and other letters are percent-encoded");
+        draft.label("it must begin with `/`; percent-encode spaces and non-ASCII letters");
         return None;
     }
     Some(HealthCheck { path, ..check })
 }
 
-/// `"200-399"`, `"204"` or `204`.
+/// Reads a range of statuses: `"200-399"`, `"204"` or `204`.
 fn statuses(reader: &mut Reader<'_>, value: &Value) -> Option<(u16, u16)> {
     let text = match (&value.scalar, value.annotation) {
         (Scalar::Integer(status), None) => status.to_string(),
@@ -123,8 +123,9 @@ fn statuses(reader: &mut Reader<'_>, value: &Value) -> Option<(u16, u16)> {
     let status = |text: &str| parse::digits(text).filter(|status| (100..=599).contains(status));
     let range = status(first).zip(status(last)).filter(|(first, last)| first <= last);
     if range.is_none() {
-        let draft = reader.report.add(Code::StatusBad, value.span, format!("`{text}` are no statuses"));
-        draft.label("100 to 599, as in \"200-399\" or 204");
+        let draft =
+            reader.report.add(Code::StatusBad, value.span, format!("`{text}` is not a status or a range of statuses"));
+        draft.label("use 100 to 599, as in \"200-399\" or 204");
     }
     range
 }
@@ -134,7 +135,7 @@ pub(super) fn passive(reader: &mut Reader<'_>, node: &Node) -> PassiveHealth {
     PASSIVE.read(reader, node, &mut passive);
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     if let (true, Some(other)) = (off, node.properties.iter().find(|property| property.name != "off")) {
-        reader.report.add(Code::Contradiction, other.span, "`passive` is switched off and described");
+        reader.report.add(Code::Contradiction, other.span, "`passive` is turned off, but has other settings");
     }
     if off { PassiveHealth { failures: 0, ..PassiveHealth::default() } } else { passive }
 }
@@ -148,14 +149,10 @@ pub(super) fn concurrency(reader: &mut Reader<'_>, node: &Node) -> Concurrency {
     let (min, max) = (number(reader, "min", 1), number(reader, "max", 1));
     match (min, max) {
         (Some((span, min)), Some((_, max))) if min > max => {
-            reader.report.add(
-                Code::Contradiction,
-                span,
-                format!("at least {min} and at most {max} exclude one another"),
-            );
+            reader.report.add(Code::Contradiction, span, format!("the minimum {min} is larger than the maximum {max}"));
         }
         (Some((_, min)), Some((_, max))) => (concurrency.min, concurrency.max) = (min, max),
-        // What is not said follows what is.
+        // If only one bound is set, the default of the other is adjusted to it.
         (Some((_, min)), None) => (concurrency.min, concurrency.max) = (min, concurrency.max.max(min)),
         (None, Some((_, max))) => (concurrency.min, concurrency.max) = (concurrency.min.min(max), max),
         (None, None) => {}

@@ -1,7 +1,7 @@
-//! Data of active pages must not lie where clients can download it.
+//! Rejects configurations that would let clients download the private data of active pages.
 //!
-//! Looked at as the paths are written; what links make of them, only the machine can tell, and anyone who opens the folders
-//! looks again.
+//! Paths are compared as written, because the configuration does not tell where symbolic links lead. The code that
+//! opens the folders checks again.
 
 use super::Reader;
 use crate::code::Code;
@@ -10,20 +10,20 @@ use crate::model::is_given_out;
 use crate::syntax::{Node, Scalar, Value};
 use std::path::{Component, Path, PathBuf};
 
-/// A folder that is given out.
+/// A folder that a `files` step serves.
 struct Given {
     root: PathBuf,
     hidden: bool,
     span: Span,
 }
 
-/// The files in which pages store data.
+/// A setting that specifies a file or folder with private data of pages.
 struct KeptValue<'n> {
     what: &'static str,
     value: &'n Value,
 }
 
-/// Holds what the pages of all `sites` keep against the folders that are given out by any of them.
+/// Compares the private files of the pages of all `sites` with the folders that any of the sites serves.
 pub(super) fn kept(reader: &mut Reader<'_>, sites: &[&Node]) {
     let (mut given, mut kept) = (Vec::new(), Vec::new());
     for site in sites {
@@ -39,7 +39,7 @@ pub(super) fn kept(reader: &mut Reader<'_>, sites: &[&Node]) {
     }
 }
 
-/// In written order, as deep as blocks are nested, which the grammar bounds.
+/// Collects both kinds in written order. Recursion is as deep as blocks are nested, which the grammar limits.
 fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept: &mut Vec<KeptValue<'n>>) {
     for child in node.children.iter().flatten() {
         let inner = || child.children.iter().flatten();
@@ -73,16 +73,16 @@ fn gather<'n>(reader: &Reader<'_>, node: &'n Node, given: &mut Vec<Given>, kept:
     }
 }
 
-/// The path as it is written; `None` for what comes from elsewhere.
+/// Returns a path as written, or `None` if it comes from the environment or a file.
 fn written(reader: &Reader<'_>, value: &Value) -> Option<PathBuf> {
     match (&value.scalar, value.annotation) {
-        // An empty one is told elsewhere.
+        // An empty path is reported elsewhere.
         (Scalar::Text(text), None) if !text.is_empty() => Some(normalise(&reader.resolve(value.span, text))),
         _ => None,
     }
 }
 
-/// Without `.` and, as far as there is something before it, `..`.
+/// Removes each `.` and, if a name precedes it, each `..` with that name.
 fn normalise(path: &Path) -> PathBuf {
     let mut plain = PathBuf::new();
     for component in path.components() {

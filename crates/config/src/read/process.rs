@@ -1,24 +1,24 @@
-//! The top level: what concerns the whole process.
+//! The top-level settings, which apply to the whole process.
 
 use super::Reader;
 use super::proxy::TIMEOUT_MS;
-use super::setting::{Group, Inner, Setting, names, read_row, write_block};
+use super::setting::{Group, Inner, Parsed, Setting, WholeField, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Admin, CacheBudget, Config, PageOutputBudget};
+use crate::model::{Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestHeadLimits};
 use crate::syntax::Node;
+use flatout_http::timeout_settings;
 use flatout_http::timeouts::Timeouts;
 
-/// Settings of the top level besides [`SETTINGS`].
+/// The top-level settings that are not in [`SETTINGS`].
 const BLOCKS: &[&str] = &["site", "include", "log"];
 
 const USER: Shape = Shape::value("user \"www-data\" group=\"www-data\"").with(&["group"]);
 const ADMIN: Shape =
     Shape::none("admin \"/run/flatout.sock\"").takes(0, 1).with(&["off"]).needs("a path, or off=#true");
-const TIMEOUT: &str = "idle \"60s\"";
 
 /// The settings of the whole process.
 pub(super) const SETTINGS: &[Setting<Config>] = &[
@@ -32,7 +32,17 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         writer.end();
     }),
     Setting::number("open-files", "open-files 65536", 64..=1 << 30, |config| &mut config.open_files),
-    Setting::flag("landlock", "landlock #true", |config| &mut config.landlock),
+    Setting::flag("worker-process", "worker-process #false", |config| &mut config.worker_process),
+    Setting::value(
+        "landlock",
+        "landlock #false",
+        &Parsed {
+            read: |reader, value| Some(Some(reader.flag(value)?)),
+            show: |landlock| format!("#{}", *landlock == Some(true)),
+            field: |config: &mut Config| &mut config.landlock,
+        },
+    ),
+    Setting::flag("seccomp", "seccomp #false", |config| &mut config.seccomp),
     Setting::path("state", "state \"/var/lib/flatout\"", |config| &mut config.state),
     Setting::custom(
         "admin",
@@ -45,6 +55,11 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
         },
     ),
     Setting::group("timeouts", &Inner(&TIMEOUTS, |config: &mut Config| &mut config.timeouts)),
+    Setting::group("request-head", &Inner(&REQUEST_HEAD, |config: &mut Config| &mut config.request_head)),
+    Setting::group(
+        "limit-connections",
+        &Inner(&LIMIT_CONNECTIONS, |config: &mut Config| &mut config.limit_connections),
+    ),
     Setting::group("sockets", &Inner(&sockets::SOCKETS, |config: &mut Config| &mut config.sockets)),
     Setting::custom("cache", Shape::any(), cache, |writer, name, config| {
         if config.cache != CacheBudget::default() {
@@ -59,15 +74,46 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
 pub(super) const TIMEOUTS: Group<Timeouts> = Group {
     shape: Shape::none("timeouts { idle \"60s\"; head \"10s\" }").has_block(),
     properties: &[],
-    block: &[
-        Setting::duration("idle", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.idle_timeout_ms),
-        Setting::duration("head", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.head_timeout_ms),
-        Setting::duration("body", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.body_timeout_ms),
-        Setting::duration("stream", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.stream_timeout_ms),
-        Setting::duration("write", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.write_timeout_ms),
-        Setting::duration("handshake", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.handshake_timeout_ms),
-        Setting::duration("drain", TIMEOUT, TIMEOUT_MS, |timeouts| &mut timeouts.drain_timeout_ms),
+    block: timeout_settings!(timeout),
+};
+
+const fn timeout(name: &'static str, field: WholeField<Timeouts>) -> Setting<Timeouts> {
+    Setting::duration(name, "idle \"60s\"", TIMEOUT_MS, field)
+}
+
+/// `request-head`. The smallest size is more than a browser sends; the largest size bounds the memory of incomplete
+/// heads.
+const REQUEST_HEAD: Group<RequestHeadLimits> = Group {
+    shape: Shape::none("request-head size=\"64KiB\" fields=200").needs("size, fields, or both"),
+    properties: &[
+        Setting::size("size", "", 4 << 10..=256 << 10, |limits| &mut limits.bytes_max),
+        Setting::number("fields", "", 16..=1000, |limits| &mut limits.fields_max),
     ],
+    block: &[],
+};
+
+/// `limit-connections`.
+const LIMIT_CONNECTIONS: Group<ConnectionLimits> = Group {
+    shape: Shape::none("limit-connections { connections per-address=1000 }").has_block(),
+    properties: &[],
+    block: &[
+        Setting::group("connections", &Inner(&HELD, |limits: &mut ConnectionLimits| &mut limits.connections)),
+        Setting::group("handshakes", &Inner(&HELD, |limits: &mut ConnectionLimits| &mut limits.handshakes)),
+        Setting::group("heads", &Inner(&HELD, |limits: &mut ConnectionLimits| &mut limits.heads)),
+        Setting::group("requests", &Inner(&HELD, |limits: &mut ConnectionLimits| &mut limits.requests)),
+    ],
+};
+
+/// The highest limit per address: the counters of all addresses are in a table with words of fixed size.
+const PER_ADDRESS_MAX: u64 = 1_000_000;
+
+const HELD: Group<HeldLimit> = Group {
+    shape: Shape::none("connections per-address=1000 total=100000").needs("per-address, total, or both"),
+    properties: &[
+        Setting::number("per-address", "", 0..=PER_ADDRESS_MAX, |limit| &mut limit.per_address),
+        Setting::number("total", "", 0..=1 << 30, |limit| &mut limit.total),
+    ],
+    block: &[],
 };
 
 const CACHE: Group<CacheBudget> = Group {
@@ -102,7 +148,7 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
             reader.unknown(node, &[BLOCKS, &names(SETTINGS)].concat());
         }
     }
-    // Whether each site is without mistakes of its own: what it lacks is no news otherwise.
+    // For each site, whether it is free of errors. A site with errors is not checked for missing settings.
     let mut sound = Vec::new();
     for node in &sites {
         let count = reader.report.count();
@@ -117,9 +163,9 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     for ((node, site), _) in sites.iter().zip(&config.sites).zip(sound).filter(|(_, sound)| *sound) {
         check::answers(reader, node, site, &listeners);
     }
-    // Where nothing could be read, a missing site is no news.
+    // If the file could not be read, a missing site is not reported in addition.
     if sites.is_empty() && reader.report.is_empty() {
-        let draft = reader.report.add(Code::SiteMissing, Span::new(0, 0, 0), "there is no site");
+        let draft = reader.report.add(Code::SiteMissing, Span::new(0, 0, 0), "the configuration has no site");
         draft.note("as in: site \"example.com\" { files \"/srv/www\" }");
     }
     config.listeners = listeners.into_list();
@@ -127,9 +173,9 @@ pub(super) fn read(reader: &mut Reader<'_>, nodes: &[Node]) -> Config {
     config
 }
 
-/// Prints the settings of the whole process.
+/// Prints the settings of the whole process, except for logs and sites.
 pub(crate) fn write(writer: &mut SettingWriter, config: &Config) {
-    // Sites and logs are printed elsewhere.
+    // Logs and sites are printed elsewhere.
     write_block(writer, SETTINGS, config, &Config::default());
 }
 
@@ -142,7 +188,7 @@ fn admin(reader: &mut Reader<'_>, node: &Node) -> Admin {
     let off = property(node, "off").and_then(|off| Some((off, reader.flag(&off.value)?)));
     match (node.arguments.first(), off) {
         (Some(_), Some((off, true))) => {
-            reader.report.add(Code::Contradiction, off.span, "an admin socket is named and switched off");
+            reader.report.add(Code::Contradiction, off.span, "the admin socket is turned off, but has a path");
             Admin::Off
         }
         (None, Some((_, true))) => Admin::Off,
@@ -154,8 +200,8 @@ fn admin(reader: &mut Reader<'_>, node: &Node) -> Admin {
 fn cache(reader: &mut Reader<'_>, node: &Node, config: &mut Config) {
     let of_step = node.properties.iter().find(|property| cache::PROPERTIES.contains(&property.name.as_str()));
     if let Some(span) = of_step.map(|property| property.span).or(node.children.as_ref().map(|_| node.span)) {
-        let draft = reader.report.add(Code::WrongPlace, span, "at the top level, `cache` is the memory for files");
-        draft.label("cache rules for origins' responses belong in a `site` or `route` block");
+        let draft = reader.report.add(Code::WrongPlace, span, "at the top level, `cache` limits the metadata cache");
+        draft.label("settings for responses from origins belong in a `site` or `route` block");
         draft.note("as in: site { cache ttl=\"60s\"; proxy \"http://127.0.0.1:3000\" }");
         return;
     }

@@ -1,4 +1,4 @@
-//! The handler that forwards: which servers, how they are chosen and watched, and what they are told.
+//! The `proxy` handler: its origins, and how requests to them are changed.
 
 use super::Reader;
 use super::guard::network;
@@ -17,16 +17,16 @@ use flatout_http::lines::is_of_a_connection;
 use flatout_http::url::{parse_port, split_port};
 use std::ops::RangeInclusive;
 
-/// Origins of one step: each has connections and counts of its own in every worker.
+/// The maximum number of origins per step, each of which has its own connections and counters in every worker.
 const ORIGINS_MAX: usize = 1_000;
 
-/// A day: longer is not a timeout.
+/// The longest timeout, in milliseconds: a day.
 pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
 
 /// The bounds of a timeout, in milliseconds.
 pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=TIMEOUT_MS_MAX;
 
-/// An hour.
+/// The longest slow start, in milliseconds: an hour.
 const SLOW_START_MS_MAX: u64 = 3_600_000;
 
 pub(super) const SHAPE: Shape = Shape::none(
@@ -43,7 +43,7 @@ const REQUEST_HEADER: Shape = Shape::none(
 .takes(0, 2)
 .may_have_block();
 
-/// `origin`, without its address.
+/// `origin`, except for its address.
 const ORIGIN: Group<Origin> = Group {
     shape: Shape::value("origin \"http://10.0.0.2:3000\" weight=2"),
     properties: &[
@@ -70,10 +70,10 @@ const TLS: Group<OriginTls> = Group {
     ],
     block: &[],
 };
-/// Networks whose claims about the client are trusted.
+/// `trusted-proxies`: networks whose forwarded information about the client is trusted.
 pub(super) const TRUST: Shape = Shape::values(1, "trusted-proxies \"10.0.0.0/8\" \"2001:db8::/32\"");
 
-/// The settings of `proxy`, its origins included.
+/// The settings of `proxy`, including its origins.
 pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::read_only("origin", Shape::any(), origin).repeated(),
     Setting::custom(
@@ -134,7 +134,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List { read: networks, show: Cidr::to_string, field: |draft: &mut Draft| &mut draft.proxy.trusted },
+        &List("this network", listed_network, Cidr::to_string, |draft: &mut Draft| &mut draft.proxy.trusted),
     ),
     Setting::custom(
         "via",
@@ -154,6 +154,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     .repeated(),
     Setting::flag("http2", "http2 #true", |draft| &mut draft.proxy.http2),
     Setting::group("tls", &Inner(&TLS, |draft: &mut Draft| &mut draft.proxy.tls)),
+    Setting::size("content-limit", "content-limit \"128MiB\"", 0..=1 << 40, |draft| &mut draft.proxy.content_bytes_max),
     Setting::number("idle-connections", "idle-connections 64", 0..=65_535, |draft| {
         &mut draft.proxy.idle_connections_max
     }),
@@ -161,18 +162,19 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::flag("unknown-codings", "unknown-codings #true", |draft| &mut draft.proxy.unknown_codings),
 ];
 
-/// A proxy while its block is read.
+/// A proxy under construction.
 #[derive(Clone, Default)]
 pub(super) struct Draft {
     proxy: Proxy,
     origins: Origins,
 }
 
-/// Request fields that the proxy itself writes (RFC 9110 §7.6, RFC 9112 §3.2).
+/// If the proxy itself sets the request field `name`, returns advice, which may be empty (RFC 9110 §7.6, RFC 9112
+/// §3.2).
 fn find_owned(name: &str) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_str() {
-        "host" => Some("use the setting `host` of the proxy"),
-        "via" => Some("use the setting `via` of the proxy"),
+        "host" => Some("use the proxy's `host` setting"),
+        "via" => Some("use the proxy's `via` setting"),
         "content-length" | "expect" => Some(""),
         name => is_of_a_connection(name.as_bytes()).then_some(""),
     }
@@ -189,13 +191,13 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
     origins.check(reader, node);
     if let Some(tls) = node.children.iter().flatten().find(|child| child.name == "tls") {
         if let (true, Some(ca)) = (proxy.tls.insecure, property(tls, "ca")) {
-            let message = "any certificate will do, and one by these too";
+            let message = "`insecure` and `ca` are mutually exclusive";
             let draft = reader.report.add(Code::Contradiction, ca.span, message);
             draft.note("remove `insecure`: it accepts any certificate");
         }
         if origins.is_sound() && origins.list.iter().all(|origin| !origin.secure) {
-            let draft = reader.report.add(Code::Contradiction, tls.span, "no origin of this proxy is reached by https");
-            draft.note("write https://… where TLS is spoken, or leave `tls` out");
+            let draft = reader.report.add(Code::Contradiction, tls.span, "none of this proxy's origins uses https");
+            draft.note("write https://… for an origin that uses TLS, or remove `tls`");
         }
     }
     proxy.origins = origins.list;
@@ -215,11 +217,11 @@ pub(crate) fn write(writer: &mut SettingWriter, proxy: &Proxy) {
     });
 }
 
-/// Origins in their order.
+/// The origins of a proxy, in written order.
 #[derive(Clone, Default)]
 struct Origins {
     list: Vec<Origin>,
-    /// Some could not be read, so that what is there is not all.
+    /// True if some origins could not be read, so the list is incomplete.
     faults: bool,
 }
 
@@ -251,13 +253,13 @@ impl Origins {
             let draft = reader.report.add(Code::ValueMissing, node.span, "`proxy` needs an origin");
             draft.note(format!("as in: {}", SHAPE.example));
         } else if self.is_sound() && self.list.iter().all(|origin| origin.backup) {
-            let draft = reader.report.add(Code::Contradiction, node.span, "all origins of this proxy are backups");
+            let draft = reader.report.add(Code::Contradiction, node.span, "all of this proxy's origins are backups");
             draft.note("a backup is used only if no other origin is healthy: at least one origin must not be a backup");
         }
     }
 }
 
-/// The origin that `value` names.
+/// Reads an origin from a string or a port number.
 pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
     let text = match (&value.scalar, value.annotation) {
         (Scalar::Integer(port), None) => port.to_string(),
@@ -288,25 +290,20 @@ fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
     draft.proxy.request_fields.extend(step::field_changes(reader, node, REQUEST_HEADER.example, find_owned, &["rest"]));
 }
 
-/// Networks without doubles. There is no word for everybody; write `0.0.0.0/0` and `::/0`.
-pub(super) fn networks(reader: &mut Reader<'_>, values: &[Value]) -> Vec<Cidr> {
-    let mut list = Vec::new();
-    for value in values {
-        match network(reader, value) {
-            Some(Network::Cidr(cidr)) if list.contains(&cidr) => reader.same_twice(value.span, "this network"),
-            Some(Network::Cidr(cidr)) => list.push(cidr),
-            Some(Network::All) => {
-                let draft =
-                    reader.report.add(Code::NetworkBad, value.span, "list the networks: `all` is not allowed here");
-                draft.note("otherwise anybody could forge the fields that only these proxies may set");
-            }
-            None => {}
+/// Reads a network in a list. There is no keyword for all clients; users can write `0.0.0.0/0` and `::/0`.
+pub(super) fn listed_network(reader: &mut Reader<'_>, value: &Value) -> Option<Cidr> {
+    match network(reader, value)? {
+        Network::Cidr(cidr) => Some(cidr),
+        Network::All => {
+            let message = "list the networks: `all` is not allowed here";
+            let draft = reader.report.add(Code::NetworkBad, value.span, message);
+            draft.note("flatout trusts these networks, so list only those that you control");
+            None
         }
     }
-    list
 }
 
-/// `"client"`, `"origin"`, or what it is, with a port perhaps.
+/// Reads `"client"`, `"origin"`, or a fixed host, optionally with a port.
 fn host(reader: &mut Reader<'_>, value: &Value) -> Option<HostField> {
     let text = reader.line(value)?;
     Some(match text.as_str() {
@@ -316,17 +313,17 @@ fn host(reader: &mut Reader<'_>, value: &Value) -> Option<HostField> {
     })
 }
 
-/// A host name, with a port perhaps.
+/// Reads a host name, optionally with a port.
 fn authority(reader: &mut Reader<'_>, span: Span, text: &str) -> Option<String> {
     let (name, port) = split_port(text);
     let fault = match port {
         Some(port) if parse_port(port).is_none() => Some("a port is a number from 1 to 65535"),
-        _ if name.contains('*') => Some("one name: a star cannot be sent"),
+        _ if name.contains('*') => Some("use a single name: a wildcard cannot be sent"),
         _ => parse::host_fault(name),
     };
     if let Some(fault) = fault {
         let draft = reader.report.add(Code::HostBad, span, format!("`{text}` is not a valid host name"));
-        draft.label(fault).note("\"client\" sends the client's Host, \"origin\" the origin's own name");
+        draft.label(fault).note("\"client\" sends the client's Host, and \"origin\" sends the origin's own name");
         return None;
     }
     Some(text.to_ascii_lowercase())
@@ -348,7 +345,8 @@ fn forwarded(reader: &mut Reader<'_>, node: &Node) -> Forwarded {
     forwarded
 }
 
-/// A pseudonym (RFC 9110, section 7.6.3), which says less of the network than a host's name would.
+/// Reads the server's name in Via. The name is a pseudonym (RFC 9110 §7.6.3), which reveals less about the network than
+/// a host name.
 fn via(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     if is_off(reader, node, &VIA) {
         return None;
@@ -357,16 +355,17 @@ fn via(reader: &mut Reader<'_>, node: &Node) -> Option<String> {
     let name = field_value(reader, value)?;
     if !parse::is_token(&name) {
         let draft = reader.report.add(Code::TextBad, value.span, format!("`{name}` is not a valid name for Via"));
-        draft.label("letters, digits and hyphens: \"edge-1\"");
+        draft.label("use letters, digits and hyphens: \"edge-1\"");
         return None;
     }
     Some(name)
 }
 
-/// The one name that a certificate must have.
+/// Reads the name that an origin's certificate must have.
 fn server_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.line(value)?;
-    let fault = if text.contains('*') { Some("one name, as the certificate has it") } else { parse::host_fault(&text) };
+    let fault =
+        if text.contains('*') { Some("use a single name, as in the certificate") } else { parse::host_fault(&text) };
     if let Some(fault) = fault {
         let draft = reader.report.add(Code::HostBad, value.span, format!("`{text}` is not a valid host name"));
         draft.label(fault);

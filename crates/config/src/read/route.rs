@@ -1,4 +1,4 @@
-//! Routes, redirects, and whether a step is ever reached.
+//! Routes and redirects, and the checks for unreachable steps.
 
 use super::Reader;
 use super::guard;
@@ -22,7 +22,7 @@ const VALUES: Shape = Shape::values(1, MATCH.example);
 pub(super) const REDIRECT: Shape =
     Shape::none("redirect \"/old/*\" to=\"/new/{rest}\" 301").takes(0, VALUES_MAX).with(&["to"]);
 
-/// The conditions of `match`, which are printed with their route.
+/// The conditions in `match`, which are printed with their route.
 const CONDITIONS: &[Setting<Vec<Matcher>>] = &[
     Setting::read_only("path", VALUES, |reader, node, matchers| {
         matchers.push(Matcher::Path(patterns(reader, &node.arguments)));
@@ -38,7 +38,7 @@ const CONDITIONS: &[Setting<Vec<Matcher>>] = &[
     .repeated(),
 ];
 
-/// The part of requests that is not answered before any route.
+/// The methods of the requests that can reach a route; the server rejects all others earlier.
 const METHODS: [&str; 7] = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"];
 
 pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
@@ -63,30 +63,30 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
         if let Some(before) = steps.first() {
             let draft =
                 reader.report.add(Code::WrongPlace, child.span, "`match` must come before all directives of its route");
-            draft.related(before.span, "a step here");
+            draft.related(before.span, "this directive comes first");
         }
         reader.shape(child, &MATCH);
         read_block(reader, child, CONDITIONS, &mut route.matchers);
     }
     if conditional && route.matchers.is_empty() {
-        // Its conditions have mistakes of their own: it must not pass for a route without any.
+        // Conditions were given but all have errors: the route must not count as one without conditions.
         route.matchers.push(Matcher::Path(Vec::new()));
     }
     if steps.is_empty() && node.children.as_ref().is_some_and(|children| !children.is_empty()) {
-        let message = "this route has conditions but no steps";
+        let message = "this route has conditions but no directives";
         reader.report.add(Code::BlockMissing, node.span, message).note(format!("as in: {}", ROUTE.example));
     }
     route.block = step::read_block(reader, &steps, &["match"]);
     route
 }
 
-/// A method with which a request comes as far as a route.
+/// Reads a method that can reach a route.
 fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let method = guard::method(reader, value)?;
     if !METHODS.contains(&method.as_str()) {
         let message = format!("no request with `{method}` reaches a route");
         let draft = reader.report.add(Code::MethodBad, value.span, message);
-        draft.label("such requests are rejected earlier: 405 for TRACE, 501 for unknown methods");
+        draft.label("the server rejects such requests before routing: TRACE gets 405, and unknown methods get 501");
         draft.note(format!("allowed here: {}", METHODS.join(", ")));
         return None;
     }
@@ -103,7 +103,7 @@ fn patterns(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
     })
 }
 
-/// `X-Beta`, or `X-Beta: yes`.
+/// Reads a header condition such as `X-Beta` or `X-Beta: yes`.
 fn header(reader: &mut Reader<'_>, value: &Value) -> Option<Matcher> {
     let text = reader.text(value)?;
     let (name, wanted) = match text.split_once(':') {
@@ -116,13 +116,13 @@ fn header(reader: &mut Reader<'_>, value: &Value) -> Option<Matcher> {
         return None;
     }
     if !wanted.is_none_or(parse::is_field_value) {
-        reader.report.add(Code::FieldValueBad, value.span, "this cannot be a field's value");
+        reader.report.add(Code::FieldValueBad, value.span, "this is not a valid field value");
         return None;
     }
     Some(Matcher::Header { name: name.to_ascii_lowercase(), values: wanted.map(str::to_owned).into_iter().collect() })
 }
 
-/// With paths before it, a redirect is a route in one line.
+/// Reads a redirect. With path patterns as values, it is short for a route that contains the redirect.
 pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind> {
     let is_number = |value: &&Value| matches!(value.scalar, Scalar::Integer(_));
     let mut statuses = node.arguments.iter().filter(is_number);
@@ -136,7 +136,7 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
         if !fits {
             let draft =
                 reader.report.add(Code::StatusBad, value.span, format!("{number} is not a valid redirect status"));
-            draft.label("301, 302, 303, 307 or 308");
+            draft.label("use 301, 302, 303, 307 or 308");
         }
         fits.then_some(number as u16)
     });
@@ -147,20 +147,20 @@ pub(super) fn redirect(reader: &mut Reader<'_>, node: &Node) -> Option<StepKind>
         if let [only] = &paths[..]
             && let Scalar::Text(text) = &only.scalar
         {
-            draft.label(format!("write redirect to=\"{text}\" to redirect everything there"));
+            draft.label(format!("to redirect everything there, write redirect to=\"{text}\""));
         }
         draft.note(format!("as in: {}", REDIRECT.example));
     }
     let to = to.and_then(|to| target(reader, &to.value));
     let has_paths = !paths.is_empty();
     let paths = patterns(reader, &paths);
-    // With a star it may well be meant: a route before it can answer for the target.
+    // A pattern with a wildcard is not reported, because an earlier route may respond for the target.
     if let (Some(property), Some([TextPart::Literal(to)])) = (property(node, "to"), to.as_ref().map(|to| &to.parts[..]))
     {
         let path = to.split(['?', '#']).next().unwrap_or(to);
         if let Some(pattern) = paths.iter().find(|pattern| *pattern == path) {
             let draft = reader.report.add(Code::Contradiction, property.value.span, "this redirect points to itself");
-            draft.label(format!("`{pattern}` matches it again"));
+            draft.label(format!("the target matches `{pattern}` again"));
         }
     }
     let handler = StepKind::Handler(Handler::Redirect(Redirect { to: to?, status: status? }));
@@ -188,11 +188,11 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
         TextPart::Variable(_) => true,
     };
     let fault = if url.is_none() && !step::is_path(&text) {
-        "it begins with http:// or https://, or with one `/`"
+        "it must begin with http:// or https://, or with a single `/`"
     } else if url.is_some_and(|(host, rest)| !has_own_host(host, rest)) {
-        "after :// must come a host, or {host}, not something that a visitor can choose"
+        "after ://, write a literal host or {host}, not a variable whose value the visitor chooses"
     } else if !text.parts.iter().all(is_plain) {
-        "spaces and other letters are percent-encoded: %20"
+        "percent-encode spaces (%20) and non-ASCII letters"
     } else {
         return Some(text);
     };
@@ -200,8 +200,8 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
     None
 }
 
-/// True if the URL that goes on behind its `://` with `text` and then `rest` leads to one host. `{rest}` and `{query}`
-/// could name another, or another ending of its name, as long as no slash stands before them.
+/// Returns true if the URL that continues after its `://` with `text` and then `rest` always leads to a host that the
+/// configuration or the Host field determines. Before a slash, `{rest}` and `{query}` could change the host name.
 fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
     const ENDS: [char; 3] = ['/', '?', '#'];
     if text.contains(ENDS) {
@@ -219,9 +219,9 @@ fn has_own_host(text: &str, rest: &[TextPart]) -> bool {
     named
 }
 
-/// Steps behind one that answers everything are a mistake, and so is the same condition twice.
+/// Reports steps that follow a step that always responds, and routes that repeat the conditions of such a route.
 pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Span]) {
-    // By conditions, as text: the first route with them that always answers.
+    // For each set of conditions, in debug format, the first route that always responds.
     let mut routes: HashMap<String, Span> = HashMap::new();
     for (index, step) in block.iter().enumerate() {
         if answers_always(&step.kind)
@@ -235,11 +235,11 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
             );
             draft.related(spans[index], "this responds to every request");
             draft.note(match &step.kind {
-                StepKind::Access(_) => "consecutive rules form one list; a step between them splits it",
+                StepKind::Access(_) => "consecutive rules form one list, but a directive between them splits it",
                 _ => "move it before the handler, or put the handler into a route",
             });
             if name == "files" {
-                draft.note("files { pass #true } passes on requests for missing files");
+                draft.note("files { pass #true } passes requests for missing files to the next handler");
             }
             return;
         }
@@ -251,18 +251,18 @@ pub(super) fn check_reached(reader: &mut Reader<'_>, block: &[Step], spans: &[Sp
         let conditions = format!("{:?}", route.matchers);
         if let Some(first) = routes.get(&conditions) {
             let draft = reader.report.add(Code::Unreachable, spans[index], "this route is never reached");
-            draft.related(*first, "this one has the same conditions, and responds");
+            draft.related(*first, "this route has the same conditions and responds");
         } else if route.block.iter().any(|step| answers_always(&step.kind)) {
             routes.insert(conditions, spans[index]);
         }
     }
 }
 
-/// Returns true if the step answers whatever comes.
+/// Returns true if the step responds to every request that reaches it.
 pub(super) fn answers_always(kind: &StepKind) -> bool {
     match kind {
         StepKind::Handler(Handler::Files(files)) => !files.pass,
-        // What is not a page and no script goes on.
+        // Requests for anything but a page or a script pass to the next step.
         StepKind::Handler(Handler::Pages(_) | Handler::Php(_)) => false,
         StepKind::Handler(_) => true,
         StepKind::Access(access) => access.rules.first() == Some(&(false, Network::All)),

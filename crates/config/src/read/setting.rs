@@ -1,5 +1,5 @@
-//! Settings as rows of a table. A row says once how a setting is called and written, within which bounds, and where it
-//! stands in the model; reading, printing, and what is allowed where follow from the rows.
+//! Settings as rows of a table. A row gives the name, form and bounds of a setting, and the model's field that the
+//! setting sets. Reading, printing and the lists of allowed settings are derived from the rows.
 
 use super::Reader;
 use super::shape::{SeenSettings, Shape, is_off, property};
@@ -13,36 +13,36 @@ use std::path::PathBuf;
 type Name = &'static str;
 type Bounds = RangeInclusive<u64>;
 
-/// One setting of a block whose model is `T`.
+/// A setting in a block whose model is `T`.
 pub(crate) struct Setting<T: 'static> {
     pub(super) name: Name,
     shape: Shape,
     form: Form<T>,
-    /// True if it may be given more than once.
+    /// True if the setting may occur more than once.
     repeats: bool,
 }
 
-/// How a setting is read and printed, and which field it sets. A row of any form but the last is printed only where it
-/// differs from the default.
+/// How a setting is read and printed, and which field it sets. Except for the last form, a setting is printed only if
+/// it differs from the default.
 enum Form<T: 'static> {
-    /// `#true` or `#false`.
+    /// A boolean: `#true` or `#false`.
     Flag(fn(&mut T) -> &mut bool),
-    /// A whole number of a unit, within bounds.
+    /// A whole number in a unit and within bounds.
     Whole(Unit, Bounds, WholeField<T>),
-    /// A path, relative to the file in which it stands.
+    /// A path, relative to the file that mentions it.
     Path(fn(&mut T) -> &mut Option<PathBuf>),
-    /// Another value.
+    /// Any other single value.
     Value(&'static dyn ValueForm<T>),
-    /// Several values, or settings of its own.
+    /// Several values, or a block of settings.
     Node(&'static dyn NodeForm<T>),
-    /// Anything else.
+    /// A setting with special functions for reading and printing.
     Custom { read: Read<T>, write: Write<T> },
 }
 
-/// Reads a node whose shape has been checked.
+/// Reads a setting, whose shape has already been checked.
 pub(crate) type Read<T> = fn(&mut Reader<'_>, &Node, &mut T);
 
-/// Prints the setting of this name, and nothing where it has its default.
+/// Prints the setting with this name, unless it has the default value.
 pub(crate) type Write<T> = fn(&mut SettingWriter, &'static str, &T);
 
 /// How a whole number is read and printed.
@@ -64,18 +64,18 @@ const DURATION_US: Unit = Unit {
 const LIFETIME: Unit =
     Unit { read: |reader, value, _| lifetime(reader, value), show: |seconds| written_duration(seconds * 1_000) };
 
-/// Milliseconds as they are written.
+/// Formats milliseconds as a string in quotes.
 pub(super) fn written_duration(duration_ms: u64) -> String {
     quote(&exact_duration(duration_ms, MILLISECOND))
 }
 
-/// The field of a model that holds a whole number.
+/// Returns the field of a model that holds a whole number.
 pub(crate) type WholeField<T> = fn(&mut T) -> &mut dyn Whole;
 
-/// A field with a whole number, perhaps one that may be left out.
+/// A field with a whole number, which may be optional.
 pub(crate) trait Whole {
     fn get(&self) -> Option<u64>;
-    /// `value` lies within the bounds of the row, which fit the field.
+    /// Sets the field. `value` is within the bounds of the setting's row, which the field can hold.
     fn set(&mut self, value: u64);
 }
 
@@ -105,14 +105,14 @@ macro_rules! whole {
 
 whole!(u8, u16, u32, u64, usize);
 
-/// The form of a value in a model of type `T`.
+/// How a setting with a single value is read and printed, in a model of type `T`.
 pub(super) trait ValueForm<T> {
     fn read(&self, reader: &mut Reader<'_>, value: &Value, model: &mut T);
-    /// The value as it is written; `None`: it is the default, or there is none.
+    /// Formats the value. Returns `None` if the value is the default or is not set.
     fn show(&self, model: &mut T, default: &mut T) -> Option<String>;
 }
 
-/// One of a few words, and the field that it sets.
+/// A setting whose value is one of several keywords, and the field that it sets.
 pub(super) struct Words<T, V: 'static>(pub(super) &'static [(V, Name)], pub(super) fn(&mut T) -> &mut V);
 
 impl<T, V: Copy + PartialEq> ValueForm<T> for Words<T, V> {
@@ -128,15 +128,15 @@ impl<T, V: Copy + PartialEq> ValueForm<T> for Words<T, V> {
     }
 }
 
-/// The word for `value`, which is one of them.
+/// Returns the keyword for `value`, which must be in the list.
 pub(super) fn word_of<V: PartialEq>(words: &[(V, Name)], value: &V) -> Name {
     words.iter().find(|(known, _)| known == value).map_or("", |(_, word)| word)
 }
 
-/// A value that a function reads, and the field that it sets.
+/// A setting whose value has a parser, and the field that it sets.
 pub(super) struct Parsed<T, V> {
     pub(super) read: fn(&mut Reader<'_>, &Value) -> Option<V>,
-    /// The value as it is written.
+    /// Formats the value.
     pub(super) show: fn(&V) -> String,
     pub(super) field: fn(&mut T) -> &mut V,
 }
@@ -154,40 +154,44 @@ impl<T, V: PartialEq> ValueForm<T> for Parsed<T, V> {
     }
 }
 
-/// The form of a setting with several parts in a model of type `T`.
+/// How a setting with several values or a block is read and printed, in a model of type `T`.
 pub(super) trait NodeForm<T> {
-    /// The names of the properties with rows of their own.
+    /// The names of the properties that have rows.
     fn properties(&self) -> Vec<Name> {
         Vec::new()
     }
 
-    /// Reads a node whose shape has been checked.
+    /// Reads a setting, whose shape has already been checked.
     fn read(&self, reader: &mut Reader<'_>, node: &Node, shape: &Shape, model: &mut T);
     fn write(&self, writer: &mut SettingWriter, name: Name, model: &mut T, default: &mut T);
 }
 
-/// A list without doubles. Where its shape has the property `off`, it is off or has entries.
-pub(super) struct List<T, I> {
-    pub(super) read: fn(&mut Reader<'_>, &[Value]) -> Vec<I>,
-    pub(super) show: fn(&I) -> String,
-    pub(super) field: fn(&mut T) -> &mut Vec<I>,
-}
+/// A setting that is a list without duplicates. The fields are the words for an entry in messages about duplicates, the
+/// functions that read and format an entry, and the field that the setting sets. If the setting has the property `off`,
+/// it must either be off or have entries.
+pub(super) struct List<T, I>(
+    pub(super) &'static str,
+    pub(super) fn(&mut Reader<'_>, &Value) -> Option<I>,
+    pub(super) fn(&I) -> String,
+    pub(super) fn(&mut T) -> &mut Vec<I>,
+);
 
 impl<T, I: PartialEq> NodeForm<T> for List<T, I> {
     fn read(&self, reader: &mut Reader<'_>, node: &Node, shape: &Shape, model: &mut T) {
-        *(self.field)(model) =
-            if is_off(reader, node, shape) { Vec::new() } else { (self.read)(reader, &node.arguments) };
+        let off = is_off(reader, node, shape);
+        *(self.3)(model) = if off { Vec::new() } else { reader.list(&node.arguments, self.0, self.1) };
     }
 
     fn write(&self, writer: &mut SettingWriter, name: Name, model: &mut T, default: &mut T) {
-        let list = (self.field)(model);
-        if list != (self.field)(default) {
-            writer.list_or_off(name, &list.iter().map(self.show).collect::<Vec<_>>());
+        let list = (self.3)(model);
+        if list != (self.3)(default) {
+            writer.list_or_off(name, &list.iter().map(self.2).collect::<Vec<_>>());
         }
     }
 }
 
-/// Names without doubles in whatever case, which a function reads one by one.
+/// A setting that is a list of names without duplicates, compared case-insensitively. The fields are the function that
+/// reads a name, and the field that the setting sets.
 pub(super) struct Names<T>(
     pub(super) fn(&mut Reader<'_>, &Value) -> Option<String>,
     pub(super) fn(&mut T) -> &mut Vec<String>,
@@ -206,7 +210,7 @@ impl<T> NodeForm<T> for Names<T> {
     }
 }
 
-/// The properties and the block of a setting whose model is `T`.
+/// The properties and the block of a setting, for a model of type `T`.
 pub(super) struct Group<T: 'static> {
     pub(super) shape: Shape,
     pub(super) properties: &'static [Setting<T>],
@@ -215,11 +219,11 @@ pub(super) struct Group<T: 'static> {
 
 impl<T: Clone> Group<T> {
     pub(super) fn read(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
-        reader.shape_with(node, &self.shape, &names(self.properties));
+        self.shape.check(node, &names(self.properties), reader.report);
         self.read_parts(reader, node, model);
     }
 
-    /// The same without its shape.
+    /// Reads the properties and the block. The shape has already been checked.
     pub(super) fn read_parts(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
         read_properties(reader, node, self.properties, model);
         if !self.block.is_empty() {
@@ -227,14 +231,14 @@ impl<T: Clone> Group<T> {
         }
     }
 
-    /// Prints what differs from `default`, after the values of the setting that was begun, and ends it.
+    /// Prints the parts that differ from `default`, and ends the setting, which the caller has begun.
     pub(super) fn write(&self, writer: &mut SettingWriter, model: &T, default: &T) {
         write_properties(writer, self.properties, model, default);
         writer.block(|writer| write_block(writer, self.block, model, default));
     }
 }
 
-/// The field of a model that a [`Group`] sets.
+/// A setting that is a [`Group`], and the field that it sets.
 pub(super) struct Inner<T, U: 'static>(pub(super) &'static Group<U>, pub(super) fn(&mut T) -> &mut U);
 
 impl<T, U: Clone + PartialEq> NodeForm<T> for Inner<T, U> {
@@ -254,7 +258,7 @@ impl<T, U: Clone + PartialEq> NodeForm<T> for Inner<T, U> {
     }
 }
 
-/// The longest lifetime: a year. RFC 9111 allows longer ones; no site needs them.
+/// The longest lifetime, in milliseconds: a year. RFC 9111 allows longer lifetimes, but no site needs them.
 pub(super) const LIFETIME_MS_MAX: u64 = 366 * 86_400_000;
 
 impl<T> Setting<T> {
@@ -274,22 +278,23 @@ impl<T> Setting<T> {
         Self::whole(name, example, NUMBER, bounds, field)
     }
 
-    /// Bytes, with a unit.
+    /// A size in bytes, written with a unit.
     pub(super) const fn size(name: Name, example: Name, bounds: Bounds, field: WholeField<T>) -> Self {
         Self::whole(name, example, SIZE, bounds, field)
     }
 
-    /// Milliseconds, with a unit.
+    /// A duration in milliseconds, written with a unit.
     pub(super) const fn duration(name: Name, example: Name, bounds_ms: Bounds, field: WholeField<T>) -> Self {
         Self::whole(name, example, DURATION, bounds_ms, field)
     }
 
-    /// Microseconds, with a unit.
+    /// A duration in microseconds, written with a unit.
     pub(super) const fn duration_us(name: Name, example: Name, bounds_us: Bounds, field: WholeField<T>) -> Self {
         Self::whole(name, example, DURATION_US, bounds_us, field)
     }
 
-    /// Whole seconds up to a year, with a unit: caches count no finer (RFC 9111 §1.2.2).
+    /// A lifetime in whole seconds, up to a year, written with a unit. Caches use no finer resolution (RFC 9111
+    /// §1.2.2).
     pub(super) const fn lifetime(name: Name, example: Name, field: WholeField<T>) -> Self {
         Self::whole(name, example, LIFETIME, 0..=LIFETIME_MS_MAX, field)
     }
@@ -314,19 +319,19 @@ impl<T> Setting<T> {
         Self::new(name, shape, Form::Custom { read, write })
     }
 
-    /// A setting that is printed elsewhere.
+    /// A setting that is printed by other code.
     pub(super) const fn read_only(name: Name, shape: Shape, read: Read<T>) -> Self {
         Self::custom(name, shape, read, |_, _, _| {})
     }
 
-    /// The same setting, which may be given more than once.
+    /// Allows the setting to occur more than once.
     pub(super) const fn repeated(self) -> Self {
         Self { repeats: true, ..self }
     }
 
     fn read(&self, reader: &mut Reader<'_>, node: &Node, model: &mut T) {
         let properties = if let Form::Node(form) = &self.form { form.properties() } else { Vec::new() };
-        let is_complete = self.shape.is_any() || reader.shape_with(node, &self.shape, &properties);
+        let is_complete = self.shape.is_any() || self.shape.check(node, &properties, reader.report);
         match &self.form {
             _ if !is_complete => {}
             Form::Custom { read, .. } => read(reader, node, model),
@@ -357,7 +362,7 @@ impl<T> Setting<T> {
         }
     }
 
-    /// The value as it is written; `None`: it is the default, or there is none.
+    /// Formats the value. Returns `None` if the value is the default or is not set.
     fn show(&self, model: &mut T, default: &mut T) -> Option<String> {
         match &self.form {
             Form::Flag(field) => {
@@ -375,23 +380,23 @@ impl<T> Setting<T> {
     }
 }
 
-/// Seconds. A duration that is not whole seconds is reported.
+/// Reads a lifetime in seconds. Reports a duration that is not a whole number of seconds.
 pub(super) fn lifetime(reader: &mut Reader<'_>, value: &Value) -> Option<u64> {
     let duration_ms = reader.duration(value, 0..=LIFETIME_MS_MAX)?;
     if !duration_ms.is_multiple_of(1_000) {
-        let draft = reader.report.add(Code::DurationBad, value.span, "a lifetime is a whole number of seconds");
+        let draft = reader.report.add(Code::DurationBad, value.span, "a lifetime must be a whole number of seconds");
         draft.label(format!("write \"{}s\"", duration_ms.div_ceil(1_000)));
         return None;
     }
     Some(duration_ms / 1_000)
 }
 
-/// The names of `rows`.
+/// Returns the names of all settings in `rows`.
 pub(super) fn names<T>(rows: &[Setting<T>]) -> Vec<&'static str> {
     rows.iter().map(|row| row.name).collect()
 }
 
-/// Reads the setting `node` by the row of its name; `false` if there is none.
+/// Reads the setting `node` using the row with its name. Returns `false` if there is no such row.
 pub(super) fn read_row<'n, T>(
     reader: &mut Reader<'_>,
     node: &'n Node,
@@ -400,13 +405,13 @@ pub(super) fn read_row<'n, T>(
     model: &mut T,
 ) -> bool {
     let Some(row) = rows.iter().find(|row| row.name == node.name) else { return false };
-    if row.repeats || reader.first(seen, node) {
+    if row.repeats || seen.first(node, reader.report) {
         row.read(reader, node, model);
     }
     true
 }
 
-/// Reads the block of `node` by `rows`.
+/// Reads the settings in the block of `node`, using `rows`.
 pub(super) fn read_block<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Setting<T>], model: &mut T) {
     let mut seen = SeenSettings::default();
     for child in node.children.iter().flatten() {
@@ -416,7 +421,7 @@ pub(super) fn read_block<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Settin
     }
 }
 
-/// Reads those properties of `node` that are among `rows`; others are the caller's.
+/// Reads those properties of `node` that have a row in `rows`. The caller reads the other properties.
 pub(super) fn read_properties<T>(reader: &mut Reader<'_>, node: &Node, rows: &[Setting<T>], model: &mut T) {
     for row in rows {
         if let Some(property) = property(node, row.name) {
@@ -425,7 +430,7 @@ pub(super) fn read_properties<T>(reader: &mut Reader<'_>, node: &Node, rows: &[S
     }
 }
 
-/// Prints the settings that differ from `default`, one a line.
+/// Prints the settings that differ from `default`, one per line.
 pub(super) fn write_block<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
     let (mut model, mut default) = (model.clone(), default.clone());
     for row in rows {
@@ -441,7 +446,7 @@ pub(super) fn write_block<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<
     }
 }
 
-/// Prints the properties that differ from `default`, after the setting that was begun.
+/// Prints the properties that differ from `default`. The caller has begun the setting.
 fn write_properties<T: Clone>(writer: &mut SettingWriter, rows: &[Setting<T>], model: &T, default: &T) {
     let (mut model, mut default) = (model.clone(), default.clone());
     for row in rows {

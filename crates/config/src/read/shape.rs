@@ -1,29 +1,31 @@
-//! Shapes of settings: the number of values, the properties, the block.
+//! Shapes of settings: the number of values, the allowed properties, and whether there is a block.
 
 use super::setting::names;
 use super::{Reader, cache, files, log, pages, php, process, proxy, site, step};
 use crate::code::Code;
-use crate::diagnostic::Span;
+use crate::diagnostic::{Report, Span};
 use crate::syntax::{Node, Property};
 
-/// Values of one setting: lists are compared entry by entry, so their length is bounded.
+/// The maximum number of values of a setting. It must be limited because each entry of a list is compared with all
+/// others.
 pub(super) const VALUES_MAX: usize = 10_000;
 
-/// The shape of a setting.
+/// The parts that a setting can have.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    /// Fewest and most values.
+pub struct Shape {
+    /// The minimum and maximum number of values.
     arguments: (usize, usize),
-    /// The properties that have no row of their own.
+    /// The allowed properties that have no rows.
     pub(super) properties: &'static [&'static str],
     block: BlockRule,
-    /// The parts of which a setting has at least one: `memory, disk, or both`. Empty: it may have none.
+    /// The parts of which the setting needs at least one, for messages: `memory, disk, or both`. Empty if none is
+    /// required.
     needs: &'static str,
-    /// How it is written, for those who wrote it otherwise.
+    /// An example of the correct form, for messages.
     pub(super) example: &'static str,
 }
 
-/// True if a setting has a block.
+/// States if a setting takes a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BlockRule {
     None,
@@ -32,22 +34,22 @@ enum BlockRule {
 }
 
 impl Shape {
-    /// No value, no properties, no block.
-    pub(super) const fn none(example: &'static str) -> Self {
+    /// A shape without values, properties or a block.
+    pub const fn none(example: &'static str) -> Self {
         Self { arguments: (0, 0), properties: &[], block: BlockRule::None, needs: "", example }
     }
 
-    /// One value, no properties, no block.
-    pub(super) const fn value(example: &'static str) -> Self {
+    /// A shape with exactly one value, and without properties or a block.
+    pub const fn value(example: &'static str) -> Self {
         Self::none(example).takes(1, 1)
     }
 
-    /// Some values, no properties, no block.
-    pub(super) const fn values(least: usize, example: &'static str) -> Self {
+    /// A shape with at least `least` values, and without properties or a block.
+    pub const fn values(least: usize, example: &'static str) -> Self {
         Self::none(example).takes(least, VALUES_MAX)
     }
 
-    /// As the setting's own reader checks it.
+    /// A shape that allows anything, because the setting's reader checks the parts itself.
     pub(super) const fn any() -> Self {
         Self::none("")
     }
@@ -56,37 +58,118 @@ impl Shape {
         self.example.is_empty()
     }
 
-    /// The same with so many values.
-    pub(super) const fn takes(self, least: usize, most: usize) -> Self {
+    /// Sets the minimum and maximum number of values.
+    #[must_use]
+    pub const fn takes(self, least: usize, most: usize) -> Self {
         Self { arguments: (least, most), ..self }
     }
 
-    /// The same with these properties, which have no row.
-    pub(super) const fn with(self, properties: &'static [&'static str]) -> Self {
+    /// Sets the allowed properties that have no rows.
+    #[must_use]
+    pub const fn with(self, properties: &'static [&'static str]) -> Self {
         Self { properties, ..self }
     }
 
-    /// The same with a block, if one is given.
-    pub(super) const fn may_have_block(self) -> Self {
+    /// Allows a block.
+    #[must_use]
+    pub const fn may_have_block(self) -> Self {
         Self { block: BlockRule::Optional, ..self }
     }
 
-    /// The same with a block.
-    pub(super) const fn has_block(self) -> Self {
+    /// Requires a block.
+    #[must_use]
+    pub const fn has_block(self) -> Self {
         Self { block: BlockRule::Needed, ..self }
     }
 
-    /// The same with one of these parts at least.
+    /// Requires at least one of the parts that `needs` describes.
     pub(super) const fn needs(self, needs: &'static str) -> Self {
         Self { needs, ..self }
     }
+
+    /// Checks a setting against this shape, with `properties` allowed in addition, and reports surplus and missing
+    /// parts. Returns `false` if values are missing, in which case the setting must not be read.
+    pub fn check(&self, node: &Node, properties: &[&'static str], report: &mut Report) -> bool {
+        let name = &node.name;
+        let (least, most) = self.arguments;
+        let complete = node.arguments.len() >= least;
+        let mut add = |code, span, message: String| {
+            report.add(code, span, message).note(format!("as in: {}", self.example));
+        };
+        if !complete {
+            let message = match least - node.arguments.len() {
+                1 if least == 1 => format!("`{name}` needs a value"),
+                1 => format!("`{name}` needs one more value"),
+                more => format!("`{name}` needs {more} more values"),
+            };
+            add(Code::ValueMissing, node.span, message);
+        }
+        if let Some(extra) = node.arguments.get(most) {
+            let message = match most {
+                0 => format!("`{name}` takes no value"),
+                1 => format!("`{name}` takes one value"),
+                _ => format!("`{name}` takes {most} values"),
+            };
+            add(Code::ValueUnexpected, extra.span, message);
+        }
+        if !self.needs.is_empty() && node.arguments.is_empty() && node.properties.is_empty() && node.children.is_none()
+        {
+            let code = if most > 0 { Code::ValueMissing } else { Code::PropertyMissing };
+            add(code, node.span, format!("`{name}` needs {}", self.needs));
+        }
+        match (&node.children, self.block) {
+            (Some(_), BlockRule::None) => {
+                add(Code::BlockUnexpected, node.span, format!("`{name}` takes no block"));
+            }
+            (None, BlockRule::Needed) => {
+                add(Code::BlockMissing, node.span, format!("`{name}` needs a block"));
+            }
+            (Some(children), BlockRule::Needed) if children.is_empty() => {
+                add(Code::BlockMissing, node.span, format!("the block of `{name}` is empty"));
+            }
+            _ => {}
+        }
+        self.check_properties(node, &[properties, self.properties].concat(), report);
+        complete
+    }
+
+    fn check_properties(&self, node: &Node, allowed: &[&'static str], report: &mut Report) {
+        for (index, property) in node.properties.iter().enumerate() {
+            if !allowed.contains(&property.name.as_str()) {
+                let message = format!("`{}` has no property `{}`", node.name, property.name);
+                let near = foreign(&property.name, allowed).or_else(|| nearest(&property.name, allowed));
+                let draft = report.add(Code::PropertyUnknown, property.span, message).meant(near);
+                if allowed.is_empty() {
+                    draft.note(format!("it has no properties; as in: {}", self.example));
+                } else {
+                    draft.note(format!("allowed here: {}", allowed.join(", ")));
+                }
+            } else if let Some(first) = node.properties[..index].iter().find(|first| first.name == property.name) {
+                let message = format!("`{}` occurs twice", property.name);
+                report.add(Code::GivenTwice, property.span, message).related(first.span, "first here");
+            }
+        }
+    }
 }
 
-/// Settings seen in a block, so that none is given twice.
+/// The settings that a block has contained so far, for reporting repeated settings.
 #[derive(Debug, Default)]
-pub(super) struct SeenSettings<'a>(Vec<(&'a str, Span)>);
+pub struct SeenSettings<'a>(Vec<(&'a str, Span)>);
 
-/// Where each setting belongs, for those who put it elsewhere.
+impl<'n> SeenSettings<'n> {
+    /// Returns true if `node` is the first setting with its name in the block. Reports it otherwise.
+    pub fn first(&mut self, node: &'n Node, report: &mut Report) -> bool {
+        if let Some((_, first)) = self.0.iter().find(|(name, _)| *name == node.name) {
+            let message = format!("`{}` occurs twice", node.name);
+            report.add(Code::GivenTwice, node.span, message).related(*first, "first here");
+            return false;
+        }
+        self.0.push((&node.name, node.span));
+        true
+    }
+}
+
+/// The block to which each setting belongs, for messages about misplaced settings.
 fn homes() -> [(&'static str, Vec<&'static str>); 12] {
     let top = [&names(process::SETTINGS)[..], &["site"]].concat().into_iter().filter(|name| *name != "cache").collect();
     let steps = step::names().collect();
@@ -108,7 +191,7 @@ fn homes() -> [(&'static str, Vec<&'static str>); 12] {
     ]
 }
 
-/// Names that people bring along from other servers.
+/// Names of settings in other servers, each with flatout's name for the setting.
 const FOREIGN: &[(&str, &str)] = &[
     ("root", "files"),
     ("file_server", "files"),
@@ -154,7 +237,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("proxy_cache_valid", "ttl"),
     ("default-ttl", "ttl"),
     ("grace", "stale-while-revalidate"),
-    // Earlier names of our own settings.
+    // Earlier names of flatout's settings.
     ("accel", "accel-redirect"),
     ("hot-objects", "memory-objects"),
     ("recheck", "file-check-interval"),
@@ -165,79 +248,12 @@ const FOREIGN: &[(&str, &str)] = &[
 ];
 
 impl Reader<'_> {
-    /// Holds a setting against its shape. What is too much is reported; `false` when values are missing, so that
-    /// nobody reads them.
+    /// Checks a setting whose properties have no rows against its shape.
     pub(super) fn shape(&mut self, node: &Node, shape: &Shape) -> bool {
-        self.shape_with(node, shape, &[])
+        shape.check(node, &[], self.report)
     }
 
-    /// The same for a setting some of whose properties have rows: these.
-    pub(super) fn shape_with(&mut self, node: &Node, shape: &Shape, properties: &[&'static str]) -> bool {
-        let name = &node.name;
-        let (least, most) = shape.arguments;
-        let complete = node.arguments.len() >= least;
-        let mut report = |code, span, message: String| {
-            self.report.add(code, span, message).note(format!("as in: {}", shape.example));
-        };
-        if !complete {
-            let message = match least - node.arguments.len() {
-                1 if least == 1 => format!("`{name}` needs a value"),
-                1 => format!("`{name}` needs one more value"),
-                more => format!("`{name}` needs {more} more values"),
-            };
-            report(Code::ValueMissing, node.span, message);
-        }
-        if let Some(extra) = node.arguments.get(most) {
-            let message = match most {
-                0 => format!("`{name}` takes no value"),
-                1 => format!("`{name}` takes one value"),
-                _ => format!("`{name}` takes {most} values"),
-            };
-            report(Code::ValueUnexpected, extra.span, message);
-        }
-        if !shape.needs.is_empty() && node.arguments.is_empty() && node.properties.is_empty() && node.children.is_none()
-        {
-            let code = if most > 0 { Code::ValueMissing } else { Code::PropertyMissing };
-            report(code, node.span, format!("`{name}` needs {}", shape.needs));
-        }
-        match (&node.children, shape.block) {
-            (Some(_), BlockRule::None) => {
-                report(Code::BlockUnexpected, node.span, format!("`{name}` takes no block"));
-            }
-            (None, BlockRule::Needed) => {
-                report(Code::BlockMissing, node.span, format!("`{name}` needs a block"));
-            }
-            (Some(children), BlockRule::Needed) if children.is_empty() => {
-                report(Code::BlockMissing, node.span, format!("the block of `{name}` is empty"));
-            }
-            _ => {}
-        }
-        self.properties(node, shape, &[properties, shape.properties].concat());
-        complete
-    }
-
-    fn properties(&mut self, node: &Node, shape: &Shape, allowed: &[&'static str]) {
-        for (index, property) in node.properties.iter().enumerate() {
-            if !allowed.contains(&property.name.as_str()) {
-                let message = format!("`{}` has no property `{}`", node.name, property.name);
-                let near = foreign(&property.name, allowed).or_else(|| nearest(&property.name, allowed));
-                let draft = self.report.add(Code::PropertyUnknown, property.span, message);
-                if let Some(near) = near {
-                    draft.label(format!("did you mean `{near}`?"));
-                }
-                if allowed.is_empty() {
-                    draft.note(format!("it has none; as in: {}", shape.example));
-                } else {
-                    draft.note(format!("allowed here: {}", allowed.join(", ")));
-                }
-            } else if let Some(first) = node.properties[..index].iter().find(|first| first.name == property.name) {
-                let message = format!("`{}` is given twice", property.name);
-                self.report.add(Code::GivenTwice, property.span, message).related(first.span, "first here");
-            }
-        }
-    }
-
-    /// A property that must be there.
+    /// Returns a required property, or reports that it is missing.
     pub(super) fn needed<'n>(&mut self, node: &'n Node, name: &str, shape: &Shape) -> Option<&'n Property> {
         let property = property(node, name);
         if property.is_none() {
@@ -247,18 +263,7 @@ impl Reader<'_> {
         property
     }
 
-    /// Returns true if the setting comes for the first time in its block; reported when not.
-    pub(super) fn first<'n>(&mut self, seen: &mut SeenSettings<'n>, node: &'n Node) -> bool {
-        if let Some((_, first)) = seen.0.iter().find(|(name, _)| *name == node.name) {
-            let message = format!("`{}` is given twice", node.name);
-            self.report.add(Code::GivenTwice, node.span, message).related(*first, "first here");
-            return false;
-        }
-        seen.0.push((&node.name, node.span));
-        true
-    }
-
-    /// A setting that nobody here knows.
+    /// Reports an unknown setting, or one that is allowed only elsewhere.
     pub(super) fn unknown(&mut self, node: &Node, allowed: &[&str]) {
         let name = node.name.as_str();
         if self.report.is_full() {
@@ -272,17 +277,19 @@ impl Reader<'_> {
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
             return;
         }
-        let near = foreign.or_else(|| nearest(name, allowed));
-        let draft = self.report.add(Code::SettingUnknown, node.span, format!("unknown setting `{name}`"));
-        if let Some(near) = near {
-            draft.label(format!("did you mean `{near}`?"));
-        }
-        draft.note(format!("allowed here: {}", allowed.join(", ")));
+        report_unknown(node, allowed, self.report);
     }
 }
 
-/// True if a list that has the property `off` is switched off; it has entries or is off, and never both or neither.
-/// `shape` has been checked.
+/// Reports an unknown setting and suggests a similar name.
+pub fn report_unknown(node: &Node, allowed: &[&str], report: &mut Report) {
+    let near = foreign(&node.name, allowed).or_else(|| nearest(&node.name, allowed));
+    let draft = report.add(Code::SettingUnknown, node.span, format!("unknown setting `{}`", node.name)).meant(near);
+    draft.note(format!("allowed here: {}", allowed.join(", ")));
+}
+
+/// Returns true if a list with the property `off` is turned off. Reports a list that is off but has entries, and a list
+/// that is neither. The shape has already been checked.
 pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> bool {
     if !shape.properties.contains(&"off") {
         return false;
@@ -290,7 +297,7 @@ pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> boo
     let off = property(node, "off").and_then(|off| reader.flag(&off.value)).unwrap_or(false);
     match (off, node.arguments.first()) {
         (true, Some(value)) => {
-            let message = format!("`{}` is switched off, but has entries", node.name);
+            let message = format!("`{}` is turned off, but has values", node.name);
             reader.report.add(Code::Contradiction, value.span, message);
         }
         (false, None) => {
@@ -302,19 +309,19 @@ pub(super) fn is_off(reader: &mut Reader<'_>, node: &Node, shape: &Shape) -> boo
     off
 }
 
-/// The allowed name for one that people bring along from elsewhere.
+/// The allowed name for a name that other servers use, if there is one.
 fn foreign(name: &str, allowed: &[&str]) -> Option<&'static str> {
     FOREIGN.iter().find(|(other, ours)| *other == name && allowed.contains(ours)).map(|(_, ours)| *ours)
 }
 
-/// A property by name; of several the last, as KDL has it.
-pub(super) fn property<'n>(node: &'n Node, name: &str) -> Option<&'n Property> {
+/// Finds a property by its name. If it occurs more than once, the last occurrence counts, as KDL specifies.
+pub fn property<'n>(node: &'n Node, name: &str) -> Option<&'n Property> {
     node.properties.iter().rev().find(|property| property.name == name)
 }
 
-/// The candidate that was most likely meant, when one is near enough.
+/// The candidate that was most likely meant, if any is similar enough.
 pub fn nearest<'c>(word: &str, candidates: &[&'c str]) -> Option<&'c str> {
-    // Distances take word × candidate steps: nobody misspells a word of 40 characters.
+    // The cost is word length × candidate length, and longer words are unlikely to be misspelt settings.
     if word.chars().count() > 40 {
         return None;
     }

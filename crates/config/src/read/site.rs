@@ -1,4 +1,4 @@
-//! Sites: host names, listeners, certificate, and the steps of their block.
+//! Sites: host names, listeners, certificate, log, and the steps in the block.
 
 use super::Reader;
 use super::check::Listeners;
@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 const SHAPE: Shape = Shape::none("site \"example.com\" { files \"/srv/www\" }").takes(0, VALUES_MAX).has_block();
 const TLS: Shape = Shape::none("tls cert=\"chain.pem\" key=\"key.pem\"").takes(0, 1).with(&["cert", "key"]);
 
-/// `listen`, without its address.
+/// `listen`, except for its address.
 const LISTEN: Group<Listener> = Group {
     shape: Shape::value("listen \"0.0.0.0:443\" tls=#true"),
     properties: &[
@@ -31,12 +31,21 @@ const LISTEN: Group<Listener> = Group {
             },
         ),
         Setting::flag("h2c", "", |listener| &mut listener.http2_cleartext),
+        Setting::value(
+            "http3",
+            "",
+            &Parsed {
+                read: |reader, value| Some(Some(reader.flag(value)?)),
+                show: |http3| format!("#{}", *http3 == Some(true)),
+                field: |listener: &mut Listener| &mut listener.http3,
+            },
+        ),
         Setting::number("redirect-https", "", 1..=65_535, |listener| &mut listener.redirect_https_port),
     ],
     block: &[],
 };
 
-/// The settings of a site that are no steps. Listeners and the log are printed elsewhere.
+/// The settings of a site that are not steps. Listeners and the log are printed by other code.
 pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::read_only("listen", Shape::any(), listen).repeated(),
     Setting::custom(
@@ -58,7 +67,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::flag("watch", "watch #true", |draft| &mut draft.site.watch),
 ];
 
-/// The site that is read, and what all sites have in common.
+/// A site under construction, and the data shared by all sites.
 #[derive(Clone, Default)]
 pub(super) struct Draft {
     site: Site,
@@ -66,10 +75,10 @@ pub(super) struct Draft {
     pub(super) logs: Logs,
 }
 
-/// Where a site is served that does not say where.
+/// The address of a site without `listen`.
 pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
-/// How long what is known of a file is believed, when nothing is said about it, in milliseconds.
+/// The default of how long cached file metadata is used before the file is checked again, in milliseconds.
 pub const FILE_CHECK_INTERVAL_MS_DEFAULT: u64 = 1_000;
 
 pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> Site {
@@ -99,7 +108,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> S
     site
 }
 
-/// Prints the settings that are no steps, without listeners and the log.
+/// Prints the settings that are not steps, except for listeners and the log.
 pub(crate) fn write(writer: &mut SettingWriter, site: &Site) {
     let default = Draft {
         site: Site { file_check_interval_ms: FILE_CHECK_INTERVAL_MS_DEFAULT, ..Site::default() },
@@ -115,7 +124,14 @@ pub(crate) fn write_listener(writer: &mut SettingWriter, shown: &Listener) {
 }
 
 const fn listener(place: Place, address: SocketAddr) -> Listener {
-    Listener { place, address, protocol: Protocol::Plain, http2_cleartext: false, redirect_https_port: None }
+    Listener {
+        place,
+        address,
+        protocol: Protocol::Plain,
+        http2_cleartext: false,
+        redirect_https_port: None,
+        http3: None,
+    }
 }
 
 fn hosts(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
@@ -141,16 +157,23 @@ fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
     let redirect = property(node, "redirect-https");
     for (name, present) in [("h2c", described.http2_cleartext), ("redirect-https", redirect.is_some())] {
         if let (Protocol::Tls, true, Some(property)) = (described.protocol, present, property(node, name)) {
-            let message = format!("`{name}` is for plain HTTP, and this address speaks TLS");
+            let message = format!("`{name}` is for plain HTTP, but this address uses TLS");
             reader.report.add(Code::Contradiction, property.span, message);
             return;
         }
     }
+    if let (Protocol::Plain, Some(true), Some(property)) =
+        (described.protocol, described.http3, property(node, "http3"))
+    {
+        let draft = reader.report.add(Code::Contradiction, property.span, "`http3` needs TLS");
+        draft.label("add tls=#true");
+        return;
+    }
     for address in addresses(reader, value).unwrap_or_default() {
         if let Some(property) = redirect.filter(|_| described.redirect_https_port == Some(address.port())) {
-            let message = format!("port {} speaks plain HTTP and would redirect to itself", address.port());
+            let message = format!("port {} uses plain HTTP and would redirect to itself", address.port());
             let draft = reader.report.add(Code::Contradiction, property.span, message);
-            draft.label("the port of the TLS listener, such as 443");
+            draft.label("use the TLS listener's port, such as 443");
             return;
         }
         let listener = Listener { address, ..described.clone() };
@@ -194,9 +217,12 @@ fn certificate(reader: &mut Reader<'_>, node: &Node) -> Option<Certificate> {
     if let Some(value) = node.arguments.first() {
         reader.word(value, &[((), "internal")])?;
         if let Some(property) = node.properties.first() {
-            let draft =
-                reader.report.add(Code::Contradiction, property.span, "the certificate is both internal and a file");
-            draft.related(value.span, "internal here");
+            let draft = reader.report.add(
+                Code::Contradiction,
+                property.span,
+                "the certificate is both internal and from a file",
+            );
+            draft.related(value.span, "the internal certificate");
         }
         return Some(Certificate::Internal);
     }

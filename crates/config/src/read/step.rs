@@ -1,4 +1,4 @@
-//! The steps of a block: what changes requests and answers, who may come, and what answers.
+//! The steps of a block: changes to requests and responses, access control, and handlers.
 
 use super::Reader;
 use super::cache;
@@ -15,10 +15,10 @@ use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
 use crate::syntax::{Node, Scalar, Value};
-use flatout_http::lines::is_fixed;
+use flatout_http::lines::{FieldOpKind, is_fixed};
 use std::ops::RangeInclusive;
 
-/// A step: its name, its shape, and how it is read.
+/// A kind of step: its name, its shape, and its reader.
 struct StepRow {
     name: &'static str,
     shape: Shape,
@@ -60,7 +60,7 @@ const STEPS: &[StepRow] = &[
     row("cors", Shape::any(), |reader, node| Some(StepKind::Cors(guard::cors(reader, node)))),
     row("early-hints", HINTS, |reader, node| Some(StepKind::EarlyHints(early_hints(reader, node)))),
     row("error", ERROR, |reader, node| error_page(reader, node).map(StepKind::ErrorPage)),
-    // Read with the files; here for suggestions.
+    // Includes have already been expanded. This row exists only for suggestions.
     row("include", Shape::any(), |_, _| None),
 ];
 
@@ -74,24 +74,25 @@ const HEADER: Shape =
         .takes(0, 2)
         .may_have_block();
 const SET: Shape = Shape::value("set \"X-Frame-Options\" \"DENY\"").takes(2, 2);
+const REMOVE: Shape = Shape::values(1, "remove \"Server\"");
 const HINTS: Shape = Shape::values(1, "early-hints \"</app.css>; rel=preload; as=style\"");
 const ERROR: Shape = Shape::none("error 404 file=\"404.html\"").takes(1, VALUES_MAX).with(&["file"]);
 const REWRITE: Shape = Shape::none("rewrite to=\"/index.php\"").with(&["strip-prefix", "to"]);
 const RESPOND: Shape = Shape::none("respond 200 \"hello\" type=\"text/plain\"").takes(1, 2).with(&["type"]);
 
-/// The type of a text that is answered, when none is given.
+/// The media type of a `respond` step that does not specify one.
 pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";
 
-/// Advice for a name that may not be changed, which may be empty; `None` for one that may.
+/// Returns advice, which may be empty, if a field must not be changed; returns `None` for all other fields.
 pub(super) type FindOwned = fn(&str) -> Option<&'static str>;
 
-/// Response fields that the server itself writes.
+/// Returns advice if `name` is a response field that the server itself sets.
 fn find_owned(name: &str) -> Option<&'static str> {
     is_fixed(name.as_bytes()).then_some("")
 }
 
-/// Reads steps in their order; `others` are the settings that may stand beside them, for messages. Allow and deny that
-/// follow one another are one step.
+/// Reads the steps of a block in written order. `others` are the other settings that the block allows, for messages.
+/// Consecutive `allow` and `deny` rules form a single step.
 pub(super) fn read_block(reader: &mut Reader<'_>, nodes: &[&Node], others: &[&'static str]) -> Vec<Step> {
     let mut block: Vec<Step> = Vec::new();
     let mut spans: Vec<Span> = Vec::new();
@@ -128,43 +129,43 @@ fn rules(reader: &mut Reader<'_>, node: &Node) -> StepKind {
     StepKind::Access(access)
 }
 
-/// Header operations while they are read.
+/// A list of header operations under construction.
 struct Operations {
     list: Vec<FieldOp>,
-    /// Names that may not be changed.
+    /// Finds fields that must not be changed.
     owned: FindOwned,
-    /// Variables that values must not contain.
+    /// The variables that values must not contain.
     without: &'static [&'static str],
 }
 
-const OPERATIONS: &[Setting<Operations>] = &[
-    Setting::read_only("set", SET, |reader, node, operations: &mut Operations| {
-        operations.read(reader, node, FieldOp::Set);
+/// Returns the setting for operations of `kind`. An operation with a value has one field, other operations have a list
+/// of fields.
+const fn operation(kind: FieldOpKind) -> Setting<Operations> {
+    let shape = if kind.has_value { SET } else { REMOVE };
+    Setting::read_only(kind.word, shape, |reader, node, operations: &mut Operations| {
+        let kind = FieldOpKind::ALL.into_iter().find(|kind| kind.word == node.name);
+        operations.read(reader, node, kind.unwrap_or(FieldOpKind::SET));
     })
-    .repeated(),
-    Setting::read_only("add", SET, |reader, node, operations: &mut Operations| {
-        operations.read(reader, node, FieldOp::Add);
-    })
-    .repeated(),
-    Setting::read_only("remove", Shape::values(1, "remove \"Server\""), |reader, node, operations: &mut Operations| {
-        let names = node.arguments.iter().filter_map(|name| field_name(reader, name, operations.owned));
-        operations.list.extend(names.map(FieldOp::Remove));
-    })
-    .repeated(),
-];
+    .repeated()
+}
 
 impl Operations {
-    /// The name and the value of `node`, if it has both.
-    fn read(&mut self, reader: &mut Reader<'_>, node: &Node, make: fn(String, String) -> FieldOp) {
+    /// Reads the name and value of `node`, or all its names, and skips those that are invalid.
+    fn read(&mut self, reader: &mut Reader<'_>, node: &Node, kind: FieldOpKind) {
+        if !kind.has_value {
+            let names = node.arguments.iter().filter_map(|name| field_name(reader, name, self.owned));
+            return self.list.extend(names.map(|name| FieldOp::new(kind, name, String::new())));
+        }
         let [name, value, ..] = &node.arguments[..] else { return };
         let (name, text) = (field_name(reader, name, self.owned), field_value(reader, value));
         let text = text.filter(|text| reader.check_field_text(value.span, text, self.without));
-        self.list.extend(name.zip(text).map(|(name, text)| make(name, text)));
+        self.list.extend(name.zip(text).map(|(name, text)| FieldOp::new(kind, name, text)));
     }
 }
 
-/// Header operations: one in a line, or several in a block. The shape of `node` has been checked. Names that `owned`
-/// finds may not be changed, and values contain no variable of `without`.
+/// Reads header operations: either a single operation in the line, or several in the block. The shape of `node` has
+/// already been checked. Fields for which `owned` returns advice must not be changed, and values must not contain the
+/// variables in `without`.
 pub(super) fn field_changes(
     reader: &mut Reader<'_>,
     node: &Node,
@@ -184,17 +185,17 @@ pub(super) fn field_changes(
             let draft = reader.report.add(Code::ValueMissing, name.span, message);
             draft.note(format!("to remove a field: {kind} {{ remove \"Name\" }}"));
         }
-        _ => operations.read(reader, node, FieldOp::Set),
+        _ => operations.read(reader, node, FieldOpKind::SET),
     }
-    read_rows(reader, node, OPERATIONS, &mut operations);
+    read_rows(reader, node, &FieldOpKind::ALL.map(operation), &mut operations);
     operations.list
 }
 
-/// A field name that may be changed, as it was written.
+/// Reads the name of a field that may be changed, and returns it in its original case.
 fn field_name(reader: &mut Reader<'_>, value: &Value, owned: FindOwned) -> Option<String> {
     let name = token(reader, value)?;
     if let Some(instead) = owned(&name) {
-        let message = format!("`{name}` is written by the server itself");
+        let message = format!("only the server sets `{name}`");
         let draft = reader.report.add(Code::FieldOwned, value.span, message);
         if !instead.is_empty() {
             draft.label(instead);
@@ -204,14 +205,14 @@ fn field_name(reader: &mut Reader<'_>, value: &Value, owned: FindOwned) -> Optio
     Some(name)
 }
 
-/// A field name of any kind.
+/// Reads a field name, which may be any token.
 pub(super) fn token(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let name = reader.text(value)?;
     if !parse::is_token(&name) {
-        let shown = if name.is_empty() { "an empty text".to_owned() } else { format!("`{name}`") };
+        let shown = if name.is_empty() { "an empty string".to_owned() } else { format!("`{name}`") };
         let draft = reader.report.add(Code::FieldNameBad, value.span, format!("{shown} is not a valid field name"));
         if name.ends_with(':') {
-            draft.label("without the colon");
+            draft.label("remove the colon");
         }
         return None;
     }
@@ -223,8 +224,8 @@ pub(super) fn field_value(reader: &mut Reader<'_>, value: &Value) -> Option<Stri
     if !parse::is_field_value(&text) {
         reader
             .report
-            .add(Code::FieldValueBad, value.span, "this cannot be a field's value")
-            .note("no control characters, and no spaces at either end");
+            .add(Code::FieldValueBad, value.span, "this is not a valid field value")
+            .note("it must not contain control characters, or begin or end with a space");
         return None;
     }
     Some(text)
@@ -248,7 +249,7 @@ fn early_hints(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
     links
 }
 
-/// A status within bounds.
+/// Reads a status code within bounds.
 pub(super) fn status(reader: &mut Reader<'_>, value: &Value, bounds: RangeInclusive<u64>) -> Option<u16> {
     let number = reader.number(value, 0..=u64::MAX)?;
     if !bounds.contains(&number) {
@@ -280,27 +281,27 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
             let text = reader.template(&to.value)?;
             if !is_path(&text) {
                 let draft = reader.report.add(Code::TargetBad, to.value.span, "this is not a valid path to rewrite to");
-                draft.label("it begins with one `/`, or with {path} or {uri}");
+                draft.label("it must begin with a single `/`, or with {path} or {uri}");
                 return None;
             }
             Some(Rewrite::To(text))
         }
         (Some(prefix), Some(to)) => {
             let draft =
-                reader.report.add(Code::Contradiction, to.span, "`rewrite` strips a prefix or sets a path, not both");
-            draft.related(prefix.span, "strips here").note("write two rewrites, one after the other");
+                reader.report.add(Code::Contradiction, to.span, "`rewrite` can strip a prefix or set a path, not both");
+            draft.related(prefix.span, "the prefix is stripped here").note("write two rewrites, one after the other");
             None
         }
         (None, None) => {
-            let draft = reader.report.add(Code::PropertyMissing, node.span, "`rewrite` needs strip-prefix or to");
+            let draft = reader.report.add(Code::PropertyMissing, node.span, "`rewrite` needs `strip-prefix` or `to`");
             draft.note("as in: rewrite strip-prefix=\"/app\", rewrite to=\"/index.php\"");
             None
         }
     }
 }
 
-/// True if a text can only be a path: it begins with one slash, as `//host` would be another site, or with the path
-/// that was asked for.
+/// Returns true if `text` always yields a path: it begins with exactly one slash, because `//host` would be another
+/// site, or with the requested path.
 pub(super) fn is_path(text: &Text) -> bool {
     match &text.parts[..] {
         [TextPart::Literal(literal)] => literal.starts_with('/') && !literal.starts_with("//"),
@@ -321,7 +322,7 @@ fn respond(reader: &mut Reader<'_>, node: &Node) -> Option<Respond> {
     };
     let status_code = status_value.map_or(Some(200), |value| status(reader, value, 200..=599));
     let body_text = body.map_or(Some(String::new()), |body| reader.text(body));
-    // RFC 9110, sections 15.3.5, 15.3.6 and 15.4.5.
+    // These statuses have no content (RFC 9110 §15.3.5, §15.3.6, §15.4.5).
     if let (Some(204 | 205 | 304), Some(body)) = (status_code, body) {
         reader.report.add(Code::Contradiction, body.span, "a response with this status has no content");
     }

@@ -1,4 +1,4 @@
-//! Texts with variables: `https://{host}{uri}`.
+//! Strings with variables, such as `https://{host}{uri}`.
 
 use super::Reader;
 use super::shape::nearest;
@@ -18,7 +18,7 @@ const VARIABLES: &[(Variable, &str)] = &[
     (Variable::Rest, "rest"),
 ];
 
-/// Names of variables in other servers, and our name for each.
+/// Names of variables in other servers, each with flatout's name for the variable.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("uri", "path"),
     ("document_uri", "path"),
@@ -42,7 +42,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
 ];
 
 impl Reader<'_> {
-    /// Reports `{name}` as unknown, with what it may have meant. `allowed` are the names that this place has.
+    /// Reports that `written`, with the variable name `name`, is unknown, with a suggestion. `allowed` are the
+    /// variables that the setting accepts.
     fn unknown_variable(&mut self, span: Span, written: &str, name: &str, allowed: &[&str]) {
         let elsewhere = ELSEWHERE.iter().find(|(other, _)| *other == name).map(|(_, here)| *here);
         let capture = (!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit())).then_some("rest");
@@ -56,7 +57,8 @@ impl Reader<'_> {
         draft.note(format!("allowed here: {}", allowed.join(", ")));
     }
 
-    /// True if `text` has no variable as nginx writes them: `$uri`, `$1`. A dollar sign is an ordinary character otherwise.
+    /// Returns true if `text` contains no variable in nginx's syntax, such as `$uri` or `$1`, and reports it otherwise.
+    /// Any other dollar sign is an ordinary character.
     fn has_no_dollar(&mut self, span: Span, text: &str, allowed: &[&str]) -> bool {
         for (at, _) in text.match_indices('$') {
             let name: String =
@@ -70,8 +72,8 @@ impl Reader<'_> {
         true
     }
 
-    /// True if the variables in a field's value are all known. Braces around anything but a name are ordinary characters there,
-    /// as JSON has them.
+    /// Returns true if all variables in a field value are allowed. Braces around anything but a name are ordinary
+    /// characters, because field values may contain JSON.
     pub(super) fn check_field_text(&mut self, span: Span, value: &str, without: &[&str]) -> bool {
         let names: Vec<&str> = VARIABLES.iter().map(|(_, name)| *name).filter(|name| !without.contains(name)).collect();
         for part in field_parts(value) {
@@ -85,7 +87,7 @@ impl Reader<'_> {
         self.has_no_dollar(span, value, &names)
     }
 
-    /// A text in which braces hold variables; braces that are meant are doubled.
+    /// Reads a string with variables in braces. Literal braces are written twice.
     pub(super) fn template(&mut self, value: &Value) -> Option<Text> {
         let text = self.line(value)?;
         self.parse_template(value.span, &text)
@@ -109,9 +111,9 @@ impl Reader<'_> {
             }
             let name = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
             let Some((name, behind)) = name else {
-                let message = format!("`{}` stands alone", &rest[..1]);
+                let message = format!("`{}` has no matching brace", &rest[..1]);
                 let draft = self.report.add(Code::VariableUnknown, span, message);
-                draft.note("write a variable in braces, {host}, and a literal brace twice, {{");
+                draft.note("write a variable as {host}, and a literal brace as {{ or }}");
                 return None;
             };
             let Some((variable, _)) = VARIABLES.iter().find(|(_, known)| *known == name) else {
@@ -132,14 +134,14 @@ impl Reader<'_> {
     }
 }
 
-/// A piece of a field's value.
+/// A part of a field value.
 enum FieldPart<'a> {
     Literal(&'a str),
-    /// Texts in braces that look like a variable's name.
+    /// The name of a variable, without its braces.
     Variable(&'a str),
 }
 
-/// The pieces of `value`. A name in two pairs of braces, `{{host}}`, means itself in one.
+/// Splits `value` into parts. A name in double braces, such as `{{host}}`, stands for the literal characters `{host}`.
 fn field_parts(value: &str) -> Vec<FieldPart<'_>> {
     let is_name = |name: &str| {
         name.starts_with(|char: char| char.is_ascii_lowercase())
@@ -168,7 +170,7 @@ fn field_parts(value: &str) -> Vec<FieldPart<'_>> {
     parts
 }
 
-/// The value of a header field as a text with variables; `None` when it has none and means itself.
+/// Parses the variables in a field value. Returns `None` if the value contains no variables or escaped braces.
 pub fn parse_field_text(value: &str) -> Option<Text> {
     value.find('{')?;
     let mut literal = String::new();
@@ -183,7 +185,7 @@ pub fn parse_field_text(value: &str) -> Option<Text> {
                     }
                     parts.push(TextPart::Variable(*variable));
                 }
-                // No configuration that was read has one.
+                // This cannot happen for a configuration that has been read without errors.
                 None => literal.extend(["{", name, "}"]),
             },
         }
@@ -197,7 +199,7 @@ pub fn parse_field_text(value: &str) -> Option<Text> {
     Some(Text { parts })
 }
 
-/// The text as it would be written.
+/// Formats a string with variables as it is written in a configuration.
 pub(crate) fn encode_text(text: &Text) -> String {
     let encode = |part: &TextPart| match part {
         TextPart::Literal(literal) => literal.replace('{', "{{").replace('}', "}}"),

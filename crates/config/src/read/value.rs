@@ -1,4 +1,4 @@
-//! Values to types, through the environment and files where they say so.
+//! Converts values to Rust types, after resolving `(env)` and `(file)`.
 
 use super::Reader;
 use super::shape::nearest;
@@ -10,31 +10,30 @@ use flatout_units::quantity::{MICROSECOND, MILLISECOND, exact_duration, exact_si
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Bytes of a file that holds a value.
+/// The maximum size of a file that `(file)` refers to, in bytes.
 const SECRET_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a value; whatever is longer is not a setting.
+/// The maximum length of a value in bytes.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// The required type of a value.
+/// The type that a setting requires, for messages.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// A text, described by these words.
+    /// A string, described by these words.
     Text(&'static str),
-    /// `#true` or `#false`.
+    /// A boolean: `#true` or `#false`.
     Flag,
-    /// A number.
     Number,
 }
 
 impl Reader<'_> {
-    /// The value, wherever it comes from.
+    /// Returns a literal value, or the string from the environment or the file that the value refers to.
     fn scalar(&mut self, value: &Value) -> Option<Scalar> {
         let Some(annotation) = value.annotation else {
             return Some(value.scalar.clone());
         };
         let Scalar::Text(name) = &value.scalar else {
-            let message = format!("after `({})` must come a name in quotes", annotation.name());
+            let message = format!("`({})` must be followed by a name in quotes", annotation.name());
             self.report.add(Code::TypeWrong, value.span, message);
             return None;
         };
@@ -54,7 +53,7 @@ impl Reader<'_> {
         if found.is_none() {
             let message = format!("the environment variable {name} is not set");
             let draft = self.report.add(Code::EnvironmentMissing, span, message);
-            draft.note(format!("set it, or give a default: (env)\"{name}:-default\""));
+            draft.note(format!("set it, or specify a default: (env)\"{name}:-default\""));
         }
         found
     }
@@ -67,7 +66,9 @@ impl Reader<'_> {
             Ok(content) => match String::from_utf8(content) {
                 Ok(text) => {
                     let text = text.strip_suffix('\n').unwrap_or(&text);
-                    return Some(text.strip_suffix('\r').unwrap_or(text).to_owned());
+                    let text = text.strip_suffix('\r').unwrap_or(text).to_owned();
+                    self.secrets.push(text.clone());
+                    return Some(text);
                 }
                 Err(_) => "it is not UTF-8".into(),
             },
@@ -83,7 +84,7 @@ impl Reader<'_> {
             Wanted::Flag => "#true or #false",
             Wanted::Number => "a number",
         };
-        let draft = self.report.add(Code::TypeWrong, value.span, format!("{shown} is needed here"));
+        let draft = self.report.add(Code::TypeWrong, value.span, format!("expected {shown}"));
         draft.label(format!("this is {}", found.kind()));
         match (found, wanted) {
             (Scalar::Integer(number), Wanted::Text(_)) => {
@@ -100,12 +101,12 @@ impl Reader<'_> {
         }
     }
 
-    /// Any text without control characters.
+    /// Reads a string of at most 64 KiB, which may be empty.
     pub(super) fn text(&mut self, value: &Value) -> Option<String> {
         let text = match self.scalar(value)? {
             Scalar::Text(text) => text,
             other => {
-                self.type_wrong(value, &other, Wanted::Text("a text"));
+                self.type_wrong(value, &other, Wanted::Text("a string"));
                 return None;
             }
         };
@@ -116,7 +117,7 @@ impl Reader<'_> {
         Some(text)
     }
 
-    /// A text that is neither empty nor holds control characters.
+    /// Reads a string that is not empty and contains no control characters.
     pub(super) fn line(&mut self, value: &Value) -> Option<String> {
         let text = self.text(value)?;
         if text.is_empty() || text.chars().any(char::is_control) {
@@ -127,11 +128,11 @@ impl Reader<'_> {
         Some(text)
     }
 
-    /// `#true` or `#false`.
+    /// Reads a boolean: `#true` or `#false`.
     pub(super) fn flag(&mut self, value: &Value) -> Option<bool> {
         match self.scalar(value)? {
             Scalar::Bool(flag) => Some(flag),
-            // From the environment everything is a text.
+            // Values from the environment and from files are always strings.
             Scalar::Text(text) if value.annotation.is_some() && text == "true" => Some(true),
             Scalar::Text(text) if value.annotation.is_some() && text == "false" => Some(false),
             other => {
@@ -141,7 +142,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A whole number within bounds.
+    /// Reads a whole number within bounds.
     pub(super) fn number(&mut self, value: &Value, bounds: RangeInclusive<u64>) -> Option<u64> {
         let number = match self.scalar(value)? {
             Scalar::Integer(number) => number,
@@ -153,7 +154,7 @@ impl Reader<'_> {
         };
         let fitting = u64::try_from(number).ok().filter(|number| bounds.contains(number));
         if fitting.is_none() {
-            self.report.add(Code::NumberBounds, value.span, format!("{number} is out of bounds")).label(format!(
+            self.report.add(Code::NumberBounds, value.span, format!("{number} is out of range")).label(format!(
                 "{} to {}",
                 bounds.start(),
                 bounds.end()
@@ -162,7 +163,7 @@ impl Reader<'_> {
         fitting
     }
 
-    /// A size in bytes.
+    /// Reads a size in bytes.
     pub(super) fn size(&mut self, value: &Value, bounds: RangeInclusive<u64>) -> Option<u64> {
         let text = match self.scalar(value)? {
             Scalar::Text(text) => text,
@@ -174,7 +175,7 @@ impl Reader<'_> {
                 return None;
             }
             other => {
-                self.type_wrong(value, &other, Wanted::Text("a size in quotes, \"64MiB\","));
+                self.type_wrong(value, &other, Wanted::Text("a size in quotes, such as \"64MiB\""));
                 return None;
             }
         };
@@ -185,19 +186,19 @@ impl Reader<'_> {
         };
         if !bounds.contains(&size) {
             let (least, most) = (exact_size(*bounds.start()), exact_size(*bounds.end()));
-            let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
+            let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of range"));
             draft.label(format!("{least} to {most}"));
             return None;
         }
         Some(size)
     }
 
-    /// A duration in milliseconds.
+    /// Reads a duration in milliseconds.
     pub(super) fn duration(&mut self, value: &Value, bounds_ms: RangeInclusive<u64>) -> Option<u64> {
         self.duration_by(value, bounds_ms, MILLISECOND)
     }
 
-    /// A duration in microseconds.
+    /// Reads a duration in microseconds.
     pub(super) fn duration_us(&mut self, value: &Value, bounds_us: RangeInclusive<u64>) -> Option<u64> {
         self.duration_by(value, bounds_us, MICROSECOND)
     }
@@ -212,7 +213,7 @@ impl Reader<'_> {
                 return None;
             }
             other => {
-                self.type_wrong(value, &other, Wanted::Text("a duration in quotes, \"10s\","));
+                self.type_wrong(value, &other, Wanted::Text("a duration in quotes, such as \"10s\""));
                 return None;
             }
         };
@@ -224,27 +225,27 @@ impl Reader<'_> {
         if !bounds.contains(&duration) {
             let show = |bound| exact_duration(bound, resolution_ns);
             let (least, most) = (show(*bounds.start()), show(*bounds.end()));
-            let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of bounds"));
+            let draft = self.report.add(Code::NumberBounds, value.span, format!("{text} is out of range"));
             draft.label(format!("{least} to {most}"));
             return None;
         }
         Some(duration)
     }
 
-    /// A path, relative to the file it stands in.
+    /// Reads a path, relative to the file that mentions it.
     pub(super) fn path(&mut self, value: &Value) -> Option<PathBuf> {
         let text = self.line(value)?;
         Some(self.resolve(value.span, &text))
     }
 
-    /// One of a few words.
+    /// Reads one of several keywords.
     pub(super) fn word<T: Copy>(&mut self, value: &Value, words: &[(T, &str)]) -> Option<T> {
         let text = self.text(value)?;
         let found = words.iter().find(|(_, word)| *word == text);
         if found.is_none() {
             let words: Vec<&str> = words.iter().map(|(_, word)| *word).collect();
             let near = nearest(&text, &words);
-            let draft = self.report.add(Code::WordUnknown, value.span, format!("unknown word `{text}`"));
+            let draft = self.report.add(Code::WordUnknown, value.span, format!("unknown value `{text}`"));
             if let Some(near) = near {
                 draft.label(format!("did you mean \"{near}\"?"));
             }
@@ -253,7 +254,7 @@ impl Reader<'_> {
         found.map(|(word, _)| *word)
     }
 
-    /// The entries that `read` makes of `values`. One that is there already is reported as `what`.
+    /// Reads the entries of a list with `read`, and reports duplicates. `what` describes an entry in the message.
     pub(super) fn list<I: PartialEq>(
         &mut self,
         values: &[Value],
@@ -270,7 +271,7 @@ impl Reader<'_> {
         list
     }
 
-    /// The names that `read` makes of `values`. One that is there already, in whatever case, is reported.
+    /// Reads the names of a list with `read`, and reports duplicates, which are compared case-insensitively.
     pub(super) fn names(
         &mut self,
         values: &[Value],
@@ -288,8 +289,8 @@ impl Reader<'_> {
         names
     }
 
-    /// Reports a list's entry that was there already.
+    /// Reports a duplicate entry in a list.
     pub(super) fn same_twice(&mut self, span: Span, what: &str) {
-        self.report.add(Code::SameTwice, span, format!("{what} is in the list twice"));
+        self.report.add(Code::SameTwice, span, format!("{what} occurs twice in the list"));
     }
 }

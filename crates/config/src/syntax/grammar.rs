@@ -1,10 +1,10 @@
-//! Tokens to the tree, with a message for every mistake that people make.
+//! Builds the tree from tokens, with a message for every common mistake.
 
 use super::{Annotation, DEPTH_MAX, Node, Property, Scalar, TEXT_BYTES_MAX, Token, TokenKind, Value, scan};
 use crate::code::Code;
 use crate::diagnostic::{Draft, Report, Span};
 
-/// Reads a text. When something is wrong with it, the report says what, and the tree is not to be used.
+/// Parses a document. If the report contains errors afterwards, the tree must not be used.
 pub fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
     if text.len() > TEXT_BYTES_MAX {
         report.add(Code::TooLarge, Span::new(file, 0, 0), "the text is larger than 16 MiB");
@@ -15,18 +15,17 @@ pub fn parse_document(file: u32, text: &str, report: &mut Report) -> Vec<Node> {
     parser.document()
 }
 
-/// An open block.
 struct OpenBlock {
-    /// The setting that the block belongs to; what stands in the file itself belongs to none.
+    /// The setting that the block belongs to; `None` at the top level and for a block without a name.
     node: Option<Node>,
-    /// True if the setting, or the block, is taken out by `/-`.
+    /// True if `/-` disables the setting.
     node_dropped: bool,
     block_dropped: bool,
-    /// The settings of the block up to now.
+    /// The settings in the block so far.
     nodes: Vec<Node>,
-    /// The brace.
+    /// The span of the opening brace.
     open: Span,
-    /// How far the line with the brace is indented.
+    /// The indentation of the line that contains the brace.
     indent: usize,
 }
 
@@ -36,14 +35,14 @@ pub(super) struct Parser<'a> {
     tokens: Vec<Token>,
     at: usize,
     frames: Vec<OpenBlock>,
-    /// The first block whose closing brace is not indented as its opening line is.
+    /// The first block whose closing brace is indented differently from its opening line.
     crooked: Option<Span>,
-    /// Where the line of the last token begins.
+    /// The offset at which the line of the last token begins.
     line_start: usize,
     pub(super) report: &'a mut Report,
 }
 
-/// A setting while it is read, and whether `/-` takes it out.
+/// A setting under construction, and whether `/-` disables it.
 struct Open {
     node: Node,
     dropped: bool,
@@ -68,7 +67,7 @@ impl Parser<'_> {
                 }
                 TokenKind::Open => {
                     dropped = None;
-                    self.add(Code::NameMissing, token, "a block without a name")
+                    self.add(Code::NameMissing, token, "this block has no name")
                         .label("write the name of the setting before the brace, on the same line");
                     self.open(None, token, true);
                 }
@@ -90,24 +89,24 @@ impl Parser<'_> {
         self.end()
     }
 
-    /// A `/-` with nothing behind it that it could take out.
+    /// Reports a `/-` that nothing follows.
     fn dangling(&mut self, slashdash: Option<Token>) {
         if let Some(token) = slashdash {
-            self.add(Code::Syntax, token, "there is nothing after this `/-` that it could disable");
+            self.add(Code::Syntax, token, "nothing follows this `/-`, so it disables nothing");
         }
     }
 
-    /// The end of the text: which block is still open?
+    /// Handles the end of the document. Reports a block that is still open.
     fn end(&mut self) -> Vec<Node> {
-        // A text that is never closed has swallowed the braces behind it.
+        // An unclosed string or comment may have swallowed closing braces.
         let swallowed = self.report.has_in(Code::QuoteUnclosed, Span::new(self.file, 0, 0));
         if self.frames.len() > 1 && !swallowed {
             let innermost = self.frames.last().map_or_else(Span::default, |frame| frame.open);
             let span = self.crooked.unwrap_or(innermost);
             let draft = self.report.add(Code::BraceUnclosed, span, "this block is never closed");
-            draft.label("no `}` for this `{`");
+            draft.label("this `{` has no matching `}`");
             if self.crooked.is_some() {
-                draft.note("judging by the indentation, it is this one; the file ends with a block still open");
+                draft.note("judging by the indentation, this is the block that is not closed");
             }
         }
         self.frames.drain(..).next().map_or_else(Vec::new, |frame| frame.nodes)
@@ -120,7 +119,8 @@ impl Parser<'_> {
         Some(token)
     }
 
-    /// Keeps in mind where the line begins: looking for it again at each brace would take a hostile file's square.
+    /// Updates the offset at which the line begins. Searching for it at each brace would take quadratic time in a
+    /// hostile file.
     fn pass(&mut self, token: Token) {
         match token.kind {
             TokenKind::Newline | TokenKind::Continuation => self.line_start = token.end,
@@ -133,7 +133,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The next token that is neither comment nor continued line.
+    /// The next token other than block comments and line continuations.
     fn peek(&self) -> Option<Token> {
         let rest = self.tokens.get(self.at..)?;
         rest.iter().find(|token| !matches!(token.kind, TokenKind::BlockComment | TokenKind::Continuation)).copied()
@@ -174,7 +174,7 @@ impl Parser<'_> {
         self.push_frame(node, dropped, block_dropped, span);
     }
 
-    /// A setting ends.
+    /// Adds a finished setting to the block that contains it.
     fn attach(&mut self, open: Open) {
         if let (Some(frame), false) = (self.frames.last_mut(), open.dropped) {
             frame.nodes.push(open.node);
@@ -183,7 +183,7 @@ impl Parser<'_> {
 
     fn close(&mut self, token: Token) {
         if self.frames.len() < 2 {
-            self.add(Code::BraceStray, token, "this `}` closes nothing");
+            self.add(Code::BraceStray, token, "this `}` has no matching `{`");
             return;
         }
         let Some(frame) = self.frames.pop() else { return };
@@ -199,7 +199,7 @@ impl Parser<'_> {
         self.behind_block(Open { node, dropped: frame.node_dropped }, frame.block_dropped);
     }
 
-    /// Behind a block there may be another that is taken out, and then the setting ends.
+    /// Handles what follows a block: possibly another block, if either is disabled, and then the end of the setting.
     fn behind_block(&mut self, open: Open, block_dropped: bool) {
         self.skip_to_peeked();
         match self.peek() {
@@ -214,7 +214,7 @@ impl Parser<'_> {
                 }
             }
             None => {}
-            // Another block was taken out, and this is the one that counts.
+            // The previous block was disabled, so this one applies.
             Some(token) if token.kind == TokenKind::Open && block_dropped && open.node.children.is_none() => {
                 self.skip_to_peeked();
                 self.at += 1;
@@ -227,15 +227,15 @@ impl Parser<'_> {
                 }
                 TokenKind::Newline | TokenKind::Close | TokenKind::LineComment => {}
                 _ => {
-                    self.add(Code::Syntax, token, "a block must be followed by a new line")
-                        .label("this begins another setting: put it on a line of its own, or `;` before it");
+                    self.add(Code::Syntax, token, "a block must be followed by a newline")
+                        .label("this begins another setting: put it on a new line, or put `;` before it");
                 }
             },
         }
         self.attach(open);
     }
 
-    /// The name of a setting.
+    /// Reads the name of a setting.
     fn name(&mut self, dropped: bool) -> Option<Open> {
         let token = self.next()?;
         match token.kind {
@@ -259,9 +259,9 @@ impl Parser<'_> {
         Some(Open { node, dropped })
     }
 
-    /// Reads from after the name to the end of the setting or its block.
+    /// Reads everything after the name, up to the end of the setting or the beginning of its block.
     fn entries(&mut self, mut open: Open) {
-        // Where the last value ended, as one must not touch the next.
+        // The offset at which the last value ends, because two values must not touch.
         let mut touched = open.node.span.end as usize;
         let mut slashdash: Option<Token> = None;
         loop {
@@ -271,7 +271,7 @@ impl Parser<'_> {
                 return self.attach(open);
             };
             match token.kind {
-                // The removed code may be on the next line.
+                // The part that `/-` disables may be on the next line.
                 TokenKind::Newline | TokenKind::LineComment if slashdash.is_some() => {}
                 TokenKind::Newline | TokenKind::Semicolon | TokenKind::LineComment => {
                     self.dangling(slashdash);
@@ -290,7 +290,7 @@ impl Parser<'_> {
                     self.dangling(slashdash.replace(token));
                 }
                 TokenKind::ParenClose => {
-                    self.add(Code::Syntax, token, "this `)` closes nothing");
+                    self.add(Code::Syntax, token, "this `)` has no matching `(`");
                 }
                 TokenKind::Equals => self.stray_equals(token, &open),
                 TokenKind::ParenOpen if token.start == touched => self.call(&open),
@@ -301,7 +301,7 @@ impl Parser<'_> {
                     self.entry(token, &mut open, slashdash.take().is_some());
                 }
             }
-            // Behind `/-` and its white space nothing touches.
+            // No space is required after `/-`.
             touched = if slashdash.is_some() { usize::MAX } else { self.tokens[self.at - 1].end };
         }
     }
@@ -309,9 +309,9 @@ impl Parser<'_> {
     fn stray_equals(&mut self, token: Token, open: &Open) {
         let behind_name = open.node.arguments.is_empty() && open.node.properties.is_empty();
         let name = open.node.name.clone();
-        let draft = self.add(Code::EqualsStray, token, "this `=` does not belong here");
+        let draft = self.add(Code::EqualsStray, token, "this `=` is not allowed here");
         if behind_name {
-            draft.label(format!("the value of `{name}` follows it without `=`"));
+            draft.label(format!("write the value of `{name}` without `=`"));
         }
     }
 
@@ -322,7 +322,7 @@ impl Parser<'_> {
         self.add(Code::Syntax, token, "a space is needed between two values");
     }
 
-    /// `env("X")`: no KDL, but what people write.
+    /// Reports a call such as `env("X")`, which is not valid KDL but a common mistake.
     fn call(&mut self, open: &Open) {
         let word = open.node.arguments.last().map(|value| (value.span, self.text_of(value.span).to_owned()));
         let (span, word) = word.unwrap_or((open.node.span, open.node.name.clone()));
@@ -341,7 +341,7 @@ impl Parser<'_> {
         &self.text[span.start as usize..span.end as usize]
     }
 
-    /// To behind the `)`, or to the end of the line.
+    /// Skips tokens up to and including `)`, or to the end of the line.
     fn skip_parentheses(&mut self) {
         while let Some(token) = self.tokens.get(self.at) {
             match token.kind {
@@ -359,7 +359,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A value, or a property.
+    /// Reads a value or a property.
     fn entry(&mut self, token: Token, open: &mut Open, dropped: bool) {
         let is_key = matches!(token.kind, TokenKind::Word | TokenKind::Quoted);
         if is_key && self.peek().is_some_and(|next| next.kind == TokenKind::Equals) {
@@ -386,7 +386,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A value, perhaps behind its annotation.
+    /// Reads a value, with its annotation if it has one.
     fn value(&mut self, token: Token) -> Option<Value> {
         if token.kind != TokenKind::ParenOpen {
             let scalar = self.scalar(token, false);
@@ -420,7 +420,7 @@ impl Parser<'_> {
             self.peek().filter(|next| matches!(next.kind, TokenKind::Word | TokenKind::Quoted | TokenKind::Keyword));
         let Some(value) = value else {
             self.add(Code::ValueMissing, token, "a value is missing after the annotation")
-                .note("such as (env)\"NAME\" or (file)\"path\"");
+                .note("as in (env)\"NAME\" or (file)\"path\"");
             return None;
         };
         self.at += 1;

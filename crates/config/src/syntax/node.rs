@@ -2,81 +2,81 @@
 
 use crate::diagnostic::Span;
 
-/// One setting.
+/// A setting.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Its name.
+    /// The name of the setting, with escapes resolved.
     pub name: String,
-    /// Of the name.
+    /// The span of the name.
     pub span: Span,
-    /// Values behind the name.
+    /// The values after the name.
     pub arguments: Vec<Value>,
-    /// Properties, `name=value`.
+    /// The properties (`name=value`), in written order.
     pub properties: Vec<Property>,
-    /// The settings in its block; `None` without a block.
+    /// The settings in its block; `None` if it has no block.
     pub children: Option<Vec<Node>>,
 }
 
-/// `name=value`.
+/// A property: `name=value`.
 #[derive(Clone, Debug)]
 pub struct Property {
-    /// Its name.
+    /// The name before the `=`.
     pub name: String,
-    /// Of the name.
+    /// The span of the name.
     pub span: Span,
-    /// Its value.
+    /// The value after the `=`.
     pub value: Value,
 }
 
-/// One value, and what stands before it in parentheses.
+/// A value, with its annotation if it has one.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// The value.
+    /// The value itself, or what the annotation refers to.
     pub scalar: Scalar,
-    /// The type annotation before it, in parentheses.
+    /// The annotation in parentheses before the value.
     pub annotation: Option<Annotation>,
-    /// Where it stands.
+    /// The span of the value and its annotation.
     pub span: Span,
 }
 
-/// A value.
+/// A value without an annotation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
-    /// A text.
+    /// A string, with escapes resolved.
     Text(String),
     /// A whole number.
     Integer(i128),
-    /// A number with a fraction.
+    /// A number with a fraction or an exponent, or `#inf`, `#-inf` or `#nan`.
     Float(f64),
-    /// `#true` or `#false`.
+    /// A boolean: `#true` or `#false`.
     Bool(bool),
-    /// `#null`.
+    /// The keyword `#null`.
     Null,
 }
 
 impl Scalar {
-    /// The name of its kind in messages.
+    /// The name of the type, for messages.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Text(_) => "a text",
+            Self::Text(_) => "a string",
             Self::Integer(_) | Self::Float(_) => "a number",
-            Self::Bool(_) => "#true or #false",
-            Self::Null => "nothing",
+            Self::Bool(_) => "a boolean",
+            Self::Null => "#null",
         }
     }
 }
 
-/// Where a value is to be taken from.
+/// An annotation that says where the value comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Annotation {
-    /// `(env)"NAME"`
+    /// From an environment variable: `(env)"NAME"`.
     Environment,
-    /// `(file)"path"`
+    /// From a file: `(file)"path"`.
     File,
 }
 
 impl Annotation {
-    /// The word in parentheses.
+    /// The word between the parentheses.
     pub fn name(self) -> &'static str {
         match self {
             Self::Environment => "env",
@@ -84,7 +84,7 @@ impl Annotation {
         }
     }
 
-    /// The annotation of this name.
+    /// The annotation with this name, if there is one.
     pub fn of(name: &str) -> Option<Self> {
         [Self::Environment, Self::File].into_iter().find(|annotation| annotation.name() == name)
     }

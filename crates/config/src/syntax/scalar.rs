@@ -1,4 +1,4 @@
-//! Tokens to values: what a word, a text or a keyword means.
+//! Decodes tokens into values.
 
 use super::grammar::Parser;
 use super::{Scalar, Token, TokenKind};
@@ -7,7 +7,7 @@ use crate::diagnostic::Span;
 use kdl::{KdlEntry, KdlValue};
 
 impl Parser<'_> {
-    /// Returns the value of a token. An invalid one is reported, and its own text is its value.
+    /// Decodes a token. If it is invalid, reports it and returns a string: the token's text, or an empty string.
     pub(super) fn scalar(&mut self, token: Token, is_name: bool) -> Scalar {
         let content = self.content(token);
         match token.kind {
@@ -34,7 +34,7 @@ impl Parser<'_> {
         let content = self.content(token).to_owned();
         let text = Scalar::Text(content.clone());
         if content.starts_with(',') || content.ends_with(',') {
-            self.add(Code::CommaStray, token, "no comma belongs here").label("values have spaces between them");
+            self.add(Code::CommaStray, token, "a comma is not allowed here").label("separate values with spaces");
             return text;
         }
         if content.contains(['/', '\\', '[', ']', '#']) || content.starts_with('\'') {
@@ -46,7 +46,7 @@ impl Parser<'_> {
         }
         if matches!(content.as_str(), "true" | "false" | "null" | "inf" | "-inf" | "nan") {
             self.add(Code::KeywordBare, token, format!("`{content}` needs a `#` before it"))
-                .label(format!("write #{content}, or \"{content}\" for the text"));
+                .label(format!("write #{content}, or \"{content}\" for a string"));
             return text;
         }
         let digits = content.trim_start_matches(['+', '-']).trim_start_matches('.');
@@ -57,13 +57,13 @@ impl Parser<'_> {
         if !is_name && let Ok(entry) = KdlEntry::parse(&content) {
             return scalar_of(entry.value());
         }
-        self.add(Code::QuotesMissing, token, format!("`{content}` is not a number, and as a string it needs quotes"))
+        self.add(Code::QuotesMissing, token, format!("`{content}` is not a number; a string needs quotes"))
             .label(format!("write \"{content}\""))
             .note("in KDL, a string that begins with a digit needs double quotes: sizes, durations and addresses do");
         text
     }
 
-    /// Escapes, raw texts and texts over several lines are kdl's business.
+    /// Decodes strings with escapes, raw strings and multi-line strings with the `kdl` crate.
     fn decode(&mut self, token: Token) -> Scalar {
         let span = self.span(token);
         if self.report.has_at(Code::QuoteUnclosed, span) {
@@ -73,7 +73,7 @@ impl Parser<'_> {
             let at = token.start + at;
             let span = Span::new(self.file, at, at + escape.len());
             let draft = self.report.add(Code::Syntax, span, format!("`{escape}` is not a valid escape"));
-            draft.label("a backslash is written twice: \\\\");
+            draft.label("write a backslash twice: \\\\");
             draft.note("or use a raw string: #\"C:\\folder\"#");
             return Scalar::Text(String::new());
         }
@@ -86,7 +86,7 @@ impl Parser<'_> {
                 let inside = self.text.is_char_boundary(start) && self.text.is_char_boundary(start + length);
                 let fits = inside && start + length <= token.end;
                 let span = if fits { Span::new(self.file, start, start + length) } else { self.span(token) };
-                let draft = self.report.add(Code::Syntax, span, "this string cannot be read");
+                let draft = self.report.add(Code::Syntax, span, "this string is not valid");
                 if let Some(message) = first.as_ref().and_then(|first| first.message.as_deref()) {
                     draft.label(message.trim_end_matches('.').to_lowercase());
                 }
@@ -99,7 +99,8 @@ impl Parser<'_> {
     }
 }
 
-/// The first escape that KDL does not have, and where it stands. `\u{…}` and white space are left to kdl.
+/// Finds the first escape that KDL does not define, and its offset. The `kdl` crate checks `\u{…}` and escaped white
+/// space.
 fn bad_escape(content: &str) -> Option<(usize, &str)> {
     if content.starts_with('#') {
         return None;

@@ -1,4 +1,4 @@
-//! Our trees against the documents of the `kdl` crate.
+//! Compares the trees with the documents of the `kdl` crate.
 
 use super::{Node, Scalar, Value, parse_document};
 use crate::code::Code;
@@ -6,7 +6,7 @@ use crate::diagnostic::{Report, Texts};
 use kdl::{KdlDocument, KdlEntry, KdlNode, KdlValue};
 use proptest::prelude::*;
 
-/// A tree as a text, with everything in it but places. Properties stand behind values, as their order means nothing.
+/// A tree as text, without places. Properties follow the values, because their order has no meaning.
 fn show(nodes: &[Node]) -> String {
     let value = |value: &Value| {
         let annotation = value.annotation.map_or(String::new(), |annotation| format!("({})", annotation.name()));
@@ -51,7 +51,7 @@ fn show_document(document: &KdlDocument) -> String {
     document.nodes().iter().map(node).collect()
 }
 
-/// KDL that we reject because it is never what the author meant.
+/// Valid KDL that is rejected because it is never what the author meant.
 const STRICTER: &[Code] = &[
     Code::QuotesMissing,
     Code::CommaStray,
@@ -74,7 +74,7 @@ fn compare(text: &str) -> Result<(), String> {
             let (ours, theirs) = (show(&ours), show_document(&theirs));
             if ours == theirs { Ok(()) } else { Err(format!("{text:?}:\nwe read   {ours}\nkdl reads {theirs}")) }
         }
-        // A defect of kdl 6.7: `/-a;` is KDL by its grammar, and only a new line is taken behind what is taken out.
+        // A defect of kdl 6.7: `/-a;` is valid KDL, but it accepts only a newline after a commented-out part.
         (true, Err(_)) if text.contains("/-") && text.contains(';') => Ok(()),
         (true, Err(error)) => {
             let why: Vec<_> = error.diagnostics.into_iter().filter_map(|diagnostic| diagnostic.message).collect();
@@ -83,8 +83,8 @@ fn compare(text: &str) -> Result<(), String> {
         (false, Ok(_)) => {
             let found = report.finish(&texts);
             let is_stricter = found.list.iter().any(|diagnostic| STRICTER.contains(&diagnostic.code));
-            // kdl 6.7 is lenient around `/-`: it takes `#true/-1`, `/-a {}b`, `/-/-a` and `a {}/-b`.
-            let lenient = ["a space is needed", "a block must be", "there is nothing after this `/-`", "after a block"];
+            // kdl 6.7 is lenient around `/-`: it accepts `#true/-1`, `/-a {}b`, `/-/-a` and `a {}/-b`.
+            let lenient = ["a space is needed", "a block must be", "nothing follows this `/-`", "after a block"];
             let is_lenient = |message: &str| lenient.iter().any(|start| message.starts_with(start));
             let is_lenient = text.contains("/-") && found.list.iter().all(|diagnostic| is_lenient(&diagnostic.message));
             if is_stricter || is_lenient { Ok(()) } else { Err(format!("we refuse what kdl takes: {text:?}\n{found}")) }
@@ -160,7 +160,7 @@ fn examples_of_every_form() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Pieces whose combinations go through every path of both parsers.
+/// Pieces whose combinations cover every path of both parsers.
 const PIECES: &[&str] = &[
     "a",
     "b",

@@ -1,16 +1,15 @@
-//! Text to tokens: what stands between white space, with comments, so that a formatter loses none.
+//! Splits a document into tokens. Comments are tokens too, so that the formatter can preserve them.
 
 use crate::code::Code;
 use crate::diagnostic::{Report, Span};
 
-/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
-    /// Bare text: a name, a number, or something that needs quotes.
+    /// Unquoted characters: a name, a number, or a string that should be quoted.
     Word,
-    /// A text in quotes, of any of the four forms.
+    /// A string in any of the four quoted forms.
     Quoted,
-    /// `#true`, `#false`, `#null`, `#inf`, `#-inf`, `#nan`.
+    /// One of `#true`, `#false`, `#null`, `#inf`, `#-inf`, `#nan`.
     Keyword,
     Newline,
     Semicolon,
@@ -19,16 +18,16 @@ pub(crate) enum TokenKind {
     ParenOpen,
     ParenClose,
     Equals,
-    /// `/-`
+    /// The marker `/-`, which disables the setting, value or block after it.
     Slashdash,
-    /// Without its line's end.
+    /// A comment that begins with `//`, without its newline.
     LineComment,
     BlockComment,
-    /// `\` up to and with its line's end.
+    /// A line continuation: from the `\` up to and including the newline.
     Continuation,
 }
 
-/// A token and where it stands, in bytes.
+/// A token and its byte range.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
     pub(crate) kind: TokenKind,
@@ -36,17 +35,17 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// Newlines by the KDL 2 specification, section 3.18.
+/// Returns true for a newline (KDL 2 specification, section 3.18).
 pub(crate) fn is_newline(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{0b}' | '\u{0c}' | '\u{2028}' | '\u{2029}')
 }
 
-/// White space by the KDL 2 specification, section 3.17; and the byte order mark, where it is first.
+/// Returns true for white space (KDL 2 specification, section 3.17).
 fn is_space(c: char) -> bool {
     matches!(c, '\t' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{202f}' | '\u{205f}' | '\u{3000}')
 }
 
-/// Characters that a document must not contain: KDL 2 specification, section 3.19.
+/// Returns true for a character that a document must not contain (KDL 2 specification, section 3.19).
 fn is_forbidden(c: char) -> bool {
     matches!(c, '\0'..='\u{08}' | '\u{0e}'..='\u{1f}' | '\u{7f}' | '\u{200e}' | '\u{200f}'
         | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
@@ -54,7 +53,7 @@ fn is_forbidden(c: char) -> bool {
 
 const KEYWORDS: [&str; 6] = ["#true", "#false", "#null", "#inf", "#-inf", "#nan"];
 
-/// Splits a text into tokens. Mistakes go into the report, and the scan goes on behind them.
+/// Splits a document into tokens. Reports mistakes and continues after them.
 pub(crate) fn scan(file: u32, text: &str, report: &mut Report) -> Vec<Token> {
     let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut scanner = Scanner { file, text, at: start, tokens: Vec::new(), report };
@@ -92,7 +91,7 @@ impl Scanner<'_> {
             let message = format!("forbidden character U+{:04X}", c as u32);
             self.report
                 .add(Code::CharacterBad, Span::new(self.file, at, at + c.len_utf8()), message)
-                .note("control characters and bidirectional marks must be written as escapes in a string: \"\\u{7f}\"");
+                .note("in strings, write control and bidirectional formatting characters as escapes: \"\\u{7f}\"");
         }
     }
 
@@ -143,7 +142,7 @@ impl Scanner<'_> {
         self.take(TokenKind::BlockComment, length);
     }
 
-    /// `\`, white space, perhaps a comment, and the end of the line.
+    /// Scans a line continuation: `\`, white space, an optional comment, and the newline.
     fn continuation(&mut self) {
         let rest = self.rest();
         let behind = rest[1..].trim_start_matches(is_space);
@@ -180,7 +179,7 @@ impl Scanner<'_> {
         }
         let span = self.span(self.at, self.at + 1);
         self.report
-            .add(Code::CommentForm, span, "a comment does not begin with `#`")
+            .add(Code::CommentForm, span, "`#` does not begin a comment")
             .label("write `//` instead")
             .note("`#` begins a keyword (`#true`) or a raw string (#\"…\"#)");
         let length = line_length(self.rest());
@@ -190,7 +189,8 @@ impl Scanner<'_> {
     fn quoted(&mut self, hashes: usize) {
         let rest = &self.rest()[hashes..];
         let multiline = rest.starts_with("\"\"\"") && !(hashes == 0 && rest.starts_with("\"\"\"\""));
-        // Three quotes that a newline does not follow are, in a raw text, quotes within it: kdl says so itself.
+        // In a raw string, three quotes that are not followed by a newline are part of the content, or an error that
+        // the `kdl` crate reports.
         let quotes = if multiline { "\"\"\"" } else { "\"" };
         let closing = format!("{quotes}{}", "#".repeat(hashes));
         let mut at = quotes.len();
@@ -218,13 +218,14 @@ impl Scanner<'_> {
         if multiline {
             draft.label(format!("no {closing} follows"));
         } else {
-            draft.label(format!("no {closing} in this line"));
-            draft.note("a multi-line string begins with three quotes and a new line");
+            draft.label(format!("no {closing} on this line"));
+            draft.note("a multi-line string must begin with three quotes and a newline");
         }
         self.take(TokenKind::Quoted, length);
     }
 
-    /// Bare text, as far as a person may mean it: paths and URLs are taken whole, to be named in one message.
+    /// Scans unquoted characters as far as the author probably intended. This includes complete paths and URLs, so that
+    /// a single message covers them.
     fn word(&mut self) {
         let rest = self.rest();
         let mut length = 0;
@@ -242,7 +243,8 @@ impl Scanner<'_> {
     }
 }
 
-/// How much behind a `\` belongs to it. An escape may be white space and a new line, which vanish.
+/// Returns the length of an escape after its `\`. An escape may consist of white space with newlines, which yields no
+/// characters.
 fn escape_length(behind: &str) -> usize {
     let is_blank = |c: char| is_space(c) || is_newline(c);
     match behind.chars().next() {

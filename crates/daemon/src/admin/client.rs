@@ -1,4 +1,4 @@
-//! The client side of the admin socket: one request, one response.
+//! The client of the admin socket: sends one request and receives one response.
 
 use super::socket::connect;
 use crate::failure::Failure;
@@ -8,16 +8,16 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Timeout, which exceeds the server's for any order.
+/// Read timeout, which exceeds the server's own timeout for any command.
 const TIMEOUT: Duration = Duration::from_secs(150);
 
-/// Upper bound of a response, in bytes. Metrics are a few ten thousand.
+/// Maximum size of a response, in bytes. Metrics take a few tens of thousands of bytes.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A response of the server.
+/// A response from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminReply {
-    /// The status.
+    /// The HTTP status code.
     pub status: u16,
     /// The content.
     pub body: String,
@@ -28,12 +28,12 @@ pub struct AdminReply {
 pub struct Candidate {
     /// The socket.
     pub path: PathBuf,
-    /// The configuration that names it.
+    /// The configuration that specifies the path.
     pub named_in: Option<PathBuf>,
 }
 
 impl Candidate {
-    /// A path that is not from a configuration.
+    /// Creates a candidate from a path that does not come from a configuration.
     pub const fn new(path: PathBuf) -> Self {
         Self { path, named_in: None }
     }
@@ -46,15 +46,14 @@ impl fmt::Display for Candidate {
     }
 }
 
-/// Sends a request to the first of `candidates` that accepts the connection.
+/// Sends a request to the first of `candidates` that accepts a connection, and returns the response.
 ///
 /// # Errors
-/// If none responds.
+/// If no candidate responds.
 pub fn ask(candidates: &[Candidate], method: &str, target: &str) -> Result<AdminReply, Failure> {
     let (mut stream, path) = find(candidates)?;
-    let failed = |error: std::io::Error| {
-        Failure::runtime(format!("the flatout at {} does not respond: {error}", path.display()))
-    };
+    let failed =
+        |error: std::io::Error| Failure::runtime(format!("flatout does not respond at {}: {error}", path.display()));
     stream.set_read_timeout(Some(TIMEOUT)).map_err(failed)?;
     let question = format!("{method} {target} HTTP/1.1\r\nHost: flatout\r\nConnection: close\r\n\r\n");
     stream.write_all(question.as_bytes()).map_err(failed)?;
@@ -69,24 +68,24 @@ fn find(candidates: &[Candidate]) -> Result<(UnixStream, &Path), Failure> {
         match connect(&candidate.path) {
             Ok(Some(stream)) => return Ok((stream, &candidate.path)),
             Ok(None) => {}
-            // Another one may belong to this user.
+            // Another socket may belong to this user.
             Err(error) => refused = refused.or(Some((candidate, error))),
         }
     }
     if let Some((candidate, error)) = refused {
         return Err(Failure::runtime(format!(
-            "cannot connect to the admin socket {candidate}: {error}\n  try: as the user that runs flatout"
+            "cannot connect to the admin socket {candidate}: {error}\n  try: run this command as the user that runs flatout"
         )));
     }
     let mut shown: Vec<String> = candidates.iter().map(ToString::to_string).collect();
     let last = shown.pop().unwrap_or_default();
     let shown = if shown.is_empty() { last } else { format!("{} or {last}", shown.join(", ")) };
     Err(Failure::runtime(format!(
-        "no flatout is running with an admin socket at {shown}\n  try: -c FILE with the configuration that it runs, or --admin PATH"
+        "no flatout is running with an admin socket at {shown}\n  try: -c FILE with its configuration, or --admin PATH"
     )))
 }
 
-/// Status and content of a response that ended with its connection; `None` if it is malformed.
+/// Parses a response that ended with its connection. Returns `None` if it is malformed.
 fn parse_reply(answer: &[u8]) -> Option<AdminReply> {
     let end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = std::str::from_utf8(&answer[..end]).ok()?;
@@ -102,7 +101,7 @@ mod tests {
     use super::parse_reply;
 
     #[test]
-    fn only_whole_answers_are_believed() {
+    fn only_complete_responses_are_accepted() {
         let text = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc";
         assert_eq!(parse_reply(text).unwrap().body, "abc");
         for end in 0..text.len() {

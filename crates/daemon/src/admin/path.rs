@@ -1,18 +1,18 @@
-//! The path of the admin socket: as configured, or the system's default for run-time files.
+//! The path of the admin socket: the configured path, or the system's default for run-time files.
 
 use flatout_config::model::Admin;
 use rustix::process::geteuid;
 use std::path::PathBuf;
 
-/// File name of the socket.
+/// The file name of the socket.
 const NAME: &str = "flatout.sock";
 
-/// The folders from the environment that may contain it.
+/// The facts from the environment that determine the default path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// systemd's folder for the service, `RUNTIME_DIRECTORY`.
+    /// The service's run-time folder from systemd (`RUNTIME_DIRECTORY`).
     pub runtime_directory: Option<PathBuf>,
-    /// The user's folder, `XDG_RUNTIME_DIR`.
+    /// The user's run-time folder (`XDG_RUNTIME_DIR`).
     pub xdg_runtime: Option<PathBuf>,
     /// True if the user is root.
     pub root: bool,
@@ -22,7 +22,7 @@ impl Places {
     /// Reads the environment of this process.
     pub fn read() -> Self {
         let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        // systemd separates several by colons; the first is used.
+        // If there are several folders, systemd separates them by colons. The first folder is used.
         let runtime_directory = folder("RUNTIME_DIRECTORY").map(|list| match list.to_str() {
             Some(text) => PathBuf::from(text.split(':').next().unwrap_or_default()),
             None => list,
@@ -30,7 +30,7 @@ impl Places {
         Self { runtime_directory, xdg_runtime: folder("XDG_RUNTIME_DIR"), root: geteuid().is_root() }
     }
 
-    /// The default path; `None` if the system has no such folder for this user.
+    /// Returns the default path, or `None` if the system has no such folder for this user.
     pub fn default_path(&self) -> Option<PathBuf> {
         if let Some(folder) = &self.runtime_directory {
             return Some(folder.join(NAME));
@@ -41,7 +41,7 @@ impl Places {
         self.xdg_runtime.as_ref().map(|folder| folder.join(NAME))
     }
 
-    /// The path for `admin`; `None` if it is disabled.
+    /// Returns the path for the setting `admin`, or `None` if the admin socket is disabled.
     pub fn resolve(&self, admin: &Admin) -> Option<PathBuf> {
         match admin {
             Admin::Off => None,
@@ -50,8 +50,8 @@ impl Places {
         }
     }
 
-    /// The paths where an operator may find it, the most likely first. A service has a separate folder, which the
-    /// operator's environment does not name.
+    /// Returns the paths where an operator's command may find the socket, the most likely first. A service has a
+    /// separate folder, which is not in the operator's environment.
     pub fn candidates(&self) -> Vec<PathBuf> {
         let mut paths: Vec<PathBuf> = self.default_path().into_iter().collect();
         for more in [

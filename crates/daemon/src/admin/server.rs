@@ -1,5 +1,5 @@
-//! The admin server: one thread accepts, and each connection has another, within bounds of size and time. So neither
-//! a silent connection nor a slow order delays the others.
+//! The admin server: one thread accepts connections, and each connection has a thread of its own, within limits of size
+//! and time. So neither a silent connection nor a slow command delays other connections.
 
 use super::socket::AdminSocket;
 use super::{AdminCommand, CommandResult, OrderKind};
@@ -16,6 +16,7 @@ use flatout_http::limits::Limits;
 use flatout_http::request::{Method, parse_request_head};
 use flatout_http::status::reason;
 use flatout_http::target::Target;
+use flatout_os::clock;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use serde::Serialize;
 use std::io::{self, Read, Write};
@@ -26,29 +27,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// Timeout for a complete request.
+/// Maximum time until a request is complete.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout for a complete request after the process has started to stop.
+/// Maximum time until a request is complete, after the process has started to stop.
 const LAST_QUESTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeout for the client to take the response.
+/// Timeout for each write of the response to the client.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout of an order: an upgrade takes longest, and has its own deadline.
+/// Maximum time for a command. An upgrade takes longest, and has its own deadline.
 const ORDER_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Upper bound of a request, in bytes: a URL to purge has at most 8 KiB, and grows when encoded. Content is ignored.
+/// Maximum size of a request, in bytes. A URL to purge has at most 8 KiB, and grows when it is encoded. Content is
+/// ignored.
 const QUESTION_BYTES_MAX: usize = 32 * 1024;
 
-/// Upper bound of connections. Beyond it, the one that has been silent longest is closed.
+/// Maximum number of connections. If there are more, the connection that has been silent longest is closed.
 const CONNECTIONS_MAX: usize = 32;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// The admin thread.
+/// The running thread that serves the admin socket.
 #[derive(Debug)]
 pub(crate) struct AdminThread {
     stop: Arc<OwnedFd>,
@@ -56,24 +58,25 @@ pub(crate) struct AdminThread {
 }
 
 impl AdminThread {
-    /// Makes it stop after the responses in progress, without waiting for them.
+    /// Makes the thread stop after the responses in progress, without waiting for them.
     pub(crate) fn stop(&self) {
-        // Fails only if the counter is at its limit, so the thread is notified already.
+        // The write fails only if the counter is at its maximum; the thread has then been notified already.
         let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
     }
 
-    /// Waits until all clients have their responses; a few seconds at most, as every step has a timeout.
+    /// Stops the thread, and waits until all clients have received their responses. This takes a few seconds at most,
+    /// because every step has a timeout.
     pub(crate) fn finish(self) {
         self.stop();
-        // Its result is empty.
+        // The thread has no result.
         let _ = self.thread.join();
     }
 }
 
-/// Starts the thread.
+/// Starts the admin thread.
 ///
 /// # Errors
-/// If no thread can be started.
+/// If the thread cannot be started.
 pub(crate) fn start(
     socket: &AdminSocket,
     shared: Arc<StatusState>,
@@ -81,7 +84,7 @@ pub(crate) fn start(
 ) -> Result<AdminThread, Failure> {
     let failed = |error: io::Error| Failure::runtime(format!("cannot respond on the admin socket: {error}"));
     let listener = socket.listener.try_clone().map_err(failed)?;
-    // Two processes may poll it during an upgrade, so the second must not block in accept.
+    // During an upgrade, two processes may poll the listener. The second must not block in `accept`.
     listener.set_nonblocking(true).map_err(failed)?;
     let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from).map_err(failed)?);
     let stopped = Arc::clone(&stop);
@@ -92,14 +95,14 @@ pub(crate) fn start(
             match accepted {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // No descriptor or thread is left; there may be one later.
-                Err(_) => thread::sleep(Duration::from_millis(100)),
+                // No descriptor or thread is available now; one may become available later.
+                Err(_) => clock::sleep(Duration::from_millis(100)),
             }
         }
         // A client that has just connected is still served.
-        let deadline = Instant::now() + LAST_QUESTION_TIMEOUT;
-        while open.iter().any(AdminConnection::is_silent) && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(5));
+        let deadline = clock::now() + LAST_QUESTION_TIMEOUT;
+        while open.iter().any(AdminConnection::is_silent) && clock::now() < deadline {
+            clock::sleep(Duration::from_millis(5));
         }
         open.into_iter().for_each(AdminConnection::finish);
     };
@@ -109,9 +112,9 @@ pub(crate) fn start(
 
 /// A connection and its thread.
 struct AdminConnection {
-    /// The same socket, for closing it from here.
+    /// Another handle to the socket, for closing the connection from the admin thread.
     stream: UnixStream,
-    /// True if the request is complete.
+    /// True once the request is complete.
     is_heard: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -122,17 +125,17 @@ impl AdminConnection {
         !self.is_heard.load(Ordering::Acquire) && !self.thread.is_finished()
     }
 
-    /// Closes the connection if no request has arrived.
+    /// Closes the connection if no request has arrived. Returns whether it did so.
     fn close_if_silent(&self) -> bool {
         let is_silent = !self.is_heard.load(Ordering::Acquire);
-        // One that is closed already needs no more.
+        // If the connection is already closed, nothing more is needed.
         is_silent && self.stream.shutdown(Shutdown::Both).is_ok()
     }
 
     /// Waits until a received request has its response.
     fn finish(self) {
         self.close_if_silent();
-        // It has nothing to say.
+        // The thread has no result.
         let _ = self.thread.join();
     }
 }
@@ -148,7 +151,8 @@ fn begin(
     if open.len() >= CONNECTIONS_MAX {
         match open.iter().position(AdminConnection::close_if_silent) {
             Some(index) => open.remove(index).finish(),
-            // All connections are waiting for responses, so refuse this one and ask it to retry.
+            // All connections are waiting for responses, so this connection is refused, and the client is asked to
+            // retry.
             None => return refuse(stream),
         }
     }
@@ -157,9 +161,9 @@ fn begin(
         (Arc::clone(&is_heard), Arc::clone(shared), event_sender.clone(), stream.try_clone()?);
     let serve = move || {
         let mut stream = stream;
-        // A client that leaves early needs no report.
+        // A client that disconnects early is not reported.
         let _ = serve(&mut stream, &heard, &shared, &event_sender);
-        // The other copy would keep it open.
+        // The other handle would keep the connection open.
         let _ = stream.shutdown(Shutdown::Both);
     };
     let thread = thread::Builder::new().name("admin-ask".to_owned()).spawn(serve)?;
@@ -167,7 +171,7 @@ fn begin(
     Ok(())
 }
 
-/// Responds without reading the request.
+/// Responds with status 503 without reading the request.
 fn refuse(mut stream: UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
@@ -175,10 +179,10 @@ fn refuse(mut stream: UnixStream) -> io::Result<()> {
     write_reply(&mut stream, &HttpReply::text(503, text))
 }
 
-/// Waits for a client; false if the thread is to stop.
+/// Waits for a client. Returns false if the thread must stop.
 fn wait(listener: &UnixListener, stop: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(stop, PollFlags::IN), PollFd::new(listener, PollFlags::IN)];
-    // An interruption is treated like a client that has left.
+    // An interruption is treated as if a client had connected and left.
     let _ = poll(&mut fds, None);
     fds[0].revents().is_empty()
 }
@@ -187,7 +191,7 @@ struct HttpReply {
     status: u16,
     content_type: &'static str,
     body: String,
-    /// For 405.
+    /// The `Allow` field, for status 405.
     allow: Option<&'static str>,
 }
 
@@ -208,7 +212,7 @@ fn serve(
     shared: &StatusState,
     event_sender: &EventSender,
 ) -> io::Result<()> {
-    // Some systems pass it on from the listener.
+    // On some systems, accepted sockets inherit this flag from the listener.
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let question = read_question(stream)?;
@@ -236,22 +240,22 @@ fn write_reply(stream: &mut UnixStream, reply: &HttpReply) -> io::Result<()> {
 /// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum AdminRequest {
-    /// The counters, in a format.
+    /// The metrics, in this format.
     Metrics(MetricsFormat),
     Status,
     Order(OrderKind),
-    /// A purge, or the problem with it.
+    /// A purge, or the problem with the request.
     Purge(Result<PurgeRequest, String>),
-    /// A cache query, or the problem with it.
+    /// A cache query, or the problem with the request.
     Cache(Result<Box<Asked>, String>),
-    /// A known path with an unsupported method; contains the supported one.
+    /// A known path with an unsupported method. Contains the supported method.
     Method(&'static str),
     Unknown,
 }
 
-/// Reads a head; a status and a sentence if it is malformed.
+/// Reads a request head. Returns a status code and a sentence if the head is malformed.
 fn read_question(stream: &mut UnixStream) -> io::Result<Result<AdminRequest, (u16, &'static str)>> {
-    let deadline = Instant::now() + QUESTION_TIMEOUT;
+    let deadline = clock::now() + QUESTION_TIMEOUT;
     let mut bytes = Vec::new();
     loop {
         match parse_question(&bytes) {
@@ -260,7 +264,7 @@ fn read_question(stream: &mut UnixStream) -> io::Result<Result<AdminRequest, (u1
             Ok(Some(question)) => return Ok(Ok(question)),
             Err(refused) => return Ok(Err(refused)),
         }
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(clock::now());
         if left.is_zero() {
             return Ok(Err((408, "The head was not complete in time.")));
         }
@@ -304,6 +308,27 @@ fn parse_question(bytes: &[u8]) -> Result<Option<AdminRequest>, (u16, &'static s
     }))
 }
 
+/// Checks that a request is parsed as soon as its head is complete, regardless of what follows, and not before that.
+///
+/// # Panics
+/// If the check fails.
+#[cfg(feature = "fuzzing")]
+pub fn check_request(bytes: &[u8]) {
+    let whole = parse_question(bytes);
+    if matches!(whole, Ok(Some(_))) {
+        assert_eq!(parse_question(&[bytes, b"more"].concat()), whole);
+    }
+    for end in [bytes.len() / 3, bytes.len() / 2, bytes.len().saturating_sub(1)] {
+        let part = parse_question(&bytes[..end]);
+        assert!(part == Ok(None) || part == whole, "{part:?} of {end} bytes, {whole:?} of all");
+    }
+    if let Ok(Some(AdminRequest::Purge(Ok(request)))) = whole {
+        let target = request.to_target();
+        let head = format!("POST {target} HTTP/1.1\r\nHost: flatout\r\n\r\n");
+        assert_eq!(parse_question(head.as_bytes()), Ok(Some(AdminRequest::Purge(Ok(request)))), "{target}");
+    }
+}
+
 fn answer(question: AdminRequest, shared: &StatusState, event_sender: &EventSender) -> HttpReply {
     match question {
         AdminRequest::Metrics(format) => HttpReply {
@@ -313,7 +338,7 @@ fn answer(question: AdminRequest, shared: &StatusState, event_sender: &EventSend
             allow: None,
         },
         AdminRequest::Status => HttpReply::json(&shared.status()),
-        // Not on the control thread, as it may take long.
+        // Not on the control thread, because a purge may take long.
         AdminRequest::Purge(Ok(request)) => match shared.store.purge(&request) {
             Ok(reply) => HttpReply::json(&reply),
             Err(text) => HttpReply::text(409, format!("error: {text}\n")),
@@ -336,10 +361,10 @@ fn answer(question: AdminRequest, shared: &StatusState, event_sender: &EventSend
             HttpReply::text(answer.status, answer.text)
         }
         AdminRequest::Method(allow) => {
-            HttpReply { allow: Some(allow), ..HttpReply::text(405, format!("This is for {allow}.\n")) }
+            HttpReply { allow: Some(allow), ..HttpReply::text(405, format!("Use {allow}.\n")) }
         }
         AdminRequest::Unknown => {
-            let text = "There are: GET /status, GET /metrics, GET /cache, POST /reload, POST /upgrade, POST /stop, POST /purge.\n";
+            let text = "Available: GET /status, GET /metrics, GET /cache, POST /reload, POST /upgrade, POST /stop, POST /purge.\n";
             HttpReply::text(404, text)
         }
     }
@@ -356,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_told_apart_however_they_are_cut() {
+    fn requests_are_parsed_however_they_are_split() {
         let everything = PurgeRequest { scope: PurgeScope::All, soft: true, dry_run: false };
         for (line, question) in [
             ("GET /metrics", AdminRequest::Metrics(MetricsFormat::Text)),
@@ -374,7 +399,7 @@ mod tests {
             ("POST /purge?all&soft", AdminRequest::Purge(Ok(everything))),
             (
                 "POST /purge",
-                AdminRequest::Purge(Err("say what to purge: one of url, tag, prefix, host and all".to_owned())),
+                AdminRequest::Purge(Err("nothing to purge: use one of url, tag, prefix, host or all".to_owned())),
             ),
         ] {
             let text = format!("{line} HTTP/1.1\r\nHost: flatout\r\n\r\n");

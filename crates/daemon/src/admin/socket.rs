@@ -1,4 +1,4 @@
-//! Binding the admin socket, and replacing stale files.
+//! Binding of the admin socket, and replacement of stale socket files.
 
 use crate::failure::Failure;
 use rustix::fs::{Mode, chmod, chown};
@@ -10,20 +10,20 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The bound socket. Dropping it removes its file, unless that belongs to another process by then.
+/// The bound admin socket. On drop, its file is removed, unless the file belongs to another process by then.
 #[derive(Debug)]
 pub(crate) struct AdminSocket {
     pub(crate) listener: UnixListener,
     path: PathBuf,
-    /// Device and inode of its own file.
+    /// Device and inode number of this process's socket file.
     identity: (u64, u64),
 }
 
 impl AdminSocket {
-    /// Binds the socket at `path`, accessible by its owner only. A stale file is replaced.
+    /// Binds the socket at `path`, so that only its owner can access it. A stale socket file is replaced.
     ///
     /// # Errors
-    /// If another process accepts there, the file is not a socket, or the folder is not writable.
+    /// If another process accepts connections at `path`, the file is not a socket, or the folder is not writable.
     pub(crate) fn bind(path: &Path) -> Result<Self, Failure> {
         let shown = path.display();
         let failed = |error: io::Error| Failure::runtime(format!("cannot open the admin socket {shown}: {error}"));
@@ -31,16 +31,17 @@ impl AdminSocket {
             let owner = socket_peercred(&stream)
                 .map_or_else(|_| "another process".to_owned(), |peer| format!("process {}", peer.pid));
             return Err(Failure::runtime(format!(
-                "another flatout ({owner}) has the admin socket {shown}\n  \
-                 try: flatout status, or another path: admin \"…\" in the configuration, --admin PATH on the command line"
+                "another flatout ({owner}) uses the admin socket {shown}\n  try: flatout status, or set another path: \
+                 admin \"…\" in the configuration, --admin PATH on the command line"
             )));
         }
         if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.file_type().is_socket()) {
             return Err(Failure::usage(format!(
-                "the admin socket {shown} would replace something that is not a socket"
+                "cannot create the admin socket {shown}: a file that is not a socket already exists at this path"
             )));
         }
-        // Bound under another name and renamed: the name always exists, and never with a mode that admits others.
+        // The socket is bound under another name and then renamed. So the name always exists, and the file never has a
+        // mode that permits access by other users.
         let aside = aside(path);
         let _ = fs::remove_file(&aside);
         let listener = UnixListener::bind(&aside).map_err(failed)?;
@@ -53,9 +54,9 @@ impl AdminSocket {
         Ok(Self { listener, path: path.to_owned(), identity })
     }
 
-    /// Takes over the previous process's socket; `None` if its file is gone, so that no client can find it. The file
-    /// belongs to that process until [`own_file`](Self::own_file): if this process fails, the other still serves
-    /// there.
+    /// Takes over the socket of the previous process. Returns `None` if the file no longer exists, so that no client
+    /// could find it. The file belongs to the previous process until [`own_file`](Self::own_file) is called: if this
+    /// process fails, the previous process still serves there.
     pub(crate) fn adopt(socket: OwnedFd, path: &Path) -> Option<Self> {
         identity(path).ok()?;
         Some(Self { listener: UnixListener::from(socket), path: path.to_owned(), identity: (0, 0) })
@@ -68,18 +69,18 @@ impl AdminSocket {
         }
     }
 
-    /// Leaves the file to another process.
+    /// Leaves the file to another process: it is not removed on drop.
     pub(crate) fn leave_file(&mut self) {
         self.identity = (0, 0);
     }
 
-    /// Changes the owner of the file to the final user.
+    /// Changes the owner of the file to the configured user.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
         Ok(chown(&self.path, Some(uid), Some(gid))?)
     }
 
-    /// Its path.
+    /// The path of the socket file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -105,7 +106,7 @@ fn aside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Connects to `path`; `None` if no process listens there.
+/// Connects to `path`. Returns `None` if no process is listening there.
 pub(crate) fn connect(path: &Path) -> Result<Option<UnixStream>, io::Error> {
     match UnixStream::connect(path) {
         Ok(stream) => Ok(Some(stream)),
@@ -129,8 +130,8 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let refused = AdminSocket::bind(&path).unwrap_err();
         assert!(refused.text.contains(&format!("process {}", std::process::id())), "{refused}");
-        // The one that hands over leaves the file to the next.
-        // One that fails before it serves leaves it as well.
+        // The process that hands over leaves the file to the next. A process that fails before it serves leaves it as
+        // well.
         drop(AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap());
         assert!(path.exists());
         let mut next = AdminSocket::adopt(first.listener.try_clone().unwrap().into(), &path).unwrap();
@@ -140,7 +141,7 @@ mod tests {
         assert!(AdminSocket::bind(&path).is_err());
         drop(next);
         assert!(!path.exists());
-        // What a dead process leaves.
+        // The file that a killed process leaves.
         drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
         drop(AdminSocket::bind(&path).unwrap());
         fs::write(&path, b"precious").unwrap();

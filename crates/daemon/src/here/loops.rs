@@ -1,25 +1,28 @@
 //! Detection of proxy loops: whether a request to an origin in this process would return to the same proxy endlessly.
 //!
-//! A site may forward to another site of the same process, for example a cache to pages. So requests are followed
-//! through the real routes, one for each configured host and path, and only one that returns is a loop.
+//! A site may forward requests to another site of the same process, for example a cache to active pages. So requests
+//! for each configured host and path are followed through the actual routes, and only a request that returns to the
+//! same proxy is reported as a loop.
 
 use super::at;
 use flatout_config::model::{
-    Config, FieldOp, Handler, HostField, Matcher, Origin, Place, Protocol, Proxy, Respond, Step, StepKind,
+    Config, Handler, HostField, Matcher, Origin, Place, Protocol, Proxy, Respond, Step, StepKind,
 };
 use flatout_engine::explain::Question;
 use flatout_engine::{Sources, Spec};
+use flatout_http::lines::apply_operations;
+use flatout_os::socket::is_local;
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// Upper bound of requests followed for one configuration.
+/// Maximum number of requests followed for one configuration.
 const REQUESTS_MAX: usize = 10_000;
 
-/// Upper bound of hops of one request. A longer path without repetition is not reported.
+/// Maximum number of hops followed for one request. A longer path without repetition is not reported.
 const HOPS_MAX: usize = 32;
 
-/// A request at one of this process's listeners.
+/// A request that arrives at one of this process's listeners.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct LoopRequest {
     listener: usize,
@@ -28,7 +31,8 @@ struct LoopRequest {
     fields: Vec<(String, String)>,
 }
 
-/// Appends an error for each loop in `config`. `spec` is its compiled form, if it compiled.
+/// Appends an error for each proxy loop in `config`. `spec` is the compiled configuration, or `None` if it could not be
+/// compiled.
 pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut Vec<String>) {
     let proxies: Vec<(&Place, &Proxy)> = config
         .steps()
@@ -43,7 +47,7 @@ pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut
     if !proxies.iter().any(|(_, proxy)| leads_here(proxy)) {
         return;
     }
-    // Proxies are checked even if a folder is missing.
+    // Proxies are checked even if the configuration cannot be compiled, for example because a folder is missing.
     let compiled = || Spec::compile(&without_other_handlers(config), &Sources::default()).ok().map(Arc::new);
     let Some(spec) = spec.or_else(compiled) else { return };
     let mut search = LoopSearch { config, spec, proxies, seen: HashSet::new(), reported: HashSet::new(), faults };
@@ -66,13 +70,14 @@ struct LoopSearch<'a> {
     spec: Arc<Spec>,
     proxies: Vec<(&'a Place, &'a Proxy)>,
     seen: HashSet<LoopRequest>,
-    /// The places of each reported loop.
+    /// The configuration places of each reported loop.
     reported: HashSet<Vec<(String, u32, u32)>>,
     faults: &'a mut Vec<String>,
 }
 
 impl<'a> LoopSearch<'a> {
-    /// Follows one request. `way` is its path so far: each arrival, and the proxy it reached.
+    /// Follows one request. `way` is the path so far: each request, with the proxy that handled it and the origin to
+    /// which it was forwarded.
     fn follow(&mut self, arrival: &LoopRequest, way: &mut Vec<(LoopRequest, &'a Place, &'a Origin)>) {
         if let Some(from) = way.iter().position(|(earlier, ..)| earlier == arrival) {
             self.report(&way[from..]);
@@ -94,8 +99,15 @@ impl<'a> LoopSearch<'a> {
         let told = self.spec.explain_at(&question, arrival.listener as u32, None);
         let Some(forwarded) = told.proxy else { return };
         let Some(&(place, proxy)) = self.proxies.iter().find(|(place, _)| **place == forwarded.place) else { return };
-        let mut fields = arrival.fields.clone();
-        apply(&proxy.request_fields, &mut fields);
+        let received: Vec<_> = arrival.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for (name, value) in apply_operations(&received, &proxy.request_fields) {
+            let field = (name.to_owned(), value.to_owned());
+            // If a field is added again at each hop, the repetition has no effect on routing.
+            if !fields.contains(&field) {
+                fields.push(field);
+            }
+        }
         for origin in &proxy.origins {
             let reached = self
                 .config
@@ -125,11 +137,10 @@ impl<'a> LoopSearch<'a> {
             return;
         }
         let by: Vec<_> = way[1..].iter().map(|(_, place, _)| at(place).trim_end_matches(": ").to_owned()).collect();
-        let by = if by.is_empty() { String::new() } else { format!(" by way of {}", by.join(" and ")) };
+        let by = if by.is_empty() { String::new() } else { format!(" via {}", by.join(" and ")) };
         let shown = if origin.host.contains(':') { format!("[{}]", origin.host) } else { origin.host.clone() };
         self.faults.push(format!(
-            "{}the origin {shown}:{} is this server itself, and a request for {} of {} comes back to this proxy{by}, without \
-             end\n  try: the address that the application listens on",
+            "{}the origin {shown}:{} is this server itself, and a request for {} of {} returns to this proxy{by} in a loop\n  try: the address on which the application listens",
             at(place),
             origin.port,
             arrival.target,
@@ -138,27 +149,7 @@ impl<'a> LoopSearch<'a> {
     }
 }
 
-/// Applies a proxy's `request-header` settings to the fields.
-fn apply(operations: &[FieldOp], fields: &mut Vec<(String, String)>) {
-    for operation in operations {
-        match operation {
-            FieldOp::Set(name, value) => {
-                fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
-                fields.push((name.clone(), value.clone()));
-            }
-            FieldOp::Add(name, value) => {
-                let field = (name.clone(), value.clone());
-                // A field that is added again at each hop has no further effect on routing.
-                if !fields.contains(&field) {
-                    fields.push(field);
-                }
-            }
-            FieldOp::Remove(name) => fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name)),
-        }
-    }
-}
-
-/// The root, and one path for each route pattern.
+/// Returns the root path, an arbitrary path, and one path for each route pattern.
 fn sample_paths(config: &Config) -> Vec<String> {
     let mut paths = vec!["/".to_owned(), "/any".to_owned()];
     for step in config.steps() {
@@ -176,7 +167,7 @@ fn sample_paths(config: &Config) -> Vec<String> {
     paths
 }
 
-/// The configuration with a text in place of each handler that is not a proxy.
+/// Returns the configuration with a fixed response in place of each handler that is not a proxy.
 fn without_other_handlers(config: &Config) -> Config {
     fn replace(block: &mut Vec<Step>) {
         block.retain(|step| !matches!(step.kind, StepKind::ErrorPage(_)));
@@ -202,15 +193,14 @@ fn without_other_handlers(config: &Config) -> Config {
     config
 }
 
-/// Returns whether a connection to `origin` would reach a listener at `own`. Names other than localhost are not
+/// Returns whether a connection to `origin` would reach a listener at `own`. Names other than `localhost` are not
 /// resolved.
 pub fn leads_to(origin: &Origin, own: SocketAddr) -> bool {
     if origin.port != own.port() {
         return false;
     }
     let covers = |address: IpAddr| {
-        own.ip() == address
-            || own.ip().is_unspecified() && (own.is_ipv6() || address.is_ipv4()) && is_of_this_machine(address)
+        own.ip() == address || own.ip().is_unspecified() && (own.is_ipv6() || address.is_ipv4()) && is_local(address)
     };
     match origin.host.as_str() {
         "localhost" => covers(IpAddr::V4(Ipv4Addr::LOCALHOST)) || covers(IpAddr::V6(Ipv6Addr::LOCALHOST)),
@@ -218,17 +208,19 @@ pub fn leads_to(origin: &Origin, own: SocketAddr) -> bool {
     }
 }
 
-/// Returns whether this machine has the address: only then can a socket be bound to it.
-fn is_of_this_machine(address: IpAddr) -> bool {
-    address.is_loopback() || UdpSocket::bind((address, 0)).is_ok()
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::here::check_here;
+    use super::check_loops;
+    use flatout_engine::{Sources, Spec};
+    use std::sync::Arc;
 
+    /// The loops in a configuration, whatever its ports are used for on this machine.
     fn loops(text: &str) -> Vec<String> {
-        check_here(&flatout_config::load_text(text).unwrap())
+        let config = flatout_config::load_text(text).unwrap();
+        let spec = Spec::compile(&config, &Sources::default()).unwrap();
+        let mut faults = Vec::new();
+        check_loops(&config, Some(Arc::new(spec)), &mut faults);
+        faults
     }
 
     #[test]
@@ -279,8 +271,8 @@ site \"b.example\" {
     fn a_request_that_comes_back_is_a_loop() {
         let one = loops("site {\n    listen \"0.0.0.0:18080\"\n    cache\n    proxy \"http://localhost:18080\"\n}");
         assert_eq!(one.len(), 1, "{one:?}");
-        let text = "flatout.kdl:4:5: the origin localhost:18080 is this server itself, and a request for / of any comes back to \
-                    this proxy, without end";
+        let text = "flatout.kdl:4:5: the origin localhost:18080 is this server itself, and a request for / of any returns to \
+                    this proxy in a loop";
         assert!(one[0].starts_with(text), "{}", one[0]);
 
         let site = |port: u16, next: u16| {
@@ -288,11 +280,11 @@ site \"b.example\" {
         };
         let two = loops(&(site(18080, 18081) + &site(18081, 18080)));
         assert_eq!(two.len(), 1, "{two:?}");
-        assert!(two[0].contains("back to this proxy by way of flatout.kdl:7:5, without end"), "{}", two[0]);
+        assert!(two[0].contains("returns to this proxy via flatout.kdl:7:5 in a loop"), "{}", two[0]);
 
         let three = loops(&(site(18080, 18081) + &site(18081, 18082) + &site(18082, 18080)));
         assert_eq!(three.len(), 1, "{three:?}");
-        assert!(three[0].contains("by way of flatout.kdl:7:5 and flatout.kdl:11:5, without end"), "{}", three[0]);
+        assert!(three[0].contains("via flatout.kdl:7:5 and flatout.kdl:11:5 in a loop"), "{}", three[0]);
 
         let of_a_route = loops(
             "site \"a.example\" {

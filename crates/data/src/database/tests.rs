@@ -2,12 +2,13 @@ use super::Database;
 use crate::connection::{Role, Session, Trust};
 use crate::limits::Limits;
 use crate::reason::DataReason;
-use crate::scratch::{Scratch, number, only, reason, run, with};
+use crate::tests::scratch::{Scratch, number, only, reason, run, with};
 use crate::value::{Parameters, Statement, Value, ValueRef};
+use flatout_os::testing::wait_until;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
 
@@ -84,7 +85,7 @@ fn one_statement_and_no_more() {
 }
 
 #[test]
-fn what_a_page_may_not() {
+fn statements_forbidden_to_pages() {
     let scratch = Scratch::new();
     let database = scratch.database(Limits::default());
     run(&database, &["CREATE TABLE t (a)", "CREATE TABLE u AS SELECT 1 AS a"]);
@@ -126,7 +127,7 @@ fn what_a_page_may_not() {
         assert!(database.execute(sql, Parameters::None).wait().is_err(), "{sql}");
     }
     assert!(!elsewhere.exists());
-    // What looks like it and is allowed.
+    // Similar statements that are allowed.
     run(&database, &["ALTER TABLE t RENAME TO v", "ALTER TABLE v ADD COLUMN b", "ANALYZE", "REINDEX", "DROP TABLE v"]);
     run(&database, &["CREATE VIRTUAL TABLE words USING fts5(text)", "INSERT INTO words VALUES ('a fox')"]);
     assert_eq!(number(&database, "SELECT count(*) FROM words WHERE words MATCH 'fox'"), 1);
@@ -185,7 +186,7 @@ fn answers_have_bounds() {
     assert_eq!(reason(database.query(large, Parameters::None).wait()), DataReason::BytesMax);
     let huge = "SELECT length(zeroblob(70000000))";
     assert_eq!(reason(database.query(huge, Parameters::None).wait()), DataReason::ValueTooBig);
-    // A statement that says too much has not happened.
+    // A statement whose result exceeds the limit has no effect.
     let all = "UPDATE t SET a = a + 1 RETURNING a";
     assert_eq!(reason(database.execute(all, Parameters::None).wait()), DataReason::RowsMax);
     assert_eq!(number(&database, "SELECT sum(a) FROM t"), 10);
@@ -215,7 +216,7 @@ fn a_query_that_nobody_waits_for_is_stopped() {
         Database::open(&scratch.path("site.db"), 1, Limits { statement_max_ms: 600_000, ..Limits::default() });
     let database = database.unwrap();
     let endless = database.query(ENDLESS, Parameters::None);
-    std::thread::sleep(Duration::from_millis(20));
+    wait_until("the reader runs it", || database.file.shared.reads.is_empty());
     drop(endless);
     assert_eq!(number(&database, "SELECT 1"), 1);
 }
@@ -228,7 +229,7 @@ fn a_query_that_writes_is_written() {
     let rows = database.query("INSERT INTO t VALUES (7) RETURNING a", Parameters::None).wait().unwrap();
     assert_eq!((only(&rows), rows.changes), (7, 1));
     assert_eq!(number(&database, "SELECT count(*) FROM t"), 1);
-    // And one that reads may be given to the writer.
+    // A reading statement may run on the writer.
     assert_eq!(only(&database.execute("SELECT a FROM t", Parameters::None).wait().unwrap()), 7);
 }
 
@@ -286,16 +287,15 @@ fn another_process_is_waited_for() {
     assert_eq!(reason(hasty.execute(insert, Parameters::None).wait()), DataReason::LockTimeout);
     assert_eq!(reason(hasty.begin().wait()), DataReason::LockTimeout);
     let waiting = patient.execute(insert, Parameters::None);
-    std::thread::sleep(Duration::from_millis(100));
-    // Who reads does not wait.
+    wait_until("the writer waits for the lock", || patient.file.shared.writes.is_empty());
+    // Readers do not wait.
     assert_eq!(number(&hasty, "SELECT count(*) FROM t"), 0);
     other.execute_batch("COMMIT").unwrap();
     waiting.wait().unwrap();
     assert_eq!(number(&patient, "SELECT count(*) FROM t"), 2);
 }
 
-/// As many slow statements as a crowd of visitors brings: each is stopped in its time, and a quick one behind them all
-/// gets its answer.
+/// Many slow statements: each is stopped at its limit, and a quick one queued after them gets its result.
 #[test]
 fn slow_statements_do_not_starve_a_quick_one() {
     let scratch = Scratch::new();
@@ -311,7 +311,7 @@ fn slow_statements_do_not_starve_a_quick_one() {
 
 /// A user of a shared file gets synced commits on request, no matter who opened the file first.
 #[test]
-fn commits_are_synced_for_those_who_ask() {
+fn commits_are_synced_on_request() {
     let scratch = Scratch::new();
     let level = |session: &Session| -> i64 {
         session
@@ -341,12 +341,8 @@ fn one_file_is_opened_once() {
     let log = scratch.path("site.db-wal");
     assert!(log.exists());
     drop((first, second));
-    // The threads end, and the last to close the file copies the log into it.
-    let until = Instant::now() + Duration::from_secs(20);
-    while log.exists() {
-        assert!(Instant::now() < until, "the file stays open");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    // The threads exit, and the last one to close the file copies the log into it.
+    wait_until("the file is closed", || !log.exists());
     let third = scratch.database(Limits::default());
     assert_eq!(number(&third, "SELECT count(*) FROM t"), 0);
 }
@@ -396,7 +392,7 @@ fn a_damaged_file_says_so_and_the_rest_is_served() {
     run(&database, &["INSERT INTO good VALUES (2)"]);
 }
 
-/// The writer, in another thread, wakes a task of a worker's runtime, which has nothing else to wake it.
+/// The writer, on another thread, wakes a task of a worker's otherwise idle runtime.
 #[test]
 fn a_workers_task_is_woken() {
     let scratch = Scratch::new();

@@ -1,29 +1,29 @@
-//! One shard: a table of entries, their eviction order, and their expiry order.
+//! A shard of the store: a table of entries, their eviction order and their expiry order.
 
 use super::{KvCounts, KvValue};
+use flatout_os::random::Prehashed;
 use std::collections::{BTreeSet, HashMap};
-use std::hash::{BuildHasherDefault, Hasher};
 
-/// Overhead per entry besides key and value: slab, table and both orders. A generous estimate.
+/// Overhead per entry in addition to the key and the value, in bytes: slab, table and both orders. A generous estimate.
 pub(super) const ENTRY_BYTES: usize = 160;
 
-/// No entry.
+/// An index that means "no entry".
 const NONE: u32 = u32::MAX;
 
-/// Maximum expired entries removed per change, to bound its time.
+/// Maximum number of expired entries removed per change, which limits the time that a change takes.
 const EXPIRED_MAX: usize = 4;
 
-/// Entries of one shard.
+/// The entries of a shard.
 #[derive(Debug)]
 pub(super) struct KvShard {
-    /// First entry for each hash of a key; entries with equal hashes form a chain.
-    table: HashMap<u64, u32, BuildHasherDefault<AsIs>>,
+    /// The first entry for each hash of a key. Entries with equal hashes form a chain.
+    table: HashMap<u64, u32, Prehashed>,
     entries: Vec<KvEntry>,
-    /// Free indices of `entries`.
+    /// Unused indices of `entries`.
     free: Vec<u32>,
-    /// Expiry times with entry indices.
+    /// Expiry times, each with the index of its entry.
     expiries: BTreeSet<(u64, u32)>,
-    /// Newest and oldest entry, by insertion.
+    /// The newest and the oldest entry, by insertion.
     head: u32,
     tail: u32,
     /// Position of the eviction hand, which moves towards newer entries.
@@ -41,11 +41,11 @@ struct KvEntry {
     key: Box<[u8]>,
     value: KvValue,
     expires_ms: u64,
-    /// Accessed since the hand last passed.
+    /// True if the entry was accessed since the hand last passed.
     visited: bool,
     newer: u32,
     older: u32,
-    /// Next entry with the same hash.
+    /// The next entry with the same hash.
     chain: u32,
 }
 
@@ -78,12 +78,12 @@ impl KvShard {
         KvCounts { entries: self.len, bytes: self.bytes, evicted: self.evicted }
     }
 
-    /// Unexpired value of a key.
+    /// Returns the value of a key, unless it has expired.
     pub(super) fn get(&mut self, hash: u64, key: &[u8], now_ms: u64) -> Option<&KvValue> {
         self.get_mut(hash, key, now_ms).map(|value| &*value)
     }
 
-    /// The same, for replacing it with a value that uses no more bytes.
+    /// Like [`Self::get`], but allows replacing the value with one that uses no more memory.
     pub(super) fn get_mut(&mut self, hash: u64, key: &[u8], now_ms: u64) -> Option<&mut KvValue> {
         let place = self.find(hash, key)?;
         let entry = &mut self.entries[place as usize];
@@ -94,7 +94,7 @@ impl KvShard {
         Some(&mut entry.value)
     }
 
-    /// Stores a value, and returns the previous one, so that the caller can free it.
+    /// Stores a value. Returns the previous value, so that the caller can free it outside of the lock.
     pub(super) fn set(
         &mut self,
         hash: u64,
@@ -147,7 +147,7 @@ impl KvShard {
         None
     }
 
-    /// Removes the value of a key, and returns it unless it had expired.
+    /// Removes the value of a key. Returns it unless it had expired.
     pub(super) fn remove(&mut self, hash: u64, key: &[u8], now_ms: u64) -> Option<KvValue> {
         let place = self.find(hash, key)?;
         let is_alive = self.entries[place as usize].expires_ms > now_ms;
@@ -172,7 +172,8 @@ impl KvShard {
         }
     }
 
-    /// Evicts entries other than `kept` until `needed` bytes and, if there are any, one more entry fit.
+    /// Evicts entries other than `kept` until there is room for `needed` bytes and, if `needed` is not 0, for one more
+    /// entry.
     fn make_room(&mut self, needed: usize, now_ms: u64, kept: u32) {
         let entries_max = self.entries_max - usize::from(needed > 0);
         while self.bytes + needed > self.bytes_max || self.len > entries_max {
@@ -185,7 +186,7 @@ impl KvShard {
         }
     }
 
-    /// Removes up to `count` expired entries; returns their number.
+    /// Removes up to `count` expired entries. Returns the number of entries removed.
     fn clear_expired(&mut self, now_ms: u64, count: usize) -> usize {
         for done in 0..count {
             match self.expiries.first() {
@@ -196,8 +197,8 @@ impl KvShard {
         count
     }
 
-    /// Selects the entry to evict: from the hand towards newer entries, the first not accessed since the hand last
-    /// passed. At most two rounds.
+    /// Selects the entry to evict: the first one, from the hand towards newer entries, that was not accessed since the
+    /// hand last passed. Takes at most two rounds.
     fn sieve(&mut self, kept: u32) -> Option<u32> {
         for _ in 0..=2 * self.len {
             let place = if self.hand == NONE { self.tail } else { self.hand };
@@ -210,7 +211,7 @@ impl KvShard {
         None
     }
 
-    /// Removes an entry from all structures.
+    /// Removes an entry from all data structures.
     fn take(&mut self, place: u32) -> KvValue {
         let entry = &mut self.entries[place as usize];
         let bytes = entry.bytes();
@@ -250,25 +251,5 @@ impl KvShard {
         self.len -= 1;
         self.bytes -= bytes;
         value
-    }
-}
-
-/// Hasher for keys that are hashes.
-#[derive(Debug, Default)]
-pub(super) struct AsIs(u64);
-
-impl Hasher for AsIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
     }
 }

@@ -24,7 +24,7 @@ fn values_live_until_their_time() {
 fn numbers_count() {
     let kv = Kv::new(KvLimits::default());
     assert_eq!(kv.incr(b"n", 2, Some(10), 0), Ok(2));
-    // The time to live is the first one's.
+    // The first time to live remains in effect.
     assert_eq!(kv.incr(b"n", 3, Some(1000), 9), Ok(5));
     assert_eq!(kv.incr(b"n", 1, None, 10), Ok(1));
     assert_eq!(kv.incr(b"n", i64::MAX, None, 10), Err(KvError::Overflow));
@@ -46,7 +46,7 @@ fn what_is_too_large_is_refused() {
     assert_eq!(kv.compare_and_set(b"1", Some(&bytes("y")), None, None, 0), Ok(false));
     assert_eq!(kv.compare_and_set(b"1", Some(&bytes("x")), None, None, 0), Ok(true));
     assert_eq!(kv.get(b"1", 0), None);
-    // A value that would not fit its shard is refused by the bound that holds.
+    // The effective limit refuses a value that would not fit into its shard.
     let small = Kv::new(KvLimits { bytes_max: 16 * 1024, ..KvLimits::default() });
     assert!(small.limits().value_bytes_max < 1024);
 }
@@ -67,7 +67,7 @@ fn the_bounds_hold_and_the_wanted_stay() {
 }
 
 #[test]
-fn what_expired_gives_way_first() {
+fn expired_values_are_evicted_first() {
     let mut shard = KvShard::new(1 << 20, 4);
     for (hash, expires_ms) in [(1, 50), (2, u64::MAX), (3, 10), (4, u64::MAX)] {
         shard.set(hash, &[hash as u8], KvValue::Integer(1), expires_ms, 0);
@@ -137,7 +137,7 @@ fn act() -> impl Strategy<Value = (u8, Act)> {
 }
 
 proptest! {
-    /// A store that is large enough says what a map says.
+    /// A sufficiently large store behaves like a map.
     #[test]
     fn it_is_a_map(acts in proptest::collection::vec(act(), 0..300)) {
         let kv = Kv::new(KvLimits::default());
@@ -191,7 +191,7 @@ proptest! {
         prop_assert_eq!(kv.counts().evicted, 0);
     }
 
-    /// A small one says what the map says, or nothing; and stays within its bounds.
+    /// A small store returns what the map does, or nothing, and stays within its limits.
     #[test]
     fn a_small_one_only_forgets(acts in proptest::collection::vec(act(), 0..300)) {
         let mut shard = KvShard::new(600, 3);

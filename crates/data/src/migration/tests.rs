@@ -3,8 +3,9 @@ use crate::connection::{Role, Session};
 use crate::database::Database;
 use crate::limits::Limits;
 use crate::reason::{DataError, DataReason};
-use crate::scratch::{Scratch, number, reason};
+use crate::tests::scratch::{Scratch, number, reason};
 use crate::value::Parameters;
+use flatout_os::testing::wait_until;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,7 +35,7 @@ fn each_is_applied_once_and_in_order() {
 }
 
 #[test]
-fn what_was_applied_stays_as_it_was() {
+fn applied_migrations_must_not_change() {
     let scratch = Scratch::new();
     scratch.write("migrations/1_a.sql", "CREATE TABLE a (x)");
     scratch.write("migrations/3_c.sql", "CREATE TABLE c (x)");
@@ -47,7 +48,7 @@ fn what_was_applied_stays_as_it_was() {
     assert_eq!((error.reason, error.detail.as_str()), (DataReason::MigrationChanged, "1_a.sql"));
     std::fs::rename(scratch.path("migrations/1_a.sql"), scratch.path("a")).unwrap();
     assert_eq!(reason(migrate(&scratch)), DataReason::MigrationMissing);
-    // A new name for the same text is no change.
+    // Renaming a migration without changing its text is not a change.
     scratch.write("migrations/1_begin.sql", "CREATE TABLE a (x)");
     assert_eq!(migrate(&scratch), Ok(Vec::new()));
 }
@@ -98,7 +99,7 @@ fn a_failure_leaves_nothing_behind() {
         assert!(error.detail.starts_with("2_b.sql: "), "{error}");
         let database = scratch.database(Limits::default());
         assert_eq!(tables(&database), 1, "{sql}");
-        // Put right, it goes on from there; and pages are confined as ever.
+        // After the correction, migration continues from there, and pages are still restricted.
         scratch.write("migrations/2_b.sql", "CREATE TABLE b (x)");
         assert_eq!(migrate(&scratch).unwrap().len(), 2);
         let forbidden = database.execute("PRAGMA user_version", Parameters::None).wait();
@@ -110,7 +111,7 @@ fn a_failure_leaves_nothing_behind() {
     }
 }
 
-/// SQLite's own way of changing a table that others refer to.
+/// SQLite's recommended way to change a table that others refer to.
 #[test]
 fn a_table_is_rebuilt() {
     let scratch = Scratch::new();
@@ -128,7 +129,7 @@ fn a_table_is_rebuilt() {
     assert_eq!(number(&scratch.database(Limits::default()), "SELECT count(*) FROM b JOIN a ON a.id = b.a"), 1);
 }
 
-/// A long file is no reason to fail, and no page's privilege.
+/// Migrations may be longer than statements of pages.
 #[test]
 fn it_may_be_long() {
     let scratch = Scratch::new();
@@ -152,7 +153,7 @@ fn two_at_once_apply_each_once() {
         let both: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| {
-                    let until = Instant::now() + Duration::from_secs(30);
+                    let until = Instant::now() + Duration::from_mins(2);
                     let session = Session::open(&scratch.path("site.db"), Role::Writer, until).unwrap();
                     apply(&session, &scratch.path("migrations")).unwrap().len()
                 })
@@ -165,7 +166,7 @@ fn two_at_once_apply_each_once() {
 
 const CRASH: &str = "FLATOUT_DATA_CRASH";
 
-/// The process is killed in the midst of a migration: it is not begun, and those before it are done.
+/// The process is killed during a migration: it has no effect, and those before it remain applied.
 #[test]
 fn a_crash_half_way() {
     if let Some(folder) = std::env::var_os(CRASH) {
@@ -176,7 +177,7 @@ fn a_crash_half_way() {
     }
     let scratch = Scratch::new();
     scratch.write("migrations/1_a.sql", "CREATE TABLE a (x); INSERT INTO a VALUES (1)");
-    // Without end, and too large for the memory that SQLite keeps pages in: it is in the log when it is killed.
+    // An endless migration, too large for SQLite's page cache: part of it is in the log when the process is killed.
     scratch.write(
         "migrations/2_b.sql",
         "CREATE TABLE b (x); INSERT INTO a VALUES (2);
@@ -189,11 +190,10 @@ fn a_crash_half_way() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let until = Instant::now() + Duration::from_mins(1);
-    while std::fs::metadata(scratch.path("site.db-wal")).map_or(0, |log| log.len()) < 20 << 20 {
-        assert!(Instant::now() < until && child.try_wait().unwrap().is_none(), "it does not get there");
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_until("20 MiB are in the log", || {
+        assert!(child.try_wait().unwrap().is_none(), "it has ended");
+        std::fs::metadata(scratch.path("site.db-wal")).map_or(0, |log| log.len()) >= 20 << 20
+    });
     child.kill().unwrap();
     child.wait().unwrap();
     let database = scratch.database(Limits::default());

@@ -1,7 +1,7 @@
 use crate::database::Database;
 use crate::limits::Limits;
 use crate::reason::DataReason;
-use crate::scratch::{Scratch, number, only, reason, run, with};
+use crate::tests::scratch::{Scratch, number, only, reason, run, with};
 use crate::value::Parameters;
 use std::time::{Duration, Instant};
 

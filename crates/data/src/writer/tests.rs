@@ -1,7 +1,7 @@
 use crate::database::Database;
 use crate::limits::Limits;
 use crate::reason::{DataError, DataReason};
-use crate::scratch::{Scratch, number, only, reason, run, with};
+use crate::tests::scratch::{Scratch, number, only, reason, run, with};
 use crate::value::{Parameters, Statement, ValueRef};
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn each_fails_alone() {
 
 /// If SQLite rolls back the whole batch, only the job that caused it fails.
 #[test]
-fn what_undoes_all_hits_one() {
+fn a_full_rollback_affects_one_job() {
     let scratch = Scratch::new();
     let database = scratch.database(Limits::default());
     run(&database, &["CREATE TABLE t (a UNIQUE)", "CREATE TABLE c (a REFERENCES t (a) DEFERRABLE INITIALLY DEFERRED)"]);
@@ -133,8 +133,8 @@ fn a_full_file_is_an_answer() {
     session.connection.progress_handler(0, None::<fn() -> bool>).unwrap();
 }
 
-/// 50 that write and 500 that read, each in a thread of its own: what was told is what is there, and every reader
-/// sees whole transactions.
+/// 50 writers and 500 readers, each in its own thread: acknowledged writes are present, and every reader sees complete
+/// transactions.
 #[test]
 fn a_crowd_reconciles() {
     const WRITERS: i64 = 50;
@@ -237,7 +237,7 @@ impl Act {
 const SCHEMA: &str = "CREATE TABLE t (a UNIQUE);
     CREATE TABLE c (a REFERENCES t (a) ON UPDATE CASCADE DEFERRABLE INITIALLY DEFERRED)";
 
-/// The results of plain SQLite with each act in a separate transaction.
+/// The results of plain SQLite with each action in a separate transaction.
 fn serial(acts: &[Act]) -> (Vec<Option<u64>>, Vec<i64>) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     connection.execute_batch(SCHEMA).unwrap();
@@ -262,7 +262,7 @@ fn serial(acts: &[Act]) -> (Vec<Option<u64>>, Vec<i64>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
-    /// Many at once, in as few commits as there may be, end as one after another.
+    /// Many concurrent writes, in as few commits as possible, have the same result as sequential ones.
     #[test]
     fn at_once_is_one_after_another(acts in proptest::collection::vec(act(), 1..30)) {
         let scratch = Scratch::new();

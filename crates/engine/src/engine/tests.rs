@@ -1,4 +1,4 @@
-//! Whole walks, through real folders and the real handler of files.
+//! Tests of complete requests, through real folders and the real file handler.
 
 use crate::Engine;
 use crate::spec::{Sources, Spec};
@@ -10,6 +10,8 @@ use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
 use flatout_http::request::{assemble_request_head, parse_request_head};
 use flatout_os::clock::Now;
+use flatout_os::random::KeyedHashState;
+use flatout_overload::{ClientCounter, ClientLimit};
 use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::Services;
 use std::fs;
@@ -17,7 +19,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
 
 mod auth;
 mod guards;
@@ -25,7 +28,7 @@ mod naive;
 mod reload;
 mod routes;
 
-/// A folder of this test's own, removed at its end.
+/// A folder for one test, removed at its end.
 pub(crate) struct Temporary(pub(crate) PathBuf);
 
 impl Temporary {
@@ -72,7 +75,7 @@ pub(crate) fn redirect(status: u16, to: Text) -> Step {
     handler(Handler::Redirect(Redirect { to, status }))
 }
 
-/// A text in which a variable stands in braces.
+/// A text with variables in braces.
 pub(crate) fn text(written: &str) -> Text {
     let mut parts = Vec::new();
     let mut rest = written;
@@ -105,7 +108,7 @@ pub(crate) fn route(matchers: Vec<Matcher>, block: Block) -> Step {
 }
 
 pub(crate) fn set(name: &str, value: &str) -> Step {
-    step(StepKind::Header(vec![FieldOp::Set(name.into(), value.into())]))
+    step(StepKind::Header(vec![FieldOp::set(name.into(), value.into())]))
 }
 
 pub(crate) fn site(hosts: &[&str], block: Block) -> Site {
@@ -126,6 +129,7 @@ pub(crate) fn listener(redirect_https_port: Option<u16>) -> Listener {
         protocol: Protocol::Plain,
         http2_cleartext: false,
         redirect_https_port,
+        http3: None,
     }
 }
 
@@ -194,7 +198,12 @@ impl Answer {
 
 impl Tester {
     pub(crate) fn new(spec: Arc<Spec>) -> Self {
-        let engine = Engine::new(spec, Arc::new(Services::default()), CacheLimits::DEFAULT);
+        let engine = Engine::new(
+            spec,
+            Arc::new(Services::default()),
+            CacheLimits::DEFAULT,
+            ClientCounter::leak(ClientLimit::default(), KeyedHashState::new()),
+        );
         Self {
             engine,
             client: "192.0.2.7:1234".parse().unwrap(),
@@ -210,12 +219,12 @@ impl Tester {
         self.engine.handle(&request, self.now)
     }
 
-    /// The answer to `request`, whose lines end as HTTP has it.
+    /// The response to `request`, whose lines end with CR LF.
     pub(crate) fn raw(&self, request: &str) -> Answer {
         Answer::of(wait(self.reply(request, 0)))
     }
 
-    /// The answer to GET for `path` with `fields`, each a whole line.
+    /// The response to a GET for `path` with `fields`, each a complete line.
     pub(crate) fn get(&self, path: &str, fields: &[&str]) -> Answer {
         self.ask("GET", path, fields)
     }
@@ -225,7 +234,7 @@ impl Tester {
         self.raw(&format!("{method} {path} HTTP/1.1\r\nHost: example.com\r\n{fields}\r\n"))
     }
 
-    /// The answer to a GET that came by HTTP/2 over TLS.
+    /// The response to a GET over HTTP/2 and TLS.
     pub(crate) fn http2(&self, authority: &str, path: &str) -> Answer {
         let fields = flatout_http::head::Fields::EMPTY;
         let authority = Some(authority.as_bytes());
@@ -236,19 +245,33 @@ impl Tester {
     }
 }
 
-/// Waits for an answer that another thread has a part in.
+/// Waits for a response that another thread helps to produce.
 pub(crate) fn wait(reply: Reply) -> Response {
     let mut future = match reply {
         Reply::Now(response) => return response,
         Reply::Later(future) => future,
     };
-    for _ in 0..20_000 {
-        match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let begun = Instant::now();
+    while begun.elapsed() < TIMEOUT {
+        match Pin::new(&mut future).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(response) => return response,
-            Poll::Pending => std::thread::sleep(std::time::Duration::from_millis(1)),
+            Poll::Pending => std::thread::park_timeout(TIMEOUT),
         }
     }
     panic!("no answer in time");
+}
+
+/// Time after which a wait fails the test.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// Continues a thread that waits for a future.
+struct Unpark(std::thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }
 
 #[test]
@@ -257,7 +280,7 @@ fn one_site_of_files() {
     let tester = engine(vec![files(folder.path())]);
     assert_eq!(tester.get("/", &[]).said(), (200, "home"));
     let answer = tester.get("/a.txt", &[]);
-    assert_eq!((answer.said(), answer.response.log), ((200, "A"), 3));
+    assert_eq!((answer.said(), answer.response.logged.log), ((200, "A"), 3));
     assert_eq!(tester.get("/a.txt", &[]).outcome, "hit");
     assert_eq!(tester.get("/docs", &[]).field("location"), Some("/docs/"));
     let missing = tester.get("/none", &[]);

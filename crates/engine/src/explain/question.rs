@@ -1,4 +1,4 @@
-//! A request as an operator specifies it.
+//! Requests to explain, as specified by an operator.
 
 use flatout_http::url::Url;
 use std::net::IpAddr;
@@ -6,27 +6,27 @@ use std::net::IpAddr;
 /// A request to explain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// The method.
+    /// Request method, such as `GET`. Case-sensitive.
     pub method: String,
-    /// True if the URL begins with `https:`.
+    /// True if the URL's scheme is https.
     pub secure: bool,
-    /// Host, with its port unless it is the scheme's default.
+    /// Host, with the port unless it is the scheme's default.
     pub host: String,
-    /// The URL's port, or the default of its scheme.
+    /// Port of the URL, or the default of its scheme.
     pub port: u16,
     /// Path and query, beginning with a slash.
     pub target: String,
-    /// Additional fields.
+    /// Additional fields, as name and value.
     pub fields: Vec<(String, String)>,
     /// The client's address.
     pub client: IpAddr,
 }
 
 impl Question {
-    /// Parses a request with `method` for `url`. `fields` are lines: `Name: value`.
+    /// Parses a request with `method` for `url`. `fields` are lines of the form `Name: value`.
     ///
     /// # Errors
-    /// The problem, and the correct syntax.
+    /// Returns a description of the problem and the correct syntax.
     pub fn parse(method: &str, url: &str, fields: &[String], client: IpAddr) -> Result<Self, String> {
         let url = Url::parse_lenient(url).map_err(|error| error.to_string())?;
         let field = |line: &String| match line.split_once(':') {
@@ -38,7 +38,7 @@ impl Question {
         Ok(Self { method, secure: url.secure, host, port: url.port, target: url.target, fields, client })
     }
 
-    /// The URL.
+    /// Returns the absolute URL.
     pub fn url(&self) -> String {
         format!("{}://{}{}", if self.secure { "https" } else { "http" }, self.host, self.target)
     }

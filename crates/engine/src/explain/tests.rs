@@ -45,7 +45,7 @@ fn spec(folder: &Temporary) -> Arc<Spec> {
 }
 
 #[test]
-fn a_request_is_told_step_by_step() {
+fn a_request_is_explained_step_by_step() {
     let folder = Temporary::new("explain", &[("docs/a.html", "<p>a"), ("404.html", "none")]);
     let spec = spec(&folder);
     let told = spec.explain(&question("GET", "http://example.com:8080/docs/a.html?b"));
@@ -104,7 +104,7 @@ fn errors_are_told_as_well() {
     let other = spec.explain(&question("GET", "https://other.org/"));
     assert_eq!((other.status, other.outcome.0), (421, "site_unknown"));
     assert!(other.to_text(false).contains("no listener has the URL's scheme"));
-    assert!(other.to_effective().contains("no site answers"));
+    assert!(other.to_effective().contains("no site responds"));
     let bad = spec.explain(&question("GET", "http://example.com:8080/a\u{7f}b"));
     assert_eq!((bad.status, bad.outcome.0), (400, "target_character"));
     let gone = spec.explain(&question("GET", "http://example.com:8080/docs/none\u{7}"));

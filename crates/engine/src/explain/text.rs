@@ -1,4 +1,4 @@
-//! The explanation as text: one fact per line, with its place on the right.
+//! Formatting of an explanation as text, with one fact per line and its place in the configuration on the right.
 
 use super::{Explanation, ProxyTold, StepTold};
 use crate::error::show_place;
@@ -6,10 +6,10 @@ use crate::walk::Effect;
 use flatout_http::status::reason;
 use std::fmt::Write as _;
 
-/// Number of consecutive routes without match up to which they are shown individually.
+/// Maximum number of consecutive non-matching routes that are shown individually. More are summarised in one line.
 const SKIPPED_SHOWN_MAX: usize = 8;
 
-/// Upper bound of the column widths for facts and remarks; longer ones are not aligned.
+/// Maximum width of the columns for facts and remarks. Longer text is not aligned.
 const COLUMNS_MAX: usize = 72;
 
 struct Row {
@@ -20,7 +20,7 @@ struct Row {
 }
 
 impl Explanation {
-    /// The explanation as lines; with terminal colours if `colour`.
+    /// Formats the explanation as lines of text, with terminal colours if `colour` is true.
     pub fn to_text(&self, colour: bool) -> String {
         let rows = self.rows();
         let label_columns = rows.iter().map(|row| row.label.len()).max().unwrap_or(0);
@@ -52,6 +52,9 @@ impl Explanation {
         if let Some((name, remark)) = &self.listener {
             add("listener", name.clone(), remark.unwrap_or_default(), String::new());
         }
+        if let Some(record) = &self.dns_record {
+            add("dns", record.clone(), "lets browsers use HTTP/3 from their first request", String::new());
+        }
         if let Some((name, why, place)) = &self.site {
             add("site", name.clone(), why, show_place(place));
         }
@@ -73,18 +76,18 @@ impl Explanation {
             add("file", name.clone(), is, String::new());
         }
         if let Some((name, place)) = &self.page {
-            add("page", name.clone(), "stands for the error", show_place(place));
+            add("page", name.clone(), "replaces the error", show_place(place));
         }
         if let Some(proxy) = &self.proxy {
             proxy_rows(proxy, &mut add);
             return rows;
         }
         if self.runs {
-            add("answer", self.outcome.1.to_owned(), "", String::new());
+            add("response", self.outcome.1.to_owned(), "", String::new());
             return rows;
         }
         let status = format!("{} {}, {} bytes", self.status, reason(self.status), self.body_bytes);
-        add("answer", status, &format!("[{}] {}", self.outcome.0, self.outcome.1), String::new());
+        add("response", status, &format!("[{}] {}", self.outcome.0, self.outcome.1), String::new());
         for field in &self.fields {
             let place = field.place.as_ref().map_or_else(String::new, show_place);
             add("field", format!("{}: {}", field.line.0, field.line.1), "", place);
@@ -92,11 +95,11 @@ impl Explanation {
         rows
     }
 
-    /// The settings in force for the request, in configuration syntax, with the place of each line.
+    /// Returns the settings that apply to the request, in configuration syntax, with the place of each step.
     pub fn to_effective(&self) -> String {
         let mut text = String::new();
         let Some((name, _, place)) = &self.site else {
-            let _ = writeln!(text, "// no site answers: [{}] {}", self.outcome.0, self.outcome.1);
+            let _ = writeln!(text, "// no site responds: [{}] {}", self.outcome.0, self.outcome.1);
             return text;
         };
         let hosts: String = name.split(' ').map(|host| format!(" \"{}\"", printable(host))).collect();
@@ -106,7 +109,7 @@ impl Explanation {
         }
         let mut shown: Vec<&StepTold> = Vec::new();
         for step in self.steps.iter().filter(|step| !step.is_skipped()) {
-            // A matching route is represented by its content; a step may have caused two rows.
+            // Omit matching routes, whose content is listed, and further rows of the same step.
             let again = shown.last().is_some_and(|last| last.place == step.place && last.written == step.written);
             if again || step.effect == Effect::Matched {
                 continue;
@@ -122,12 +125,12 @@ impl Explanation {
     }
 }
 
-/// Rows for the origin, and its stored responses.
+/// Adds the rows for the origins and the stored responses.
 fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str, String)) {
     let mut row = |label, fact: String| add(label, fact, "", String::new());
     row("origin", proxy.origins.clone());
     if let Some(balance) = &proxy.balance {
-        row("", format!("chosen is {balance}"));
+        row("", format!("the policy chooses {balance}"));
     }
     if let Some((why, fix)) = proxy.refusal {
         row("stored", format!("NO: {why}"));
@@ -137,7 +140,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
         (Some(kept), _) => kept,
         (None, unknown) => {
             let why = unknown.as_deref().unwrap_or("no running flatout was queried");
-            return row("stored", format!("not known: {why}"));
+            return row("stored", format!("unknown: {why}"));
         }
     };
     row("key", format!("{} (of {})", kept.key, kept.realm));
@@ -148,8 +151,8 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
         let vary = if variant.vary.is_empty() { String::new() } else { format!(", Vary: {}", variant.vary) };
         row("stored", format!("{}: {}, {} bytes{vary}", variant.place, variant.status, variant.body_bytes));
         match variant.purged.as_str() {
-            "hard" => row("", "purged: it is never served again".to_owned()),
-            "soft" => row("", "purged softly: it is stale since".to_owned()),
+            "hard" => row("", "purged: this response is never served again".to_owned()),
+            "soft" => row("", "soft-purged: stale since the purge".to_owned()),
             _ => {}
         }
         if variant.differences.is_empty() {
@@ -158,7 +161,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
         for difference in &variant.differences {
             let show = |value: &Option<String>| value.as_ref().map_or("none".to_owned(), |value| format!("`{value}`"));
             let (name, asked, had) = (&difference.name, show(&difference.asked), show(&difference.kept));
-            row("", format!("for another request: {name} is {asked} in this one and was {had} in the stored one"));
+            row("", format!("for another request: {name} is {asked} in this request, but was {had} in the stored one"));
         }
     }
     if let Some(last) = &kept.not_kept {
@@ -170,7 +173,7 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
     }
     if let Some(marker) = &kept.marker {
         let left_s = marker.left_ms.div_ceil(1000);
-        row("marker", format!("[{}] for another {left_s} s requests are not collapsed", marker.reason.name));
+        row("marker", format!("[{}] requests are not collapsed for another {left_s} s", marker.reason.name));
         if kept.not_kept.is_none() {
             fix = &marker.reason.change;
         }
@@ -186,7 +189,7 @@ fn indent(step: &StepTold) -> String {
     "  ".repeat(step.depth)
 }
 
-/// The step in one line: the content of its braces is omitted, unless it is one setting.
+/// Formats a step in one line. The content of its braces is omitted, unless it is a single setting.
 fn one_line(written: &str) -> String {
     let lines: Vec<&str> = written.lines().map(str::trim).collect();
     match lines[..] {
@@ -197,7 +200,7 @@ fn one_line(written: &str) -> String {
     }
 }
 
-/// Replaces control characters, for terminals.
+/// Replaces control characters, for output to a terminal.
 fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
 }

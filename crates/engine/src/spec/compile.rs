@@ -1,8 +1,9 @@
-//! From typed settings to a [`Spec`]: collects every problem.
+//! Compilation of typed settings to a [`Spec`], which collects all problems.
 
+use super::folders::describe_fault;
 use super::php::script_folders;
 use super::private::exposed;
-use super::{Change, FilesSpec, Folder, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
+use super::{Change, ListenerSpec, PageSpec, SiteSpec, Sources, Spec};
 use crate::auth::{Auth, Verifier};
 use crate::cors::Cors;
 use crate::error::{SpecError, show_place};
@@ -10,31 +11,29 @@ use crate::rate::RateTable;
 use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
 use crate::walk::readings::{ScriptNames, guards};
-use flatout_config::encode::step_to_kdl;
-use flatout_config::model::{self, Config, FieldOp, Handler, Place, Protocol, StepKind, Text, Variable};
+use flatout_config::encode::{hide_secrets, step_to_kdl};
+use flatout_config::model::{self, Config, FieldOp, Handler, Http3, Place, Protocol, StepKind, Text, Variable};
 use flatout_config::parse_field_text;
 use flatout_handler::response::LOG_NONE;
-use flatout_http::lines::is_fixed;
+use flatout_http::lines::{is_fixed, new_fields};
 use flatout_http::token::is_token;
-use flatout_os::root::{OpenFault, Root, check_kernel};
 use flatout_pages::PagesStep;
+use flatout_proxy::realm::SiteIdentity;
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::media::content_type;
-use flatout_serve::outcome::FileOutcome;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::io;
+use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
-/// Upper bound of nested routes, which bounds the recursion of the walk.
+/// Maximum nesting depth of routes, which bounds recursion when a request is handled.
 const DEPTH_MAX: usize = 32;
 
 pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Vec<SpecError>> {
     let mut compiler = Compiler {
+        secrets: &config.secrets,
         previous: sources.previous,
         has_pages: config
             .steps()
@@ -44,7 +43,8 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
         path: String::new(),
         answers: 0,
         auths: 0,
-        proxies_of_site: 0,
+        site_listeners: Vec::new(),
+        proxy_names: HashMap::new(),
         rate_keys: HashSet::new(),
         spec: Spec {
             listeners: Vec::new(),
@@ -67,16 +67,22 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             next_files_id: sources.previous.map_or(0, |previous| previous.next_files_id),
         },
     };
-    for listener in &config.listeners {
+    for (index, listener) in config.listeners.iter().enumerate() {
         compiler.spec.listeners.push(ListenerSpec {
             redirect_https_port: listener.redirect_https_port,
             address: Some(listener.address),
             secure: listener.protocol == Protocol::Tls,
+            http3: config.http3(index) != Http3::Off,
             log: LOG_NONE,
             ..ListenerSpec::default()
         });
     }
     for site in &config.sites {
+        compiler.site_listeners = if shares_host(config, site) {
+            site.listeners.iter().filter_map(|&index| Some(config.listeners.get(index)?.address)).collect()
+        } else {
+            Vec::new()
+        };
         compiler.add_site(site);
     }
     for (place, what, advice) in exposed(config) {
@@ -89,12 +95,18 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
 }
 
-/// Returns whether a rule guards some paths and not others.
+/// Returns whether another site, which must be on other listeners, has one of the host names of `site`.
+fn shares_host(config: &Config, site: &model::Site) -> bool {
+    let others = config.sites.iter().filter(|other| !std::ptr::eq(*other, site));
+    others.flat_map(|other| &other.hosts).any(|host| site.hosts.contains(host))
+}
+
+/// Returns whether any route restricts access, so that some paths are guarded and others are not.
 fn has_guarded_routes(block: &Block) -> bool {
     block.steps.iter().any(|step| matches!(&step.kind, Kind::Route(route) if guards(&route.block)))
 }
 
-/// The names of the scripts and pages of `site`; `None` if there are none.
+/// Returns the names of the scripts and pages of `site`, or `None` if it has none.
 fn names_of_scripts(site: &model::Site) -> Option<ScriptNames> {
     let mut names = ScriptNames::default();
     for step in site.steps() {
@@ -111,18 +123,22 @@ fn names_of_scripts(site: &model::Site) -> Option<ScriptNames> {
 }
 
 pub(super) struct Compiler<'a> {
+    /// Values that must not occur in the description of a step.
+    secrets: &'a [String],
     pub(super) previous: Option<&'a Spec>,
-    /// True if there are active pages: then no site reveals their sources, whichever folder they are in.
+    /// True if there are active pages. No site then discloses their sources, whichever folder they are in.
     pub(super) has_pages: bool,
-    /// Folders with scripts, and the suffixes of scripts.
+    /// Folders that contain scripts, each with the suffixes of script names.
     pub(super) scripts: Vec<(PathBuf, Vec<String>)>,
     errors: Vec<SpecError>,
-    /// Hosts and conditions around the current step, which identify a rate limit across a reload.
+    /// Hosts and conditions that enclose the current step, which identify a rate limit across reloads.
     path: String,
     answers: u32,
     auths: u32,
-    /// Number of proxies so far in the current site.
-    proxies_of_site: u32,
+    /// Addresses of the current site's listeners, if another site has one of its host names; otherwise empty.
+    site_listeners: Vec<SocketAddr>,
+    /// Number of `proxy` steps so far by the site's name.
+    proxy_names: HashMap<String, u32>,
     rate_keys: HashSet<String>,
     pub(super) spec: Spec,
 }
@@ -151,7 +167,6 @@ impl Compiler<'_> {
         self.path = site.hosts.join(" ");
         let log = site.log.and_then(|log| u8::try_from(log).ok()).unwrap_or(LOG_NONE);
         let name = site.hosts.iter().find(|host| !host.contains('*')).cloned();
-        self.proxies_of_site = 0;
         let block = self.compile_block(&site.block, site, 0);
         self.spec.sites.push(SiteSpec {
             number,
@@ -170,18 +185,23 @@ impl Compiler<'_> {
     fn compile_block(&mut self, block: &[model::Step], site: &model::Site, depth: usize) -> Block {
         let steps = block.iter().filter_map(|step| {
             let kind = self.compile_step(step, site, depth)?;
-            Some(Step { place: step.place.clone(), written: write_step(step).into(), kind })
+            let written = hide_secrets(&write_step(step), self.secrets);
+            Some(Step { place: step.place.clone(), written: written.into(), kind })
         });
         Block::new(steps.collect())
     }
 
-    /// `None` if the step is invalid, so the configuration is not used.
+    /// Compiles a step. Returns `None` if it is invalid, in which case the configuration is not used.
     fn compile_step(&mut self, step: &model::Step, site: &model::Site, depth: usize) -> Option<Kind> {
         let place = &step.place;
         Some(match &step.kind {
             StepKind::Route(route) => {
                 if depth >= DEPTH_MAX {
-                    self.fail(place, "routes are nested too deeply", format!("at most {DEPTH_MAX} deep"));
+                    self.fail(
+                        place,
+                        "routes are nested too deeply",
+                        format!("nest them at most {DEPTH_MAX} levels deep"),
+                    );
                     return None;
                 }
                 let outer = self.path.len();
@@ -197,7 +217,7 @@ impl Compiler<'_> {
             StepKind::RateLimit(limit) => Kind::RateLimit(self.rate_table(*limit)),
             StepKind::Cors(cors) => {
                 if cors.credentials && cors.origins.iter().any(|origin| origin == "*") {
-                    let what = "with credentials, any web site could read the responses to your users";
+                    let what = "with credentials, any web site could read your users' responses";
                     self.fail(place, what, "list the origins instead of `*`, or remove the credentials");
                     return None;
                 }
@@ -228,7 +248,8 @@ impl Compiler<'_> {
         Some(match handler {
             Handler::Files(files) => {
                 let folder = self.open_folder(place, &files.root, site.watch)?;
-                // They are not watched: a package's folder may have more subfolders than the kernel has watches.
+                // These folders are not watched, because the folder of a package may have more subfolders than the
+                // kernel permits watches.
                 let trusted: Vec<_> =
                     files.follow_links.iter().map(|path| self.open_folder(place, path, false)).collect();
                 let trusted = trusted.into_iter().collect::<Option<Vec<_>>>()?;
@@ -237,15 +258,15 @@ impl Compiler<'_> {
             }
             Handler::Redirect(redirect) => {
                 let to = Template::new(&redirect.to);
-                // A visitor must not control the target of a redirect: `{rest}` may be `https://elsewhere`.
+                // A visitor must not control the host of a redirect, and `{rest}` might be `https://elsewhere`.
                 if let Some(Variable::Rest | Variable::Query) = to.first_variable() {
-                    let what = "this would redirect to any host that the visitor's URL names";
-                    self.fail(place, what, "begin the address with a slash, or with `https://` and a host");
+                    let what = "this is an open redirect: the visitor's URL could name any host";
+                    self.fail(place, what, "begin the target with a slash, or with `https://` and a host");
                     return None;
                 }
                 let literal = to.literal();
                 if literal.as_deref() == Some("") {
-                    self.fail(place, "a redirect to nowhere", "give its target");
+                    self.fail(place, "the redirect has no target", "add the target");
                     return None;
                 }
                 Kind::Redirect { id: self.next_answer(), to, status: redirect.status, literal }
@@ -255,7 +276,7 @@ impl Compiler<'_> {
                     self.fail(
                         place,
                         "the type has a character that is not allowed in a header",
-                        "write it like `text/plain`",
+                        "write it as in `text/plain`",
                     );
                     return None;
                 }
@@ -267,7 +288,7 @@ impl Compiler<'_> {
             Handler::Page(page) => {
                 let Some(name) = page.path.file_name().and_then(|name| name.to_str()) else {
                     let what = format!("`{}` is not a file name", page.path.display());
-                    self.fail(place, what, "give the page or the script");
+                    self.fail(place, what, "specify the page or the script");
                     return None;
                 };
                 self.add_pages(place, page, Some(name.to_owned()), site)?
@@ -276,19 +297,21 @@ impl Compiler<'_> {
         })
     }
 
-    /// The equal proxy of the previous configuration, if any, with the learnt state of its origins.
+    /// Adds a `proxy` step. If the previous configuration has an equal one, it is reused along with the state of its
+    /// origins.
     fn add_proxy(&mut self, place: &Place, settings: &model::Proxy, site: &model::Site) -> Option<Kind> {
-        // Stored responses are separated by proxy: two origins may have different responses for one URL.
-        let name = site.hosts.first().map_or("*", String::as_str);
-        let realm = match self.proxies_of_site {
-            0 => name.to_owned(),
-            nth => format!("{name}#{nth}"),
+        let identity = SiteIdentity { hosts: &site.hosts, listeners: &self.site_listeners };
+        let realm = identity.proxy_realm(settings);
+        let nth = self.proxy_names.entry(identity.name().to_owned()).or_default();
+        let name = match *nth {
+            0 => identity.name().to_owned(),
+            nth => format!("{}#{nth}", identity.name()),
         };
-        self.proxies_of_site += 1;
-        let same = |other: &&Arc<ProxyStep>| other.is(&realm, settings);
+        *nth += 1;
+        let same = |other: &&Arc<ProxyStep>| other.is(&name, &realm, settings);
         let step = match self.previous.and_then(|previous| previous.proxies.iter().find(same)) {
             Some(step) => Arc::clone(step),
-            None => match ProxyStep::new(&realm, settings) {
+            None => match ProxyStep::new(&name, &realm, settings) {
                 Ok(step) => Arc::new(step),
                 Err((what, advice)) => {
                     self.fail(place, what, advice);
@@ -300,7 +323,8 @@ impl Compiler<'_> {
         Some(Kind::Proxy(self.spec.proxies.len() as u32 - 1))
     }
 
-    /// The equal step of the previous configuration, if any, with its compiled and open state.
+    /// Adds a `pages` or `page` step. If the previous configuration has an equal one, it is reused along with its
+    /// compiled pages and open connections.
     fn add_pages(
         &mut self,
         place: &Place,
@@ -321,16 +345,16 @@ impl Compiler<'_> {
             && let Err(fault) = folder.root.open_file(name.as_bytes())
         {
             let what = format!("the page `{}` cannot be read: {}", settings.path.display(), describe_fault(fault));
-            self.fail(place, what, "give a file that this user may read");
+            self.fail(place, what, "use a file that this user can read");
             return None;
         }
-        let realm = site.hosts.first().map_or("*", String::as_str);
+        let realm = SiteIdentity { hosts: &site.hosts, listeners: &self.site_listeners }.realm();
         let same =
-            |other: &&Arc<PagesStep>| other.is(realm, &folder.root, settings, site.file_check_interval_ms, watched);
+            |other: &&Arc<PagesStep>| other.is(&realm, &folder.root, settings, site.file_check_interval_ms, watched);
         let known = self.previous.and_then(|previous| previous.active.iter().find(same)).cloned();
         let step = known.unwrap_or_else(|| {
             let (root, epoch) = (Arc::clone(&folder.root), watched.then(|| Arc::clone(&folder.epoch)));
-            Arc::new(PagesStep::new(realm, root, settings.clone(), only, site.file_check_interval_ms, epoch))
+            Arc::new(PagesStep::new(&realm, root, settings.clone(), only, site.file_check_interval_ms, epoch))
         });
         self.spec.active.push(step);
         self.spec.active_places.push(place.clone());
@@ -344,16 +368,13 @@ impl Compiler<'_> {
 
     fn add_change(&mut self, place: &Place, fields: Vec<FieldOp>) -> u32 {
         for field in &fields {
-            let (name, value) = match field {
-                FieldOp::Set(name, value) | FieldOp::Add(name, value) => (name, value.as_str()),
-                FieldOp::Remove(name) => (name, ""),
-            };
+            let (name, value) = (field.name(), field.value().unwrap_or_default());
             if !is_token(name.as_bytes()) || !is_field_value(value) {
-                let what = format!("`{name}: {value}` cannot be a header line");
-                self.fail(place, what, "a name is one word, and a value is one line");
+                let what = format!("`{name}: {value}` is not a valid header line");
+                self.fail(place, what, "a name must be one word, and a value one line");
             } else if is_fixed(name.as_bytes()) {
-                let what = format!("`{name}` belongs to the message or to the connection itself");
-                self.fail(place, what, "remove it: the server sets it as each protocol requires");
+                let what = format!("`{name}` is a framing or connection-specific (hop-by-hop) field");
+                self.fail(place, what, "remove it: the server sets this field as each protocol requires");
             }
         }
         let (fields, rendered) = split_rendered(fields);
@@ -366,7 +387,7 @@ impl Compiler<'_> {
             Ok(auth) => Arc::new(auth),
             Err(faults) => {
                 for fault in faults {
-                    self.fail(place, fault, "make a hash with `flatout passwd`");
+                    self.fail(place, fault, "create a hash with `flatout passwd`");
                 }
                 return None;
             }
@@ -377,7 +398,7 @@ impl Compiler<'_> {
                 Ok(verifier) => self.spec.verifier = Some(verifier),
                 Err(error) => {
                     let what = format!("the thread that verifies passwords cannot start: {error}");
-                    self.fail(place, what, "allow the process one more thread");
+                    self.fail(place, what, "raise the process's thread limit");
                     return None;
                 }
             }
@@ -386,7 +407,8 @@ impl Compiler<'_> {
         Some(Kind::BasicAuth { id: self.auths, auth })
     }
 
-    /// The table of the equal limit under the same hosts and conditions before, or a new one.
+    /// Returns the table of the equal limit with the same hosts and conditions in the previous configuration, or a new
+    /// table.
     fn rate_table(&mut self, limit: model::RateLimit) -> Arc<RateTable> {
         let mut key = format!("{} {limit:?}", self.path);
         let base = key.len();
@@ -402,93 +424,10 @@ impl Compiler<'_> {
         table
     }
 
-    /// The folder at `path`, opened once for all steps; that of the previous configuration if it is still the same.
-    pub(super) fn open_folder(&mut self, place: &Place, path: &Path, watched: bool) -> Option<Folder> {
-        if let Some(known) = self.spec.folders.iter_mut().find(|folder| folder.path == path) {
-            known.watched |= watched;
-            return Some(known.clone());
-        }
-        let shown = path.display();
-        let metadata = match path.metadata() {
-            Ok(metadata) if metadata.is_dir() => metadata,
-            Ok(_) => {
-                self.fail(place, format!("`{shown}` is not a folder"), "give the folder that contains the files");
-                return None;
-            }
-            Err(error) => {
-                let advice = match error.kind() {
-                    io::ErrorKind::NotFound => "create it, or correct its name",
-                    io::ErrorKind::PermissionDenied => "give the user that starts flatout permission to enter it",
-                    _ => "check whether `ls -la` can list it",
-                };
-                self.fail(place, format!("the folder `{shown}` cannot be used: {}", describe(&error)), advice);
-                return None;
-            }
-        };
-        let identity = (metadata.dev(), metadata.ino());
-        let same = |folder: &&Folder| folder.path == path && folder.identity == identity;
-        if let Some(before) = self.previous.and_then(|previous| previous.folders.iter().find(same)) {
-            let folder = Folder { watched, ..before.clone() };
-            self.spec.folders.push(folder.clone());
-            return Some(folder);
-        }
-        let opened = check_kernel(path).and_then(|()| Root::open(path));
-        match opened {
-            Ok(root) => {
-                let (root, epoch) = (Arc::new(root), Arc::new(AtomicU64::new(0)));
-                let folder = Folder { path: path.to_owned(), identity, root, epoch, watched };
-                self.spec.folders.push(folder.clone());
-                Some(folder)
-            }
-            Err(error) => {
-                let what = format!("the folder `{shown}` cannot be opened safely: {}", describe(&error));
-                self.fail(place, what, "flatout needs openat2 (Linux 5.6 or newer, not forbidden by a sandbox)");
-                None
-            }
-        }
-    }
-
-    /// A `files` step for `folder`, whose links may lead into the folders `trusted`.
-    pub(super) fn add_files(
-        &mut self,
-        folder: &Folder,
-        trusted: &[Folder],
-        settings: model::Files,
-        site: &model::Site,
-    ) -> u32 {
-        let epoch = site.watch.then(|| Arc::clone(&folder.epoch));
-        let trusted: Vec<Arc<Root>> = trusted.iter().map(|folder| Arc::clone(&folder.root)).collect();
-        let root =
-            if trusted.is_empty() { Arc::clone(&folder.root) } else { Arc::new(folder.root.trusting(trusted.clone())) };
-        let folders = [Arc::clone(&folder.root)].into_iter().chain(trusted).collect();
-        let sources = self.sources(&settings.root, site);
-        let mut files = FilesSpec {
-            id: 0,
-            root,
-            folders,
-            settings,
-            file_check_interval_ms: site.file_check_interval_ms,
-            epoch,
-            sources,
-        };
-        if let Some(index) = self.spec.files.iter().position(|other| other.is_same(&files)) {
-            return index as u32;
-        }
-        let before = self.previous.and_then(|previous| previous.files.iter().find(|other| other.is_same(&files)));
-        if let Some(before) = before {
-            files.id = before.id;
-        } else {
-            files.id = self.spec.next_files_id;
-            self.spec.next_files_id = self.spec.next_files_id.wrapping_add(1);
-        }
-        self.spec.files.push(files);
-        self.spec.files.len() as u32 - 1
-    }
-
     fn compile_page(&mut self, place: &Place, page: &model::ErrorPage, site: &model::Site) -> Option<u32> {
         let shown = page.file.display();
         let Some(name) = page.file.file_name() else {
-            self.fail(place, format!("`{shown}` is not a file name"), "give the file that contains the page");
+            self.fail(place, format!("`{shown}` is not a file name"), "specify the file that contains the page");
             return None;
         };
         let parent = match page.file.parent() {
@@ -498,7 +437,7 @@ impl Compiler<'_> {
         let folder = self.open_folder(place, parent, site.watch)?;
         if let Err(fault) = folder.root.open_file(name.as_bytes()) {
             let what = format!("the error page `{shown}` cannot be read: {}", describe_fault(fault));
-            self.fail(place, what, "give a file that this user may read");
+            self.fail(place, what, "use a file that this user can read");
             return None;
         }
         let settings = model::Files { root: parent.to_owned(), hidden: true, ..model::Files::default() };
@@ -514,21 +453,25 @@ impl Compiler<'_> {
     }
 }
 
-/// Separates operations that prebuilt heads can contain from fields whose values depend on the request. The former
-/// remove the fields that the latter set.
-fn split_rendered(fields: Vec<FieldOp>) -> (Vec<FieldOp>, Vec<(String, Text)>) {
-    let mut rendered = Vec::new();
-    let fixed = fields.into_iter().filter_map(|field| {
-        let (FieldOp::Set(name, value) | FieldOp::Add(name, value)) = &field else { return Some(field) };
-        let Some(text) = parse_field_text(value) else { return Some(field) };
-        rendered.push((name.clone(), text));
-        matches!(field, FieldOp::Set(..)).then(|| FieldOp::Remove(name.clone()))
+/// Separates header operations that prebuilt heads can contain from fields whose values depend on the request. For each
+/// of the latter that replaces a field, the former include an operation that removes the field.
+pub(super) fn split_rendered(fields: Vec<FieldOp>) -> (Vec<FieldOp>, Vec<(String, Text)>) {
+    let rendered = new_fields(&fields, |_| true).filter_map(|(name, value)| {
+        let text = parse_field_text(value)?;
+        Some((name.to_owned(), text))
     });
-    let fixed = fixed.collect();
-    (fixed, rendered)
+    let rendered = rendered.collect();
+    let fixed = fields.into_iter().filter_map(|field| match field.value().and_then(parse_field_text) {
+        None => Some(field),
+        Some(_) => field.kind.removes.then(|| FieldOp::remove(field.name().to_owned())),
+    });
+    (fixed.collect(), rendered)
 }
 
-/// The step as configuration text, without password hashes.
+/// Fields of upstream requests whose values are always secret.
+const CREDENTIALS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
+
+/// Returns a step in configuration syntax, without password hashes and credentials.
 fn write_step(step: &model::Step) -> String {
     let written = match &step.kind {
         StepKind::BasicAuth(auth) => {
@@ -536,11 +479,21 @@ fn write_step(step: &model::Step) -> String {
             let auth = model::BasicAuth { realm: auth.realm.clone(), users };
             step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::BasicAuth(auth) })
         }
-        // Parameters of scripts may be secret, too.
+        // Parameters of scripts may be secret too.
         StepKind::Handler(Handler::Php(php)) => {
             let env = php.env.iter().map(|(name, _)| (name.clone(), "(value)".to_owned())).collect();
             let php = Box::new(model::Php { env, ..(**php).clone() });
             step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::Handler(Handler::Php(php)) })
+        }
+        StepKind::Handler(Handler::Proxy(proxy)) => {
+            let hide = |field: &FieldOp| {
+                let is_secret = CREDENTIALS.iter().any(|name| field.name().eq_ignore_ascii_case(name));
+                let value = field.value().map(|value| if is_secret { "(value)" } else { value });
+                FieldOp::new(field.kind, field.name().to_owned(), value.unwrap_or_default().to_owned())
+            };
+            let request_fields = proxy.request_fields.iter().map(hide).collect();
+            let proxy = Box::new(model::Proxy { request_fields, ..(**proxy).clone() });
+            step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::Handler(Handler::Proxy(proxy)) })
         }
         StepKind::Route(_) => {
             let written = step_to_kdl(step);
@@ -551,18 +504,6 @@ fn write_step(step: &model::Step) -> String {
     written.trim().to_owned()
 }
 
-fn describe_fault(fault: OpenFault) -> String {
-    FileOutcome::from(fault).text().split(": ").next().unwrap_or_default().trim_end_matches('.').to_lowercase()
-}
-
 fn is_field_value(value: &str) -> bool {
     value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
-}
-
-fn describe(error: &io::Error) -> String {
-    match error.kind() {
-        io::ErrorKind::NotFound => "there is none".to_owned(),
-        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-        _ => error.to_string(),
-    }
 }

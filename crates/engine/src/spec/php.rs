@@ -1,4 +1,4 @@
-//! Compilation of `php` steps, and the folders that contain scripts.
+//! Compilation of `php` steps, and determination of which files are scripts.
 
 use super::PhpSpec;
 use super::compile::Compiler;
@@ -10,7 +10,7 @@ use flatout_serve::hidden::SourceNames;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Every folder whose scripts are run by some site, and the suffixes of their names.
+/// Returns every folder whose scripts any site runs, with the suffixes of script names.
 pub(super) fn script_folders(config: &Config) -> Vec<(PathBuf, Vec<String>)> {
     config.steps().filter_map(php_of).map(|php| (real(&php.root), php.split.clone())).collect()
 }
@@ -19,14 +19,14 @@ fn php_of(step: &model::Step) -> Option<&model::Php> {
     if let StepKind::Handler(Handler::Php(php)) = &step.kind { Some(php) } else { None }
 }
 
-/// The folder's canonical path; the path as written if that cannot be determined.
+/// Returns the canonical path of a folder, or the path as written if that cannot be determined.
 fn real(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 impl Compiler<'_> {
-    /// The hidden names of the folder `root` in `site`: sources of pages, if any site has pages; scripts, if the site
-    /// runs any, or if some site runs those of this folder, of a parent or of a subfolder.
+    /// Returns the names in the folder `root` whose content `site` must not disclose: sources of pages, if any site has
+    /// pages, and scripts, if the site runs scripts or any site runs scripts in this folder, a parent or a subfolder.
     pub(super) fn sources(&self, root: &Path, site: &model::Site) -> Option<Arc<SourceNames>> {
         let mut suffixes: Vec<String> = Vec::new();
         if !self.scripts.is_empty() {
@@ -48,9 +48,9 @@ impl Compiler<'_> {
         (names != SourceNames::default()).then(|| Arc::new(names))
     }
 
-    /// The equal step of the previous configuration, if any, with its connections.
+    /// Adds a `php` step. If the previous configuration has an equal one, it is reused along with its connections.
     pub(super) fn add_php(&mut self, place: &Place, settings: &model::Php, site: &model::Site) -> Option<Kind> {
-        // Opened for the kernel's resolution rules, for the sandbox, and for its error message.
+        // Open the folder to check it, to report errors in the usual way, and to make it accessible in the sandbox.
         self.open_folder(place, &settings.root, false)?;
         let before = self.previous.and_then(|previous| {
             previous.php.iter().map(|php| &php.step).find(|step| step.is(settings)).map(Arc::clone)
@@ -59,7 +59,7 @@ impl Compiler<'_> {
             Ok(step) => step,
             Err(error) => {
                 let what = format!("the folder `{}` cannot be used: {error}", settings.root.display());
-                self.fail(place, what, "give the folder that contains the scripts");
+                self.fail(place, what, "specify the folder that contains the scripts");
                 return None;
             }
         };
@@ -71,7 +71,7 @@ impl Compiler<'_> {
         let mut sendfile = Vec::new();
         for folder in &settings.sendfile {
             let index = files(folder)?;
-            // A script may write either: the path as configured, or with links resolved.
+            // A script may use the path as configured or with symbolic links resolved.
             let written = std::path::absolute(folder).unwrap_or_else(|_| folder.clone());
             let real = real(folder);
             if real != written {

@@ -1,9 +1,10 @@
-//! Checks that the data of active pages is not in a folder that a `files` step serves, by canonical paths.
+//! Check that the data of active pages is not in a folder that a `files` step serves, by comparison of canonical paths.
 
 use flatout_config::model::{Config, Handler, Place, StepKind, is_given_out};
 use std::path::{Path, PathBuf};
 
-/// Data below a served folder: the place of the pages that store it, the problem, and the suggested remedy.
+/// Returns a problem for each file with data of active pages that is below a served folder: the place of the step, a
+/// description, and the suggested remedy.
 pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
     let (mut roots, mut pages) = (Vec::new(), Vec::new());
     for step in config.steps() {
@@ -45,12 +46,13 @@ pub(super) fn exposed(config: &Config) -> Vec<(Place, String, String)> {
     found
 }
 
-/// The canonical path of `path`, which may not exist yet: that of its existing parent, and the rest.
+/// Returns the canonical path of `path`. If it does not exist yet, uses the canonical path of its closest existing
+/// ancestor.
 fn whole(path: &Path) -> PathBuf {
     let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
     let Some((there, mut name)) = there else { return path };
-    // Joining an empty rest would add a slash.
+    // Joining an empty path would add a slash.
     if let Ok(rest) = path.strip_prefix(there)
         && !rest.as_os_str().is_empty()
     {

@@ -1,8 +1,10 @@
+use super::compile::split_rendered;
 use super::{Sources, Spec};
 use crate::engine::tests::{
     Temporary, compile, config, files, handler, path, redirect, respond, route, set, site, step, text,
 };
 use flatout_config::model::*;
+use flatout_http::lines::FieldOpKind;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -33,13 +35,13 @@ fn every_fault_is_told_at_once_with_its_place() {
         at(0, redirect(302, Text::default())),
     ]);
     for (fault, parts) in found.iter().zip([
-        ["a.kdl:7:3: the folder", "there is none; create it, or correct its name"],
-        ["a.kdl:8:3: ", "is not a folder; give the folder"],
+        ["a.kdl:7:3: the folder", "it does not exist; create the folder, or correct its name"],
+        ["a.kdl:8:3: ", "is not a folder; specify the folder"],
         ["a.kdl:9:3: `Content-Length`", "remove it"],
-        ["a.kdl:10:3: `X: a", "a value is one line"],
-        ["a.kdl:11:3: this would redirect to any host", "begin the address with a slash"],
-        ["a.kdl:12:3: the hash of `a`", "flatout passwd"],
-        ["the command line: a redirect to nowhere", "give its target"],
+        ["a.kdl:10:3: `X: a", "a value one line"],
+        ["a.kdl:11:3: this is an open redirect", "begin the target with a slash"],
+        ["a.kdl:12:3: the hash for `a`", "flatout passwd"],
+        ["the command line: the redirect has no target", "add the target"],
     ]) {
         assert!(fault.starts_with(parts[0]) && fault.contains(parts[1]), "{fault}");
     }
@@ -55,8 +57,8 @@ fn pages_must_be_readable_and_beneath_their_folder() {
     };
     std::os::unix::fs::symlink("../secret", folder.path().join("pages/out.html")).unwrap();
     fs::set_permissions(folder.path().join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
-    assert!(fault(page("pages/none.html")).contains("no file has this name; give a file"));
-    assert!(fault(page("pages/out.html")).contains("leads out of the served folder"));
+    assert!(fault(page("pages/none.html")).contains("no file has this name; use a file that this user can read"));
+    assert!(fault(page("pages/out.html")).contains("points outside the served folder"));
     assert!(fault(page("nowhere/a.html")).contains("the folder"));
     let spec = compile(&config(vec![site(&["*"], vec![page("pages/a.html"), files(folder.path())])]));
     let folders: Vec<&Path> = spec.folders().collect();
@@ -65,7 +67,7 @@ fn pages_must_be_readable_and_beneath_their_folder() {
 }
 
 #[test]
-fn what_pages_keep_is_not_given_out_by_another_name() {
+fn data_of_pages_is_not_served_under_another_name() {
     let folder = Temporary::new("spec-private", &[("www/a", "a"), ("site/index.lhtml", "x"), ("keys/b", "b")]);
     let (www, keys) = (folder.path().join("www"), folder.path().join("keys"));
     std::os::unix::fs::symlink(&www, folder.path().join("link")).unwrap();
@@ -105,7 +107,7 @@ fn one_host_has_one_site() {
 }
 
 #[test]
-fn what_would_open_a_site_to_all_is_refused() {
+fn settings_that_open_a_site_to_everybody_are_refused() {
     let cors = Cors { origins: vec!["*".into()], credentials: true, ..Cors::default() };
     assert!(fault(step(StepKind::Cors(cors))).contains("any web site"));
     let deep = (0..40).fold(vec![respond(200, "x")], |block, _| vec![route(Vec::new(), block)]);
@@ -126,4 +128,70 @@ fn steps_that_are_the_same_share_what_is_cached() {
     let sites = (0..100).map(|n| site(&[&format!("s{n}.example")], vec![files(folder.path())])).collect();
     let spec = compile(&config(sites));
     assert_eq!((spec.files.len(), spec.folders.len()), (1, 1));
+}
+
+#[test]
+fn variables_are_rendered_whatever_the_operation() {
+    for kind in FieldOpKind::ALL.into_iter().filter(|kind| kind.has_value) {
+        let operations = vec![
+            FieldOp::new(kind, "X".to_owned(), "{path}".to_owned()),
+            FieldOp::set("Y".to_owned(), "{path}".to_owned()),
+            FieldOp::set("Y".to_owned(), "fixed".to_owned()),
+        ];
+        let (fixed, rendered) = split_rendered(operations);
+        let values: Vec<_> = fixed.iter().filter_map(FieldOp::value).collect();
+        let names: Vec<_> = rendered.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((values, names), (vec!["fixed"], vec!["X"]), "{kind:?}");
+    }
+}
+
+/// Compiles `text` and returns the realms of its `proxy` steps under its first `cache` step.
+fn realms(text: &str, previous: Option<&Spec>) -> (Spec, Vec<String>) {
+    let config = flatout_config::load_text(text).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let spec = Spec::compile(&config, &Sources { previous, ..Sources::default() }).unwrap();
+    let realms = spec.proxies.iter().map(|proxy| proxy.realm_with(&spec.cache_steps[0])).collect();
+    (spec, realms)
+}
+
+#[test]
+fn sites_with_the_same_host_on_other_listeners_share_nothing() {
+    for host in ["", "\"a.example\""] {
+        let site = |port: u16, origin: u16| {
+            format!("site {host} {{\n listen \"127.0.0.1:{port}\"\n cache\n proxy \"http://127.0.0.1:{origin}\"\n}}\n")
+        };
+        for origin in [1, 2] {
+            let (spec, found) = realms(&(site(8001, 1) + &site(8002, origin)), None);
+            assert_ne!(found[0], found[1], "the origin {origin}");
+            let names: Vec<&str> = spec.proxies.iter().map(|proxy| proxy.name()).collect();
+            assert_ne!(names[0], names[1], "a metric has both");
+            // What one of them has stored is not found when it is gone.
+            let (_, alone) = realms(&site(8002, origin), Some(&spec));
+            assert!(!found.contains(&alone[0]), "{found:?} {alone:?}");
+        }
+    }
+}
+
+#[test]
+fn a_reload_moves_no_stored_response_to_another_proxy() {
+    let site = |inside: &str, origins: &str| {
+        format!("site \"a.example\" {{\n listen \"127.0.0.1:8001\"\n cache\n {inside}\n proxy {origins}\n}}\n")
+    };
+    let staff = r#"route header="X-Staff: yes" {
+        proxy "http://127.0.0.1:1" {
+            request-header {
+                set "X-Group" "staff"
+            }
+        }
+    }"#;
+    let (first, found) = realms(&site(staff, "\"http://127.0.0.1:1\""), None);
+    assert!(found[0] != found[1] && found[1].starts_with("a.example~"), "{found:?}");
+    let (second, alone) = realms(&site("", "\"http://127.0.0.1:1\""), Some(&first));
+    assert_eq!(alone, found[1..], "it keeps its own");
+    let (_, pool) = realms(&site("", "\"http://127.0.0.1:1\" \"http://127.0.0.1:2\""), Some(&second));
+    assert_eq!(pool, alone, "another origin of the same service");
+    let (_, other) = realms(&site("", "\"http://127.0.0.1:2\""), Some(&second));
+    assert!(!found.contains(&other[0]), "{found:?} {other:?}");
+    let ignoring = site("", "\"http://127.0.0.1:1\"").replace(" cache\n", " cache { query { without \"user\"; }; }\n");
+    let (_, ignoring) = realms(&ignoring, Some(&second));
+    assert_ne!(ignoring, alone, "the key has less of the query");
 }

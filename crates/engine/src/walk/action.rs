@@ -1,7 +1,7 @@
-//! The plan of a request: the action of each step, decided from the request and the configuration alone.
+//! Decision about the action of each step, based only on the request and the configuration.
 //!
-//! Deciding changes nothing and, apart from rendered texts and paths, allocates nothing. `Walk::obey` performs the
-//! actions; `explain` records them.
+//! Deciding has no side effects and, apart from rendered text and paths, does not allocate. `Walk::obey` performs the
+//! actions, and `explain` records them.
 
 use super::{Rest, Walk, host_needed, is_extension, method_unknown};
 use crate::auth::Auth;
@@ -23,18 +23,18 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The action of one step for one request.
+/// Action of a step for a request.
 #[derive(Debug)]
 pub(crate) enum Action<'w> {
     /// The route does not match.
     Skip(Mismatch),
-    /// The route matches; its last star matched this part of the decoded path, if it has a path condition.
+    /// The route matches. If it has a path condition, its last star matched this range of the decoded path.
     Enter(&'w Route, Option<Range<usize>>),
-    /// Programs that read the path differently would disagree on this step: 400.
+    /// Respond with 400, because the result of this step depends on how a server interprets the path.
     RefuseAmbiguous,
-    /// The step cannot handle the request.
+    /// Refuse the request, which the step cannot handle.
     Refuse(Refusal),
-    /// Redirect to this path and query, without the empty segments.
+    /// Redirect to this path and query, with empty segments removed.
     MergeSlashes(&'w [u8], Option<&'w [u8]>),
     /// Apply the header operations with this index.
     Change(u32),
@@ -42,27 +42,28 @@ pub(crate) enum Action<'w> {
     Hint(&'w Rc<Vec<String>>),
     /// Use the error page with this index.
     UsePage(u32),
-    /// Use the cache rules with this index.
+    /// Use the `cache` step with this index.
     UseCache(u32),
-    /// The path has no such prefix to remove.
+    /// Do nothing, because the path does not have the prefix to remove.
     KeepPath,
-    /// Continue with this path, and this query unless it is `None`; an empty one means no query.
+    /// Continue with this path, and with this query unless it is `None`. An empty query removes the query.
     Rewrite(Vec<u8>, Option<Vec<u8>>),
-    /// Admit or deny the client's address, by the rule with this index if one matches.
+    /// Admit or deny the client's address, according to the rule with this index if one matches.
     Access { allowed: bool, rule: Option<usize> },
     /// Count the request against a rate limit.
     Count(&'w RateTable),
-    /// Apply the header operations with this index, and respond if the request is a preflight.
+    /// Apply the header operations with this index, and respond if the request is a preflight request.
     Cors { cors: &'w Cors, change: u32, allowed: bool },
-    /// Verify the password, for the step with this number.
+    /// Verify the password for the step with this number.
     Authenticate(u32, &'w Arc<Auth>),
-    /// Respond with a file; with `pass`, a missing one leaves the request to later steps.
+    /// Respond with a file. If `pass` is true and the file is missing, continue with later steps.
     Files { files: &'w Files, spec: &'w FilesSpec, pass: bool },
-    /// Leave the request to later steps, after this refusal.
+    /// Continue with later steps after this refusal.
     PassOn(Refusal),
-    /// Redirect. A borrowed location does not depend on the request; `id` identifies its prebuilt response.
+    /// Redirect to `location`. A borrowed location does not depend on the request, and `id` identifies its prebuilt
+    /// response.
     Redirect { id: u32, status: u16, location: Cow<'w, str> },
-    /// Respond with a fixed text, which `id` identifies.
+    /// Respond with fixed text, whose prebuilt response has this number.
     Respond(u32, &'w Respond),
     /// Respond with the metrics.
     Metrics,
@@ -75,7 +76,7 @@ pub(crate) enum Action<'w> {
 }
 
 impl<'w> Walk<'w> {
-    /// The action of `step` for the request in its current state.
+    /// Decides the action of `step` for the request in its current state.
     pub(super) fn decide(&self, step: &'w Step) -> Option<Action<'w>> {
         let (live, head) = (&**self.live, self.request.head);
         if self.site.forwards
@@ -126,14 +127,15 @@ impl<'w> Walk<'w> {
         })
     }
 
-    /// The action for a request that only an origin may handle, at a step that is not one.
+    /// Decides the action for a request that only an origin can handle as it is, at a step that is not a `proxy` step.
+    /// Returns `None` for all other requests.
     fn decide_unusual(&self, step: &Step) -> Option<Action<'w>> {
         let changes_target = matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_));
         let responds = matches!(
             step.kind,
             Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
         );
-        // A script may support more methods than this server, such as those of WebDAV.
+        // Scripts are not included here, since they may support more methods, such as those of WebDAV.
         if responds && is_extension(self.request.head) {
             return Some(Action::Refuse(method_unknown()));
         }
@@ -145,7 +147,7 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// The Location of a redirect to `to`, or `literal` if it does not depend on the request.
+    /// Returns the Location of a redirect to `to`, or `literal` if it does not depend on the request.
     fn location(&self, to: &Template, literal: Option<&'w str>) -> Result<Cow<'w, str>, HostMissing> {
         if let Some(literal) = literal {
             return Ok(Cow::Borrowed(literal));
@@ -157,7 +159,7 @@ impl<'w> Walk<'w> {
         Ok(Cow::Owned(location))
     }
 
-    /// The values that texts may take from the request.
+    /// Returns the values of the variables for the request.
     pub(super) fn variables(&self) -> Variables<'_> {
         let (path, query) = match self.request.head.target {
             Target::Resource { path, query, .. } => (path, query),
@@ -222,8 +224,8 @@ impl<'w> Walk<'w> {
     }
 }
 
-/// Ensures that a path of this site remains one: with two leading slashes, or characters that browsers take for
-/// slashes, it would name a host, and the client determines `{rest}` and `{query}`.
+/// Ensures that a Location that begins with a slash stays on this site. If it began with two slashes, or characters
+/// that browsers interpret as slashes, it would name a host, and the client controls `{rest}` and `{query}`.
 fn keep_on_site(location: &mut String) {
     if let Some(path) = location.strip_prefix('/') {
         let doubled = path.len() - path.trim_start_matches(['/', '\\']).len();

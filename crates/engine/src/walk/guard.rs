@@ -1,4 +1,4 @@
-//! Steps that admit or reject a request: addresses, rates, passwords, origins.
+//! Steps that admit or reject a request, by address, rate, password or origin.
 
 use super::{Resumed, Walk, answer};
 use crate::answer::no_content;
@@ -8,22 +8,27 @@ use crate::credentials::{Proof, parse_basic};
 use crate::engine::Live;
 use crate::outcome::RouteOutcome;
 use crate::rate::{Decision, RateTable};
+use flatout_config::model::{Cidr, is_trusted};
 use flatout_handler::Reply;
 use flatout_handler::owned::OwnedRequest;
 use flatout_handler::response::Response;
 use flatout_handler::routed::Refusal;
 use flatout_os::clock::Now;
-use std::net::IpAddr;
+use flatout_overload::{ClientPermit, LimitReached};
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// Why authentication failed.
+/// Value of Retry-After in seconds, for a request that was refused because too many others were in progress.
+const RETRY_AFTER_S: &str = "1";
+
+/// Reason why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PasswordFailure {
     /// Credentials are missing or wrong.
     Unauthorized,
-    /// They could not be verified now.
+    /// The credentials could not be verified at this time.
     Busy,
 }
 
@@ -42,6 +47,26 @@ impl Walk<'_> {
         Some(self.fail(&failure.with("Retry-After", seconds.to_string())))
     }
 
+    /// Admits a request that is about to wait for an origin, a page or an application server. The request is counted
+    /// for the address that `client` returns, which is the original client's address if the request comes from one of
+    /// the `trusted` proxies.
+    pub(super) fn admit(
+        &self,
+        client: impl FnOnce() -> Option<SocketAddr>,
+        trusted: &[Cidr],
+    ) -> Result<Option<ClientPermit>, Refusal> {
+        let Some(counter) = self.live.requests else { return Ok(None) };
+        if counter.is_full() {
+            let text = "The server is busy. Please try again.";
+            return Err(Refusal::new(503, text, RouteOutcome::RequestsLimit).with("Retry-After", RETRY_AFTER_S));
+        }
+        let client = client().map(|client| client.ip());
+        counter.admit(client, |client| is_trusted(trusted, Some(client))).map(Some).map_err(|LimitReached| {
+            let text = "Too many concurrent requests from your network. Please try again.";
+            Refusal::new(429, text, RouteOutcome::AddressRequestsLimit).with("Retry-After", RETRY_AFTER_S)
+        })
+    }
+
     pub(super) fn preflight(&self, cors: &Cors, allowed: bool) -> Option<Response> {
         if !Cors::is_preflight(self.request.head) {
             return None;
@@ -55,7 +80,7 @@ impl Walk<'_> {
         if let Some(resumed) = &self.resumed {
             if let Some((_, user)) = resumed.right.iter().find(|(right, _)| *right == id) {
                 self.user = Some(Rc::clone(user));
-                // Steps after the one that caused the resumption are reached for the first time.
+                // Steps after this one, for which the request was suspended, are reached for the first time.
                 if resumed.right.last().is_some_and(|(last, _)| *last == id) && resumed.failed.is_none() {
                     self.resumed_past = true;
                 }
@@ -95,7 +120,7 @@ impl Walk<'_> {
     fn refuse_password(&mut self, auth: &Auth, refused: PasswordFailure) -> Response {
         let failure = match refused {
             PasswordFailure::Unauthorized => {
-                Refusal::new(401, "This page requires a name and a password.", RouteOutcome::Unauthorized)
+                Refusal::new(401, "This page requires a user name and a password.", RouteOutcome::Unauthorized)
                     .with("WWW-Authenticate", auth.challenge.clone())
             }
             PasswordFailure::Busy => {
@@ -118,7 +143,7 @@ struct Pending {
 }
 
 impl Pending {
-    /// Repeats the walk from the beginning, under the same configuration, with the new result.
+    /// Waits for the result, and handles the request again from the beginning, with the same configuration.
     async fn go_on(self, answered: oneshot::Receiver<bool>) -> Response {
         let Self { live, request, mut right, id, user, proof } = self;
         let verified = answered.await;
@@ -130,7 +155,7 @@ impl Pending {
                 None
             }
             Ok(false) => Some((id, PasswordFailure::Unauthorized)),
-            // The thread is gone, which it never is while it is needed.
+            // The thread has ended, which never happens while it is needed.
             Err(_) => Some((id, PasswordFailure::Busy)),
         };
         let resumed = Resumed { right, failed };

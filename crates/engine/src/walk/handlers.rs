@@ -1,15 +1,15 @@
-//! Steps that respond, and responses to failures.
+//! Handlers, and responses to failures.
 
-use super::pages::answer_failure;
+use super::error_pages::answer_failure;
 use super::{Walk, method_not_allowed};
 use crate::answer::{respond, text};
 use crate::forwarded::resolve_forwarded;
 use crate::metrics::MetricsFormat;
 use crate::outcome::RouteOutcome;
-use flatout_config::model::Respond;
+use flatout_config::model::{Cidr, Respond};
 use flatout_handler::Reply;
 use flatout_handler::response::Response;
-use flatout_handler::routed::{Refusal, RoutedRequest};
+use flatout_handler::routed::{Handling, Refusal, RoutedRequest};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_pages::PageFolder;
@@ -17,7 +17,7 @@ use flatout_pages::PageFolder;
 impl Walk<'_> {
     pub(super) fn answer_respond(&mut self, id: u32, settings: &Respond) -> Response {
         let method = self.request.head.method;
-        // An error answers every method, a text only GET and HEAD.
+        // An error is sent for every method, other content only for GET and HEAD.
         if settings.status >= 400 {
             if settings.body.is_empty() {
                 let outcome = RouteOutcome::Responded;
@@ -33,10 +33,24 @@ impl Walk<'_> {
     }
 
     pub(super) fn answer_page(&mut self, folder: &PageFolder) -> Option<Reply> {
-        let (policy, told) = (self.policy(), resolve_forwarded(self.request, &folder.step().settings().trusted));
-        let routed = RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) };
-        let handling = self.live.pages.handle(folder, &routed);
-        self.settle(handling)
+        let live = self.live;
+        self.run_admitted(&folder.step().settings().trusted, |routed| live.pages.handle(folder, routed))
+    }
+
+    /// Runs a handler that trusts the proxies in `trusted`, unless the client has too many requests in progress.
+    pub(super) fn run_admitted(
+        &mut self,
+        trusted: &[Cidr],
+        handle: impl FnOnce(&RoutedRequest<'_>) -> Handling,
+    ) -> Option<Reply> {
+        let (policy, told) = (self.policy(), resolve_forwarded(self.request, trusted));
+        let permit = match self.admit(|| told.request.client, trusted) {
+            Ok(permit) => permit,
+            Err(refusal) => return Some(self.fail(&refusal).into()),
+        };
+        let handling =
+            handle(&RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) });
+        self.settle_admitted(handling, permit)
     }
 
     pub(super) fn answer_metrics(&mut self) -> Response {
@@ -50,7 +64,7 @@ impl Walk<'_> {
         text(200, format.content_type(), content.as_bytes(), &self.policy(), RouteOutcome::Metrics)
     }
 
-    /// The response to a failure: with the error page of the site, or the built-in one.
+    /// Builds the response to a failure, with an error page of the site or the built-in page.
     pub(super) fn fail(&mut self, refusal: &Refusal) -> Response {
         let policy = self.policy();
         let (response, page) = answer_failure(self.live, &self.pages, &policy, refusal, self.now);
@@ -61,7 +75,7 @@ impl Walk<'_> {
     }
 }
 
-/// The text of the built-in page for a configured status.
+/// Returns the sentence on the built-in page for a configured status.
 const fn sentence(status: u16) -> &'static str {
     match status {
         400..=499 => "The server does not allow this request.",

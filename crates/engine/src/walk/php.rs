@@ -1,15 +1,14 @@
-//! Steps whose scripts an application server runs, and files that scripts have sent.
+//! `php` steps, and files that scripts delegate to this server (X-Sendfile and X-Accel-Redirect).
 
 use super::Walk;
-use super::pages::read_file;
+use super::error_pages::read_file;
 use super::readings::Reading;
 use crate::engine::Live;
-use crate::forwarded::resolve_forwarded;
 use crate::spec::PhpSpec;
 use flatout_fastcgi::{FileName, FileWanted, Meaning, PhpOutcome};
 use flatout_handler::content::Offers;
 use flatout_handler::response::Response;
-use flatout_handler::routed::{Handling, Refusal, RoutedRequest};
+use flatout_handler::routed::{Handling, Refusal};
 use flatout_handler::{Reply, Request};
 use flatout_http::framing::Framing;
 use flatout_http::head::Fields;
@@ -23,15 +22,13 @@ use std::rc::Rc;
 impl Walk<'_> {
     pub(super) fn answer_php(&mut self, index: u32, php: &PhpSpec) -> Option<Reply> {
         let live = self.live;
-        let (policy, told) = (self.policy(), resolve_forwarded(self.request, &php.step.settings().trusted));
-        let routed = RoutedRequest { host: told.host, port: told.port, ..self.routed(&told.request, &policy) };
         let files_of = Rc::clone(live);
         let send = move |wanted: Box<FileWanted>| async move { send_file(&files_of, index, &wanted).await };
-        let handling = live.php.handle(&php.step, &routed, send);
-        self.settle(handling)
+        self.run_admitted(&php.step.settings().trusted, |routed| live.php.handle(&php.step, routed, send))
     }
 
-    /// Returns true if another reading of the path would run another script, or tell it of a path with dot segments.
+    /// Returns whether another interpretation of the path would run a different script, or whether the script would
+    /// receive a path with dot segments.
     pub(super) fn is_ambiguous_for(&self, php: &PhpSpec) -> bool {
         if !self.readings.iter().any(Reading::is_of_servers) {
             return false;
@@ -54,14 +51,15 @@ impl Walk<'_> {
     }
 }
 
-/// The answer with the file that a script has named, when it lies below one of the folders of the step.
+/// Builds the response with the file named by a script, if it is below one of the step's folders.
 async fn send_file(live: &Rc<Live>, index: u32, wanted: &FileWanted) -> Result<Response, Refusal> {
     let missing = || Refusal::from(PhpOutcome::FileMissing);
     let php = live.spec.php.get(index as usize).ok_or_else(missing)?;
     let (files, path) = locate(php, &wanted.name).ok_or_else(missing)?;
     let files = live.files.get(files as usize).ok_or_else(missing)?;
     let found = wanted.request.with(|asked| {
-        // The file is read, whatever the script was asked for; ranges and conditions are those of who reads.
+        // The file is sent whatever the method of the request. The request's ranges and conditions apply only to GET
+        // and HEAD.
         let reads = matches!(asked.head.method, Method::Get | Method::Head);
         let head = RequestHead {
             method: if reads { asked.head.method } else { Method::Get },
@@ -86,7 +84,8 @@ async fn send_file(live: &Rc<Live>, index: u32, wanted: &FileWanted) -> Result<R
     Ok(wanted.respond(file))
 }
 
-/// The files that `name` is looked for among, and its path below their root, percent-encoded and with its first slash.
+/// Returns the index of the folder that contains `name`, and the path below it, percent-encoded and with a leading
+/// slash.
 fn locate(php: &PhpSpec, name: &FileName) -> Option<(u32, Vec<u8>)> {
     match name {
         FileName::Address(address) => {
@@ -100,7 +99,7 @@ fn locate(php: &PhpSpec, name: &FileName) -> Option<(u32, Vec<u8>)> {
             let folder = folder.as_os_str().as_bytes();
             let folder = folder.strip_suffix(b"/").unwrap_or(folder);
             let rest = path.strip_prefix(folder).filter(|rest| rest.starts_with(b"/"))?;
-            // A path in the file system is not an address: its percent signs mean themselves.
+            // A path in the file system is not percent-encoded, so percent signs are literal.
             let mut encoded = Vec::with_capacity(rest.len());
             for &byte in rest {
                 match byte {

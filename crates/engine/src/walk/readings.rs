@@ -1,11 +1,12 @@
-//! Paths that servers read in different ways.
+//! Paths that servers interpret in different ways.
 //!
-//! Some take `%2F`, `%5C` or `\\` for a separator, some let `..` remove an empty segment, and servers of Java drop what follows
-//! a `;`. The routes are walked by one reading; a request is refused where another would lead elsewhere, as the origin, which
-//! gets the path as it came, might see what a rule of this server was to guard.
+//! Some servers treat `%2F`, `%5C` or `\\` as a separator, in some `..` removes an empty segment, and Java servers
+//! ignore everything after a `;` in a segment. Routes are matched against a single interpretation. If another
+//! interpretation would match different routes, the request is refused. Otherwise, the origin, which receives the path
+//! unchanged, might serve a resource that a rule of this server is meant to protect.
 //!
-//! A script or a page has several names as well: `/a.php/b` runs `/a.php`, and `/a.lhtml` is the page `/a`. A request for one of
-//! the others is refused where a rule guards the plain name.
+//! A script or page may also have several names: `/a.php/b` runs `/a.php`, and `/a.lhtml` is the page `/a`. A request
+//! that uses any other name is refused if a rule protects the plain name.
 
 use super::Walk;
 use crate::outcome::RouteOutcome;
@@ -14,43 +15,44 @@ use flatout_handler::routed::Refusal;
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal as PathRefusal;
 
-/// The path as another program may interpret it.
+/// An interpretation of the path that another program may use.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// The ways in which this reading differs; none: it is the plain name of the script or page that the path runs.
+    /// How this interpretation differs. Empty if it is the plain name of the script or page that the path runs.
     ways: Readings,
-    /// The path decoded so, without its first slash.
+    /// The path according to this interpretation, decoded and without its leading slash.
     pub(super) decoded: Vec<u8>,
 }
 
 impl Reading {
-    /// Returns true if a `;` is what makes it differ. Few servers read it, and many paths hold one.
+    /// Returns whether the interpretation differs because of a `;`, which few servers interpret and many paths contain.
     const fn drops_parameters(&self) -> bool {
         self.ways.has(Readings::PARAMETERS)
     }
 
-    /// Returns true if it is the plain name of what the path runs.
+    /// Returns whether this is the plain name of the script or page that the path runs.
     const fn is_plain_name(&self) -> bool {
         self.ways.is_empty()
     }
 
-    /// Returns true if another server would read the path so. Scripts see what follows a `;`.
+    /// Returns whether this is an interpretation of another server that affects scripts too. Parameters after a `;` do
+    /// not, since scripts receive them.
     pub(super) const fn is_of_servers(&self) -> bool {
         !self.drops_parameters() && !self.is_plain_name()
     }
 }
 
 impl Walk<'_> {
-    /// Decodes `path`, which is the path from now on, in every way there is.
+    /// Sets the current path to `path`, and determines all its interpretations.
     ///
     /// # Errors
-    /// As [`decode_path`], also when it leads above the root in one reading only.
+    /// Returns the errors of [`decode_path`], even if only one interpretation leads above the root.
     pub(super) fn read_path(&mut self, path: &[u8]) -> Result<PathFacts, PathRefusal> {
         self.readings.clear();
         self.facts = decode_path(path, &mut self.decoded)?;
         let mut ways = self.facts.readings;
         if !self.site.forwards {
-            // No origin drops anything.
+            // Without an origin, no server ignores path parameters.
             ways = ways.without(Readings::PARAMETERS);
         }
         if !ways.is_empty() {
@@ -77,10 +79,12 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// True if some reading of the path would decide about `route` otherwise than the one that the walk follows.
+    /// Returns whether any other interpretation of the path leads to a different result for `route`. `matches` is the
+    /// result for the current path.
     ///
-    /// A `;` counts for less: a path that has to lose its parameters to match is kept from rules that guard, and a path that
-    /// matches because of them (`*.css`) from any.
+    /// Path parameters (`;`) are checked less strictly. A path that matches only without its parameters is ambiguous
+    /// only for routes that restrict access. A path that matches only because of them (`*.css`) is ambiguous for any
+    /// route.
     pub(super) fn is_ambiguous(&self, route: &Route, matches: bool) -> bool {
         self.readings.iter().any(|reading| {
             let would = route.match_request(self.request.head, &reading.decoded).is_ok();
@@ -93,26 +97,25 @@ impl Walk<'_> {
     }
 }
 
-/// The refusal of a path whose readings lead to different routes or scripts.
+/// Returns the refusal of a path whose interpretations lead to different routes or scripts.
 pub(super) fn ambiguous() -> Refusal {
-    let text = "Servers read this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without \
-                anything behind the name of a script or page.";
+    let text = "Servers interpret this path in different ways. Write it without `%2F`, `%5C`, `\\` and `;`, and without anything after the name of a script or page.";
     Refusal::new(400, text, RouteOutcome::AmbiguousPath)
 }
 
-/// The names that scripts and pages of a site have besides their plain ones.
+/// Rules for the names that scripts and pages of a site have besides their plain names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ScriptNames {
-    /// How the names of scripts end.
+    /// Suffixes of script names.
     pub(crate) suffixes: Vec<String>,
-    /// The handlers that respond for a folder.
+    /// Names of the scripts that respond for a folder.
     pub(crate) index: Vec<String>,
-    /// True if there are pages.
+    /// True if there are active pages.
     pub(crate) pages: bool,
 }
 
 impl ScriptNames {
-    /// Returns the other scripts that `path`, decoded and without its first slash, may run.
+    /// Returns the plain names of the scripts and pages that `path`, decoded and without its leading slash, may run.
     fn plain_names(&self, path: &[u8]) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
@@ -131,11 +134,11 @@ impl ScriptNames {
     }
 }
 
-/// Returns true if `block` lets some requests pass and others not. Routes are nested to a bounded depth.
+/// Returns whether `block` restricts access. The recursion is bounded by the maximum nesting depth of routes.
 pub(crate) fn guards(block: &Block) -> bool {
     block.steps.iter().any(|step| match &step.kind {
         Kind::Access(_) | Kind::BasicAuth { .. } => true,
-        // A status of its own, mostly 403 or 404, keeps others out as well.
+        // A configured error status, usually 403 or 404, also restricts access.
         Kind::Respond { respond, .. } => respond.status >= 400,
         Kind::Route(route) => guards(&route.block),
         _ => false,

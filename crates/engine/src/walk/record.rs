@@ -1,4 +1,5 @@
-//! The recorder of `explain`: describes the actions of a request, and keeps it from effects outside this process.
+//! The recorder of `explain`, which describes the actions of a request and prevents those that would have effects
+//! outside this process.
 
 use super::Walk;
 use super::action::Action;
@@ -16,37 +17,29 @@ use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_os::root::{Named, Root};
 use flatout_proxy::explain::Sought;
 use flatout_proxy::{CacheStep, ProxyStep};
-use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Effect of a step on the request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
 pub(crate) enum Effect {
     /// The route applies.
+    #[display("matches")]
     Matched,
     /// The route does not apply.
+    #[display("does not match: {}", _0.text())]
     NotMatched(Mismatch),
-    /// Another step's effect, in words.
+    /// The effect of any other step, as text.
+    #[display("{_0}")]
     Said(String),
 }
 
-impl fmt::Display for Effect {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Matched => formatter.write_str("matches"),
-            Self::NotMatched(mismatch) => write!(formatter, "does not match: {}", mismatch.text()),
-            Self::Said(text) => formatter.write_str(text),
-        }
-    }
-}
-
-/// Records the actions of one request. While it does, nothing is counted, no password is verified, no origin or
-/// program receives a request, and steps that the index would skip are examined, too.
+/// Records the actions of a request. While it is in use, no counters change, no password is verified, no origin or
+/// program receives a request, and steps that the index would skip are examined too.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     pub(crate) explanation: Explanation,
-    /// Applied header operations, each with the place of its step.
+    /// Header operations that were applied, each with the place of its step.
     pub(crate) changes: Vec<(Place, FieldOp)>,
 }
 
@@ -54,8 +47,8 @@ impl Recorder {
     pub(super) fn record_site(&mut self, site: &SiteSpec, matched: Match) {
         let why = match matched {
             Match::Exact => "it has the requested host name",
-            Match::Suffix => "it has the longest `*.` name that fits the host",
-            Match::Any => "no other site has the host's name, and it is `*`",
+            Match::Suffix => "it has the longest `*.` name that matches the host",
+            Match::Any => "no other site matches the host name, and this one is `*`",
             Match::OnlySite => "the request has no host, and the listener has only this site",
         };
         self.explanation.site = Some((site.hosts.join(" "), why, site.place.clone()));
@@ -65,7 +58,8 @@ impl Recorder {
         self.explanation.page = Some((page.path.trim_start_matches('/').to_owned(), page.place.clone()));
     }
 
-    /// Records `action`. Returns `Continue` if it may be performed, otherwise the reply that replaces it, if any.
+    /// Records `action`. Returns `Continue` if it may be performed. Otherwise, returns the reply that replaces it, if
+    /// any.
     pub(super) fn record(&mut self, walk: &Walk<'_>, step: &Step, action: &Action<'_>) -> ControlFlow<Option<Reply>> {
         let mut flow = ControlFlow::Continue(());
         let responds_elsewhere = || ControlFlow::Break(Some(Reply::later(std::future::pending())));
@@ -74,20 +68,20 @@ impl Recorder {
             Action::Skip(mismatch) => return self.add_row(walk, step, Effect::NotMatched(*mismatch), flow),
             Action::Refuse(_) => return flow,
             Action::RefuseAmbiguous => {
-                "ambiguous: whether it matches depends on how the path is decoded; refused".to_owned()
+                "ambiguous: refused, because whether the route matches depends on how the path is decoded".to_owned()
             }
             Action::MergeSlashes(..) => "the path has an empty segment".to_owned(),
             Action::Change(change) => {
                 self.add_changes(walk, *change);
-                // A response that no step determines has the fields of `cors`, too.
+                // A response that no step creates also has the fields of `cors`, which have their own row.
                 if !matches!(step.kind, Kind::Header(_)) {
                     return flow;
                 }
-                "in force from here".to_owned()
+                "applies to all later steps".to_owned()
             }
-            Action::UsePage(_) | Action::UseCache(_) => "in force from here".to_owned(),
+            Action::UsePage(_) | Action::UseCache(_) => "applies to all later steps".to_owned(),
             Action::Hint(_) => "added".to_owned(),
-            Action::KeepPath => "does not apply: the path does not begin with it".to_owned(),
+            Action::KeepPath => "does not apply: the path does not begin with this prefix".to_owned(),
             Action::Rewrite(path, _) => format!("the path is now {}", String::from_utf8_lossy(path)),
             Action::Access { allowed, rule } => {
                 let verdict = if *allowed { "allowed" } else { "denied" };
@@ -113,20 +107,20 @@ impl Recorder {
             }
             Action::Authenticate(..) => {
                 flow = ControlFlow::Break(None);
-                "requires a name and password; assumed to be correct".to_owned()
+                "requires a user name and password; assumed to be correct".to_owned()
             }
             Action::Files { spec, .. } => {
                 self.add_files(walk, spec);
                 format!("looks in {}", spec.settings.root.display())
             }
-            Action::PassOn(refusal) => format!("{}: goes on", refusal.text),
+            Action::PassOn(refusal) => format!("{}: passes the request to the next step", refusal.text),
             Action::Redirect { status, location, .. } => format!("responds with {status} to {location}"),
-            Action::Respond(_, settings) => format!("answers {}", settings.status),
+            Action::Respond(_, settings) => format!("responds with {}", settings.status),
             Action::Metrics => "responds with the metrics".to_owned(),
             Action::Forward(proxy, cache) => {
                 flow = responds_elsewhere();
                 self.explanation.proxy = Some(explain_forwarding(walk, step, proxy, *cache));
-                format!("asks {}", proxy.describe())
+                format!("forwards to {}", proxy.describe())
             }
             Action::RunPage(folder) => {
                 if let Some(name) = folder.name_of(&walk.decoded, walk.facts) {
@@ -136,11 +130,11 @@ impl Recorder {
                     format!("runs {}", folder.step().folder().join(name).display())
                 } else {
                     flow = ControlFlow::Break(None);
-                    "no page has this name: passes on".to_owned()
+                    "no page has this name: passes the request to the next step".to_owned()
                 }
             }
             Action::RunScript(_, php) => match php.step.find(&walk.decoded) {
-                Meaning::Pass(reason) => format!("{}: goes on", reason.text()),
+                Meaning::Pass(reason) => format!("{}: passes the request to the next step", reason.text()),
                 Meaning::Slash => "redirects to the folder's path with a trailing slash".to_owned(),
                 Meaning::Script(script, rest) => {
                     flow = responds_elsewhere();
@@ -149,14 +143,14 @@ impl Recorder {
                     let path_info = walk.decoded.get(rest).unwrap_or_default();
                     let path_info = String::from_utf8_lossy(path_info).replace(char::from(SLASH_IN_SEGMENT), "/");
                     let suffix = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
-                    format!("has {} run {}{suffix}", php.step.describe(), php.step.show_file(&script))
+                    format!("runs {} on {}{suffix}", php.step.show_file(&script), php.step.describe())
                 }
             },
         };
         self.add_row(walk, step, Effect::Said(text), flow)
     }
 
-    /// Adds a row for `step`. Returns `flow`.
+    /// Adds a row for `step`, and returns `flow`.
     fn add_row<F>(&mut self, walk: &Walk<'_>, step: &Step, effect: Effect, flow: F) -> F {
         let (place, written) = (step.place.clone(), step.written.to_string());
         self.explanation.steps.push(StepTold { place, depth: walk.depth, written, effect });
@@ -169,7 +163,7 @@ impl Recorder {
         }
     }
 
-    /// Adds the names that `spec` looks up: the path, its index files, and the try targets.
+    /// Adds the files that a `files` step looks up: those for the path, its index files, and the try targets.
     fn add_files(&mut self, walk: &Walk<'_>, spec: &FilesSpec) {
         let (decoded, root, variables) = (&walk.decoded, spec.settings.root.display(), walk.variables());
         let mut names = vec![decoded.clone()];
@@ -191,7 +185,7 @@ impl Recorder {
     }
 }
 
-/// The upstream request, and the state of the store, which is filled only in a running process.
+/// Describes the upstream request, and the state of the store, which contains responses only in a running process.
 fn explain_forwarding(
     walk: &Walk<'_>,
     step: &Step,
@@ -200,7 +194,7 @@ fn explain_forwarding(
 ) -> ProxyTold {
     let (request, path, query) = (walk.request, &*walk.path, walk.query.as_deref());
     let refusal = match cache {
-        None => Some(("No cache is in force for this request.", "Write a `cache` step before the `proxy` step.")),
+        None => Some(("No cache applies to this request.", "Write a `cache` directive before the `proxy` directive.")),
         Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
     };
     let kept = cache.zip(request.head.effective_host()).and_then(|(cache, authority)| {
@@ -225,7 +219,7 @@ fn explain_forwarding(
     ProxyTold {
         origins: proxy.describe(),
         balance: proxy.describe_balance(),
-        realm: proxy.realm().to_owned(),
+        realm: cache.map_or_else(|| proxy.name().to_owned(), |cache| proxy.realm_with(cache)),
         refusal,
         kept,
         unknown: None,
@@ -234,14 +228,14 @@ fn explain_forwarding(
     }
 }
 
-/// The kernel's result for `name` below `root`.
+/// Describes the file called `name` below `root`, or why it cannot be opened.
 fn describe_name(root: &Root, name: &[u8]) -> String {
     match root.identify(name) {
         Ok(Named::File(identity)) => {
             let media = flatout_serve::media::content_type(name);
             let readable = match root.open_file(name) {
                 Ok(_) => "",
-                Err(_) => ", which may not be read",
+                Err(_) => ", which flatout cannot read",
             };
             format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
         }

@@ -2,7 +2,7 @@ use super::{CgiHead, EndFinder, FIELDS_MAX, HEAD_BYTES_MAX, HeadError};
 use flatout_http::feed::assert_three_ways;
 use proptest::prelude::*;
 
-/// A head and the bytes it takes. The finder is asked again for every length, as a driver would ask it.
+/// A head and the bytes it takes. The finder is called again for every length, as a driver would call it.
 fn decode(bytes: &[u8]) -> Option<Result<(CgiHead, usize), HeadError>> {
     let mut finder = EndFinder::default();
     let mut found = finder.find(&bytes[..bytes.len() / 2]).transpose();
@@ -21,7 +21,7 @@ fn parse(text: &str) -> Result<CgiHead, HeadError> {
 }
 
 #[test]
-fn heads_of_scripts() {
+fn script_heads_are_parsed() {
     let head = parse("X-Powered-By: PHP/8.2\r\nContent-type: text/html; charset=UTF-8\r\n\r\n").unwrap();
     assert_eq!((head.status, head.content_length), (200, None));
     assert_eq!(head.lines, b"X-Powered-By: PHP/8.2\r\nContent-type: text/html; charset=UTF-8\r\n");
@@ -47,7 +47,7 @@ fn heads_of_scripts() {
 }
 
 #[test]
-fn what_belongs_to_the_connection_stays_behind() {
+fn connection_fields_are_removed() {
     let text = "Connection: close\r\nTransfer-Encoding: chunked\r\nKeep-Alive: 5\r\nUPGRADE: x\r\nA:\r\n\
                 X-Accel-Buffering: no\r\nTrailer: b\r\nContent-Length: 3\r\ncontent-length: 3\r\n\r\n";
     let head = parse(text).unwrap();
@@ -55,7 +55,7 @@ fn what_belongs_to_the_connection_stays_behind() {
 }
 
 #[test]
-fn what_breaks_the_rules_has_a_name() {
+fn each_invalid_head_has_its_error() {
     for (text, error) in [
         ("HTTP/1.1 200 OK\r\nA: b\r\n\r\n", HeadError::StatusLine),
         ("no colon\r\n\r\n", HeadError::Field),
@@ -85,7 +85,7 @@ fn what_breaks_the_rules_has_a_name() {
 }
 
 #[test]
-fn a_head_has_bounds() {
+fn a_script_head_is_bounded() {
     let mut endless = EndFinder::default();
     let line = b"A: b\r\n".repeat(HEAD_BYTES_MAX / 6 + 1);
     for length in (0..line.len()).step_by(997).filter(|&length| length <= HEAD_BYTES_MAX) {
@@ -101,7 +101,7 @@ fn a_head_has_bounds() {
 
 proptest! {
     #[test]
-    fn no_line_of_a_script_becomes_two(text in "(Status: [0-9 ]{0,5}|[A-Za-z: \r\n\\x00-\\x1f]{0,60})\n\n") {
+    fn a_field_of_a_script_never_becomes_two_lines(text in "(Status: [0-9 ]{0,5}|[A-Za-z: \r\n\\x00-\\x1f]{0,60})\n\n") {
         assert_three_ways(text.as_bytes(), decode);
         if let Some(Ok((head, _))) = decode(text.as_bytes()) {
             prop_assert!((200..=599).contains(&head.status));
@@ -112,7 +112,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(bytes: Vec<u8>) {
+    fn arbitrary_input_never_panics(bytes: Vec<u8>) {
         assert_three_ways(&bytes, decode);
     }
 }

@@ -12,7 +12,7 @@ fn end(status: u8) -> Vec<u8> {
     record(3, 1, &[0, 0, 1, 2, status, 0, 0, 0], 0)
 }
 
-/// Stdout as it is, and all else as a word in brackets, so that pieces of one text are one text.
+/// Stdout unchanged, and everything else as a word in brackets, so that pieces of one text are joined.
 fn feed(decoder: &mut Decoder, input: &[u8], output: &mut Vec<u8>) -> Result<(usize, bool), RecordError> {
     let mut used = 0;
     while used < input.len() && !decoder.is_done() {
@@ -37,7 +37,7 @@ fn decode(bytes: &[u8]) -> (String, Result<bool, RecordError>) {
 }
 
 #[test]
-fn an_answer_comes_out_however_it_is_cut() {
+fn responses_decode_equally_however_they_are_split() {
     let answer = [
         record(6, 1, b"Status: 200\r\n", 3),
         record(7, 1, b"a warning", 7),
@@ -73,7 +73,7 @@ fn statuses_have_names() {
 }
 
 #[test]
-fn what_breaks_the_rules_has_a_name() {
+fn each_invalid_record_has_its_error() {
     let mut other = record(6, 1, b"x", 0);
     other[0] = 2;
     for (bytes, error) in [
@@ -96,7 +96,7 @@ fn what_breaks_the_rules_has_a_name() {
 }
 
 #[test]
-fn what_is_sent_is_framed() {
+fn sent_content_is_framed_in_records() {
     let mut output = Vec::new();
     encode_begin(true, &mut output);
     assert_eq!(output, [1, 1, 0, 1, 0, 8, 0, 0, 0, 1, 1, 0, 0, 0, 0, 0]);
@@ -116,7 +116,7 @@ fn what_is_sent_is_framed() {
 
 proptest! {
     #[test]
-    fn streams_come_out_as_they_went_in(parts: Vec<(bool, Vec<u8>, u8)>) {
+    fn streams_round_trip(parts: Vec<(bool, Vec<u8>, u8)>) {
         let (mut bytes, mut stdout, mut stderr) = (Vec::new(), Vec::new(), Vec::new());
         for (is_out, content, padding) in parts.iter().filter(|(_, content, _)| !content.is_empty()) {
             bytes.extend(record(if *is_out { 6 } else { 7 }, 1, content, *padding));
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_makes_it_panic(bytes: Vec<u8>) {
+    fn arbitrary_input_never_panics(bytes: Vec<u8>) {
         let _ = decode(&bytes);
     }
 }

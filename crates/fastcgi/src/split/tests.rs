@@ -79,7 +79,7 @@ fn tell(path: &str, rules: &ScriptRules, root: &Root) -> String {
 }
 
 #[test]
-fn only_files_are_run() {
+fn only_existing_files_are_executed() {
     let site = Site::new();
     let root = site.open();
     for (path, expected) in [
@@ -146,7 +146,7 @@ fn only_files_are_run() {
 }
 
 #[test]
-fn a_front_controller_answers_for_what_is_no_file() {
+fn a_front_controller_handles_paths_that_are_no_files() {
     let site = Site::new();
     let root = site.open();
     for (path, expected) in [
@@ -175,10 +175,10 @@ fn a_front_controller_answers_for_what_is_no_file() {
 }
 
 proptest! {
-    /// Whatever is asked for: what is run is a file below the root that ends as a script's name does, and what is run
-    /// and what is left for it make up the path.
+    /// Whatever is requested: the script is a file below the root with a script suffix, and its name and PATH_INFO
+    /// together make up the path.
     #[test]
-    fn whatever_runs_is_a_script(segments in prop::collection::vec(
+    fn only_php_files_below_the_root_are_executed(segments in prop::collection::vec(
         prop::sample::select(vec![
             "x.php", "a", "b.php", "c.php", "dir.php", "page.html", "image.jpg", "with", "index.php", "up.php", "%0a",
             ".git", "hook.php", "..", "%2e%2e", "line%0afeed.php", "", "passwd.php", "x.php%00", "secret.php",

@@ -39,7 +39,7 @@ fn variables(text: &str, change: impl FnOnce(&mut VariableInput<'_>)) -> BTreeMa
 }
 
 #[test]
-fn what_a_proxy_has_told() {
+fn a_trusted_proxy_sets_client_and_scheme() {
     let text = "GET /x.php HTTP/1.1\r\nHost: a.example:81\r\n\r\n";
     let found = variables(text, |facts| {
         facts.client = "192.0.2.9:0".parse().ok();
@@ -53,7 +53,7 @@ fn what_a_proxy_has_told() {
 }
 
 #[test]
-fn a_script_is_told_what_rfc_3875_asks_for() {
+fn variables_follow_rfc_3875() {
     let text = "POST /x.php/a%20b?q=%41 HTTP/1.1\r\nHost: a.example:81\r\nContent-Type: text/plain\r\n\
                 Content-Length: 3\r\nAuthorization: Basic eA==\r\nUser-Agent: c\r\n\r\n";
     let found = variables(text, |facts| facts.content_length = Some(3));
@@ -92,7 +92,7 @@ fn a_script_is_told_what_rfc_3875_asks_for() {
 }
 
 #[test]
-fn no_field_becomes_a_variable_that_is_not_its_own() {
+fn no_field_sets_the_variable_of_another() {
     let text = "GET / HTTP/1.1\r\nHost: a\r\nProxy: http://evil/\r\nPROXY: x\r\nX_Real_IP: 1\r\nX-Real-IP: 2\r\n\
                 X-Real_IP: 3\r\nX.Real.IP: 4\r\nX!: 5\r\nConnection: close\r\nTE: trailers\r\n\
                 Proxy-Authorization: Basic eA==\r\nExpect: 100-continue\r\nUpgrade: x\r\n\r\n";
@@ -104,14 +104,14 @@ fn no_field_becomes_a_variable_that_is_not_its_own() {
 }
 
 #[test]
-fn fields_of_one_name_are_joined() {
+fn fields_with_the_same_name_are_joined() {
     let text = "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nCookie: a=b\r\na: 2\r\nCookie: c=d\r\nA: \r\n\r\n";
     let found = variables(text, |_| {});
     assert_eq!((found["HTTP_A"].as_str(), found["HTTP_COOKIE"].as_str()), ("1, 2, ", "a=b; c=d"));
 }
 
 #[test]
-fn hosts_have_their_forms() {
+fn host_variables_cover_every_form_of_host() {
     for (text, name, port, host) in [
         ("GET / HTTP/1.1\r\nHost: [::1]:81\r\n\r\n", "[::1]", "81", Some("[::1]:81")),
         ("GET / HTTP/1.1\r\nHost: [::1]\r\n\r\n", "[::1]", "443", Some("[::1]")),
@@ -126,7 +126,7 @@ fn hosts_have_their_forms() {
 }
 
 #[test]
-fn what_the_configuration_says_goes_first() {
+fn configured_variables_take_precedence() {
     let env = vec![("APP_ENV".to_owned(), "test".to_owned()), ("HTTP_A".to_owned(), "ours".to_owned())].leak();
     let found = variables("GET / HTTP/1.1\r\nHost: a\r\nA: theirs\r\n\r\n", |facts| {
         facts.env = env;
@@ -142,7 +142,7 @@ fn what_the_configuration_says_goes_first() {
 
 proptest! {
     #[test]
-    fn each_variable_stands_once(names in prop::collection::vec("[A-Za-z_.!-]{1,8}", 0..20)) {
+    fn each_variable_is_sent_once(names in prop::collection::vec("[A-Za-z_.!-]{1,8}", 0..20)) {
         let lines: String = names.iter().enumerate().map(|(index, name)| format!("X{name}: {index}\r\n")).collect();
         variables(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), |_| {});
     }

@@ -1,74 +1,63 @@
 //! Flood protection: limits on frames that cost the client little and the server more (RFC 9113 §10.5).
 //!
-//! Each kind of frame has a budget: a burst, a rate per second, and a credit for work done, since honest clients ping,
-//! update windows and cancel in proportion to what they receive. Time is an argument.
+//! Each kind of frame has a budget: a burst, a rate per second, and credit for frames that the server sends, because
+//! honest clients send PING, WINDOW_UPDATE and RST_STREAM in proportion to what they receive. Time is an argument.
 
+use super::error::ConnectionError;
 use super::frame::{FrameHead, flag, kind};
 
-flatout_reason::reasons! {
-    /// Kind of flood.
-    pub enum Flood { name, text, }
-    RapidReset, "rapid_reset", "The client reset streams faster than the server could respond.";
-    MadeYouReset, "made_you_reset", "The client caused too many stream errors, for which the server had to reset the streams.";
-    Ping, "ping_flood", "The client sent too many PING frames.";
-    Settings, "settings_flood", "The client sent too many SETTINGS frames.";
-    Continuation, "continuation_flood", "The client split header sections into too many CONTINUATION frames.";
-    EmptyData, "empty_data_flood", "The client sent too many empty DATA frames.";
-    WindowUpdate, "window_update_flood", "The client sent too many WINDOW_UPDATE frames.";
-    TableSize, "table_size_flood", "The client changed the HPACK table size more than twice before a header section.";
-    Other, "frame_flood", "The client sent too many PRIORITY, unknown or unsolicited frames.";
-}
-
-/// Maximum CONTINUATION frames per field section. A frame holds up to 16 KiB, as does the whole section, so one is
-/// enough if frames are full.
+/// Maximum CONTINUATION frames per field section. A frame holds up to 16 KiB, which is also the limit on a whole
+/// section, so a client that fills its frames needs only one.
 pub const CONTINUATIONS_MAX: u32 = 5;
 
-/// Parameters of a budget.
+/// Parameters of a flood budget.
 #[derive(Clone, Copy, Debug)]
-struct Terms {
-    /// Burst, in frames.
-    burst: u32,
-    /// Frames per second.
-    per_s: u32,
+pub(crate) struct Terms {
+    /// Maximum burst, in frames.
+    pub(crate) burst: u32,
+    /// Sustained rate, in frames per second.
+    pub(crate) per_s: u32,
     /// Additional frames for each response head and DATA frame sent by the server.
-    per_sent: u32,
+    pub(crate) per_sent: u32,
 }
 
-/// Up to 128 streams may be open, and leaving a page resets all. Responses pay for part of the resets: a client that
-/// reads every second response is no attacker.
-const RESETS: Terms = Terms { burst: 200, per_s: 20, per_sent: 0 };
+/// Budget for RST_STREAM frames. Up to 128 streams may be open, and leaving a page resets all of them. Responses pay
+/// for part of the resets: a client that reads every second response is not an attacker.
+pub(crate) const RESETS: Terms = Terms { burst: 200, per_s: 20, per_sent: 0 };
 
-/// Thousandths of a frame that one response head or DATA frame adds to the reset budget.
-const RESET_MILLI_PER_SENT: u32 = 500;
+/// Credit that one response head or DATA frame adds to the reset budget, in thousandths of a frame.
+pub(crate) const RESET_MILLI_PER_SENT: u32 = 500;
 
-/// No honest client violates stream rules regularly.
-const PROVOKED_RESETS: Terms = Terms { burst: 100, per_s: 1, per_sent: 0 };
+/// Budget for resets that the server sends because of stream errors. No honest client violates stream rules regularly.
+pub(crate) const PROVOKED_RESETS: Terms = Terms { burst: 100, per_s: 1, per_sent: 0 };
 
-/// Clients that measure bandwidth (gRPC) ping once per received DATA frame; others rarely.
+/// Budget for PING frames. Clients that measure bandwidth (gRPC) send one for each DATA frame received; others rarely
+/// send any.
 const PINGS: Terms = Terms { burst: 200, per_s: 10, per_sent: 1 };
 
-/// One at the start, one when a window is resized; acknowledgements are not counted here.
+/// Budget for SETTINGS frames: one at the start, and one when a window is resized. Acknowledgements do not count.
 const SETTINGS: Terms = Terms { burst: 50, per_s: 2, per_sent: 0 };
 
-/// Known clients send these only to end a stream.
-const EMPTY_DATA: Terms = Terms { burst: 100, per_s: 5, per_sent: 0 };
+/// Budget for empty DATA frames, which known clients send only to end a stream.
+pub(crate) const EMPTY_DATA: Terms = Terms { burst: 100, per_s: 5, per_sent: 0 };
 
-/// Two per DATA frame, for stream and connection, are common; some clients open a window for each request.
+/// Budget for WINDOW_UPDATE frames. Two for each DATA frame, for the stream and the connection, are common; some
+/// clients also open a window for each request.
 const WINDOW_UPDATES: Terms = Terms { burst: 1000, per_s: 100, per_sent: 4 };
 
-/// Firefox sends six PRIORITY frames at first, some clients one per request; acknowledgements correspond to frames
-/// sent.
-const OTHERS: Terms = Terms { burst: 500, per_s: 50, per_sent: 2 };
+/// Budget for all other frames. Firefox sends six PRIORITY frames at the start, and some clients send one per request;
+/// the number of acknowledgements follows the number of frames sent.
+pub(crate) const OTHERS: Terms = Terms { burst: 500, per_s: 50, per_sent: 2 };
 
-/// DATA frames that a client may send to a request whose content nobody reads, if they are smaller than
-/// [`SMALL_DATA_BYTES`].
-const SMALL_DATA: Terms = Terms { burst: 10_000, per_s: 1000, per_sent: 0 };
+/// Budget for DATA frames smaller than [`SMALL_DATA_BYTES`] whose content the server discards.
+pub(crate) const SMALL_DATA: Terms = Terms { burst: 10_000, per_s: 1000, per_sent: 0 };
 
-/// Smaller frames cost more than their content.
-const SMALL_DATA_BYTES: usize = 64;
+/// Size below which handling a DATA frame costs more than its content, in bytes.
+pub(crate) const SMALL_DATA_BYTES: usize = 64;
 
+/// The number of frames of one kind that the peer may still send.
 #[derive(Clone, Debug)]
-struct FloodBudget {
+pub(crate) struct FloodBudget {
     terms: Terms,
     /// Remaining budget, in thousandths of a frame.
     milli: u32,
@@ -76,17 +65,23 @@ struct FloodBudget {
 }
 
 impl FloodBudget {
-    const fn new(terms: Terms) -> Self {
+    pub(crate) const fn new(terms: Terms) -> Self {
         Self { terms, milli: terms.burst * 1000, refilled_ms: 0 }
     }
 
-    fn give(&mut self, milli: u32) {
+    /// Adds `milli` thousandths of a frame. The budget never exceeds the burst.
+    pub(crate) fn give(&mut self, milli: u32) {
         self.milli = self.milli.saturating_add(milli).min(self.terms.burst * 1000);
     }
 
-    /// Takes one frame; `false` if none is left.
-    fn take(&mut self, now_ms: u64) -> bool {
-        // One frame per second is a thousandth of a frame per millisecond.
+    /// Adds the credit for a response head or DATA frame sent by the server.
+    pub(crate) fn handle_sent(&mut self) {
+        self.give(self.terms.per_sent * 1000);
+    }
+
+    /// Takes one frame from the budget at the time `now_ms`. Returns `false` if the budget is used up.
+    pub(crate) fn take(&mut self, now_ms: u64) -> bool {
+        // One frame per second is one thousandth of a frame per millisecond.
         let passed_ms = now_ms.saturating_sub(self.refilled_ms);
         self.refilled_ms = now_ms;
         let refill = passed_ms.saturating_mul(u64::from(self.terms.per_s));
@@ -101,7 +96,7 @@ impl FloodBudget {
     }
 }
 
-/// Flood protection of one server connection, in both directions.
+/// Flood protection of one server connection: a budget for each kind of frame.
 #[derive(Clone, Debug)]
 pub struct FloodGuard {
     resets: FloodBudget,
@@ -112,12 +107,12 @@ pub struct FloodGuard {
     small_data: FloodBudget,
     window_updates: FloodBudget,
     others: FloodBudget,
-    /// CONTINUATION frames of the current field section.
+    /// Number of CONTINUATION frames of the current field section.
     continuations: u32,
 }
 
 impl FloodGuard {
-    /// Full budgets.
+    /// Creates a guard with full budgets.
     pub const fn new() -> Self {
         Self {
             resets: FloodBudget::new(RESETS),
@@ -132,11 +127,16 @@ impl FloodGuard {
         }
     }
 
-    /// Handles a received frame. `content_bytes` is the payload without padding.
-    pub fn handle_received(&mut self, now_ms: u64, frame: FrameHead, content_bytes: usize) -> Result<(), Flood> {
-        let (budget, flood) = match frame.kind {
+    /// Counts a received frame. `content_bytes` is the length of the payload without padding.
+    pub fn handle_received(
+        &mut self,
+        now_ms: u64,
+        frame: FrameHead,
+        content_bytes: usize,
+    ) -> Result<(), ConnectionError> {
+        let (budget, error) = match frame.kind {
             kind::DATA if content_bytes == 0 && !frame.has(flag::END_STREAM) => {
-                (&mut self.empty_data, Flood::EmptyData)
+                (&mut self.empty_data, ConnectionError::EmptyDataFlood)
             }
             kind::DATA => return Ok(()),
             kind::HEADERS => {
@@ -146,41 +146,42 @@ impl FloodGuard {
             kind::CONTINUATION => {
                 self.continuations += 1;
                 if self.continuations > CONTINUATIONS_MAX {
-                    return Err(Flood::Continuation);
+                    return Err(ConnectionError::ContinuationFlood);
                 }
-                // Split sections are rare, and many of them are as suspect as one split into very many frames.
-                (&mut self.others, Flood::Continuation)
+                // Split sections are rare, and many split sections are as suspect as one section split into many
+                // frames.
+                (&mut self.others, ConnectionError::ContinuationFlood)
             }
-            kind::RST_STREAM => (&mut self.resets, Flood::RapidReset),
-            kind::SETTINGS if !frame.has(flag::ACK) => (&mut self.settings, Flood::Settings),
-            kind::PING if !frame.has(flag::ACK) => (&mut self.pings, Flood::Ping),
-            kind::WINDOW_UPDATE => (&mut self.window_updates, Flood::WindowUpdate),
-            _ => (&mut self.others, Flood::Other),
+            kind::RST_STREAM => (&mut self.resets, ConnectionError::RapidReset),
+            kind::SETTINGS if !frame.has(flag::ACK) => (&mut self.settings, ConnectionError::SettingsFlood),
+            kind::PING if !frame.has(flag::ACK) => (&mut self.pings, ConnectionError::PingFlood),
+            kind::WINDOW_UPDATE => (&mut self.window_updates, ConnectionError::WindowUpdateFlood),
+            _ => (&mut self.others, ConnectionError::FrameFlood),
         };
-        if budget.take(now_ms) { Ok(()) } else { Err(flood) }
+        if budget.take(now_ms) { Ok(()) } else { Err(error) }
     }
 
-    /// Handles a DATA frame whose content nobody reads. Returns whether such frames are large enough.
+    /// Counts a DATA frame whose content is discarded. Returns false if the client sent too many small frames.
     pub fn handle_discarded(&mut self, now_ms: u64, content_bytes: usize) -> bool {
         content_bytes >= SMALL_DATA_BYTES || self.small_data.take(now_ms)
     }
 
-    /// Handles a response head or DATA frame sent by the server: credit for work.
+    /// Credits the budgets for a response head or DATA frame sent by the server.
     pub fn handle_sent(&mut self) {
         self.resets.give(RESET_MILLI_PER_SENT);
         for budget in [&mut self.pings, &mut self.window_updates, &mut self.others] {
-            budget.give(budget.terms.per_sent * 1000);
+            budget.handle_sent();
         }
     }
 
-    /// Handles a sent PING or SETTINGS, which the client must acknowledge.
+    /// Credits the budgets for a PING or SETTINGS sent by the server, which the client must acknowledge.
     pub fn handle_sent_request(&mut self) {
         self.others.give(1000);
     }
 
-    /// Handles a stream error of the client, for which the server resets the stream.
-    pub fn handle_provoked_reset(&mut self, now_ms: u64) -> Result<(), Flood> {
-        if self.provoked_resets.take(now_ms) { Ok(()) } else { Err(Flood::MadeYouReset) }
+    /// Counts a stream error of the client, because of which the server resets the stream.
+    pub fn handle_provoked_reset(&mut self, now_ms: u64) -> Result<(), ConnectionError> {
+        if self.provoked_resets.take(now_ms) { Ok(()) } else { Err(ConnectionError::MadeYouReset) }
     }
 }
 

@@ -1,68 +1,68 @@
-//! Frames of HTTP/2 (RFC 9113 §4.1, §6): heads, types, flags, error codes, settings.
+//! HTTP/2 frames (RFC 9113 §4.1, §6): heads, types, flags, error codes and settings.
 
-/// Client preface (RFC 9113 §3.4).
+/// The client connection preface (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Length of a frame head.
+/// Length of a frame head, in bytes.
 pub const HEAD_BYTES: usize = 9;
 
-/// Largest payload that either side may send without a setting, in bytes (RFC 9113 §4.2). Neither role permits more:
-/// longer frames would delay those of other streams.
+/// Maximum payload that either side may send unless a setting permits more, in bytes (RFC 9113 §4.2). Neither role
+/// permits more, because longer frames would delay frames of other streams.
 pub const PAYLOAD_BYTES_MAX: usize = 16 * 1024;
 
 /// Frame types of RFC 9113 §6 and RFC 9218 §7.1.
 pub mod kind {
-    /// DATA.
+    /// DATA (RFC 9113 §6.1).
     pub const DATA: u8 = 0;
-    /// HEADERS.
+    /// HEADERS (RFC 9113 §6.2).
     pub const HEADERS: u8 = 1;
-    /// PRIORITY.
+    /// PRIORITY (RFC 9113 §6.3).
     pub const PRIORITY: u8 = 2;
-    /// RST_STREAM.
+    /// RST_STREAM (RFC 9113 §6.4).
     pub const RST_STREAM: u8 = 3;
-    /// SETTINGS.
+    /// SETTINGS (RFC 9113 §6.5).
     pub const SETTINGS: u8 = 4;
-    /// PUSH_PROMISE.
+    /// PUSH_PROMISE (RFC 9113 §6.6).
     pub const PUSH_PROMISE: u8 = 5;
-    /// PING.
+    /// PING (RFC 9113 §6.7).
     pub const PING: u8 = 6;
-    /// GOAWAY.
+    /// GOAWAY (RFC 9113 §6.8).
     pub const GOAWAY: u8 = 7;
-    /// WINDOW_UPDATE.
+    /// WINDOW_UPDATE (RFC 9113 §6.9).
     pub const WINDOW_UPDATE: u8 = 8;
-    /// CONTINUATION.
+    /// CONTINUATION (RFC 9113 §6.10).
     pub const CONTINUATION: u8 = 9;
-    /// PRIORITY_UPDATE.
+    /// PRIORITY_UPDATE (RFC 9218 §7.1).
     pub const PRIORITY_UPDATE: u8 = 0x10;
 }
 
 /// Frame flags.
 pub mod flag {
-    /// Of SETTINGS and PING.
+    /// ACK, for SETTINGS and PING.
     pub const ACK: u8 = 0x1;
-    /// Of DATA and HEADERS.
+    /// END_STREAM, for DATA and HEADERS.
     pub const END_STREAM: u8 = 0x1;
-    /// Of HEADERS and CONTINUATION.
+    /// END_HEADERS, for HEADERS and CONTINUATION.
     pub const END_HEADERS: u8 = 0x4;
-    /// Of DATA and HEADERS.
+    /// PADDED, for DATA and HEADERS.
     pub const PADDED: u8 = 0x8;
-    /// Of HEADERS.
+    /// PRIORITY, for HEADERS.
     pub const PRIORITY: u8 = 0x20;
 }
 
 /// Identifiers of settings (RFC 9113 §6.5.2, RFC 8441 §3, RFC 9218 §2.1).
 pub mod setting {
-    /// Size of the dynamic table that the peer's encoder may use.
+    /// Size of the dynamic table that the peer's encoder may use, in bytes.
     pub const HEADER_TABLE_SIZE: u16 = 1;
     /// 1 if the server may push.
     pub const ENABLE_PUSH: u16 = 2;
-    /// Streams that the peer may have open.
+    /// Number of streams that the peer may have open.
     pub const MAX_CONCURRENT_STREAMS: u16 = 3;
-    /// Window of each stream.
+    /// Initial window of each stream, in bytes.
     pub const INITIAL_WINDOW_SIZE: u16 = 4;
-    /// Largest payload.
+    /// Maximum frame payload, in bytes.
     pub const MAX_FRAME_SIZE: u16 = 5;
-    /// Uncompressed size of a field section.
+    /// Maximum uncompressed size of a field section, in bytes.
     pub const MAX_HEADER_LIST_SIZE: u16 = 6;
     /// 1 if extended CONNECT is supported.
     pub const ENABLE_CONNECT_PROTOCOL: u16 = 8;
@@ -70,79 +70,51 @@ pub mod setting {
     pub const NO_RFC7540_PRIORITIES: u16 = 9;
 }
 
-/// An error code (RFC 9113 §7). Unknown codes are treated as `INTERNAL_ERROR`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum ErrorCode {
-    /// NO_ERROR.
-    NoError = 0,
-    /// PROTOCOL_ERROR.
-    Protocol = 1,
-    /// INTERNAL_ERROR.
-    Internal = 2,
-    /// FLOW_CONTROL_ERROR.
-    FlowControl = 3,
-    /// SETTINGS_TIMEOUT.
-    SettingsTimeout = 4,
-    /// STREAM_CLOSED.
-    StreamClosed = 5,
-    /// FRAME_SIZE_ERROR.
-    FrameSize = 6,
-    /// REFUSED_STREAM.
-    RefusedStream = 7,
-    /// CANCEL.
-    Cancel = 8,
-    /// COMPRESSION_ERROR.
-    Compression = 9,
-    /// CONNECT_ERROR.
-    Connect = 10,
-    /// ENHANCE_YOUR_CALM.
-    EnhanceYourCalm = 11,
-    /// INADEQUATE_SECURITY.
-    InadequateSecurity = 12,
-    /// HTTP_1_1_REQUIRED.
-    Http11Required = 13,
+flatout_reason::reasons! {
+    /// An HTTP/2 error code (RFC 9113 §7). Unknown codes are treated as `INTERNAL_ERROR`.
+    pub enum ErrorCode {
+        name,
+        /// The number in GOAWAY and RST_STREAM.
+        number: u32,
+    }
+    NoError, "NO_ERROR", 0;
+    Protocol, "PROTOCOL_ERROR", 1;
+    Internal, "INTERNAL_ERROR", 2;
+    FlowControl, "FLOW_CONTROL_ERROR", 3;
+    SettingsTimeout, "SETTINGS_TIMEOUT", 4;
+    StreamClosed, "STREAM_CLOSED", 5;
+    FrameSize, "FRAME_SIZE_ERROR", 6;
+    RefusedStream, "REFUSED_STREAM", 7;
+    Cancel, "CANCEL", 8;
+    Compression, "COMPRESSION_ERROR", 9;
+    Connect, "CONNECT_ERROR", 10;
+    EnhanceYourCalm, "ENHANCE_YOUR_CALM", 11;
+    InadequateSecurity, "INADEQUATE_SECURITY", 12;
+    Http11Required, "HTTP_1_1_REQUIRED", 13;
 }
 
 impl ErrorCode {
-    const ALL: [Self; 14] = [
-        Self::NoError,
-        Self::Protocol,
-        Self::Internal,
-        Self::FlowControl,
-        Self::SettingsTimeout,
-        Self::StreamClosed,
-        Self::FrameSize,
-        Self::RefusedStream,
-        Self::Cancel,
-        Self::Compression,
-        Self::Connect,
-        Self::EnhanceYourCalm,
-        Self::InadequateSecurity,
-        Self::Http11Required,
-    ];
-
-    /// The code with the number `code`.
+    /// Returns the error code with the number `code`.
     pub fn from_number(code: u32) -> Self {
         Self::ALL.get(code as usize).copied().unwrap_or(Self::Internal)
     }
 }
 
-/// Head of a frame.
+/// The head of a frame (RFC 9113 §4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
-    /// Length of the payload.
+    /// Length of the payload, in bytes.
     pub payload_bytes: usize,
-    /// The type; see [`kind`].
+    /// The frame type; see [`kind`].
     pub kind: u8,
     /// The flags; see [`flag`].
     pub flags: u8,
-    /// Stream identifier without the reserved bit; 0 for the connection.
+    /// Stream identifier without the reserved bit. 0 stands for the connection.
     pub stream: u32,
 }
 
 impl FrameHead {
-    /// Parses the head at the start of `bytes`; `None` if it is incomplete.
+    /// Parses the head at the start of `bytes`. Returns `None` if it is incomplete.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let &[first, second, third, kind, flags, a, b, c, d] = bytes.first_chunk::<HEAD_BYTES>()?;
         Some(Self {
@@ -158,7 +130,7 @@ impl FrameHead {
         self.flags & flags == flags
     }
 
-    /// The head as bytes.
+    /// Returns the encoded head.
     pub const fn to_bytes(self) -> [u8; HEAD_BYTES] {
         let [_, first, second, third] = (self.payload_bytes as u32).to_be_bytes();
         let [a, b, c, d] = self.stream.to_be_bytes();
@@ -166,24 +138,25 @@ impl FrameHead {
     }
 }
 
-/// Appends a frame with `payload`.
+/// Appends a frame with `payload` to `output`.
 pub fn append_frame(kind: u8, flags: u8, stream: u32, payload: &[u8], output: &mut Vec<u8>) {
     output.extend_from_slice(&FrameHead { payload_bytes: payload.len(), kind, flags, stream }.to_bytes());
     output.extend_from_slice(payload);
 }
 
-/// Appends a GOAWAY.
+/// Appends a GOAWAY frame to `output`.
 pub fn append_goaway(last_stream: u32, code: ErrorCode, output: &mut Vec<u8>) {
-    let payload = u64::from(last_stream) << 32 | u64::from(code as u32);
+    let payload = u64::from(last_stream) << 32 | u64::from(code.number());
     append_frame(kind::GOAWAY, 0, 0, &payload.to_be_bytes(), output);
 }
 
-/// The number in the first four bytes of `payload`; 0 if there are fewer.
+/// Returns the number in the first four bytes of `payload`, or 0 if there are fewer.
 pub(super) fn leading_number(payload: &[u8]) -> u32 {
     payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Removes the padding of a DATA or HEADERS payload. `None`: it is as long as the payload (RFC 9113 §6.1).
+/// Removes the padding from a DATA or HEADERS payload. Returns `None` if the padding is as long as the payload or
+/// longer (RFC 9113 §6.1).
 pub(super) fn without_padding(head: FrameHead, payload: &[u8]) -> Option<&[u8]> {
     if !head.has(flag::PADDED) {
         return Some(payload);
@@ -217,7 +190,7 @@ mod tests {
 
     #[test]
     fn codes_have_their_numbers() {
-        for (number, code) in ErrorCode::ALL.into_iter().enumerate() {
+        for (number, &code) in ErrorCode::ALL.iter().enumerate() {
             assert_eq!((code as usize, ErrorCode::from_number(number as u32)), (number, code));
         }
         assert_eq!(ErrorCode::from_number(99), ErrorCode::Internal);

@@ -2,17 +2,19 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | [`error`] | rules whose violation closes a connection or resets a stream |
 //! | [`frame`] | frames, error codes, settings |
 //! | [`hpack`] | field compression |
-//! | [`fields`] | decoded field sections, validated |
+//! | [`fields`] | decoded and validated field sections |
 //! | [`connection`] | one side of a connection: streams, windows, settings |
-//! | [`flood`] | limits per kind of frame |
+//! | [`flood`] | flood protection: limits per kind of frame |
 //! | [`priority`] | priorities of responses |
-//! | [`window`] | window sizes by bandwidth and delay |
+//! | [`window`] | window sizes derived from bandwidth and delay |
 //!
 //! Absent by design: server push, the priority tree of RFC 7540, and upgrades from HTTP/1.1.
 
 pub mod connection;
+pub mod error;
 pub mod fields;
 pub mod flood;
 pub mod frame;

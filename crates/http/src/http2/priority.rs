@@ -1,19 +1,19 @@
 //! Priorities of responses (RFC 9218).
 
-/// The priority of a response. The order is the order of service.
+/// The priority of a response. Smaller values are served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
-    /// 0 to 7; lower values are served first.
+    /// Urgency from 0 to 7. Lower values are served first.
     pub urgency: u8,
-    /// True if a part of the response is useful, so that several take turns.
+    /// True if the client can process parts of the response, so that several responses may take turns (RFC 9218 §4.2).
     pub incremental: bool,
 }
 
 impl Priority {
-    /// The priority without a signal (RFC 9218 §4).
+    /// The priority of a response without a priority signal (RFC 9218 §4).
     pub const DEFAULT: Self = Self { urgency: 3, incremental: false };
 
-    /// The priority in the value of a Priority field; unknown and invalid members are ignored (RFC 9218 §4).
+    /// Parses the value of a Priority field. Ignores unknown and invalid members (RFC 9218 §4).
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::DEFAULT;
         for member in value.split(|&byte| byte == b',').map(crate::token::trim) {

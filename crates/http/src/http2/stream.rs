@@ -1,51 +1,54 @@
-//! Streams of one connection (RFC 9113 §5.1), and those that have closed recently.
+//! Open streams of one connection (RFC 9113 §5.1), and streams that closed recently.
 
 use super::priority::Priority;
 use std::collections::VecDeque;
 
-/// Closed streams that are remembered: far more than a peer can have frames in flight for.
+/// Maximum number of closed streams that are remembered, far more than those for which a peer can have frames in
+/// flight.
 const CLOSED_MAX: usize = 256;
 
 /// An open stream.
 #[derive(Debug)]
 pub(super) struct OpenStream<T> {
     pub(super) id: u32,
-    /// The peer has ended its side.
+    /// True once the peer has ended its side.
     pub(super) peer_done: bool,
-    /// This side has ended.
+    /// True once this side has ended.
     pub(super) own_done: bool,
-    /// Content that still arrives is discarded.
+    /// True if content that still arrives is discarded.
     pub(super) is_discarded: bool,
-    /// A response head has arrived; only for clients.
+    /// True once a final response head has arrived. Only for clients.
     pub(super) has_head: bool,
-    /// The request is a HEAD, whose response has no content; only for clients.
+    /// True if the request method is HEAD, so that the response has no content. Only for clients.
     pub(super) is_head: bool,
-    /// Bytes that this side may send.
+    /// Bytes that this side may still send.
     pub(super) send_window: i64,
-    /// Bytes that the peer may send.
+    /// Bytes that the peer may still send.
     pub(super) receive_window: i64,
-    /// Bytes that were taken and not yet returned to the peer's window.
+    /// Bytes that were consumed and for which credit has not been returned to the peer yet.
     pub(super) owed_bytes: u32,
-    /// Content still to come, if the head declared a length.
+    /// Bytes of content that the caller has received and not yet released.
+    pub(super) held_bytes: u32,
+    /// Bytes of content still to come, if the head declared a length.
     pub(super) content_left: Option<u64>,
     pub(super) priority: Priority,
-    /// When it last sent DATA, as a count of frames.
+    /// The connection's count of DATA frames when this stream last sent DATA.
     pub(super) served: u64,
     pub(super) data: T,
 }
 
-/// How a stream closed.
+/// How a stream was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PastStream {
-    /// It was never open, or closed too long ago.
+    /// The stream was never open, or closed too long ago.
     Unknown,
-    /// The peer ended or reset it, so it must not send on it.
+    /// The peer ended or reset the stream, so it must not send on it.
     EndedByPeer,
-    /// This side reset it, so the peer's frames may have been in flight (RFC 9113 §5.1).
+    /// This side reset the stream, so frames of the peer may have been in flight (RFC 9113 §5.1).
     ResetByUs,
 }
 
-/// Streams in the order of their identifiers.
+/// Open streams in the order of their identifiers, and recently closed streams.
 #[derive(Debug)]
 pub(super) struct StreamTable<T> {
     open: Vec<OpenStream<T>>,
@@ -62,7 +65,7 @@ impl<T> StreamTable<T> {
     }
 
     fn index_of(&self, id: u32) -> Option<usize> {
-        // Most frames are about the newest stream.
+        // Most frames concern the newest stream.
         match self.open.last() {
             Some(last) if last.id == id => Some(self.open.len() - 1),
             _ => self.open.binary_search_by_key(&id, |stream| stream.id).ok(),
@@ -77,12 +80,12 @@ impl<T> StreamTable<T> {
         self.index_of(id).map(|index| &mut self.open[index])
     }
 
-    /// Adds a stream, whose identifier is the highest of its role.
+    /// Adds a stream. Its identifier must be higher than all others.
     pub(super) fn insert(&mut self, stream: OpenStream<T>) {
         self.open.push(stream);
     }
 
-    /// Removes a stream that closed as `past`.
+    /// Removes a stream and records how it was closed.
     pub(super) fn remove(&mut self, id: u32, past: PastStream) -> Option<OpenStream<T>> {
         let index = self.index_of(id)?;
         self.note_closed(id, past);
@@ -95,7 +98,7 @@ impl<T> StreamTable<T> {
         if is_done { self.remove(id, PastStream::EndedByPeer) } else { None }
     }
 
-    /// Records that a stream closed, or was refused.
+    /// Records that a stream was closed or refused.
     pub(super) fn note_closed(&mut self, id: u32, past: PastStream) {
         if self.closed.len() >= CLOSED_MAX {
             self.closed.pop_front();
@@ -103,7 +106,7 @@ impl<T> StreamTable<T> {
         self.closed.push_back((id, past));
     }
 
-    /// How a stream that is not open closed.
+    /// Returns how a stream that is not open was closed.
     pub(super) fn past(&self, id: u32) -> PastStream {
         self.closed.iter().rev().find(|(other, _)| *other == id).map_or(PastStream::Unknown, |(_, past)| *past)
     }

@@ -1,11 +1,11 @@
-//! Flow-control window sizes (RFC 9113 §5.2): as large as the bandwidth-delay product, the maximum a peer can have in
-//! flight, and no larger.
+//! Sizes of flow-control windows (RFC 9113 §5.2): as large as the bandwidth-delay product, which is the most a peer can
+//! have in flight, and no larger.
 //!
-//! A probe is a PING, sent when content is consumed; its acknowledgement measures one round trip. If a stream or the
-//! connection consumed about its window in that time, faster than ever before, the window was the limit, and it
-//! doubles. If growth brings no gain, probes become rare.
+//! A probe is a PING sent when content is consumed; its acknowledgement measures one round trip. If a stream or the
+//! connection consumed about its whole window in that time, at a higher rate than ever before, the window was the
+//! bottleneck and is doubled. If growth brings no gain, probes become rare.
 //!
-//! Absent by design: the clock, frames and memory limits. Times are arguments, sizes are results.
+//! Absent by design: the clock, frames and memory limits. Times are arguments, and sizes are results.
 
 /// Maximum window of a stream, in bytes.
 pub const WINDOW_BYTES_MAX: u32 = 16 * 1024 * 1024;
@@ -13,7 +13,7 @@ pub const WINDOW_BYTES_MAX: u32 = 16 * 1024 * 1024;
 /// Maximum interval between two probes, in microseconds.
 const PAUSE_US_MAX: u64 = 10_000_000;
 
-/// Bytes consumed on one stream during a probe.
+/// Number of bytes consumed on one stream during a probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamCount {
     probe: u32,
@@ -23,43 +23,43 @@ pub struct StreamCount {
 /// Window sizes of one connection, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// Per stream: SETTINGS_INITIAL_WINDOW_SIZE.
+    /// Window of each stream: SETTINGS_INITIAL_WINDOW_SIZE.
     pub stream: u32,
-    /// For the connection.
+    /// Window of the connection.
     pub connection: u32,
 }
 
-/// Estimates the window sizes of one connection.
+/// Estimates the best window sizes of one connection.
 #[derive(Clone, Debug)]
 pub struct WindowEstimator {
     windows: Windows,
     /// Number of the current probe.
     probe: u32,
-    /// Time at which the current probe was sent.
+    /// Time at which the current probe was sent, or `None` if no probe is in progress.
     sent_us: Option<u64>,
-    /// Bytes consumed since then: in total, and on the stream with the most.
+    /// Bytes consumed since the current probe was sent: in total, and on the stream with the most.
     total_bytes: u64,
     stream_bytes: u64,
-    /// Highest rate so far, in bytes per second.
+    /// Highest rate measured, in bytes per second. It decays slowly.
     rate_max: u64,
-    /// Earliest time of the next probe.
+    /// Earliest time at which the next probe may begin.
     next_us: u64,
     pause_us: u64,
 }
 
 impl WindowEstimator {
-    /// Estimator for a connection with these initial windows.
+    /// Creates an estimator for a connection with the initial sizes `windows`.
     pub const fn new(windows: Windows) -> Self {
         Self { windows, probe: 0, sent_us: None, total_bytes: 0, stream_bytes: 0, rate_max: 0, next_us: 0, pause_us: 0 }
     }
 
-    /// The current target sizes of the windows.
+    /// Returns the current target sizes of the windows.
     pub const fn windows(&self) -> Windows {
         self.windows
     }
 
-    /// Handles `bytes` consumed from a stream, which its peer may send again. Returns whether to send a PING now; the
-    /// probe begins with it.
+    /// Records that `bytes` from a stream were consumed, so that the peer may send as many again. Returns whether to
+    /// send a PING now, with which a probe begins.
     pub fn handle_taken(&mut self, stream: &mut StreamCount, bytes: u64, now_us: u64) -> bool {
         let begins = self.sent_us.is_none() && now_us >= self.next_us;
         if begins {
@@ -77,14 +77,15 @@ impl WindowEstimator {
         begins
     }
 
-    /// Handles the acknowledgement of a PING. `announced` are the windows last sent to the peer. Returns whether to grow them.
+    /// Handles the acknowledgement of a PING. `announced` are the windows last sent to the peer. Returns whether the
+    /// windows should grow.
     pub fn handle_acknowledged(&mut self, announced: Windows, now_us: u64) -> bool {
         let Some(sent_us) = self.sent_us.take() else { return false };
         let round_trip_us = now_us.saturating_sub(sent_us).max(1);
         let rate = self.total_bytes.saturating_mul(1_000_000) / round_trip_us;
-        // One eighth: a smaller increase may be chance.
+        // A rise of less than one eighth may be chance.
         let rises = rate > self.rate_max.saturating_add(self.rate_max / 8);
-        // Forget old measurements slowly: a path may improve again.
+        // Forget old measurements slowly, because a path may improve again.
         self.rate_max = rate.max(self.rate_max - self.rate_max / 8);
         let before = self.windows;
         if rises {
@@ -101,7 +102,8 @@ impl WindowEstimator {
     }
 }
 
-/// New size of a window after a round trip with `taken` bytes consumed, given the `announced` window.
+/// Returns the new size of a window after a round trip in which `taken` bytes were consumed, given the `announced`
+/// size.
 fn grown(window: u32, announced: u32, taken: u64) -> u32 {
     if taken.saturating_mul(3) < u64::from(announced) * 2 {
         return window;
@@ -117,28 +119,29 @@ mod tests {
 
     const START: Windows = Windows { stream: 65_535, connection: 256 * 1024 };
 
-    /// A frame on its way from the sender to us, or back.
+    /// A frame on its way between the sender and the receiver.
     enum Travels {
         Data(usize, u64),
         Ping,
         Acknowledgement,
-        /// Room on a stream and on the connection.
+        /// Credit for a stream and for the connection, in bytes.
         Room(usize, u64),
-        /// New windows: what each stream and the connection gain.
+        /// New windows: the number of bytes that each stream and the connection gain.
         Growth(u64, u64),
     }
 
-    /// One connection in numbers: a sender that is as fast as it may be, a path of so many bytes a millisecond with so
-    /// long a round trip, and us.
+    /// A simulated connection: a sender that sends as fast as permitted, a path with a bandwidth in bytes per
+    /// millisecond and a round-trip time, and a receiver.
     struct Path {
         bytes_per_ms: u64,
         round_trip_ms: u64,
         streams: usize,
-        /// Bytes a millisecond that we take.
+        /// Bytes per millisecond that the receiver consumes.
         taken_per_ms: u64,
     }
 
-    /// Milliseconds until `bytes` have come on each stream, and the windows then; `None` without an estimator.
+    /// Returns the milliseconds until `bytes` have arrived on each stream, the windows at that time, and the number of
+    /// PINGs. Windows stay fixed unless `adapts`.
     fn transfer(path: &Path, bytes: u64, adapts: bool) -> (u64, Windows, u32) {
         let half_ms = path.round_trip_ms / 2;
         let mut estimator = WindowEstimator::new(START);
@@ -219,7 +222,7 @@ mod tests {
 
     const MB: u64 = 1_000_000;
 
-    /// 50 ms and 2 Gbit/s.
+    /// A path with 50 ms and 2 Gbit/s.
     const FAR: Path = Path { bytes_per_ms: 250_000, round_trip_ms: 50, streams: 1, taken_per_ms: u64::MAX };
 
     #[test]
@@ -234,13 +237,13 @@ mod tests {
 
     #[test]
     fn windows_stay_near_the_product_of_bandwidth_and_delay() {
-        // 10 MB/s and 50 ms: 500 kB are on their way at most.
+        // 10 MB/s and 50 ms: at most 500 kB are in flight.
         let path = Path { bytes_per_ms: 10_000, ..FAR };
         let (ms, windows, pings) = transfer(&path, 40 * MB, true);
         assert!(ms < 5_500, "{ms} ms");
         assert!((500_000..=2_000_000).contains(&windows.stream), "{windows:?}");
         assert!(pings < 40, "{pings}");
-        // A path that is full with the windows at hand needs no others.
+        // A path that the initial windows already saturate needs no larger windows.
         let path = Path { bytes_per_ms: 1_000, ..FAR };
         let (_, windows, _) = transfer(&path, 10 * MB, true);
         assert!(windows.stream <= 2 * START.stream, "{windows:?}");

@@ -1,4 +1,7 @@
-use super::{PathFacts, Readings, append_local, decode_as, decode_path, encode_location, normalize_path, raw_offset};
+use super::{
+    PathFacts, Readings, append_local, decode_as, decode_path, decode_unusual, encode_location, is_ordinary,
+    normalize_path, raw_offset,
+};
 use crate::refusal::Refusal;
 use proptest::prelude::*;
 
@@ -142,7 +145,7 @@ fn offsets() {
 }
 
 proptest! {
-    /// With no other reading, both decoders agree; and what is normal already says the same.
+    /// Without special interpretations, both decoders agree, and a normalised path decodes to the same form.
     #[test]
     fn one_form(path in "(/|\\.|%2e|%2f|%5c|\\\\|;|%|a){0,12}") {
         let path = format!("/{path}");
@@ -159,4 +162,21 @@ proptest! {
             prop_assert_eq!(again, decoded);
         }
     }
+}
+
+#[test]
+fn ordinary_paths_are_their_own_decoded_form() {
+    const BYTES: &[u8] = b"a./%;\\5c";
+    let mut ordinary = 0;
+    for number in 0..BYTES.len().pow(5) {
+        let digits = std::iter::successors(Some(number), |number| Some(number / BYTES.len()).filter(|rest| *rest > 0));
+        let path: Vec<u8> = digits.map(|digit| BYTES[digit % BYTES.len()]).collect();
+        if is_ordinary(&path) {
+            ordinary += 1;
+            let mut decoded = Vec::new();
+            let facts = decode_unusual(&path, &mut decoded);
+            assert_eq!((facts, &decoded), (Ok(PathFacts::default()), &path), "{}", String::from_utf8_lossy(&path));
+        }
+    }
+    assert!(ordinary > 500, "{ordinary}");
 }

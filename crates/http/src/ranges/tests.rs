@@ -21,13 +21,17 @@ fn one_range_is_one_part() {
         ("bytes=0-0", 10, one(0, 0)),
         ("bytes=0-", 10, one(0, 9)),
         ("BYTES=2-5", 10, one(2, 5)),
+        ("bytes=5-100", 10, one(5, 9)),
         ("bytes=-3", 10, one(7, 9)),
+        ("bytes=-100", 10, one(0, 9)),
         ("bytes=5-99999999999999999999999", 10, one(5, 9)),
         ("bytes=10-", 10, RangesDecision::Unsatisfiable),
+        ("bytes=99999999999999999999999-", 10, RangesDecision::Unsatisfiable),
         ("bytes=-0", 10, RangesDecision::Unsatisfiable),
         ("bytes=0-", 0, RangesDecision::Unsatisfiable),
+        ("bytes=-1", 0, RangesDecision::Unsatisfiable),
         ("bytes=20-,30-,-0", 10, RangesDecision::Unsatisfiable),
-        // Near ones are joined; those outside are left out.
+        // Nearby ranges are joined, and ranges out of bounds are dropped.
         ("bytes=0-1,4-5", 10, one(0, 5)),
         ("bytes=0-1, 100-", 10, one(0, 1)),
         ("bytes=,0-1 ,\t,4-4,", 10, one(0, 4)),
@@ -48,7 +52,10 @@ fn what_is_malformed_is_ignored_as_a_whole() {
         "bytes=,",
         "bytes",
         "items=0-1",
+        "bytes=-",
         "bytes=--1",
+        "bytes=1 -2",
+        "bytes=+1-2",
         "bytes= 0-1",
         "bytes=0-1 ",
         "bytes=0 -1",
@@ -66,16 +73,16 @@ fn parts_keep_their_order_and_near_ones_are_joined() {
     assert_eq!(many("bytes=0-99,500-599", 10_000), [(0, 99), (500, 599)]);
     assert_eq!(many("bytes=500-599,0-99", 10_000), [(500, 599), (0, 99)]);
     assert_eq!(many("bytes=-100,0-99", 10_000), [(9900, 9999), (0, 99)]);
-    // 80 bytes between: joined. 81: not.
+    // Ranges 80 bytes apart are joined; ranges 81 bytes apart are not.
     assert_eq!(decide("bytes=0-9,90-99", 10_000), RangesDecision::One(ByteRange { first: 0, last: 99 }));
     assert_eq!(many("bytes=0-9,91-99", 10_000), [(0, 9), (91, 99)]);
-    // The last one bridges the two before it; the first's place is kept.
+    // The last range bridges the two before it, and the joined part has the position of the first.
     assert_eq!(many("bytes=5000-5009,0-9,200-209,50-150", 10_000), [(5000, 5009), (0, 209)]);
     assert_eq!(many("bytes=200-209,5000-5009,0-9,50-150", 10_000), [(0, 209), (5000, 5009)]);
 }
 
 #[test]
-fn abuse_gets_the_whole() {
+fn abusive_ranges_get_the_whole_representation() {
     let spread = |count: u64| {
         let ranges: Vec<String> = (0..count).map(|index| format!("{}-{}", index * 1000, index * 1000)).collect();
         format!("bytes={}", ranges.join(","))
@@ -86,11 +93,11 @@ fn abuse_gets_the_whole() {
     assert_eq!(decide(&spread(4000), 10_000_000), whole(Unranged::TooMany));
     let tiny: Vec<String> = (0..65).map(|index| format!("{index}-{index}")).collect();
     assert_eq!(decide(&format!("bytes={}", tiny.join(",")), 1_000_000), whole(Unranged::TooMany));
-    // The Apache killer: the same bytes again and again.
+    // The "Apache killer" attack: the same bytes many times.
     assert_eq!(decide("bytes=0-,0-,0-,0-", 1_000_000), whole(Unranged::Overlapping));
     assert_eq!(decide("bytes=0-99,50-149,100-199,9000-9001", 1_000_000), decide("bytes=0-199,9000-9001", 1_000_000));
     assert_eq!(decide("bytes=0-499,520-899", 900), RangesDecision::One(ByteRange { first: 0, last: 899 }));
-    // 800 bytes and two heads of 80 are 960.
+    // 800 bytes and two part heads of 80 bytes are 960 bytes.
     assert_eq!(decide("bytes=0-399,500-899", 960), whole(Unranged::NotSmaller));
     assert_eq!(many("bytes=0-399,500-899", 961), [(0, 399), (500, 899)]);
     assert_eq!(decide(&(spread(4000) + ",x"), 10_000_000), whole(Unranged::Malformed));

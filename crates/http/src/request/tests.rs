@@ -6,7 +6,7 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::target::Target;
 
-/// The result of a parse, without borrows, so that parses of different buffers compare.
+/// Returns the result of a parse without borrows, so that results for different buffers can be compared.
 fn outcome(bytes: &[u8]) -> Option<Result<(String, usize), Refusal>> {
     let mut storage = FieldStorage::new();
     match parse_request_head(bytes, &Limits::DEFAULT, &mut storage) {
@@ -67,14 +67,14 @@ fn bodies_and_expectations() {
         assert!(head.expects_continue);
         assert_eq!(head.method, Method::Known("POST"));
     });
-    // RFC 9110 §10.1.1: ignored in HTTP/1.0, and pointless without content.
+    // RFC 9110 §10.1.1: Expect is ignored in HTTP/1.0, and has no effect without content.
     with_head(b"POST / HTTP/1.0\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n", |head| {
         assert!(!head.expects_continue);
     });
     with_head(b"GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", |head| {
         assert!(!head.expects_continue);
     });
-    // A list, and lists may have empty elements.
+    // Expect is a list, and lists may have empty elements.
     for (expect, expected) in [("", false), (",", false), (", 100-continue,100-CONTINUE ,", true)] {
         let request = format!("GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nExpect: {expect}\r\n\r\nx");
         with_head(request.as_bytes(), |head| assert_eq!(head.expects_continue, expected, "{expect}"));
@@ -119,7 +119,15 @@ fn request_lines_that_are_refused() {
         let bytes = [line.as_bytes(), b"\r\nHost: a\r\n\r\n"].concat();
         assert_eq!(refusal(&bytes), expected, "{line:?}");
     }
-    assert_eq!(refusal(b"\r\n\r\nGET / HTTP/1.0\r\n\r\n"), Refusal::RequestLine);
+    // Some clients send empty lines after a request's content.
+    for (lines, is_accepted) in [(1, true), (2, true), (8, true), (9, false)] {
+        let bytes = [b"\r\n".repeat(lines), b"GET / HTTP/1.0\r\n\r\n".to_vec()].concat();
+        if is_accepted {
+            with_head(&bytes, |head| assert_eq!(head.head_bytes, bytes.len()));
+        } else {
+            assert_eq!(refusal(&bytes), Refusal::RequestLine);
+        }
+    }
     assert_eq!(refusal(b"\nGET / HTTP/1.0\r\n\r\n"), Refusal::BareLf);
     assert_eq!(refusal(b"\rGET / HTTP/1.0\r\n\r\n"), Refusal::BareCr);
     assert_eq!(refusal(b"GET / HTTP/1.0\n\n"), Refusal::BareLf);

@@ -1,4 +1,4 @@
-//! The controller with its sockets, which executes the decisions of [`Coordinator`].
+//! The controller's sockets. The controller executes the decisions of [`Coordinator`].
 
 use super::coordinator::{AgentLoss, AgentResult, Coordinator, CoordinatorAction, UNAUTHENTICATED_MAX};
 use super::frame::{AgentFrame, FrameLimits};
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Timeout of one turn of the event loop, in nanoseconds.
+/// Longest wait in one turn of the event loop, in nanoseconds.
 const TURN_NS: i64 = 50_000_000;
 
 /// A controller that listens for its agents.
@@ -23,16 +23,16 @@ pub struct Controller {
     listener: TcpListener,
     config: Arc<ServerConfig>,
     coordinator: Coordinator,
-    /// By agent number; `None` after a connection has ended.
+    /// The links by agent number; `None` after a connection has closed.
     links: Vec<Option<AgentLink>>,
 }
 
 impl Controller {
-    /// Listens at `address` for `wanted` agents with certificates from the folder `trust`; each will do its share of
-    /// `task`.
+    /// Listens at `address` for `wanted` agents. Each agent authenticates with the certificates in the folder `trust`,
+    /// and does its share of `task`.
     ///
     /// # Errors
-    /// If the address cannot be bound, or the folder is not one from `flatout agent init`.
+    /// Fails if the address cannot be bound, or if the folder was not created by `flatout agent init`.
     pub fn listen(address: SocketAddr, trust: &Path, wanted: u32, task: Value) -> io::Result<Self> {
         let config = controller_config(trust)?;
         let listener = TcpListener::bind(address)?;
@@ -45,16 +45,16 @@ impl Controller {
         })
     }
 
-    /// The bound address.
+    /// Returns the bound address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Runs until all agents have reported. `on_turn` is called at every turn; `interrupts` counts Ctrl-C: the first
-    /// ends the load early, the second ends all waiting.
+    /// Runs until all agents have reported. Calls `on_turn` in every turn of the event loop. `interrupts` counts
+    /// presses of Ctrl-C: the first ends the load early, the second ends all waiting.
     ///
     /// # Errors
-    /// If a system call fails, or it is interrupted before the load began.
+    /// Fails if a system call fails, or if the run is interrupted before the load has started.
     pub fn run(
         mut self,
         interrupts: &AtomicU32,
@@ -96,9 +96,10 @@ impl Controller {
     }
 
     fn accept(&mut self) {
-        // Existing connections are served between two batches of new ones.
+        // Existing connections are served between two batches of new connections.
         for _ in 0..UNAUTHENTICATED_MAX {
-            // A client that has disconnected, or finds no descriptor left, retries.
+            // Accepting fails if the client has disconnected, or if no descriptor is left. Either way, the client
+            // retries.
             let Ok((socket, _)) = self.listener.accept() else { return };
             let tls = ServerConnection::new(Arc::clone(&self.config));
             let link = tls
@@ -114,7 +115,7 @@ impl Controller {
         }
     }
 
-    /// Moves one link's bytes and forwards its messages.
+    /// Transfers bytes in both directions on one link, and passes its messages to the coordinator.
     fn pump(&mut self, who: usize) {
         let Some(link) = &mut self.links[who] else { return };
         let pumped = link.pump();
@@ -122,7 +123,7 @@ impl Controller {
         if let Ok(true) = pumped {
             self.coordinator.handle_bytes(who, precise_ns());
         }
-        // Messages before the end are handled first.
+        // Messages that arrived before the end of the connection are handled first.
         let ended = loop {
             let Some(link) = &mut self.links[who] else { return };
             let orders = match link.take() {
@@ -152,7 +153,7 @@ impl Controller {
                 CoordinatorAction::Say(who, message) => {
                     if let Some(link) = self.links.get_mut(who).and_then(Option::as_mut) {
                         link.say(message);
-                        // A failed link is detected at its next turn.
+                        // If this fails, the failure is detected at the link's next turn.
                         let _pumped = link.flush();
                     }
                 }

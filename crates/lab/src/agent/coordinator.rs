@@ -1,8 +1,8 @@
 //! The controller's decisions: admission of agents, messages, the common start, and lost agents.
 //!
-//! Without sockets or a clock: messages and the time are arguments, and actions are returned as [`CoordinatorAction`]s. An agent
-//! lost before it received work is replaced by another; one lost afterwards stays lost, and is named in the result,
-//! as its share of the load was not generated.
+//! There are no sockets or clocks here: messages and the time are arguments, and actions are returned as
+//! [`CoordinatorAction`]s. An agent that is lost before it received work is replaced by another. An agent that is lost
+//! later is not replaced; the result names it, because its share of the load was not generated.
 
 use super::clock::Offset;
 use super::frame::FrameRefusal;
@@ -10,32 +10,32 @@ use super::message::{Message, PROTOCOL};
 use flatout_load::report::visible;
 use serde_json::Value;
 
-/// Pings before an agent receives work. The fastest counts.
+/// Number of pings that an agent must answer before it receives work. The fastest determines the clock offset.
 const PINGS: u32 = 8;
 
-/// From the last agent's readiness to the common start, in nanoseconds: the message must reach all of them.
+/// Time between the readiness of the last agent and the common start, in nanoseconds. The start message must reach all
+/// agents within this time.
 const LEAD_NS: u64 = 500_000_000;
 
-/// Interval of pings to an idle agent, in nanoseconds.
+/// Silence after which an agent is pinged, in nanoseconds.
 const ASK_INTERVAL_NS: u64 = 1_000_000_000;
 
-/// Silence after which an agent is lost, in nanoseconds.
+/// Silence after which an agent counts as lost, in nanoseconds.
 pub const SILENCE_NS_MAX: u64 = 10_000_000_000;
 
-/// Timeout for authentication of a new connection, in nanoseconds, whatever it sends: certificates and a greeting
+/// Timeout for authenticating a new connection, in nanoseconds, whatever the peer sends. Certificates and a greeting
 /// take milliseconds.
 pub const GREETING_NS_MAX: u64 = 10_000_000_000;
 
-/// Upper bound of unauthenticated connections. One more evicts the oldest, so that occupying places cannot keep an
-/// agent out, unless the attacker reconnects as often within the duration of an agent's greeting, which is a few
-/// round trips.
+/// Maximum number of unauthenticated connections. A further connection evicts the oldest. So an attacker cannot keep an
+/// agent out by holding connections, but only by opening this many within the few round trips of an agent's greeting.
 pub const UNAUTHENTICATED_MAX: usize = 64;
 
-/// Upper bound of agents in one run, and of remembered rejected ones.
+/// Maximum number of agents in one run, and of rejected agents that are remembered.
 pub const AGENTS_MAX: usize = 1_000;
 
 flatout_reason::reasons! {
-    /// Why an agent was lost or rejected.
+    /// The reason an agent was lost or rejected.
     pub enum AgentLoss { name, text, }
     Closed, "closed", "its connection closed before its result arrived";
     Silent, "silent", "it sent nothing for ten seconds";
@@ -45,7 +45,7 @@ flatout_reason::reasons! {
     OutOfTurn, "out-of-turn", "it sent an unexpected message";
     OtherVersion, "other-version", "it runs another version of flatout";
     Failed, "failed", "it could not generate its load";
-    Surplus, "surplus", "there were enough agents already";
+    Surplus, "surplus", "enough agents had already joined";
     NotTrusted, "not-trusted", "its certificate was not issued by this run's authority";
 }
 
@@ -55,51 +55,51 @@ impl From<FrameRefusal> for AgentLoss {
     }
 }
 
-/// An action.
+/// An action that the controller must take.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CoordinatorAction {
     /// Send this message to the agent.
     Say(usize, Message),
-    /// The agent is authenticated and may send longer frames.
+    /// Permit longer frames from the agent, which is now authenticated.
     Trust(usize),
-    /// Close the connection with the agent after everything was sent.
+    /// Close the connection with the agent after everything has been sent.
     Dismiss(usize),
 }
 
 /// The state of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AgentState {
-    /// Connected, unauthenticated.
+    /// The agent is connected but not authenticated.
     Unauthenticated,
-    /// Being pinged; the number of missing replies.
+    /// The agent is being pinged, to measure its clock offset.
     Timed {
         left: u32,
     },
-    /// Waiting for the others.
+    /// The agent waits for the other agents.
     Waiting,
-    /// Preparing its work.
+    /// The agent has received its work and prepares it.
     Planned,
     Ready,
-    /// It has the start time.
+    /// The agent has received the start time.
     Going,
-    /// It has finished; its record is on the way.
+    /// The agent has finished, and its record is being transferred.
     Recording,
     Done,
     Lost(AgentLoss),
 }
 
-/// One agent.
+/// An agent of the run, or a peer that has not authenticated yet.
 #[derive(Clone, Debug)]
 struct Agent {
     name: String,
     cores: u32,
     step: AgentState,
-    /// Its own explanation of its loss.
+    /// The agent's own explanation of why it was lost.
     words: String,
-    /// The index of its share, from 0.
+    /// Index of the agent's share of the load, from 0.
     index: Option<u32>,
     offset: Option<Offset>,
-    /// The pending ping's nonce and time.
+    /// Nonce of the unanswered ping, and when it was sent.
     asked: Option<(u64, u64)>,
     connected_ns: u64,
     heard_ns: u64,
@@ -109,7 +109,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Returns whether it has or had a share of the load.
+    /// Returns whether the agent has, or had, a share of the load.
     fn has_work(&self) -> bool {
         self.index.is_some()
     }
@@ -118,21 +118,21 @@ impl Agent {
 /// One agent's part of the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentResult {
-    /// Its name.
+    /// Name of the agent.
     pub name: String,
-    /// Cores available to it.
+    /// Number of cores available to the agent.
     pub cores: u32,
-    /// The index of its share, from 0.
+    /// Index of the agent's share of the load, from 0.
     pub index: u32,
-    /// Its own start relative to the common one, in nanoseconds; negative if early.
+    /// Time of the agent's start relative to the common start, in nanoseconds; negative if it started early.
     pub skew_ns: Option<i64>,
-    /// Upper bound of the skew's error, in nanoseconds.
+    /// Upper bound of the error of `skew_ns`, in nanoseconds.
     pub skew_error_ns_max: u64,
-    /// Its reported facts.
+    /// Results besides the record, as the agent reported them.
     pub facts: Value,
-    /// Its record.
+    /// The agent's record.
     pub record: Vec<u8>,
-    /// Why it was lost, if it was, and its own explanation.
+    /// The reason the agent was lost, with its own explanation; `None` if it was not lost.
     pub lost: Option<(AgentLoss, String)>,
 }
 
@@ -149,12 +149,12 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// A run of `wanted` agents of this version of flatout, which share one task.
+    /// Creates a run of `wanted` agents that share one task. The agents must have the version `flatout`.
     pub fn new(wanted: u32, flatout: &'static str, task: Value) -> Self {
         Self { wanted, flatout, task, agents: Vec::new(), nonce: 0, begins_ns: None, is_stopped: false }
     }
 
-    /// Handles a new connection. Returns its number, and orders, which may evict another.
+    /// Handles a new connection. Returns the number of the connection, and actions, which may evict another connection.
     pub fn handle_connected(&mut self, now_ns: u64) -> (usize, Vec<CoordinatorAction>) {
         let unauthenticated =
             self.agents.iter().enumerate().filter(|(_, agent)| agent.step == AgentState::Unauthenticated);
@@ -178,7 +178,7 @@ impl Coordinator {
             facts: Value::Null,
             record: Vec::new(),
         };
-        // A number without work is reused after its connection ends, so that repeated connections take no memory.
+        // Reuse the number of a closed connection that had no work, so that repeated connections take no memory.
         let is_free = |agent: &Agent| !agent.has_work() && matches!(agent.step, AgentState::Lost(_));
         let left = self.agents.iter().position(is_free).filter(|_| self.agents.len() >= AGENTS_MAX);
         let who = left.unwrap_or(self.agents.len());
@@ -189,7 +189,7 @@ impl Coordinator {
         (who, orders)
     }
 
-    /// Handles a message.
+    /// Handles a message from an agent.
     pub fn handle_message(&mut self, who: usize, now_ns: u64, message: Message) -> Vec<CoordinatorAction> {
         let Some(agent) = self.agents.get_mut(who) else { return Vec::new() };
         agent.heard_ns = now_ns;
@@ -198,12 +198,12 @@ impl Coordinator {
             (AgentState::Unauthenticated, Message::Hello { protocol, flatout, name, cores }) => {
                 if protocol != PROTOCOL || flatout != self.flatout {
                     let words = format!(
-                        "it is flatout {flatout} with {protocol}, and this is {} with {PROTOCOL}",
+                        "the agent runs flatout {flatout} with {protocol}, but the controller runs {} with {PROTOCOL}",
                         self.flatout
                     );
                     return self.lose(who, AgentLoss::OtherVersion, &words);
                 }
-                // A name is displayed, so it is limited to one short line.
+                // The name is displayed, so it is limited to one short line.
                 agent.name = visible(&name).chars().take(64).collect();
                 agent.cores = cores;
                 agent.step = AgentState::Timed { left: PINGS };
@@ -243,11 +243,11 @@ impl Coordinator {
                 Vec::new()
             }
             (_, Message::Failed { text }) => self.lose(who, AgentLoss::Failed, &text),
-            (_, message) => self.lose(who, AgentLoss::OutOfTurn, &format!("it said {}", message.name())),
+            (_, message) => self.lose(who, AgentLoss::OutOfTurn, &format!("its message was {}", message.name())),
         }
     }
 
-    /// Handles a complete record.
+    /// Handles a complete record from an agent.
     pub fn handle_record(&mut self, who: usize, now_ns: u64, record: Vec<u8>) -> Vec<CoordinatorAction> {
         match self.agents.get_mut(who) {
             Some(agent) if agent.step == AgentState::Recording => {
@@ -263,14 +263,14 @@ impl Coordinator {
         }
     }
 
-    /// Handles a part of a frame: an agent that sends a long record is not silent.
+    /// Handles a part of a frame: an agent that is sending a long record is not silent.
     pub fn handle_bytes(&mut self, who: usize, now_ns: u64) {
         if let Some(agent) = self.agents.get_mut(who) {
             agent.heard_ns = now_ns;
         }
     }
 
-    /// Handles the end of a connection.
+    /// Handles a connection that was closed or failed.
     pub fn handle_lost(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<CoordinatorAction> {
         match self.agents.get(who).map(|agent| agent.step) {
             None | Some(AgentState::Done | AgentState::Lost(_)) => Vec::new(),
@@ -278,7 +278,7 @@ impl Coordinator {
         }
     }
 
-    /// Handles the passing of time.
+    /// Handles the passing of time: agents that are silent, and pings that are due.
     pub fn handle_time(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut orders = Vec::new();
         for who in 0..self.agents.len() {
@@ -300,19 +300,19 @@ impl Coordinator {
         orders
     }
 
-    /// Stops early: every agent sends its results so far.
+    /// Ends the load early. Every agent sends its results so far.
     pub fn stop(&mut self) -> Vec<CoordinatorAction> {
         self.is_stopped = true;
         let going = self.agents.iter().enumerate().filter(|(_, agent)| agent.step == AgentState::Going);
         going.map(|(who, _)| CoordinatorAction::Say(who, Message::Stop {})).collect()
     }
 
-    /// Number of present agents, of those wanted.
+    /// Returns the number of connected, authenticated agents.
     pub fn here(&self) -> u32 {
         self.agents.iter().filter(|agent| is_here(agent)).count() as u32
     }
 
-    /// Names of agents that were rejected or lost before they had work, with the reason.
+    /// Returns the names of agents that were rejected, or lost before they had work, with the reasons.
     #[cfg(test)]
     pub fn turned_away(&self) -> impl Iterator<Item = (&str, AgentLoss, &str)> {
         self.agents.iter().filter(|agent| !agent.has_work()).filter_map(|agent| match agent.step {
@@ -321,18 +321,18 @@ impl Coordinator {
         })
     }
 
-    /// The common start by the local clock, once decided.
+    /// Returns the common start on the local clock, in nanoseconds, if it has been decided.
     pub fn begins_ns(&self) -> Option<u64> {
         self.begins_ns
     }
 
-    /// Returns whether the run is over: every agent with work has reported, or is lost.
+    /// Returns whether the run is over: every agent with work has reported or is lost.
     pub fn is_over(&self) -> bool {
         let mut working = self.agents.iter().filter(|agent| agent.has_work()).peekable();
         working.peek().is_some() && working.all(|agent| matches!(agent.step, AgentState::Done | AgentState::Lost(_)))
     }
 
-    /// The results, ordered by share.
+    /// Returns the results, in order of share.
     pub fn into_results(self) -> Vec<AgentResult> {
         let begins_ns = self.begins_ns;
         let mut results: Vec<AgentResult> = self
@@ -374,17 +374,17 @@ impl Coordinator {
     fn lose(&mut self, who: usize, loss: AgentLoss, words: &str) -> Vec<CoordinatorAction> {
         let agent = &mut self.agents[who];
         agent.step = AgentState::Lost(loss);
-        // It may be the agent's own text.
+        // The text may come from the agent.
         agent.words = visible(words).into_owned();
         agent.record = Vec::new();
         let text = if agent.words.is_empty() { loss.text().to_owned() } else { agent.words.clone() };
         let mut orders = vec![CoordinatorAction::Say(who, Message::Failed { text }), CoordinatorAction::Dismiss(who)];
         if agent.has_work() && self.begins_ns.is_none() {
-            // The load has not started: without this agent it must not.
+            // The load has not started, and must not start without this agent.
             for (other, agent) in self.agents.iter_mut().enumerate() {
                 if matches!(agent.step, AgentState::Planned | AgentState::Ready) {
                     agent.step = AgentState::Lost(AgentLoss::Closed);
-                    let text = "another agent was lost before the beginning".to_owned();
+                    let text = "another agent was lost before the start".to_owned();
                     agent.words.clone_from(&text);
                     orders.extend([
                         CoordinatorAction::Say(other, Message::Failed { text }),
@@ -396,7 +396,7 @@ impl Coordinator {
         orders
     }
 
-    /// Distributes the shares once all agents are present and timed.
+    /// Distributes the shares when all agents are connected and their clock offsets are known.
     fn give_work(&mut self) -> Vec<CoordinatorAction> {
         let waiting = self.agents.iter().filter(|agent| agent.step == AgentState::Waiting).count();
         if waiting < self.wanted as usize {
@@ -415,7 +415,7 @@ impl Coordinator {
         orders
     }
 
-    /// Sends the start time once all agents are ready.
+    /// Sends the start time when all agents are ready.
     fn name_the_moment(&mut self, now_ns: u64) -> Vec<CoordinatorAction> {
         let mut working = self.agents.iter().filter(|agent| agent.has_work());
         if !working.all(|agent| agent.step == AgentState::Ready) {
@@ -436,7 +436,7 @@ impl Coordinator {
     }
 }
 
-/// Returns whether it occupies one of the wanted places.
+/// Returns whether the agent is authenticated and not lost.
 fn is_here(agent: &Agent) -> bool {
     !matches!(agent.step, AgentState::Unauthenticated | AgentState::Lost(_))
 }

@@ -1,67 +1,64 @@
 //! The wire format between a controller and its agents.
 //!
-//! A frame is four bytes of length, big-endian, one byte of kind, and the content. There are two kinds: a
-//! [`Message`], as JSON, and a record, whose bytes are opaque here. A frame's length is checked against the
-//! receiver's limit before any of it is buffered.
+//! A frame is a length of four bytes, big-endian, one byte for the kind, and the content. There are two kinds: a
+//! [`Message`], as JSON, and a record, whose bytes are opaque here. A frame's length is checked against the receiver's
+//! limit before any of the frame is buffered.
 
 use super::message::Message;
 
-/// Bytes of a frame's header.
+/// Length of a frame's header, in bytes.
 pub const HEAD_BYTES: usize = 5;
 
-/// Upper bound of a message before authentication, in bytes.
+/// Maximum length of a message before authentication, in bytes.
 pub const GREETING_BYTES_MAX: usize = 4 * 1024;
 
-/// Upper bound of a message afterwards, in bytes: a task may contain its list of URLs.
+/// Maximum length of a message after authentication, in bytes. A task may contain its list of URLs.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Upper bound of a record, in bytes: histograms of every class and second of a long run.
+/// Maximum length of a record, in bytes. It contains histograms for every class and every second of a long run.
 pub const RECORD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 const MESSAGE: u8 = 1;
 const RECORD: u8 = 2;
 
-/// One frame.
+/// A message or a record, as sent over the wire.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AgentFrame {
     /// A message.
     Message(Message),
-    /// A record, as the recorder writes it.
+    /// A record, in the bytes that the recorder wrote.
     Record(Vec<u8>),
 }
 
-/// Upper bounds of frames.
+/// Maximum lengths of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameLimits {
-    /// Upper bound of a message, in bytes of JSON.
+    /// Maximum length of a message, in bytes of JSON.
     pub message_bytes_max: usize,
-    /// Upper bound of a record, in bytes.
+    /// Maximum length of a record, in bytes.
     pub record_bytes_max: usize,
 }
 
 impl FrameLimits {
-    /// For an unauthenticated peer.
+    /// The limits for an unauthenticated peer.
     pub const UNAUTHENTICATED: Self = Self { message_bytes_max: GREETING_BYTES_MAX, record_bytes_max: 0 };
 
-    /// For an authenticated peer.
+    /// The limits for an authenticated peer.
     pub const KNOWN: Self = Self { message_bytes_max: MESSAGE_BYTES_MAX, record_bytes_max: RECORD_BYTES_MAX };
 }
 
 flatout_reason::reasons! {
-    /// Why bytes are not a valid frame.
+    /// The reason bytes are not a valid frame.
+    #[derive(thiserror::Error)]
+    #[error("{}", self.text())]
     pub enum FrameRefusal { name, text, }
     KindUnknown, "kind-unknown", "the frame has an unknown type";
     TooLong, "too-long", "the frame is longer than allowed at this point";
     NotAMessage, "not-a-message", "the message is not JSON, or unknown to this version";
 }
 
-impl std::fmt::Display for FrameRefusal {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(self.text())
-    }
-}
-
-/// Decodes the frame at the start of `bytes`: `None` while it is incomplete, then the frame and its length in bytes.
+/// Decodes the frame at the start of `bytes`. Returns `None` while the frame is incomplete, otherwise the frame and its
+/// length in bytes.
 pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(AgentFrame, usize), FrameRefusal>> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;
     let (kind, content) = rest.split_first()?;
@@ -86,7 +83,7 @@ pub fn decode(bytes: &[u8], limits: FrameLimits) -> Option<Result<(AgentFrame, u
     Some(Ok((frame, HEAD_BYTES + length)))
 }
 
-/// Appends a frame to `bytes`. Appends nothing if it is longer than any receiver accepts.
+/// Appends a frame to `bytes`. Fails, and appends nothing, if the frame is longer than any receiver accepts.
 pub fn encode(frame: &AgentFrame, bytes: &mut Vec<u8>) -> Result<(), FrameRefusal> {
     match frame {
         AgentFrame::Message(message) => {
@@ -106,17 +103,17 @@ fn put(kind: u8, content: &[u8], bytes_max: usize, bytes: &mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// A buffer of received bytes, of at most one frame and the bytes read with it.
+/// A buffer of received bytes: at most one incomplete frame, and the bytes that were read with it.
 #[derive(Debug)]
 pub struct Inbox {
     bytes: Vec<u8>,
-    /// Consumed bytes at the front.
+    /// Number of bytes at the front that have been consumed.
     taken: usize,
     limits: FrameLimits,
 }
 
 impl Inbox {
-    /// An empty inbox.
+    /// Creates an empty inbox.
     pub fn new(limits: FrameLimits) -> Self {
         Self { bytes: Vec::new(), taken: 0, limits }
     }
@@ -133,7 +130,7 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next complete frame.
+    /// Returns the next complete frame, and removes it.
     pub fn take(&mut self) -> Result<Option<AgentFrame>, FrameRefusal> {
         match decode(&self.bytes[self.taken..], self.limits) {
             None => Ok(None),
@@ -202,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_as_soon_as_it_shows() {
+    fn invalid_frames_are_refused_as_early_as_possible() {
         for (bytes, refusal) in [
             (&b"\0\0\0\0\x00"[..], FrameRefusal::KindUnknown),
             (b"GET / HTTP/1.1\r\n\r\n", FrameRefusal::KindUnknown),
@@ -217,14 +214,14 @@ mod tests {
             check(bytes);
             assert_eq!(decode(bytes, FrameLimits::KNOWN), Some(Err(refusal)), "{bytes:?}");
         }
-        // An unauthenticated peer sends no records and no long stories.
+        // An unauthenticated peer may send neither records nor long messages.
         assert_eq!(decode(b"\0\0\0\x01\x02", FrameLimits::UNAUTHENTICATED), Some(Err(FrameRefusal::TooLong)));
         assert_eq!(decode(b"\0\0\x10\x01\x01", FrameLimits::UNAUTHENTICATED), Some(Err(FrameRefusal::TooLong)));
         assert_eq!(decode(b"\0\0\x10\x00\x01", FrameLimits::UNAUTHENTICATED), None);
     }
 
     #[test]
-    fn nothing_is_written_that_nobody_takes() {
+    fn frames_beyond_every_limit_are_not_written() {
         let mut bytes = b"before".to_vec();
         let long = AgentFrame::Message(Message::Failed { text: "x".repeat(MESSAGE_BYTES_MAX) });
         assert_eq!(encode(&long, &mut bytes), Err(FrameRefusal::TooLong));

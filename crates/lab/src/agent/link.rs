@@ -8,31 +8,24 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Bytes read from TLS at once.
+/// Maximum number of bytes read from TLS at once.
 const READ_BYTES: usize = 16 * 1024;
 
-/// Reads from the socket per turn, which bounds the memory that a peer can fill.
+/// Maximum number of reads from the socket per turn, which bounds the memory that a peer can fill.
 const READS_MAX: usize = 64;
 
-/// Why a link ended.
-#[derive(Debug)]
+/// The reason a link ended.
+#[derive(Debug, thiserror::Error)]
 pub enum LinkEnd {
-    /// The peer closed it.
+    /// The peer closed the connection.
+    #[error("the connection was closed")]
     Closed,
     /// The peer sent an invalid frame.
+    #[error("{0}")]
     Frame(FrameRefusal),
     /// TLS or the socket failed.
+    #[error("{0}")]
     Io(io::Error),
-}
-
-impl std::fmt::Display for LinkEnd {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Closed => formatter.write_str("the connection was closed"),
-            Self::Frame(refusal) => refusal.fmt(formatter),
-            Self::Io(error) => error.fmt(formatter),
-        }
-    }
 }
 
 impl From<io::Error> for LinkEnd {
@@ -41,19 +34,19 @@ impl From<io::Error> for LinkEnd {
     }
 }
 
-/// A connection.
+/// A connection between a controller and an agent.
 #[derive(Debug)]
 pub struct AgentLink {
     socket: TcpStream,
     tls: Connection,
     inbox: Inbox,
-    /// Bytes that TLS has not taken yet.
+    /// Bytes that have not been passed to TLS yet.
     outbox: Vec<u8>,
     is_ended: bool,
 }
 
 impl AgentLink {
-    /// A link over a connected socket.
+    /// Creates a link over a connected socket.
     pub fn new(socket: TcpStream, tls: Connection, limits: FrameLimits) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.set_nodelay(true)?;
@@ -65,17 +58,17 @@ impl AgentLink {
         self.inbox.set_limits(FrameLimits::KNOWN);
     }
 
-    /// Queues a message.
+    /// Queues a message for sending.
     pub fn say(&mut self, message: Message) {
         self.send(&AgentFrame::Message(message));
     }
 
-    /// Queues a frame. One that is too long for any receiver ends the link.
+    /// Queues a frame for sending. A frame that is too long for any receiver ends the link.
     pub fn send(&mut self, frame: &AgentFrame) {
         self.is_ended |= encode(frame, &mut self.outbox).is_err();
     }
 
-    /// The events to wait for: bytes to read, and room for pending bytes.
+    /// Returns the events to wait for: readable, and also writable if bytes are pending.
     pub(super) fn poll_fd(&self) -> PollFd<'_> {
         let is_pending = !self.outbox.is_empty() || self.tls.wants_write();
         let room = if is_pending { PollFlags::OUT } else { PollFlags::empty() };
@@ -87,12 +80,12 @@ impl AgentLink {
         self.tls.is_handshaking()
     }
 
-    /// Sends pending bytes as far as possible without blocking.
+    /// Sends as many pending bytes as possible without blocking.
     pub fn flush(&mut self) -> Result<(), LinkEnd> {
         Ok(self.write()?)
     }
 
-    /// Moves bytes both ways as far as possible without blocking. Returns whether any arrived.
+    /// Transfers as many bytes as possible in both directions without blocking. Returns whether any bytes arrived.
     pub fn pump(&mut self) -> Result<bool, LinkEnd> {
         if self.is_ended {
             return Err(LinkEnd::Frame(FrameRefusal::TooLong));
@@ -111,7 +104,7 @@ impl AgentLink {
                 Err(error) => return Err(error.into()),
             }
             if let Err(error) = self.tls.process_new_packets() {
-                // The peer should receive the alert, but the socket may be closed already.
+                // The peer should receive the alert, but its socket may already be closed.
                 let _told = self.write();
                 return Err(io::Error::other(error).into());
             }
@@ -120,22 +113,22 @@ impl AgentLink {
         Ok(came)
     }
 
-    /// The next complete frame.
+    /// Returns the next complete frame that was received, and removes it.
     pub fn take(&mut self) -> Result<Option<AgentFrame>, LinkEnd> {
         self.inbox.take().map_err(LinkEnd::Frame)
     }
 
-    /// Sends close_notify, as far as the socket takes it immediately.
+    /// Sends close_notify if the socket accepts it immediately.
     pub fn close(mut self) {
         self.tls.send_close_notify();
-        // Unsent bytes are dropped.
+        // Bytes that cannot be sent now are dropped.
         let _written = self.write();
     }
 
     fn write(&mut self) -> io::Result<()> {
         loop {
             if !self.outbox.is_empty() && !self.tls.is_handshaking() {
-                // TLS buffers a bounded part and leaves the rest here.
+                // TLS buffers a limited part, and the rest stays here.
                 let taken = self.tls.writer().write(&self.outbox)?;
                 self.outbox.drain(..taken);
             }
@@ -165,7 +158,7 @@ impl AgentLink {
     }
 }
 
-/// Waits until a descriptor is ready, or for `turn_ns`.
+/// Waits until a descriptor is ready, at most for `turn_ns`.
 pub(super) fn wait(watched: &mut [PollFd<'_>], turn_ns: i64) -> io::Result<()> {
     match poll(watched, Some(&Timespec { tv_sec: 0, tv_nsec: turn_ns })) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

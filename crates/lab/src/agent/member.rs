@@ -1,4 +1,4 @@
-//! The agent: it connects, responds, works, and sends its results.
+//! The agent: connects to a controller, answers its pings, generates its share of the load and sends its results.
 
 use super::coordinator::SILENCE_NS_MAX;
 use super::frame::{AgentFrame, FrameLimits};
@@ -15,34 +15,34 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Timeout of one turn of the event loop, in nanoseconds.
+/// Longest wait in one turn of the event loop, in nanoseconds.
 const TURN_NS: i64 = 20_000_000;
 
 /// Timeout of one connection attempt.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Pause between attempts.
+/// Pause between two connection attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// The work of an agent.
+/// The work that an agent does for a controller.
 pub trait AgentWork {
-    /// Prepares its share, number `index` of `agents`, of a task.
+    /// Prepares share number `index` (from 0) of `agents` shares of a task.
     fn prepare(&mut self, index: u32, agents: u32, task: &Value) -> Result<(), String>;
 
-    /// Starts at this time of the monotonic clock, in nanoseconds.
+    /// Starts the prepared work at this time of the monotonic clock, in nanoseconds.
     fn begin(&mut self, at_ns: u64) -> Result<(), String>;
 
-    /// Ends early.
+    /// Ends the work early.
     fn stop(&mut self);
 
-    /// The result, once finished. Polled several times a second after the start.
+    /// Returns the result when the work has finished. Called several times a second after the start.
     fn poll(&mut self) -> Option<Result<Brought, String>>;
 }
 
 /// The result of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Brought {
-    /// When it began, in nanoseconds of the monotonic clock.
+    /// Time at which the work started, in nanoseconds on the monotonic clock.
     pub begun_ns: u64,
     /// Results besides the record.
     pub facts: Value,
@@ -50,10 +50,10 @@ pub struct Brought {
     pub record: Vec<u8>,
 }
 
-/// Connects to `controller`, retrying for `timeout` while it is not listening yet, and works for it once.
+/// Connects to `controller` and works for it once. If it is not listening yet, retries for `timeout`.
 ///
 /// # Errors
-/// The reason, as text.
+/// Returns the reason as text.
 pub fn serve(
     controller: &str,
     timeout: Duration,
@@ -66,7 +66,7 @@ pub fn serve(
     let server = ServerName::try_from(CONTROLLER).map_err(|error| error.to_string())?;
     let socket = dial(controller, timeout)?;
     let tls = ClientConnection::new(config, server).map_err(|error| error.to_string())?;
-    // The controller is authenticated by its certificate, before any frame.
+    // The controller was authenticated by its certificate before any frame.
     let mut link = AgentLink::new(socket, tls.into(), FrameLimits::KNOWN).map_err(|error| error.to_string())?;
     link.say(Message::Hello {
         protocol: PROTOCOL.to_owned(),
@@ -89,7 +89,7 @@ fn dial(controller: &str, timeout: Duration) -> Result<TcpStream, String> {
     let deadline = Instant::now() + timeout;
     let failed = |error: &dyn Display| format!("cannot reach the controller at {controller}: {error}");
     loop {
-        let mut last = failed(&"the name has no address");
+        let mut last = failed(&"the host name has no address");
         for address in controller.to_socket_addrs().map_err(|error| failed(&error))? {
             match TcpStream::connect_timeout(&address, CONNECT_MAX) {
                 Ok(socket) => return Ok(socket),
@@ -133,9 +133,9 @@ impl Member<'_> {
                 Err(LinkEnd::Closed) => return Err("the controller closed the connection".to_owned()),
                 Err(end) => return Err(format!("the connection to the controller failed: {end}")),
             }
-            // Twice the controller's own timeout: it sends a ping every second.
+            // Wait for twice the controller's own timeout; the controller pings every second.
             if precise_ns().saturating_sub(self.heard_ns) > 2 * SILENCE_NS_MAX {
-                return Err("the controller sent nothing".to_owned());
+                return Err("the controller stopped responding".to_owned());
             }
             if self.is_working
                 && !self.is_over
@@ -161,10 +161,10 @@ impl Member<'_> {
                 self.work.begin(at_ns)?;
             }
             Message::Stop {} => self.work.stop(),
-            Message::Failed { text } => return Err(format!("the controller says: {text}")),
+            Message::Failed { text } => return Err(format!("the controller reported: {text}")),
             other => return Err(format!("the controller sent {} unexpectedly", other.name())),
         }
-        // A clock reading must not wait for the next turn.
+        // Send immediately: a clock reading must not wait for the next turn.
         self.link.flush().map_err(|end| end.to_string())
     }
 }

@@ -1,36 +1,28 @@
-//! Merging the results of all agents: counts are added, histograms merged, and the verdict is computed again.
+//! Merging the results of all agents: counts are added, histograms are merged, and the verdict is computed again.
 
 use super::coordinator::AgentResult;
 use flatout_load::report::step::StepFacts;
 use flatout_load::report::{AgentReport, ClientReport, Reason, RunReport, StepReport};
 
-/// Why results cannot be merged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason results cannot be merged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MergeError {
-    /// No agent sent a result: the name of the first and its failure.
+    /// No agent sent a result. Contains the name of the first agent and why it failed.
+    #[error("no agent returned a result: {0}")]
     Nothing(String),
-    /// An agent's record is malformed: its name and the reason.
+    /// An agent's record is malformed. Contains the agent's name and the reason.
+    #[error("the result from agent {0} cannot be read: {1}")]
     Unreadable(String, String),
-    /// Two agents ran different tasks: their names.
+    /// Two agents ran different tasks. Contains their names.
+    #[error("agents {0} and {1} ran different tasks")]
     Different(String, String),
 }
 
-impl std::fmt::Display for MergeError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Nothing(why) => write!(formatter, "no agent returned a result: {why}"),
-            Self::Unreadable(name, why) => write!(formatter, "the result of agent {name} cannot be read: {why}"),
-            Self::Different(one, other) => write!(formatter, "the agents {one} and {other} measured different things"),
-        }
-    }
-}
-
-impl std::error::Error for MergeError {}
-
-/// The result of the whole run. Lost agents make it invalid; the results of the others are retained.
+/// Merges the results of all agents into one report. If agents were lost, the report is invalid, but contains the
+/// results of the others.
 ///
 /// # Errors
-/// If there is nothing to merge, or the results do not belong together.
+/// Fails if there is nothing to merge, or if the results do not belong together.
 pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     let mut parts: Vec<(&AgentResult, RunReport)> = Vec::new();
     for result in results.iter().filter(|result| result.lost.is_none()) {
@@ -41,12 +33,13 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     if parts.is_empty() {
         let lost = results.iter().find_map(|result| Some((result, result.lost.as_ref()?)));
         let why = lost.map_or_else(
-            || "none came".to_owned(),
+            || "none arrived".to_owned(),
             |(result, (loss, words))| format!("{}: {} {words}", result.name, loss.text()),
         );
         return Err(MergeError::Nothing(why.trim_end().to_owned()));
     }
-    // An agent that failed at a later level reports that with its last one; the levels common to all are retained.
+    // An agent that failed at a later level reports the failure with its last complete level. Only the levels that all
+    // agents have are merged.
     let (levels, most) = parts.iter().fold((usize::MAX, 0), |(least, most), (_, report)| {
         (least.min(report.steps.len()), most.max(report.steps.len()))
     });
@@ -59,7 +52,7 @@ pub fn merge(results: &[AgentResult]) -> Result<RunReport, MergeError> {
     let mut whole = parts[0].1.clone();
     whole.agents = results.len() as u32;
     whole.threads = parts.iter().map(|(_, report)| report.threads).sum();
-    // The limit and the findings belong to one machine.
+    // The limit and the findings apply to one machine only.
     whole.limit = None;
     whole.findings = serde_json::Map::new();
     let steps: Result<Vec<StepReport>, MergeError> = (0..levels).map(|index| step(index, &parts, results)).collect();
@@ -118,7 +111,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         tally,
         warm_up,
         client,
-        // No agent has a complete view of the server and its kernel.
+        // No agent has complete data about the server and its kernel.
         server: None,
         kernel: None,
         reconciliation: None,

@@ -1,78 +1,78 @@
 //! The messages between a controller and its agents.
 //!
-//! The sequence is fixed: the agent sends Hello; the controller sends several pings and then the work; the agent
-//! reports readiness; the controller sends a start time; the agent reports its result at the end. Meanwhile it
-//! receives a ping every second, which proves that it is alive.
+//! The sequence is fixed. The agent sends Hello; the controller sends several pings and then the work; the agent
+//! reports that it is ready; the controller sends a start time; and the agent reports its result at the end. Until
+//! then, the controller pings a silent agent every second, to check that it is alive.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Name and number of the protocol, which both sides must share.
+/// Name and version of the protocol, which must be the same on both sides.
 pub const PROTOCOL: &str = "flatout-agent/1";
 
-/// One message.
+/// A message between a controller and an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Message {
-    /// Agent: introduces itself.
+    /// Agent to controller: introduces the agent.
     Hello {
-        /// [`PROTOCOL`].
+        /// The name and version of the protocol: [`PROTOCOL`].
         protocol: String,
         /// The agent's version of flatout, which must equal the controller's.
         flatout: String,
         /// The agent's name, by default its host name.
         name: String,
-        /// Cores available to it.
+        /// Number of cores available to the agent.
         cores: u32,
     },
-    /// Controller: requests a clock reading.
+    /// Controller to agent: requests a clock reading.
     Ping {
-        /// Repeated in the reply.
+        /// A number that the reply repeats.
         nonce: u64,
     },
-    /// Agent: a reading of its monotonic clock.
+    /// Agent to controller: a reading of the agent's monotonic clock.
     Pong {
-        /// The ping's nonce.
+        /// The nonce of the ping.
         nonce: u64,
-        /// Nanoseconds of the agent's clock.
+        /// The reading, in nanoseconds.
         at_ns: u64,
     },
-    /// Controller: the work.
+    /// Controller to agent: the work.
     Plan {
-        /// The agent's index, from 0.
+        /// Index of the agent's share, from 0.
         index: u32,
-        /// Number of agents.
+        /// Number of agents, each of which has one share.
         agents: u32,
-        /// The task, in the bench's own form.
+        /// The task, in a format that the bench defines.
         task: Value,
     },
-    /// Agent: preparation is complete.
+    /// Agent to controller: preparation is complete.
     Ready {},
-    /// Controller: the start time.
+    /// Controller to agent: the start time.
     Go {
-        /// Nanoseconds of the agent's clock.
+        /// The start time, in nanoseconds on the agent's clock.
         at_ns: u64,
     },
-    /// Agent: finished. Its record follows.
+    /// Agent to controller: the work has finished. The agent's record follows.
     Done {
-        /// When it began, in nanoseconds of the agent's clock.
+        /// Time at which the work started, in nanoseconds on the agent's clock.
         begun_ns: u64,
-        /// Results besides the record, in the bench's own form.
+        /// Results besides the record, in a format that the bench defines.
         facts: Value,
     },
-    /// Agent: it cannot start or continue.
+    /// Agent to controller, or controller to agent: the sender cannot start or continue.
     Failed {
         /// The reason, as text.
         text: String,
     },
-    /// Controller: stop early, and send the results so far.
+    /// Controller to agent: stop early, and send the results so far.
     Stop {},
-    /// Controller: the run is over.
+    /// Controller to agent: the run is over.
     Bye {},
 }
 
 impl Message {
-    /// Its name, for error messages.
+    /// Returns the name of the message, for error messages.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "hello",

@@ -1,4 +1,4 @@
-//! Both sides over real sockets on loopback.
+//! Tests of both sides over real sockets on loopback.
 
 use super::controller::Controller;
 use super::coordinator::{AgentLoss, AgentResult, UNAUTHENTICATED_MAX};
@@ -13,8 +13,9 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -36,7 +37,7 @@ impl Drop for Trust {
     }
 }
 
-/// Work that is done as soon as it begins: it brings back what it was given.
+/// Work that finishes immediately and returns its task.
 #[derive(Default)]
 struct Echo {
     index: u32,
@@ -60,7 +61,7 @@ impl AgentWork for Echo {
 
     fn poll(&mut self) -> Option<Result<Brought, String>> {
         let begun_ns = self.begun_ns?;
-        // More than TLS and the kernel take at once.
+        // The record is longer than what TLS and the kernel accept at once.
         Some(Ok(Brought { begun_ns, facts: self.task.clone(), record: vec![self.index as u8; 3_000_000] }))
     }
 }
@@ -105,13 +106,13 @@ fn two_agents_bring_their_shares() {
         assert_eq!((result.index as usize, &result.lost), (index, &None));
         assert_eq!(result.record, vec![index as u8; 3_000_000]);
         assert_eq!(result.facts["arguments"][1], "10");
-        // One machine has one clock, so the difference is within what is said of it.
+        // Both sides share one clock, so the difference is within its error bound.
         assert!(result.skew_ns.unwrap().unsigned_abs() <= result.skew_error_ns_max, "{result:?}");
     }
 }
 
 #[test]
-fn an_agent_that_cannot_is_told_of_by_name() {
+fn a_failed_agent_is_reported_by_name() {
     let trust = Trust::new("fails");
     let (address, run, _) = control(&trust.0, 2);
     let good = work(address, &trust.0, "good", false);
@@ -128,21 +129,21 @@ fn an_agent_that_cannot_is_told_of_by_name() {
 fn unauthenticated_peers_get_nowhere_and_the_run_goes_on() {
     let (trust, other) = (Trust::new("ours"), Trust::new("theirs"));
     let (address, run, here) = control(&trust.0, 1);
-    // Certificates of another authority: neither believes the other.
+    // The agent has certificates of another authority, so neither side trusts the other.
     let told = work(address, &other.0, "peer", false).join().unwrap().unwrap_err();
     assert!(told.contains("certificate"), "{told}");
-    // No TLS at all.
+    // The peer does not use TLS.
     let mut plain = TcpStream::connect(address).unwrap();
     plain.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut answer = Vec::new();
     let _ = plain.read_to_end(&mut answer);
-    // Our certificate, and words that are none.
+    // The peer has a valid certificate, but sends an unexpected message.
     let config = agent_config(&trust.0).unwrap();
     let tls = ClientConnection::new(config, trust::CONTROLLER.try_into().unwrap()).unwrap();
     let mut link = AgentLink::new(TcpStream::connect(address).unwrap(), tls.into(), FrameLimits::KNOWN).unwrap();
     link.say(Message::Ready {});
     while link.pump().is_ok() {
-        thread::sleep(Duration::from_millis(2));
+        thread::yield_now();
     }
     assert!(matches!(link.take(), Ok(Some(super::frame::AgentFrame::Message(Message::Failed { .. })))));
     work(address, &trust.0, "friend", false).join().unwrap().unwrap();
@@ -155,7 +156,7 @@ fn unauthenticated_peers_get_nowhere_and_the_run_goes_on() {
 fn a_crowd_of_unauthenticated_peers_keeps_no_agent_out() {
     let trust = Trust::new("crowd");
     let (address, run, _) = control(&trust.0, 1);
-    // More than there are places, each of which goes on sending a little: the beginning of a long TLS record.
+    // Open more connections than are permitted, each of which sends the beginning of a long TLS record bit by bit.
     let mut crowd: Vec<TcpStream> = (0..3 * UNAUTHENTICATED_MAX)
         .map(|_| {
             let mut peer = TcpStream::connect(address).unwrap();
@@ -163,27 +164,27 @@ fn a_crowd_of_unauthenticated_peers_keeps_no_agent_out() {
             peer
         })
         .collect();
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (over, left) = (Arc::clone(&is_over), Arc::new(AtomicUsize::new(usize::MAX)));
-    let dripping = thread::spawn({
-        let left = Arc::clone(&left);
-        move || {
-            while !over.load(Ordering::Relaxed) {
-                // Those that were sent away cannot send any more.
-                crowd.retain_mut(|peer| peer.write_all(&[0]).is_ok());
-                left.store(crowd.len(), Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(10));
-            }
+    let (over, is_over) = mpsc::channel::<()>();
+    let (tell, left) = mpsc::channel();
+    let dripping = thread::spawn(move || {
+        // Send a byte on each connection at an interval, until the test is over.
+        while is_over.recv_timeout(Duration::from_millis(10)) == Err(RecvTimeoutError::Timeout) {
+            // Evicted connections can no longer send.
+            crowd.retain_mut(|peer| peer.write_all(&[0]).is_ok());
+            let _ = tell.send(crowd.len());
         }
     });
     let deadline = Instant::now() + Duration::from_secs(30);
-    while left.load(Ordering::Relaxed) > UNAUTHENTICATED_MAX {
-        assert!(Instant::now() < deadline, "{} peers hold places", left.load(Ordering::Relaxed));
-        thread::sleep(Duration::from_millis(10));
+    loop {
+        let left = left.recv().unwrap();
+        if left <= UNAUTHENTICATED_MAX {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{left} peers hold places");
     }
     work(address, &trust.0, "friend", false).join().unwrap().unwrap();
     let results = run.join().unwrap().unwrap();
-    is_over.store(true, Ordering::Relaxed);
+    drop(over);
     dripping.join().unwrap();
     assert_eq!((results.len(), results[0].name.as_str(), &results[0].lost), (1, "friend", &None));
 }

@@ -1,8 +1,9 @@
-//! Authentication of participants: a dedicated authority, and one certificate for each of the two roles.
+//! Authentication of controller and agents: a dedicated certificate authority, and one certificate for each of the two
+//! roles.
 //!
-//! `flatout agent init DIR` creates them. The folder is copied to every participating machine; its files authorise
-//! both giving and taking work, so only their owner can read them. Host names are irrelevant: an agent trusts exactly
-//! the controller's certificate, wherever it is used.
+//! `flatout agent init DIR` creates the certificates. The folder is copied to every participating machine. Its files
+//! authorise both giving and taking work, so only their owner can read them. Host names are irrelevant: an agent trusts
+//! exactly the controller's certificate, whichever machine uses it.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -22,30 +23,30 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name in the controller's certificate, which agents verify.
+/// The host name in the controller's certificate, which agents verify.
 pub const CONTROLLER: &str = "controller.flatout.internal";
 
-/// The name in the agents' certificate.
+/// The host name in the agents' certificate.
 const AGENT: &str = "agent.flatout.internal";
 
-/// Lifetime of all certificates, in days.
+/// Validity period of all certificates, in days.
 const DAYS: u64 = 365;
 
 const DAY_S: u64 = 86_400;
 
-/// How far a certificate's start is in the past, in seconds, to tolerate clock differences.
+/// Time between the start of each certificate's validity and its creation, in seconds, to tolerate clock differences.
 const SKEW_S: u64 = 3600;
 
-/// The files of the folder.
+/// The files in the folder.
 pub const FILES: [&str; 5] = ["authority.pem", "controller.pem", "controller.key", "agent.pem", "agent.key"];
 
 /// Creates the folder and its files.
 ///
 /// # Errors
-/// If it exists and is not empty, or cannot be written. Existing files are never replaced: new certificates would
-/// lock out machines with the old ones.
+/// Fails if the folder exists and is not empty, or cannot be written. Existing files are never replaced, because
+/// machines with the old certificates would then be locked out.
 pub fn init(folder: &Path, unix_s: u64) -> io::Result<()> {
-    let made = |error: rcgen::Error| io::Error::other(format!("a certificate cannot be created: {error}"));
+    let made = |error: rcgen::Error| io::Error::other(format!("cannot create a certificate: {error}"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     if fs::read_dir(folder)?.next().is_some() {
         return Err(io::Error::new(io::ErrorKind::AlreadyExists, "the folder is not empty"));
@@ -55,7 +56,7 @@ pub fn init(folder: &Path, unix_s: u64) -> io::Result<()> {
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
     let authority_key = KeyPair::generate().map_err(made)?;
     let root = authority.self_signed(&authority_key).map_err(made)?;
-    // The authority's key signs twice and is then dropped, so that no more can be signed.
+    // The authority's key signs the two certificates and is then dropped, so that nothing more can be signed.
     let issuer = Issuer::new(authority, authority_key);
     let mut files = vec![("authority.pem", root.pem())];
     for (name, role, purpose) in [
@@ -88,10 +89,10 @@ fn params(name: &str, unix_s: u64) -> Result<CertificateParams, rcgen::Error> {
     Ok(params)
 }
 
-/// The TLS configuration of a controller.
+/// Returns the TLS configuration of a controller.
 ///
 /// # Errors
-/// If the folder lacks the files from [`init`].
+/// Fails if the folder lacks a file that [`init`] writes.
 pub fn controller_config(folder: &Path) -> io::Result<Arc<ServerConfig>> {
     let provider = provider();
     let roots = Arc::new(roots(folder)?);
@@ -101,10 +102,10 @@ pub fn controller_config(folder: &Path) -> io::Result<Arc<ServerConfig>> {
     builder.with_client_cert_verifier(verifier).with_single_cert(chain, key).map(Arc::new).map_err(unfit)
 }
 
-/// The TLS configuration of an agent.
+/// Returns the TLS configuration of an agent.
 ///
 /// # Errors
-/// As [`controller_config`].
+/// Fails in the same cases as [`controller_config`].
 pub fn agent_config(folder: &Path) -> io::Result<Arc<ClientConfig>> {
     let (chain, key) = role(folder, "agent")?;
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13]).map_err(unfit)?;
@@ -151,7 +152,7 @@ fn unreadable(folder: &Path, name: &str, error: &dyn Display) -> io::Error {
 }
 
 fn unfit(error: impl Display) -> io::Error {
-    io::Error::other(format!("the certificates cannot be used: {error}"))
+    io::Error::other(format!("cannot use the certificates: {error}"))
 }
 
 #[cfg(test)]

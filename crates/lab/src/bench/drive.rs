@@ -1,7 +1,8 @@
-//! The drive of a client thread: its share of the schedule, and its record.
+//! A client thread's share of the schedule, and its record.
 
 use super::spec::BenchRequests;
 use flatout_client::{Drive, Made, RequestFailure, RequestRecord};
+use flatout_http::http3::error::ErrorCode;
 use flatout_load::FailureKind;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
 use flatout_load::schedule::{Begin, Move, Schedule, Tally};
@@ -10,10 +11,10 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Interval of a thread's progress updates, in nanoseconds.
+/// Interval at which a thread publishes its progress, in nanoseconds.
 const PUBLISH_INTERVAL_NS: u64 = 200_000_000;
 
-/// A thread's progress. Counts and times are from the start of the run.
+/// A thread's progress since the start of the run.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadProgress {
     pub(super) responses: u64,
@@ -22,7 +23,7 @@ pub(super) struct ThreadProgress {
     pub(super) lag: Histogram<u64>,
 }
 
-/// Sums over all ended requests, including the warm-up, for decisions during the run.
+/// Sums over all finished requests, including the warm-up, on which decisions during the run are based.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) answers: u64,
@@ -30,19 +31,19 @@ pub(super) struct Sums {
     pub(super) response_ns: u64,
 }
 
-/// Totals for comparison with the server's own count, including the warm-up.
+/// Totals for comparison with the server's own counts, including the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Whole {
     /// Responses by status class, 1xx to 5xx.
     pub(crate) classes: [u64; 5],
-    /// Requests that ended.
+    /// Number of finished requests.
     pub(crate) requests: u64,
-    /// Failed requests among them, which the server may or may not have counted.
+    /// Number of failed requests, which the server may or may not have counted.
     pub(crate) uncertain: u64,
 }
 
 impl Whole {
-    /// Adds another one.
+    /// Adds the totals of another thread.
     pub(crate) fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
             *mine += theirs;
@@ -52,23 +53,23 @@ impl Whole {
     }
 }
 
-/// State shared by one thread with its starter.
+/// Statistics that one thread shares with the thread that started it.
 #[derive(Debug, Default)]
 pub(super) struct SharedStatistics {
     pub(super) standing: Mutex<Option<ThreadProgress>>,
     pub(super) sums: Mutex<Sums>,
 }
 
-/// Signals from the starter to all threads.
+/// Signals to all client threads from the thread that started them.
 #[derive(Debug)]
 pub(super) struct Signals {
-    /// Start of the measured part; [`NOT_KNOWN`] until it is known.
+    /// Start of the measured part in nanoseconds, or [`NOT_KNOWN`].
     pub(super) measured_from_ns: AtomicU64,
-    /// Set when no more requests are to start.
+    /// True when no more requests may start.
     pub(super) stop: AtomicBool,
 }
 
-/// An unknown time.
+/// A time that is not known yet.
 pub(super) const NOT_KNOWN: u64 = u64::MAX;
 
 impl Signals {
@@ -77,7 +78,7 @@ impl Signals {
     }
 }
 
-/// The selection shared by all threads of a span.
+/// The selection of requests, which all threads of a span share.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestSelection {
     pub(crate) work: BenchRequests,
@@ -102,7 +103,7 @@ impl RequestSelection {
     }
 }
 
-/// One client thread's drive.
+/// One client thread's share of the schedule, with its record.
 #[derive(Debug)]
 pub(super) struct LabDrive {
     schedule: Schedule,
@@ -115,11 +116,11 @@ pub(super) struct LabDrive {
     loop_lag: Hdr,
     is_watched: bool,
     published_ns: u64,
-    /// Duration of the name resolution, until it is reported with the first connection.
+    /// Duration of the name resolution in nanoseconds; 0 after it has been reported with the first connection.
     resolve_ns: u64,
 }
 
-/// The result of a drive.
+/// The records of a client thread.
 #[derive(Debug)]
 pub(super) struct Driven {
     pub(super) recorder: Recorder,
@@ -152,12 +153,12 @@ impl LabDrive {
         }
     }
 
-    /// The record so far.
+    /// Returns the record so far.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Records late requests, once the end of the span is known.
+    /// Records which requests were late, when the end of the span is known.
     pub(super) fn close_span(&mut self, until_ns: u64) {
         self.recorder.close_span(until_ns);
     }
@@ -167,7 +168,7 @@ impl LabDrive {
         Driven { tally: self.schedule.tally(), whole: self.whole, recorder: self.recorder, loop_lag: self.loop_lag }
     }
 
-    /// Reads the signals.
+    /// Acts on the signals.
     fn listen(&mut self) {
         let from_ns = self.signals.measured_from_ns.load(Ordering::Relaxed);
         if from_ns != NOT_KNOWN && self.schedule.measured_from_ns().is_none() {
@@ -229,7 +230,7 @@ impl Drive for LabDrive {
         self.whole.requests += 1;
         match result {
             Ok(status) => self.whole.classes[usize::from(status / 100).clamp(1, 5) - 1] += 1,
-            // The response arrived, whatever its body: the server has counted its status.
+            // The response arrived, whatever its body, so the server has counted its status.
             Err(FailureKind::WrongBody) => self.whole.classes[1] += 1,
             Err(_) => self.whole.uncertain += 1,
         }
@@ -268,7 +269,7 @@ impl Drive for LabDrive {
     fn handle_tick(&mut self, now_ns: u64, late_ns: u64, _connections: u32) {
         self.loop_lag.record(late_ns);
         self.listen();
-        // The reader locks these briefly; a missed update is made up by the next one.
+        // The reader holds these locks only briefly. If an update is missed, the next one makes up for it.
         if let Ok(mut sums) = self.statistics.sums.try_lock() {
             *sums = self.sums;
         }
@@ -291,7 +292,7 @@ impl Drive for LabDrive {
     }
 }
 
-/// The classic name of a failure, and its details.
+/// Returns the kind of a failure, by httperf's name if it has one, and details.
 pub(super) fn kind_of(failure: RequestFailure) -> (FailureKind, &'static str) {
     match failure {
         RequestFailure::TimedOut => (FailureKind::ClientTimo, ""),
@@ -305,12 +306,18 @@ pub(super) fn kind_of(failure: RequestFailure) -> (FailureKind, &'static str) {
         RequestFailure::NoHttp2 => (FailureKind::Http2, "not-spoken"),
         RequestFailure::StreamReset(code) => (FailureKind::Http2, http2_code(code, true)),
         RequestFailure::Http2(code) => (FailureKind::Http2, http2_code(code, false)),
+        RequestFailure::NoHttp3 => (FailureKind::Http3, "not-spoken"),
+        RequestFailure::Http3Reset(ErrorCode::NoError) => (FailureKind::Http3, "reset-no-error"),
+        RequestFailure::Http3(ErrorCode::NoError) => (FailureKind::Http3, "closed-no-error"),
+        RequestFailure::Http3Reset(code) | RequestFailure::Http3(code) => (FailureKind::Http3, code.name()),
+        RequestFailure::Http3Violation(error) => (FailureKind::Http3, error.name()),
+        RequestFailure::Quic(failure) => (FailureKind::Quic, failure.name()),
         RequestFailure::Abandoned => (FailureKind::Abandoned, ""),
         RequestFailure::System(errno) => match errno {
             Errno::TIMEDOUT => (FailureKind::SocketTimo, ""),
             Errno::CONNREFUSED => (FailureKind::ConnRefused, ""),
             Errno::CONNRESET => (FailureKind::ConnReset, ""),
-            // The peer had reset the connection before the send.
+            // The peer had reset the connection before the client sent.
             Errno::PIPE => (FailureKind::ConnReset, "epipe"),
             Errno::MFILE => (FailureKind::FdUnavail, ""),
             Errno::NFILE => (FailureKind::FtabFull, ""),
@@ -325,7 +332,7 @@ pub(super) fn kind_of(failure: RequestFailure) -> (FailureKind, &'static str) {
     }
 }
 
-/// Error codes of RFC 9113 §7 by name, separately for streams and connections.
+/// Returns the name of an error code of RFC 9113 §7. Codes of streams have different names from codes of connections.
 fn http2_code(code: u32, of_stream: bool) -> &'static str {
     match (code, of_stream) {
         (0x0, true) => "reset-no-error",
@@ -347,7 +354,8 @@ fn http2_code(code: u32, of_stream: bool) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::kind_of;
-    use flatout_client::RequestFailure;
+    use flatout_client::{QuicFailure, RequestFailure};
+    use flatout_http::http3::error::{ConnectionError, ErrorCode};
     use flatout_http::refusal::Refusal;
     use flatout_load::FailureKind;
     use flatout_net::tls::ClientTlsFailure;
@@ -368,6 +376,15 @@ mod tests {
             (RequestFailure::Tls(ClientTlsFailure::Name), FailureKind::Tls, "tls-name"),
             (RequestFailure::StreamReset(7), FailureKind::Http2, "refused-stream"),
             (RequestFailure::Http2(0), FailureKind::Http2, "goaway-no-error"),
+            (RequestFailure::NoHttp3, FailureKind::Http3, "not-spoken"),
+            (RequestFailure::Http3Reset(ErrorCode::RequestRejected), FailureKind::Http3, "H3_REQUEST_REJECTED"),
+            (RequestFailure::Http3(ErrorCode::NoError), FailureKind::Http3, "closed-no-error"),
+            (
+                RequestFailure::Http3Violation(ConnectionError::MissingSettings),
+                FailureKind::Http3,
+                "h3_missing_settings",
+            ),
+            (RequestFailure::Quic(QuicFailure::Silent), FailureKind::Quic, "quic-silent"),
         ] {
             assert_eq!(kind_of(failure), (kind, detail));
         }

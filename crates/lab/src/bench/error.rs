@@ -1,45 +1,57 @@
-//! Why a bench could not run.
+//! The reason a bench could not run.
 
 use super::PortsShort;
 use flatout_load::plan::PlanError;
 use std::io;
 
-/// Why a bench could not run. A failing server is a result, not an error.
-#[derive(Debug)]
+/// The reason a bench could not run. A failing server is a result, not an error.
+#[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// The URL's host has no address.
+    /// The URL's host name has no address.
+    #[error("cannot resolve the host {host:?} ({cause}); check its spelling, or use an IP address")]
     Unresolvable {
-        /// The name.
+        /// The host name.
         host: String,
         /// The system's error.
         cause: String,
     },
     /// The plan is invalid.
+    #[error("{0}")]
     Plan(PlanError),
     /// There are too few local ports.
+    #[error("{0}")]
     Ports(PortsShort),
     /// There are no requests.
+    #[error("the workload has no requests")]
     NothingToAsk,
-    /// An entry of the workload belongs to another server, which is named.
+    /// An entry of the workload belongs to another server. Contains the server's name.
+    #[error("the workload names another server, {0}; a run measures only the server in its URL")]
     OtherServer(String),
     /// A request cannot be encoded in the requested HTTP version.
+    #[error("the request cannot be written: {0}")]
     Request(String),
     /// TLS cannot be configured.
+    #[error("{0}")]
     Tls(String),
-    /// The server's own count cannot be read.
+    /// The server's own counts cannot be read.
+    #[error("the server's own count cannot be read: {0}")]
     ServerCounters(String),
     /// A client thread could not start, or failed for a reason other than the server.
+    #[error("a client thread failed: {0}")]
     Thread(io::Error),
     /// A client thread panicked.
+    #[error("a client thread panicked, which is a bug in flatout")]
     ThreadPanicked,
-    /// There is no memory for a record.
+    /// There is not enough memory for a record.
+    #[error("not enough memory to record a run")]
     Recorder,
     /// The bare loop could not be started.
+    #[error("the bare loop could not be run: {0}")]
     Responder(io::Error),
 }
 
 impl BenchError {
-    /// Returns whether the specification is invalid, or impossible on this machine: nothing was sent.
+    /// Returns whether the specification is invalid, or cannot be run on this machine. If so, nothing was sent.
     pub const fn is_usage(&self) -> bool {
         matches!(
             self,
@@ -54,29 +66,3 @@ impl BenchError {
         )
     }
 }
-
-impl std::fmt::Display for BenchError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unresolvable { host, cause } => {
-                write!(formatter, "the host {host:?} has no address ({cause}); check its spelling, or give an address")
-            }
-            Self::Plan(error) => error.fmt(formatter),
-            Self::Ports(short) => short.fmt(formatter),
-            Self::NothingToAsk => formatter.write_str("the workload has no requests"),
-            Self::OtherServer(server) => write!(
-                formatter,
-                "the workload names another server, {server}; a run measures the one server of its URL"
-            ),
-            Self::Request(what) => write!(formatter, "the request cannot be written: {what}"),
-            Self::Tls(what) => formatter.write_str(what),
-            Self::ServerCounters(what) => write!(formatter, "the server's own count cannot be read: {what}"),
-            Self::Thread(error) => write!(formatter, "a client thread failed: {error}"),
-            Self::ThreadPanicked => formatter.write_str("a client thread panicked, which is a defect of flatout"),
-            Self::Recorder => formatter.write_str("not enough memory for the record of a run"),
-            Self::Responder(error) => write!(formatter, "the bare loop could not be run: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BenchError {}

@@ -1,4 +1,4 @@
-//! Load levels in sequence: each measured, including the use of server and machine.
+//! Load levels, run one after another. The resource use of server and machine is measured for each.
 
 use super::drive::RequestSelection;
 use super::server_counters::{CounterSnapshot, CounterSource};
@@ -22,10 +22,10 @@ use flatout_load::report::{
 use flatout_os::procfs::{self, ProcessStat, read_tcp_counters};
 use std::time::{Instant, SystemTime};
 
-/// Gap between two levels that agents start together.
+/// Gap between two levels that agents start together, in nanoseconds.
 const LEVEL_GAP_NS: u64 = 2_000_000_000;
 
-/// A run: the levels so far, and the state for the next one.
+/// A run: the results so far, and everything needed for the next level.
 #[derive(Debug)]
 pub struct Bench {
     ask: BenchSpec,
@@ -39,11 +39,11 @@ pub struct Bench {
     last: Option<SpanResult>,
     limit: Option<Limit>,
     interrupted: bool,
-    /// Why something could not be measured, reported with the last level.
+    /// The reason something could not be measured, which is reported with the last level.
     missing: Option<BenchError>,
 }
 
-/// Observes the server's children several times a second, beside another progress receiver.
+/// Observes the server's child processes several times a second, and forwards progress to another receiver.
 struct Looking<'a> {
     progress: &'a mut dyn ProgressReceiver,
     target: Option<&'a ServerProcesses>,
@@ -67,26 +67,25 @@ impl ProgressReceiver for Looking<'_> {
     }
 }
 
-/// State of server and machine before a part of a run.
+/// Readings of server and machine before a part of a run.
 struct Before {
     server: Option<(CpuSnapshot, TargetStatus)>,
     kernel: Option<KernelReport>,
     crowd: CrowdWatch,
 }
 
-/// Use of server and machine during a part of a run.
+/// The resources used by server and machine during a part of a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Around {
     server: Option<ServerReport>,
     kernel: Option<KernelReport>,
     other_cpu_share: Option<f64>,
-    /// Share of time that the busiest client thread waited for other processes.
+    /// Share of its time that the busiest client thread waited because other processes ran.
     crowded_share: Option<f64>,
 }
 
 impl Bench {
-    /// Prepares everything before the first request. From here on no result is lost: failures are stored and
-    /// reported.
+    /// Prepares everything before the first request. After this, no result is lost: failures are stored and reported.
     pub fn prepare(ask: BenchSpec, counter_source: Option<CounterSource>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
         let address = resolve(&ask.url)?;
@@ -98,19 +97,16 @@ impl Bench {
             check_ports(plan, &ask, ports)?;
         }
         if let (Some(count), false) = (ask.sources, ports.has_more) {
-            let text = format!("--source-addresses {count} needs a server at an address of 127.0.0.0/8");
+            let text = format!("--source-addresses {count} needs a server with an address in 127.0.0.0/8");
             return Err(BenchError::Plan(PlanError::Meaningless(text)));
         }
-        // If the server's counters are unreadable now, fail early instead of after a level.
+        // If the server's counters are unreadable, fail now instead of after a level.
         if let Some(counter_source) = &counter_source {
             counter_source.open().map_err(BenchError::ServerCounters)?;
         }
-        // As many connections as the system permits; with too few, failures are named fd-unavail.
+        // Raise the limit of descriptors as far as the system permits. If there are still too few, the failures are
+        // counted as fd-unavail.
         let _limit = flatout_os::socket::raise_descriptor_limit();
-        let http2_streams = match ask.speech.version {
-            HttpVersion::Http2 { streams } => Some(streams.max(1)),
-            HttpVersion::Http10 | HttpVersion::Http11 => None,
-        };
         let server = ServerProcesses::find(address);
         let leaves_room = match &server {
             Ok(target) => leave_room(ask.threads, target.processes().iter().copied()),
@@ -123,7 +119,7 @@ impl Bench {
             threads: ask.threads,
             address,
             tls: ask.tls()?,
-            http2_streams,
+            streams: ask.speech.version.streams(),
             requests: ask.table()?,
             choice: RequestSelection { work: ask.work.clone(), seed: first.seed, step: 0 },
             sources: ask.sources,
@@ -152,8 +148,8 @@ impl Bench {
         })
     }
 
-    /// Returns whether no further level should start: the run was interrupted, or the client itself failed. Too few
-    /// ports for one level may suffice for another.
+    /// Returns whether no further level should start, because the run was interrupted or the client itself failed. A
+    /// lack of ports for one level is no reason to stop, because another level may have enough.
     pub const fn is_over(&self) -> bool {
         self.interrupted || matches!(&self.missing, Some(error) if !matches!(error, BenchError::Ports(_)))
     }
@@ -163,8 +159,8 @@ impl Bench {
         !self.interrupted && self.missing.is_none()
     }
 
-    /// Stores why something is missing: the first reason, which usually causes the others. An abort takes precedence
-    /// over a skipped level.
+    /// Stores the reason something is missing. Only the first reason is stored, because it usually causes the others;
+    /// but an abort takes precedence over a skipped level.
     pub(super) fn miss(&mut self, error: BenchError) {
         let ends = !matches!(error, BenchError::Ports(_));
         if self.missing.is_none() || ends && !self.is_over() {
@@ -172,7 +168,8 @@ impl Bench {
         }
     }
 
-    /// Runs a level and adds it; `None` if it could not run. `overload` marks an intentional overload.
+    /// Runs a level and adds its report. Returns `None` if the level could not run. `overload` marks an intentional
+    /// overload.
     pub fn step(&mut self, plan: &Plan, overload: bool, progress: &mut dyn ProgressReceiver) -> Option<&StepReport> {
         let measured = check_ports(plan, &self.ask, Ports::here(self.like.address)).and_then(|()| {
             let page = self.open_counters();
@@ -202,7 +199,7 @@ impl Bench {
             .and_then(|bare| self.take(bare));
         self.interrupted |= bare.as_ref().is_some_and(limit::Measured::interrupted);
         let bare = bare.filter(|_| !self.interrupted);
-        // A server without any response is not measured a second time.
+        // A server that sent no response is not measured a second time.
         if let (true, false, Some(second)) = (answers, self.interrupted, second) {
             let more = self.part(&second, progress);
             if let Some((more, more_around)) = self.take(more) {
@@ -216,7 +213,7 @@ impl Bench {
         self.limit = bare.map(|bare| bare.compare(rate, cpu));
     }
 
-    /// Measures the bare loop after the levels, with the parameters of the last one.
+    /// Measures the bare loop after the levels, with the parameters of the last level.
     pub(super) fn measure_limit(&mut self, progress: &mut dyn ProgressReceiver) {
         let Some(last) = self.last.take().filter(|span| span.recorder.counts.responses > 0 && !self.is_over()) else {
             return;
@@ -231,17 +228,18 @@ impl Bench {
         }
     }
 
-    /// The result, or `None` after storing the error.
+    /// Returns the result, or stores the error and returns `None`.
     fn take<T>(&mut self, measured: Result<T, BenchError>) -> Option<T> {
         measured.map_err(|error| self.miss(error)).ok()
     }
 
-    /// The server's counters before a level, or why they are unreadable.
+    /// Reads the server's counters before a level. Returns the reason if they are unreadable, and `None` without a
+    /// source.
     fn open_counters(&self) -> Option<Result<CounterSnapshot, String>> {
         self.counter_source.as_ref().map(CounterSource::open)
     }
 
-    /// Runs one span of load and reads server and machine before and after it.
+    /// Runs one span of load. Reads server and machine before and after it.
     fn part(&mut self, plan: &Plan, progress: &mut dyn ProgressReceiver) -> Result<(SpanResult, Around), BenchError> {
         self.like.plan = plan.clone();
         self.like.choice.step = self.steps.len() as u16;
@@ -275,10 +273,10 @@ impl Bench {
         }
         let server_cpu_ns = used.as_ref().map_or(0, CpuUsed::total_ns);
         let crowd = match &self.server {
-            // The time of its lost children would be attributed to others.
+            // The CPU time of lost child processes would be attributed to other processes.
             Ok(_) if used.as_ref().is_some_and(|used| used.is_short) => None,
             Ok(_) | Err(TargetUnknown::NotLocal) => before.crowd.crowd(server_cpu_ns),
-            // It runs here, but its share cannot be separated from others.
+            // The server runs on this machine, but its CPU time cannot be separated from that of other processes.
             Err(_) => None,
         };
         let server = used.as_ref().zip(status).map(|(used, (status, status_before))| {
@@ -321,7 +319,7 @@ impl Bench {
         let (mut reconciliation, mut counts_missing) = (None, None);
         if let (Some(counter_source), Some(page)) = (&self.counter_source, page) {
             let whole = span.whole;
-            // A failed request may or may not have reached the server.
+            // Of the failed requests, some may not have reached the server.
             let expected = whole.requests.saturating_sub(whole.uncertain);
             match page.and_then(|page| counter_source.close(&page, expected)) {
                 Ok(server) => {
@@ -332,7 +330,7 @@ impl Bench {
                         client_requests: whole.requests,
                     });
                 }
-                // The load itself was measured, and further levels can be.
+                // The load was measured, and further levels can be measured.
                 Err(why) => counts_missing = Some(why),
             }
         }
@@ -376,12 +374,12 @@ impl Bench {
         if self.server.is_ok() { self.used.busy_tasks(self.whole_ns) } else { Vec::new() }
     }
 
-    /// The report of all measured levels, or why there is none.
+    /// Returns the report of all measured levels, or the reason there is none.
     pub fn finish(mut self) -> Result<BenchReport, BenchError> {
         if let Some(error) = self.missing.take() {
-            // Without any measurement nothing is lost.
+            // If there is no measurement, nothing is lost by returning an error.
             let Some(step) = self.steps.last_mut() else { return Err(error) };
-            step.add_missing(format!("a part could not be measured: {error}"));
+            step.add_missing(format!("part of the run could not be measured: {error}"));
         }
         let mut report = self.sum_up();
         if let Some(finding) = question::scalability(&report.run) {
@@ -434,7 +432,7 @@ impl Bench {
 }
 
 impl Around {
-    /// The combined use of two parts, with their durations.
+    /// Combines the resource use of two parts, weighted by their durations.
     fn merge(self, other: Self, mine_ns: u64, theirs_ns: u64) -> Self {
         let (mine, theirs) = (mine_ns as f64, theirs_ns as f64);
         let weigh = |one: f64, two: f64| (one * mine + two * theirs) / (mine + theirs).max(1.0);
@@ -443,7 +441,7 @@ impl Around {
             let sum = |one: Option<u64>, two: Option<u64>| one.zip(two).map(|(one, two)| one + two);
             let mut cpu = one.cpu;
             cpu.add(two.cpu);
-            // Both halves have about as many responses.
+            // Both halves have about the same number of responses.
             let costs = one.cpu_ns_per_response.zip(two.cpu_ns_per_response);
             ServerReport {
                 cpu,
@@ -464,16 +462,19 @@ impl Around {
     }
 }
 
-/// With specified sources, or a remote server, ports must suffice; over loopback, a closed loop finds more by itself.
+/// Checks whether there are enough local ports, if source addresses are specified or the server is remote. Over
+/// loopback, a closed loop finds more ports by itself.
 fn check_ports(plan: &Plan, ask: &BenchSpec, ports: Ports) -> Result<(), BenchError> {
-    if !plan.is_open() && ask.sources.is_none() && ports.has_more {
+    // QUIC connections share sockets, so they need no further ports.
+    let is_quic = matches!(ask.speech.version, HttpVersion::Http3 { .. });
+    if is_quic || !plan.is_open() && ask.sources.is_none() && ports.has_more {
         return Ok(());
     }
     ports.check(plan, ask.sources.unwrap_or(1)).map_err(BenchError::Ports)
 }
 
-/// Time between the starts of two levels if agents start together: the plan's duration, and some time for the last
-/// responses.
+/// Returns the time between the starts of two levels if agents start together, in nanoseconds: the plan's duration, and
+/// some time for the last responses.
 fn time_for(plan: &Plan) -> u64 {
     let warm_ns = match plan.warm_up {
         WarmUp::None => 0,
@@ -481,7 +482,7 @@ fn time_for(plan: &Plan) -> u64 {
     };
     let run_ns = match plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => duration_ns,
-        // The duration of a number of requests is unknown: the next level starts when this one has ended.
+        // The duration of a number of requests is unknown, so the next level starts when this one has finished.
         Stop::Count(_) => 0,
     };
     warm_ns.saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
@@ -495,7 +496,6 @@ fn nanoseconds(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// The wall clock, only for the date of a run; nothing is measured with it.
 /// The TCP counters of the network namespace since boot; `None` if the kernel lacks them.
 fn read_kernel_report() -> Option<KernelReport> {
     let names = ["RetransSegs", "ListenOverflows", "ListenDrops", "AttemptFails", "EstabResets"];
@@ -503,15 +503,17 @@ fn read_kernel_report() -> Option<KernelReport> {
     Some(KernelReport { tcp_retransmits, listen_overflows, listen_drops, connect_failures, resets })
 }
 
+/// Returns the wall-clock time in milliseconds since the epoch. It is used only to date a run, not for measuring.
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u64
 }
 
-/// A plan in two halves; a single request has only one. Plans that are decided during the run are not halved.
+/// Splits a plan into two halves; a single request has only one half. Plans whose length is decided during the run are
+/// not split.
 pub(super) fn halves(plan: &Plan) -> (Plan, Option<Plan>) {
     let (first, second) = match plan.stop {
-        // The second half would start again at the first times or rate.
+        // The second half would begin with the rate of the start again.
         _ if plan.changes() => return (plan.clone(), None),
         Stop::After { duration_ns } => {
             let half_ns = duration_ns / 2;

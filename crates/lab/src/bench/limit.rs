@@ -1,8 +1,8 @@
-//! The machine's own limit: the bare loop, under the same load by the same client.
+//! The machine's own limit: the bare loop, under the same load from the same client.
 //!
-//! The bare loop responds with a body of the run's mean size, keeps or closes connections as the run did, and gets as
-//! many threads as the server had busy, each with the cores of one of those. The difference between the two figures
-//! is the server's own cost.
+//! The bare loop responds with a body of the run's mean size, and reuses or closes connections as the run did. It has
+//! as many threads as the server had busy threads, and each may run on the same cores as one of those. The difference
+//! between the figures of the run and of the bare loop is the server's own cost.
 
 use super::BenchError;
 use super::progress::{Phase, ProgressReceiver};
@@ -17,42 +17,43 @@ use flatout_load::plan::{Plan, Stop, Visit};
 use flatout_load::report::LimitReport;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Size above which bodies are sent from a file, in bytes. In our measurements a send from memory is cheaper up to 16
-/// KiB, and more expensive from 64 KiB on.
+/// Length above which bodies are sent from a file, in bytes. In our measurements, sending from memory was cheaper up to
+/// 16 KiB, and more expensive from 64 KiB on.
 pub const MEMORY_REPLY_BYTES_MAX: u64 = 32 * 1024;
 
-/// Bounds of the bare loop's duration, in nanoseconds.
+/// Shortest duration of the bare loop, in nanoseconds.
 const DURATION_NS_MIN: u64 = 1_000_000_000;
+/// Longest duration of the bare loop, in nanoseconds.
 const DURATION_NS_MAX: u64 = 5_000_000_000;
 
-/// The bare loop's figures, and the run's relative to them.
+/// The figures of the bare loop, and those of the run in relation to them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
-    /// Its body length, in bytes.
+    /// Length of the response bodies, in bytes.
     pub body_bytes: u64,
-    /// Its threads.
+    /// Number of threads of the bare loop.
     pub threads: usize,
     /// True if bodies were sent by sendfile instead of from memory.
     pub by_sendfile: bool,
-    /// Duration of its measurement, in nanoseconds.
+    /// Duration of the measurement, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Responses in that time.
+    /// Number of responses in that time.
     pub responses: u64,
-    /// Failed requests; the comparison means little unless this is 0.
+    /// Number of failed requests. The comparison means little unless it is 0.
     pub failures: u64,
-    /// Its responses per second.
+    /// Responses per second of the bare loop.
     pub requests_per_s: f64,
-    /// Its CPU per response, in nanoseconds.
+    /// CPU time of the bare loop per response, in nanoseconds.
     pub cpu_ns_per_request: f64,
-    /// The run's responses per second as a fraction of its own: 1 equals the limit.
+    /// The run's responses per second divided by those of the bare loop: 1 is the limit.
     pub requests_share: f64,
-    /// The run's server CPU per response as a multiple of its own: 1 equals the limit.
+    /// The run's server CPU time per response divided by that of the bare loop: 1 is the limit.
     pub cpu_ratio: Option<f64>,
-    /// True if the client, not the bare loop, was probably the bottleneck of the bare loop's rate.
+    /// True if the client, not the bare loop, probably limited the rate of the bare loop.
     pub client_was_limit: bool,
 }
 
-/// A measurement of the bare loop before its comparison.
+/// A measurement of the bare loop that has not been compared with a run yet.
 #[derive(Debug)]
 pub(super) struct Measured {
     span: SpanResult,
@@ -95,7 +96,7 @@ pub(super) fn measure(
     Ok(Measured { span, cpu_ns, body_bytes, threads, by_sendfile })
 }
 
-/// The same connections in a closed loop.
+/// Returns the plan of the bare loop: a closed loop with the same number of connections.
 fn bare_plan(like: &SpanPlan, address: SocketAddr, closes: bool, duration_ns: u64) -> Result<SpanPlan, BenchError> {
     let plan = Plan {
         visit: if closes { Visit::Connection { calls: 1 } } else { Visit::Request },
@@ -110,7 +111,7 @@ fn bare_plan(like: &SpanPlan, address: SocketAddr, closes: bool, duration_ns: u6
 }
 
 impl SpanPlan {
-    /// A minimal request over plain HTTP/1.1, by one thread.
+    /// Creates a plan of minimal requests over plain HTTP/1.1, sent by one thread.
     pub(crate) fn bare(address: SocketAddr, plan: Plan, placement: Placement) -> Result<Self, BenchError> {
         let host = address.to_string();
         let outline = Outline { method: "GET", target: "/", host: &host, fields: &[], content: b"" };
@@ -122,7 +123,7 @@ impl SpanPlan {
         Ok(Self {
             address,
             tls: None,
-            http2_streams: None,
+            streams: None,
             requests: [request].into(),
             choice: drive::RequestSelection { work, seed: plan.seed, step: 0 },
             threads: 1,
@@ -141,12 +142,12 @@ impl SpanPlan {
 }
 
 impl Measured {
-    /// Returns whether it was interrupted.
+    /// Returns whether the measurement was interrupted.
     pub(super) fn interrupted(&self) -> bool {
         self.span.interrupted
     }
 
-    /// Compares a finished run with it: its responses per second, and the server's CPU per response.
+    /// Compares a finished run with the bare loop, by its responses per second and the server's CPU time per response.
     pub(super) fn compare(&self, responses_per_s: f64, server_cpu_ns_per_response: Option<f64>) -> Limit {
         let counts = &self.span.recorder.counts;
         let requests_per_s = self.span.recorder.responses_in_time() as f64 * 1e9 / self.span.elapsed_ns.max(1) as f64;
@@ -169,11 +170,11 @@ impl Measured {
 }
 
 impl Limit {
-    /// The form for all views.
+    /// Returns the limit in the form that all views read.
     pub(super) fn report(&self, responses_per_s: f64) -> LimitReport {
         LimitReport {
             measure: "http_requests_per_s".to_owned(),
-            words: "responses of the bare loop to the same client in a closed loop, over plain HTTP/1.1".to_owned(),
+            words: "responses from the bare loop to the same client in a closed loop, over plain HTTP/1.1".to_owned(),
             unit: "1/s".to_owned(),
             value: self.requests_per_s,
             reached: responses_per_s,

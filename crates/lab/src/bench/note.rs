@@ -1,29 +1,35 @@
-//! The notes of a report, collected once for all views.
+//! The notes on a report, collected in one place for all views.
 
 use super::{BenchReport, BenchRequests};
 use crate::target::TargetUnknown;
 use flatout_load::report::Reason;
 use flatout_units::show;
 
-/// A note about a report: its figures, or their comparison.
-#[derive(Clone, Debug, PartialEq)]
+/// A note on a report: on its figures, or on their comparison.
+#[derive(Clone, Debug, PartialEq, derive_more::Display)]
 pub enum ReportNote {
-    /// About the figures of a level, which is named if there are several.
+    /// A note on the figures of a level. If there are several levels, the text names the level.
+    #[display("{}", _0.text)]
     Run(Reason),
-    /// Lines of the log that were skipped: the number and the reason.
+    /// Some lines of the log were skipped. Contains their number and the reason.
+    #[display("{} not replayed: {_1}", show::plural(*_0, "line of the log was", "lines of the log were"))]
     LogLinesPassedOver(u64, &'static str),
     /// The client was probably the bottleneck of the bare loop's rate.
+    #[display("the client likely also limited the bare loop's rate; compare the CPU figures")]
     LimitClient,
-    /// The bare loop ran here, but the server elsewhere.
+    /// The bare loop ran on this machine, but the server on another.
+    #[display("the limit was measured over loopback, but the run over a network")]
     LimitOverLoopback,
-    /// The number of the server's busy threads is unknown.
+    /// The number of the server's busy threads is unknown, so the bare loop used one thread.
+    #[display("the number of the server's threads is unknown, so the bare loop used one")]
     LimitThreadsUnknown,
     /// The bare loop was requested but not measured.
+    #[display("the machine's limit was not measured, because the run ended first")]
     LimitMissing,
 }
 
 impl ReportNote {
-    /// The short name used in JSON.
+    /// Returns the short name used in JSON.
     pub fn name(&self) -> &str {
         match self {
             Self::Run(note) => &note.name,
@@ -37,7 +43,7 @@ impl ReportNote {
 }
 
 impl ReportNote {
-    /// The key of notes of one kind: the name, and the reason for skipped log lines.
+    /// Returns a key that is equal for notes of the same kind: the name, and for skipped log lines also the reason.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::LogLinesPassedOver(_, why) => format!("{}: {why}", self.name()),
@@ -46,26 +52,8 @@ impl ReportNote {
     }
 }
 
-impl std::fmt::Display for ReportNote {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Run(note) => &note.text,
-            Self::LogLinesPassedOver(lines, why) => {
-                let lines = show::plural(*lines, "line of the log was", "lines of the log were");
-                return write!(formatter, "{lines} not replayed: {why}");
-            }
-            Self::LimitClient => {
-                "the client was likely the limit of the bare loop's rate as well; compare the CPU figures"
-            }
-            Self::LimitOverLoopback => "the limit was measured over loopback, the run over a network",
-            Self::LimitThreadsUnknown => "the number of the server's threads is unknown, so the bare loop had one",
-            Self::LimitMissing => "the machine's limit was not measured, because the run ended before that",
-        })
-    }
-}
-
 impl BenchReport {
-    /// All notes, those about the run's own figures first.
+    /// Returns all notes, beginning with those on the run's own figures.
     pub fn notes(&self) -> Vec<ReportNote> {
         let mut notes: Vec<_> =
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();

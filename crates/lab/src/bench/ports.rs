@@ -1,36 +1,37 @@
-//! A check that local ports suffice for a plan's connections, before it opens them.
+//! A check, before any connection is opened, that there are enough local ports for a plan.
 
 use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
 use flatout_os::procfs::sysctl;
 use std::net::{IpAddr, SocketAddr};
 
-/// How long a used port is unavailable for the same server, in seconds (TIME-WAIT, RFC 9293 §3.6.1; 60 s on Linux).
+/// Time for which a used port is unavailable for connections to the same server, in seconds: the duration of TIME-WAIT
+/// (RFC 9293 §3.6.1), which is 60 s on Linux.
 const HOLD_S: f64 = 60.0;
 
-/// The same if the kernel reuses ports (`net.ipv4.tcp_tw_reuse`): it requires one second.
+/// Time for which a used port is unavailable if the kernel reuses ports (`net.ipv4.tcp_tw_reuse`), in seconds.
 const HOLD_REUSED_S: f64 = 1.0;
 
 /// The kernel's settings for local ports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ports {
-    /// Ports for each pair of source and server.
+    /// Number of ports for each pair of a source address and a server.
     pub per_source: u64,
-    /// How long a used port is unavailable, in seconds.
+    /// Time for which a used port is unavailable, in seconds.
     pub hold_s: f64,
     /// True if the server is on IPv4 loopback, which has more source addresses.
     pub has_more: bool,
 }
 
-/// A plan opens connections faster than ports become available.
+/// The error that a plan opens connections faster than ports become available.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PortsShort {
-    /// Connections within the time that a port is unavailable.
+    /// Number of connections opened in the time for which a port is unavailable.
     pub needed: f64,
-    /// Total ports of all sources.
+    /// Total number of ports of all source addresses.
     pub available: f64,
     /// The kernel's settings.
     pub ports: Ports,
-    /// Source addresses in use.
+    /// Number of source addresses in use.
     pub sources: u32,
 }
 
@@ -42,12 +43,11 @@ impl std::fmt::Display for PortsShort {
             if sources == 1 { "1 source address".to_owned() } else { format!("{sources} source addresses") };
         write!(
             formatter,
-            "the plan opens up to {needed:.0} connections within the {hold_s:.0} s that a used port is not free again, \
-             and {addresses} give {per_source} ports each; "
+            "the plan opens up to {needed:.0} connections within the {hold_s:.0} s during which a used port stays reserved, but {addresses} provide only {per_source} ports each; "
         )?;
         if ports.has_more {
             let enough = (needed / per_source.max(1) as f64).ceil();
-            write!(formatter, "give --source-addresses {enough:.0} to connect from so many addresses of 127.0.0.0/8")
+            write!(formatter, "use --source-addresses {enough:.0} to connect from that many addresses in 127.0.0.0/8")
         } else {
             formatter.write_str(
                 "offer less load, keep connections alive, widen net.ipv4.ip_local_port_range, or spread the run over agents",
@@ -57,7 +57,7 @@ impl std::fmt::Display for PortsShort {
 }
 
 impl Ports {
-    /// The settings for connections to an address.
+    /// Reads the settings for connections to an address.
     pub fn here(address: SocketAddr) -> Self {
         let setting = |name: &str| sysctl(name).unwrap_or_default();
         Self::of(&setting("net.ipv4.ip_local_port_range"), &setting("net.ipv4.tcp_tw_reuse"), address.ip())
@@ -67,7 +67,7 @@ impl Ports {
         let mut bounds = range.split_ascii_whitespace().map(str::parse::<u64>);
         let per_source = match (bounds.next(), bounds.next()) {
             (Some(Ok(first)), Some(Ok(last))) if first <= last => last - first + 1,
-            // The default of Linux.
+            // The default range of Linux.
             _ => 28_232,
         };
         let reuses = match reuse.trim() {
@@ -79,12 +79,13 @@ impl Ports {
         Self { per_source, hold_s: if reuses { HOLD_REUSED_S } else { HOLD_S }, has_more }
     }
 
-    /// Checks that `sources` addresses have enough ports for a plan. A closed loop, and persistent connections, need
-    /// only those open at once.
+    /// Checks that `sources` source addresses have enough ports for a plan. A closed loop, and a plan with persistent
+    /// connections, need only as many ports as connections are open at once.
     pub fn check(&self, plan: &Plan, sources: u32) -> Result<(), PortsShort> {
         let held = f64::from(plan.connections_used());
         let opened = match &plan.kind {
-            // Each line of a log opens a connection, or each client at its first line; it closes with the last.
+            // In a replay, either each line opens a connection, or each client does at its first line and closes it
+            // after its last.
             Loop::Open(Arrivals { replay: Some(lines), .. }) => {
                 let hold_ns = (self.hold_s * 1e9) as u64;
                 let each_connects = super::spec::connects(&plan.visit);
@@ -143,7 +144,7 @@ mod tests {
             Plan { kind, ..open(1.0, 600, Visit::Request) }
         };
         assert!(ports.check(&replay(28_232, 1), 1).is_ok() && ports.check(&replay(28_233, 1), 1).is_err());
-        // The first one's port is free again when the last one comes.
+        // The first connection's port is free again when the last connection is opened.
         assert!(ports.check(&replay(28_233, 60_000_000_000 / 28_232), 1).is_err());
         assert!(ports.check(&replay(28_233, 60_000_000_000 / 28_232 + 1), 1).is_ok());
     }
@@ -159,13 +160,13 @@ mod tests {
             short.to_string().contains("28232 ports each") && !short.to_string().contains("--source-addresses"),
             "{short}"
         );
-        // A run that is over before uses no more than it opens.
+        // A short run uses no more ports than it opens connections.
         assert!(ports.check(&open(1_000.0, 20, each.clone()), 1).is_ok());
         assert!(ports.check(&open(1_000.0, 600, Visit::Request), 1).is_ok());
         let loopback = Ports::of("32768\t60999\n", "2\n", "127.0.0.1".parse().unwrap());
         assert!(loopback.check(&open(28_000.0, 600, each.clone()), 1).is_ok());
         let short = loopback.check(&open(60_000.0, 600, each.clone()), 1).unwrap_err();
-        assert!(short.to_string().contains("give --source-addresses 3 "), "{short}");
+        assert!(short.to_string().contains("use --source-addresses 3 "), "{short}");
         assert!(loopback.check(&open(60_000.0, 600, each), 3).is_ok());
         let held = Plan { connections: 30_000, ..Plan::default() };
         assert!(loopback.check(&held, 1).is_err() && loopback.check(&held, 2).is_ok());

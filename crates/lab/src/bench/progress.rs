@@ -3,37 +3,37 @@
 use flatout_load::plan::Plan;
 use hdrhistogram::Histogram;
 
-/// The current subject of measurement.
+/// The subject of the current measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// The server.
+    /// The server under test.
     Server,
     /// The bare loop, as the machine's limit.
     Limit,
 }
 
-/// The progress of a span since its start.
+/// The progress of a span of load since its start.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Complete responses.
+    /// Number of complete responses.
     pub responses: u64,
-    /// Failed requests.
+    /// Number of failed requests.
     pub failures: u64,
-    /// Latency so far, in nanoseconds.
+    /// Response times so far, in nanoseconds.
     pub latency: Histogram<u64>,
-    /// Lag of request starts so far, in nanoseconds.
+    /// Schedule lag so far, in nanoseconds.
     pub lag: Histogram<u64>,
 }
 
-/// A receiver of progress reports.
+/// Receives progress reports.
 pub trait ProgressReceiver {
-    /// Returns whether reports are wanted; if not, threads save the effort.
+    /// Returns whether reports are wanted. If not, the client threads do not prepare any.
     fn is_live(&self) -> bool;
 
-    /// A span with this plan starts; counts start from 0.
+    /// Handles the start of a span with this plan. Counts start again from 0.
     fn handle_begin(&mut self, _phase: Phase, _plan: &Plan) {}
 
-    /// Called several times a second during a span; `None` at its very start.
+    /// Handles a progress report, several times a second during a span. `live` is `None` at the very start.
     fn handle_live(&mut self, phase: Phase, live: Option<&Live>);
 }
 

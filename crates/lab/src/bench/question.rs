@@ -1,4 +1,5 @@
-//! Questions that need several levels: the knee, overload behaviour, and which of two is faster.
+//! Questions that need several levels: what the knee is, how the server behaves under overload, and which of two URLs
+//! is faster.
 
 mod knee;
 mod overload;
@@ -13,12 +14,12 @@ use flatout_load::report::RunReport;
 use flatout_load::stats::usl::Usl;
 use serde_json::{Value, json};
 
-/// The plan at another rate and duration, with the same arrival process.
+/// Returns the plan with a different rate and duration, and the same arrival process.
 fn at_rate(plan: &Plan, rate_per_s: f64, duration_ns: u64) -> Plan {
     with_levels(plan, &[(rate_per_s, duration_ns)])
 }
 
-/// A plan with a sequence of rates and durations.
+/// Returns the plan with a sequence of rates and durations.
 fn with_levels(plan: &Plan, levels: &[(f64, u64)]) -> Plan {
     let duration_ns = levels.iter().map(|(_, duration_ns)| *duration_ns).fold(0, u64::saturating_add);
     let levels = levels.iter().map(|(rate_per_s, duration_ns)| Level {
@@ -37,7 +38,7 @@ fn with_levels(plan: &Plan, levels: &[(f64, u64)]) -> Plan {
     }
 }
 
-/// Throughput by number of connections, if a run has enough levels.
+/// Fits a scalability law to throughput by number of connections, if a run has enough levels.
 pub(super) fn scalability(run: &RunReport) -> Option<Value> {
     let points: Vec<(f64, f64)> = run
         .steps
@@ -45,7 +46,7 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
         .filter(|step| !step.plan.is_open() && step.responses_per_s > 0.0)
         .map(|step| (f64::from(step.plan.connections_used()), step.responses_per_s))
         .collect();
-    // Equal levels are not a sweep.
+    // Levels with the same number of connections are not a sweep.
     let is_sweep = run.steps.windows(2).any(|pair| pair[0].plan.connections_used() != pair[1].plan.connections_used());
     if !is_sweep || points.len() < flatout_load::stats::usl::POINTS_MIN {
         return None;
@@ -59,11 +60,11 @@ pub(super) fn scalability(run: &RunReport) -> Option<Value> {
     })
 }
 
-/// The predicted peak; without a prediction, the measured one.
+/// Describes the predicted peak, or the measured peak if there is no prediction.
 fn scalability_sentence(law: &Usl, points: &[(f64, f64)]) -> String {
     if let (Some(peak), Some(rate)) = (&law.peak, law.peak_rate) {
         return format!(
-            "throughput is highest at {:.0} connections ({:.0} to {:.0}), {rate:.0} requests/s by the Universal Scalability Law",
+            "by the Universal Scalability Law, throughput peaks at {:.0} connections ({:.0} to {:.0}) and {rate:.0} requests/s",
             peak.estimate, peak.low, peak.high
         );
     }
@@ -71,8 +72,8 @@ fn scalability_sentence(law: &Usl, points: &[(f64, f64)]) -> String {
     let best = points.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1)).unwrap_or_default();
     let (connections, rate) = best;
     format!(
-        "the highest throughput measured is {rate:.0} requests/s, at {connections:.0} of up to {most:.0} connections; where it \
-         peaks is not known, as the interval of β ({:.1e} to {:.1e}) includes 0",
+        "the highest throughput measured is {rate:.0} requests/s, at {connections:.0} of up to {most:.0} connections; \
+         the location of the peak is unknown, because the interval for β ({:.1e} to {:.1e}) includes 0",
         law.beta.low, law.beta.high
     )
 }
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn the_sentence_does_not_contradict_the_table() {
-        // It falls beyond 32 connections, by less than its points scatter.
+        // Throughput falls beyond 32 connections, but by less than the points scatter.
         let rates = [100.0, 230.0, 310.0, 520.0, 640.0, 950.0, 720.0, 890.0];
         let points: Vec<(f64, f64)> = (0..).map(|power| f64::from(1 << power)).zip(rates).collect();
         let law = Usl::fit(&points, 0.95).unwrap();

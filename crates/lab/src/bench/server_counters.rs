@@ -1,4 +1,4 @@
-//! The server's own count of a run's requests: from its log, or from its metrics.
+//! The server's own counts of a run's requests, from its access log or its metrics.
 
 use crate::resolve::resolve;
 use flatout_http::url::Url;
@@ -12,37 +12,38 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Timeout for the server to write its last lines, or to update its counters.
+/// Maximum time to wait for the server to write its last log lines or to update its counters.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Interval between two readings.
+/// Interval between two readings of the counts.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Timeout for one complete reading of the metrics.
+/// Timeout for reading the complete metrics once.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Upper bound of a metrics response, in bytes.
+/// Maximum length of a metrics response, in bytes.
 const METRICS_BYTES_MAX: usize = 16 << 20;
 
-/// The source of the server's count.
+/// The source of the server's counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterSource {
-    /// Its access log: common, combined, or flatout's JSON.
+    /// The server's access log, in the common, the combined, or flatout's JSON format.
     Log(PathBuf),
-    /// Its metrics in Prometheus text format, with flatout's names.
+    /// The server's metrics in Prometheus text format, with flatout's metric names.
     Metrics(Url),
 }
 
-/// The count at one moment.
+/// A reading of the server's counters at one moment.
 #[derive(Clone, Debug)]
 pub(super) enum CounterSnapshot {
-    /// Bytes of the log.
+    /// Length of the log in bytes.
     LogBytes(u64),
-    /// The metrics, and the number of requests that a reading itself adds: 1 if the measured server serves them.
+    /// The metrics, and the number of requests that each reading itself adds: 1 if the measured server also serves the
+    /// metrics, otherwise 0.
     Metrics(Metrics, u64),
 }
 
-/// A server's counters at one moment.
+/// A server's request counters at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Metrics {
     /// Responses by status class, 1xx to 5xx.
@@ -51,10 +52,10 @@ pub(super) struct Metrics {
 }
 
 impl CounterSource {
-    /// Reads the current count.
+    /// Reads the counts before a run.
     ///
     /// # Errors
-    /// The source and why it cannot be read, as text; likewise for [`CounterSource::close`].
+    /// Returns text that names the source and says why it cannot be read. So does [`CounterSource::close`].
     pub(super) fn open(&self) -> Result<CounterSnapshot, String> {
         match self {
             Self::Log(path) => {
@@ -69,7 +70,7 @@ impl CounterSource {
         }
     }
 
-    /// The difference since `opened`, as soon as it is at least `expected` requests, or after the timeout.
+    /// Returns the counts since `opened`. Waits until they are at least `expected` requests, or until a timeout.
     pub(super) fn close(&self, opened: &CounterSnapshot, expected: u64) -> Result<ServerCounts, String> {
         let begun = Instant::now();
         for looks in 1.. {
@@ -82,7 +83,7 @@ impl CounterSource {
         self.count(opened, 0)
     }
 
-    /// The difference since `opened`, after this many readings, including this one.
+    /// Returns the counts since `opened`. `looks` is the number of readings so far, including this one.
     fn count(&self, opened: &CounterSnapshot, looks: u64) -> Result<ServerCounts, String> {
         match (self, opened) {
             (Self::Log(path), CounterSnapshot::LogBytes(from)) => {
@@ -93,13 +94,14 @@ impl CounterSource {
                 let by_status = (1..=5_u16).map(|class| 100 * class).zip(counts.classes).collect();
                 Ok(ServerCounts { source: url.to_string(), by_status, requests: counts.requests })
             }
-            _ => Err("their descriptors were opened by another process".to_owned()),
+            _ => Err("the two readings come from different sources".to_owned()),
         }
     }
 }
 
 impl Metrics {
-    /// The difference since `before`, without the readings of the metrics themselves, which are responses with 200.
+    /// Returns the difference from `before`. The readings of the metrics themselves, which are responses with status
+    /// 200, are subtracted.
     fn since(&self, before: &Self, looks: u64) -> Self {
         let mut classes: [u64; 5] =
             std::array::from_fn(|class| self.classes[class].saturating_sub(before.classes[class]));
@@ -109,10 +111,10 @@ impl Metrics {
     }
 }
 
-/// Counts the lines after the first `from` bytes.
+/// Counts the log lines after the first `from` bytes.
 fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
     let mut file = File::open(path)?;
-    // A log that was rotated meanwhile is shorter, and starts from 0.
+    // A log that was rotated in the meantime is shorter, and is read from its start.
     let from = if file.metadata()?.len() < from { 0 } else { from };
     file.seek(SeekFrom::Start(from))?;
     let mut by_status: BTreeMap<u16, u64> = BTreeMap::new();
@@ -120,7 +122,7 @@ fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
     let mut reader = BufReader::with_capacity(1 << 20, file);
     let mut line = Vec::new();
     while reader.by_ref().take(1 << 20).read_until(b'\n', &mut line)? > 0 {
-        // A line without an end is still being written.
+        // A line without a line end is still being written.
         if line.ends_with(b"\n")
             && let Ok(parsed) = parse_line(&line)
         {
@@ -134,14 +136,14 @@ fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
 
 fn read_metrics(url: &Url) -> Result<Metrics, String> {
     let text = fetch(url, LOOK_TIMEOUT).map_err(|error| format!("{url}: {error}"))?;
-    parse_metrics(&text).ok_or_else(|| format!("{url}: there is no flatout_requests_total"))
+    parse_metrics(&text).ok_or_else(|| format!("{url}: flatout_requests_total is missing"))
 }
 
-/// Sends an HTTP/1.0 request, whose response ends with the connection. `timeout` bounds the whole exchange, so that
-/// a slow trickle fails too.
+/// Sends an HTTP/1.0 request, whose response ends with the connection. `timeout` limits the whole exchange, so that a
+/// response that trickles in slowly also fails.
 fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
     if url.secure {
-        return Err(io::Error::other("metrics can be read only over http"));
+        return Err(io::Error::other("metrics can be read only over plain http://"));
     }
     let address = resolve(url).map_err(io::Error::other)?;
     let deadline = Instant::now() + timeout;
@@ -205,15 +207,19 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    /// A server that sends the same piece over and over, with so long between, for as long as anybody takes it.
+    /// Starts a server that sends the same piece repeatedly, at this interval, as long as the client reads.
     fn endless(piece: Vec<u8>, gap: Duration) -> Url {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/metrics", listener.local_addr().unwrap());
         thread::spawn(move || {
             let (mut stream, _): (TcpStream, _) = listener.accept().unwrap();
             let _request = stream.read(&mut [0; 4096]);
+            stream.set_read_timeout((!gap.is_zero()).then_some(gap)).unwrap();
             while stream.write_all(&piece).is_ok() {
-                thread::sleep(gap);
+                // Wait for the interval: the read times out unless the client has closed the connection.
+                if !gap.is_zero() && matches!(stream.read(&mut [0]), Ok(0)) {
+                    break;
+                }
             }
         });
         Url::parse(&url).unwrap()
@@ -221,14 +227,14 @@ mod tests {
 
     #[test]
     fn metrics_that_never_end_are_given_up() {
-        // A byte now and then keeps every single read within its time, and the whole beyond any.
+        // With an occasional byte, each single read stays within its timeout, but the whole response exceeds it.
         let dripping = endless(b"f".to_vec(), Duration::from_millis(5));
         let error = fetch(&dripping, Duration::from_millis(200)).unwrap_err();
         assert!(error.to_string().contains("within 200ms"), "{error}");
         let flooding = endless(vec![b'x'; METRICS_BYTES_MAX / 4], Duration::ZERO);
         let error = fetch(&flooding, Duration::from_mins(10)).unwrap_err();
         assert!(error.to_string().contains("larger than"), "{error}");
-        // Nobody answers at all: the listener's backlog takes the connection.
+        // There is no response, because only the listener's backlog accepts the connection.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
         let error = fetch(&silent, Duration::from_millis(50)).unwrap_err();
@@ -246,7 +252,7 @@ mod tests {
         file.write_all([line(200), line(404), line(200), "half a li".to_owned()].concat().as_bytes()).unwrap();
         let counts = counter_source.close(&opened, 3).unwrap();
         assert_eq!((counts.requests, counts.by_status), (3, vec![(200, 2), (404, 1)]));
-        // A log that starts over is counted from there.
+        // A truncated log is counted from its beginning.
         fs::write(&path, line(200)).unwrap();
         assert_eq!(count_log(&path, 1_000).unwrap().requests, 1);
         fs::remove_file(&path).unwrap();

@@ -1,7 +1,7 @@
-//! One uninterrupted span of load: client threads from start to end, and their records.
+//! One uninterrupted span of load: the client threads from start to end, and their records.
 //!
-//! A step of a run is one span, or two with the machine's limit between them; the limit is a span as well. So the
-//! server and the bare loop are measured by the same client.
+//! A level is one span, or two spans with the machine's limit between them. The limit is also measured as a span, so
+//! the server and the bare loop are measured by the same client.
 
 use super::BenchError;
 use super::drive::{
@@ -10,7 +10,7 @@ use super::drive::{
 use super::progress::{Live, Phase, ProgressReceiver};
 use crate::cgroup::HeldBack;
 use crate::cores::Placement;
-use flatout_client::{ClientSettings, ClientTls, PreparedRequest, Sources, WorkerReport, run_worker};
+use flatout_client::{ClientSettings, ClientTls, PreparedRequest, SharedStreams, Sources, WorkerReport, run_worker};
 use flatout_load::judge::steady::WarmupDetector;
 use flatout_load::judge::tight::TightWatch;
 use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
@@ -26,70 +26,72 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Interval of progress reports.
+/// Interval of progress reports, in nanoseconds.
 const PROGRESS_INTERVAL_NS: u64 = 250_000_000;
 
-/// Length of the batches for judging a warm-up, or the precision of an estimate.
+/// Length of the batches by which the warm-up and the precision of an estimate are judged.
 const BATCH: Duration = Duration::from_millis(100);
 
-/// From starting the threads to the run's start, so that none is late. A guess: threads start in a fraction of that.
+/// Time from starting the threads to the start of the run, in nanoseconds, so that no thread is late. A guess: threads
+/// start in a fraction of this time.
 const START_DELAY_NS: u64 = 5_000_000;
 
-/// From detecting the end of a warm-up to measuring: by then every thread has read the signal.
+/// Time from detecting the end of a warm-up to the start of the measured part, in nanoseconds. By then, every thread
+/// has seen the signal.
 const HEARING_NS: u64 = 150_000_000;
 
-/// The load of a span, and its target.
+/// The load of a span, and the server that receives it.
 #[derive(Clone, Debug)]
 pub(crate) struct SpanPlan {
     pub(crate) plan: Plan,
     pub(crate) threads: u32,
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<ClientTls>,
-    pub(crate) http2_streams: Option<u32>,
+    pub(crate) streams: Option<SharedStreams>,
     pub(crate) requests: Arc<[PreparedRequest]>,
     pub(crate) choice: RequestSelection,
     /// Number of source addresses, if specified.
     pub(crate) sources: Option<u32>,
     pub(crate) digest_every: u32,
     pub(crate) request_timeout_ns: u64,
-    /// The cores of each client thread.
+    /// The cores on which each client thread may run.
     pub(crate) placement: Placement,
-    /// True if client threads may poll without taking cores from the server.
+    /// True if client threads may poll without taking CPU time from the server.
     pub(crate) may_stay_awake: bool,
     pub(crate) handle_interrupts: bool,
-    /// The share of the plan to run here: index and count.
+    /// The share of the plan that this process runs: index, from 0, and number of shares.
     pub(crate) share: (u32, u32),
-    /// Its start on the monotonic clock, if specified.
+    /// Time at which the span starts, in nanoseconds on the monotonic clock, if specified.
     pub(crate) begin_at_ns: Option<u64>,
-    /// Duration of the server's name resolution, for the first span; else 0.
+    /// Duration of resolving the server's name in nanoseconds, for the first span; 0 for further spans.
     pub(crate) resolve_ns: u64,
 }
 
-/// The result of a span, or of several combined.
+/// The result of one span, or of several spans combined.
 #[derive(Debug)]
 pub(crate) struct SpanResult {
     pub(crate) recorder: Recorder,
     pub(crate) tally: Tally,
     pub(crate) whole: Whole,
     pub(crate) loop_lag: Hdr,
-    /// Length of the measured part, in which load was offered, in nanoseconds.
+    /// Length of the measured part in nanoseconds, in which load was offered.
     pub(crate) elapsed_ns: u64,
-    /// From start to end, including the warm-up, in nanoseconds.
+    /// Time from the start to the end of the span, including the warm-up, in nanoseconds.
     pub(crate) whole_ns: u64,
     pub(crate) warm_up: WarmUpReport,
-    /// CPU time of the client's threads in the measured part, separately for work and polling.
+    /// CPU time of the client threads in the measured part, without polling.
     pub(crate) client_cpu: Cpu,
     pub(crate) client_awake_ns: u64,
-    /// Shares of time that the busiest thread was on a core, and ready but waiting for one.
+    /// Share of its time that the busiest thread was on a core, 0 to 1.
     pub(crate) busy_share: f64,
     pub(crate) wait_share: f64,
-    /// Share of its quota's periods in which the process was throttled, if it has a quota.
+    /// Share of quota periods in which the process was throttled, if it has a CPU quota.
     pub(crate) held_back_share: Option<f64>,
     pub(crate) interrupted: bool,
 }
 
 impl SpanResult {
-    /// Appends a later span: a second half.
+    /// Appends the result of a later span, such as a second half.
     pub(crate) fn append(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.append(&other.recorder).map_err(|_| BenchError::Recorder)?;
         let slots_peak = self.tally.slots_peak.max(other.tally.slots_peak);
@@ -108,7 +110,7 @@ impl SpanResult {
         Ok(())
     }
 
-    /// Merges another thread of the same span.
+    /// Merges the result of another thread of the same span.
     fn merge(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.merge(&other.recorder).map_err(|_| BenchError::Recorder)?;
         self.add(other)?;
@@ -119,7 +121,7 @@ impl SpanResult {
         Ok(())
     }
 
-    /// Adds totals that do not depend on time.
+    /// Adds the values that do not depend on time.
     fn add(&mut self, other: &Self) -> Result<(), BenchError> {
         self.loop_lag.merge(&other.loop_lag).map_err(|_| BenchError::Recorder)?;
         self.tally.merge(&other.tally);
@@ -130,7 +132,7 @@ impl SpanResult {
         Ok(())
     }
 
-    /// Responses of the whole span, including the warm-up: the divisor of CPU time.
+    /// Returns the number of responses in the whole span, including the warm-up, by which CPU time is divided.
     pub(crate) fn answers_whole(&self) -> u64 {
         self.whole.classes.iter().sum()
     }
@@ -143,7 +145,7 @@ struct ThreadOutcome {
     wait_ns: u64,
 }
 
-/// Runs a span on new threads and waits for them, reporting to `progress`.
+/// Runs a span on new threads and waits for them. Reports to `progress` in the meantime.
 pub(crate) fn run_span(
     span: &SpanPlan,
     phase: Phase,
@@ -169,7 +171,7 @@ pub(crate) fn run_span(
         let (placement, ended) = (span.placement, ended.clone());
         let name = format!("client-{}", share.index);
         let thread = thread::Builder::new().name(name).spawn(move || {
-            // Running on other cores is better than not running; the placement is optional here.
+            // It is better to run on other cores than not to run, so a failure is ignored.
             let _placed = placement.apply();
             let waited_ns = || read_sched_time("thread-self").unwrap_or_default().wait_ns;
             let ticks = || ProcessStat::read("thread-self").map(|stat| stat.own).unwrap_or_default();
@@ -187,7 +189,7 @@ pub(crate) fn run_span(
         match thread {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                // Stops the other threads, whose results would be lost.
+                // Stop the other threads: without this thread, their results are useless.
                 signals.stop.store(true, Ordering::Relaxed);
                 for thread in threads {
                     drop(thread.join());
@@ -198,7 +200,7 @@ pub(crate) fn run_span(
     }
     drop(ended);
     let mut attendant = Attendant::new(&span.plan, start_ns);
-    // The channel carries no messages: it closes when the last thread drops it.
+    // The channel carries no messages. It closes when the last thread drops its sender.
     while let Err(RecvTimeoutError::Timeout) = ending.recv_timeout(BATCH) {
         let now_ns = precise_ns();
         attendant.attend(now_ns, &statistics_by_thread, &signals);
@@ -226,7 +228,7 @@ fn thread_parts(
     let settings = ClientSettings {
         address: span.address,
         tls: span.tls.clone(),
-        http2_streams: span.http2_streams,
+        streams: span.streams,
         requests: Arc::clone(&span.requests),
         slots: share.connections,
         sources: match span.sources {
@@ -240,7 +242,7 @@ fn thread_parts(
     };
     let schedule = Schedule::begin(&span.plan, share, start_ns).map_err(BenchError::Plan)?;
     let classes = span.choice.work.workload().classes.len();
-    // The end of a warm-up that is still undetermined is unknown.
+    // If the end of the warm-up is still undetermined, so is the start of measuring.
     let measured_from_ns = schedule.measured_from_ns().unwrap_or(NOT_KNOWN);
     let recorder = Recorder::new(RecorderSettings { classes, start_ns, measured_from_ns });
     let (mut recorder, loop_lag) =
@@ -254,31 +256,31 @@ fn thread_parts(
     Ok((settings, drive))
 }
 
-/// Upper bound of visits per second for a polling thread: beyond it, its core does not sleep deeply enough to matter,
-/// and the time may be needed for work.
+/// Maximum number of visits per second of a thread that polls. At a higher rate, the core does not sleep deeply enough
+/// for the wake-up time to matter, and the time may be needed for work.
 const AWAKE_PER_S_MAX: f64 = 2_000.0;
 
-/// Returns whether client threads poll for due bursts and awaited responses: only in open loop, where the schedule
-/// decides, and only if that takes no core from a local server.
+/// Returns whether client threads poll for due bursts and awaited responses. They do so only in an open loop, where the
+/// schedule determines the starts, and only if polling takes no core from a local server.
 fn stays_awake(span: &SpanPlan) -> bool {
     let Loop::Open(arrivals) = &span.plan.kind else { return false };
-    // HTTP/2 connections are read by separate tasks, whose work would be indistinguishable from polling.
+    // Connections with streams are read by separate tasks, whose work could not be distinguished from polling.
     span.may_stay_awake
-        && span.http2_streams.is_none()
+        && span.streams.is_none()
         && arrivals.rate_mean() <= AWAKE_PER_S_MAX * f64::from(span.threads.max(1))
 }
 
-/// Observes a span: whether the warm-up is over, whether the estimate is precise enough.
+/// Observes a span: detects the end of the warm-up, and when the estimate is precise enough.
 struct Attendant {
     shown_ns: u64,
     start_ns: u64,
     warming: Option<Warming>,
-    /// The result of waiting for a steady state.
+    /// True if a steady state was found; `None` before the end of the warm-up, or if none was requested.
     steady: Option<bool>,
     tight: Option<TightWatch>,
-    /// True if the estimate was precise enough and ended the span.
+    /// True if the span ended early because the estimate was precise enough.
     stopped: bool,
-    /// Start of the data for the estimate.
+    /// Start of the data on which the estimate is based, in nanoseconds.
     tight_from_ns: u64,
     before: Sums,
 }
@@ -420,9 +422,10 @@ fn sum_up(
     Ok(span)
 }
 
-/// Length of the measured part: the time in which load was offered. A timed plan specifies it. For a counted plan, or
-/// an interrupted run, it ends with the last started request, in open loop plus the following gap. If half of all
-/// requests were in progress then, as for ten requests over ten connections, it ends with the last one's end.
+/// Returns the length of the measured part in nanoseconds, in which load was offered. A plan by time specifies it. In a
+/// plan by count, or an interrupted run, the part ends when the last request starts; in an open loop, the following gap
+/// is added. If at least half of all requests are in progress at that time, as with ten requests over ten connections,
+/// the part ends when the last request finishes.
 fn span_length_ns(plan: &Plan, recorders: &[&Recorder], measured_from_ns: u64, is_cut_short: bool) -> u64 {
     if let (Stop::After { duration_ns }, false) = (plan.stop, is_cut_short) {
         return duration_ns;

@@ -1,25 +1,25 @@
-//! The specification of a bench, and its table of requests.
+//! The specification of a bench, and the requests that it prepares.
 
 use super::BenchError;
 use crate::request::{ConnectionUse, HttpVersion, Outline, RequestField};
-use flatout_client::{ClientTls, ClientTlsSettings, Http2Request, PreparedRequest};
+use flatout_client::{ClientTls, ClientTlsSettings, PreparedRequest, StreamRequest};
 use flatout_http::url::Url;
 use flatout_load::plan::{Plan, Visit};
 use flatout_load::workload::{Address, Method, Replay, Workload, WorkloadEntry};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// The requests, and their selection.
+/// The requests of a bench, and how they are selected.
 #[derive(Clone, Debug)]
 pub enum BenchRequests {
-    /// Entries selected at random or in turn by their own rule.
+    /// Entries of a workload, which are selected at random or in turn by the workload's own rule.
     Chosen(Arc<Workload>),
-    /// The requests of a log in order, one per visit.
+    /// The requests of a log, in order, one per visit.
     Replayed(Arc<Replay>),
 }
 
 impl BenchRequests {
-    /// The target of one URL, repeated.
+    /// Creates the repeated request of one URL, given its target.
     pub fn one(target: &str) -> Option<Self> {
         let entry = WorkloadEntry::get(Address { origin: None, target: target.into() });
         let mut workload = Workload::in_turn("one URL", vec![entry])?;
@@ -27,7 +27,7 @@ impl BenchRequests {
         Some(Self::Chosen(Arc::new(workload)))
     }
 
-    /// The entries and classes.
+    /// Returns the workload with the entries and classes.
     pub fn workload(&self) -> &Workload {
         match self {
             Self::Chosen(workload) => workload,
@@ -36,56 +36,56 @@ impl BenchRequests {
     }
 }
 
-/// How the client communicates with the server.
+/// The protocol options of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Speech {
-    /// The HTTP version.
+    /// The HTTP version, with the number of streams per connection.
     pub version: HttpVersion,
-    /// True if TLS sessions are resumed.
+    /// True if the client resumes TLS sessions.
     pub resumes: bool,
-    /// True if certificate verification is skipped.
+    /// True if the client does not verify certificates.
     pub insecure: bool,
-    /// File of CA certificates in PEM; `None` for the system's.
+    /// File with trusted CA certificates in PEM; `None` for those of the system.
     pub authorities: Option<PathBuf>,
 }
 
 /// The specification of a bench.
 #[derive(Clone, Debug)]
 pub struct BenchSpec {
-    /// The server's URL, and the target of a single-URL bench.
+    /// The server's URL. Its target is the request of a bench with a single URL.
     pub url: Url,
-    /// The requests.
+    /// The requests and how they are selected.
     pub work: BenchRequests,
     /// Load levels in order, at least one.
     pub plans: Vec<Plan>,
-    /// Requested client threads, at least 1.
+    /// Requested number of client threads, at least 1.
     pub threads: u32,
-    /// Timeout for a connection and for a response, in nanoseconds.
+    /// Timeout for connecting, and for a response, in nanoseconds.
     pub request_timeout_ns: u64,
-    /// Method that replaces the entries' own.
+    /// Method that replaces the methods of the entries, if any.
     pub method: Option<String>,
-    /// Content of every request; empty for none.
+    /// Content of every request; empty if requests have no content.
     pub content: Arc<[u8]>,
-    /// Additional fields, or replacements of default ones.
+    /// Additional header fields, or replacements for default fields.
     pub fields: Vec<RequestField>,
-    /// How the client communicates with the server.
+    /// The protocol options of the client.
     pub speech: Speech,
     /// Number of source addresses, if specified.
     pub sources: Option<u32>,
     /// Share of responses whose digest is computed, 0 to 1.
     pub digest_share: f64,
-    /// True to measure the bare loop beside the run.
+    /// True if the bare loop is measured alongside the run.
     pub with_limit: bool,
-    /// True if the run exceeds the server's capacity intentionally.
+    /// True if the run intentionally exceeds the server's capacity.
     pub overload: bool,
-    /// The share of the plans to run here: index, from 0, and count; (0, 1) for all.
+    /// The share of the plans that this process runs: index, from 0, and number of shares; (0, 1) for all of them.
     pub share: (u32, u32),
-    /// Start of the first level, in nanoseconds of the monotonic clock; immediately by default.
+    /// Start of the first level, in nanoseconds on the monotonic clock. If `None`, the level starts immediately.
     pub begin_at_ns: Option<u64>,
 }
 
 impl BenchSpec {
-    /// One URL with a plan, and defaults for everything else.
+    /// Creates the specification of one URL with a plan, and defaults for everything else.
     pub fn new(url: Url, plan: Plan) -> Result<Self, BenchError> {
         let work = BenchRequests::one(&url.target).ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
@@ -107,7 +107,7 @@ impl BenchSpec {
         })
     }
 
-    /// All requests in prepared form.
+    /// Returns all requests in prepared form.
     pub(super) fn table(&self) -> Result<Arc<[PreparedRequest]>, BenchError> {
         let host = self.url.authority();
         self.work.workload().entries.iter().map(|entry| self.prepare(entry, &host)).collect()
@@ -128,34 +128,35 @@ impl BenchSpec {
             content: &self.content,
         };
         let version = self.speech.version;
-        let http2 = match version {
-            HttpVersion::Http2 { .. } => {
-                let refused = |name| BenchError::Request(format!("HTTP/2 has no field `{name}`; remove it"));
-                let block = outline.encode_http2(self.url.secure).map_err(refused)?;
-                Some(Http2Request { block: block.into(), content: self.content.to_vec().into() })
+        let streamed = match version.streams() {
+            Some(streams) => {
+                let refused =
+                    |name| BenchError::Request(format!("{} has no field `{name}`; remove it", version.name()));
+                let block = outline.encode_streamed(streams.version, self.url.secure).map_err(refused)?;
+                Some(StreamRequest { block: block.into(), content: self.content.to_vec().into() })
             }
-            HttpVersion::Http10 | HttpVersion::Http11 => None,
+            None => None,
         };
         let kept: Arc<[u8]> = outline.encode(version, ConnectionUse::Kept).into();
         let last =
-            if http2.is_some() { Arc::clone(&kept) } else { outline.encode(version, ConnectionUse::Last).into() };
+            if streamed.is_some() { Arc::clone(&kept) } else { outline.encode(version, ConnectionUse::Last).into() };
         let digest = OnceLock::new();
         if let Some(known) = entry.sha256 {
             let _ = digest.set(known);
         }
-        // With another method than the list's, responses differ.
+        // With a different method from the list's, responses differ.
         let is_known = self.method.is_none() || method == Method::Get.name();
         Ok(PreparedRequest {
             kept,
             last,
             is_head: method == "HEAD",
-            http2,
+            streamed,
             body_bytes: entry.body_bytes.filter(|_| is_known),
             digest,
         })
     }
 
-    /// TLS, if the URL requires it.
+    /// Returns the TLS configuration, if the URL requires TLS.
     pub(super) fn tls(&self) -> Result<Option<ClientTls>, BenchError> {
         if !self.url.secure {
             return Ok(None);
@@ -170,7 +171,7 @@ impl BenchSpec {
         ClientTls::load(&settings).map(Some).map_err(|error| BenchError::Tls(error.to_string()))
     }
 
-    /// The interval of responses whose digest is computed.
+    /// Returns the interval, in responses, at which the digest of a response is computed.
     pub(super) fn digest_every(&self) -> u32 {
         if self.digest_share > 0.0 {
             (1.0 / self.digest_share).round().clamp(1.0, f64::from(u32::MAX)) as u32
@@ -179,13 +180,9 @@ impl BenchSpec {
         }
     }
 
-    /// HTTP version and transport, for display.
+    /// Returns HTTP version and transport, for display.
     pub fn protocol(&self) -> String {
-        let version = match self.speech.version {
-            HttpVersion::Http10 => "HTTP/1.0",
-            HttpVersion::Http11 => "HTTP/1.1",
-            HttpVersion::Http2 { .. } => "HTTP/2",
-        };
+        let version = self.speech.version.name();
         match (self.url.secure, self.speech.resumes) {
             (false, _) => version.to_owned(),
             (true, true) => format!("{version} over TLS, sessions resumed"),

@@ -1,4 +1,4 @@
-//! Whole benches against the bare loop and against servers of a few lines.
+//! Complete benches against the bare loop and against minimal servers.
 
 use super::levels::halves;
 use super::{Bench, BenchReport, BenchSpec, CounterSource, Live, Phase, ProgressReceiver, Unwatched, run};
@@ -26,7 +26,7 @@ fn responder(closes: bool) -> Responder {
     Responder::start(&ResponderPlan { address, placements: vec![Placement::Anywhere], reply, closes }).unwrap()
 }
 
-/// Answers each connection's first bytes with the same text and closes.
+/// Responds to the first bytes of each connection with a fixed text, and closes.
 fn server(answer: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -60,7 +60,7 @@ fn a_number_of_requests_is_sent_exactly() {
         let expected = if closes { 1_001 } else { 4 };
         assert_eq!((counts.connections, counts.server_closes, report.threads), (expected, 0, 2));
         assert!(report.passed() && step.record.details.is_empty());
-        // The responder is a part of this very process.
+        // The responder runs in this process.
         assert!(report.server.unwrap().processes.contains(&std::process::id()));
     }
 }
@@ -72,7 +72,7 @@ fn after_the_deadline_nothing_is_sent_and_everything_is_answered() {
     let step = &report.run.steps[0];
     let counts = &step.record.counts;
     assert!(counts.responses > 0 && counts.responses == counts.requests_sent);
-    // The last request was begun a moment before the end.
+    // The last request started just before the end.
     assert!(step.elapsed_ns >= 190_000_000);
 }
 
@@ -155,7 +155,7 @@ fn halves_add_up() {
     assert_eq!(stops(Stop::Count(1)), (Stop::Count(1), None));
     let after = |duration_ns| Stop::After { duration_ns };
     assert_eq!(stops(after(9)), (after(4), Some(after(5))));
-    // Rates that change, and times of a log, would start over in the second.
+    // Changing rates and the times of a log would restart in the second half.
     let open = |arrivals| Plan { kind: Loop::Open(arrivals), ..plan(after(9)) };
     let steps = |text| open(Arrivals::parse(text, None).unwrap());
     for whole in [steps("steps:5@1s,9@1s"), steps("steps:5..9@1s")] {
@@ -193,7 +193,7 @@ fn server_counters_that_vanish_at_a_later_level_cost_no_level() {
     let text = report.run.steps[1].evidence.counts_missing.as_deref().unwrap();
     assert!(text.contains("flatout-bench-counters"), "{text}");
     assert!(report.run.steps.iter().all(|step| step.record.counts.responses == 20));
-    // Before anything was sent nothing can be lost, and counters that are not there are said at once.
+    // Before the first request, nothing can be lost, so missing counters are an error at once.
     assert!(Bench::prepare(asked, Some(CounterSource::Log(path))).is_err_and(|error| error.is_usage()));
 }
 
@@ -216,8 +216,8 @@ fn a_level_that_cannot_be_run_costs_no_other() {
     let report = bench.finish().unwrap();
     assert_eq!(reasons_of(&report.run), [vec![], vec![InvalidReason::NotMeasured]]);
     let text = report.run.steps[1].evidence.part_missing.as_deref().unwrap();
-    assert!(text.contains("give --source-addresses"), "{text}");
-    // A run that has nothing else is refused.
+    assert!(text.contains("use --source-addresses"), "{text}");
+    // A run without any result is an error.
     let mut bench = Bench::prepare(BenchSpec { plans: vec![at(100.0)], ..asked.clone() }, None).unwrap();
     assert!(bench.step(&at(9e6), false, &mut Unwatched).is_none());
     assert!(bench.finish().is_err_and(|error| error.is_usage()));

@@ -1,4 +1,4 @@
-//! The TCP connection probe: connect, accept and close only.
+//! The TCP connection probe, which only connects, accepts and closes.
 
 use super::roundtrip::joined;
 use super::{Measure, Readings, Setting};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Concurrent connections, so that neither side waits for the other. A guess, well below the backlog.
+/// Number of concurrent connections, so that neither side waits for the other. A guess, well below the backlog.
 const UNDER_WAY_MAX: usize = 32;
 
 pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
@@ -19,7 +19,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     let address = listener.local_addr()?;
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
-    // The server closes first: TIME-WAIT is then on its side and takes no port from the client.
+    // The server closes first, so TIME-WAIT is on its side and takes no port from the client.
     let accept = thread::spawn(move || -> io::Result<()> {
         pin_to_core(setting.cores.server)?;
         while !stopped.load(Ordering::Relaxed) {
@@ -47,13 +47,13 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     });
     let connections_per_s = joined(connect);
     stop.store(true, Ordering::Relaxed);
-    // Wakes the other thread, if it is still listening.
+    // Connect once more to wake the accepting thread, if it still waits for a connection.
     let _woken = TcpStream::connect(address);
     joined(accept)?;
     Ok(vec![(Measure::Connections, connections_per_s?)].into())
 }
 
-/// Waits for the server to close the oldest connection, and closes it.
+/// Waits for the server to close the oldest connection, and then closes it.
 fn close_oldest(under_way: &mut VecDeque<TcpStream>) -> io::Result<()> {
     match under_way.pop_front() {
         Some(mut stream) => stream.read(&mut [0]).map(drop),

@@ -1,4 +1,4 @@
-//! The bare loop measured by the bench's own client: the unit of server costs.
+//! The bare loop, measured by the bench's own client. Its cost is the unit of server costs.
 
 use super::responder::{Responder, ResponderPlan, ResponderReply};
 use super::{LARGE_BODY_BYTES, LimitsError, Measure, Readings, RolesBusy, Setting};
@@ -7,10 +7,11 @@ use crate::cores::Placement;
 use flatout_load::plan::{Plan, Stop, Visit};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-/// Connections for small responses; the default of `flatout bench`.
+/// Number of connections for small responses, which is the default of `flatout bench`.
 const CONNECTIONS: u32 = 64;
 
-/// Connections for large ones: enough to keep the sender busy, few enough for their buffers to fit in the cache.
+/// Number of connections for large responses: enough to keep the sender busy, few enough for their buffers to fit in
+/// the cache.
 const LARGE_CONNECTIONS: u32 = 4;
 
 const TIMEOUT_NS: u64 = 10_000_000_000;
@@ -42,7 +43,7 @@ pub(super) fn measure_large(setting: Setting) -> Result<Readings, LimitsError> {
     Ok(readings(measures, &span, cpu_ns))
 }
 
-/// The bare loop is one thread, so its CPU time is its busy time.
+/// Combines measures with the CPU load of both sides. The bare loop has one thread, so its CPU time is its busy time.
 fn readings(measures: Vec<(Measure, f64)>, span: &SpanResult, cpu_ns: u64) -> Readings {
     let server = cpu_ns as f64 / span.elapsed_ns.max(1) as f64;
     Readings { measures, roles: Some(RolesBusy { server, client: span.busy_share + span.wait_share }) }
@@ -53,7 +54,7 @@ fn by_request(span: &SpanResult, cpu_ns: u64) -> (f64, f64) {
     (responses * 1e9 / span.elapsed_ns as f64, cpu_ns as f64 / responses)
 }
 
-/// Runs the bare loop for the length of a probe, and returns its CPU use as well.
+/// Runs the bare loop for the length of a probe. Also returns its CPU time, in nanoseconds.
 fn ask(
     setting: Setting,
     reply: ResponderReply,
@@ -79,7 +80,7 @@ fn ask(
     let used_ns = cpu_ns()?.saturating_sub(cpu_before_ns);
     let failures = span.recorder.counts.failures_total();
     if failures > 0 {
-        let cause = std::io::Error::other(format!("{failures} requests to it failed"));
+        let cause = std::io::Error::other(format!("{failures} requests to the bare loop failed"));
         return Err(LimitsError::Probe { probe: "the bare loop", cause });
     }
     Ok((span, used_ns))

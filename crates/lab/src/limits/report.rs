@@ -14,17 +14,17 @@ pub struct LimitsReport {
     pub plan: LimitsPlan,
     /// The machine.
     pub machine: MachineReport,
-    /// The cores of the two roles.
+    /// The cores of server and client.
     pub cores: CorePair,
-    /// Share of the machine's CPU used by others, 0 to 1, if known.
+    /// Share of the machine's CPU used by other processes, 0 to 1, if known.
     pub other_cpu_share: Option<f64>,
-    /// Each measure with its readings, in the order of [`Measure::ALL`], without unmeasured ones.
+    /// The readings of each measure, in the order of [`Measure::ALL`]. Measures without readings are left out.
     pub measures: Vec<(Measure, Spread)>,
-    /// The load of the two sides, if known.
+    /// CPU load of both sides, for each rate where it is known.
     pub roles: Vec<Roles>,
-    /// Failed probes.
+    /// Probes that failed.
     pub gaps: Vec<Gap>,
-    /// True if it was interrupted.
+    /// True if the run was interrupted.
     pub interrupted: bool,
 }
 
@@ -34,7 +34,7 @@ impl LimitsReport {
         self.gaps.is_empty() && !self.interrupted
     }
 
-    /// All notes, for any view.
+    /// Returns all notes, for any view.
     pub fn notes(&self) -> Vec<LimitsNote<'_>> {
         let mut notes = Vec::new();
         if self.interrupted {
@@ -63,19 +63,19 @@ impl LimitsReport {
     }
 }
 
-/// The load of the two sides during a rate measurement; a saturated side was the bottleneck.
+/// CPU load of both sides while a rate was measured. A saturated side was the bottleneck.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Roles {
-    /// The rate.
+    /// The measured rate.
     pub measure: Measure,
-    /// Share of time that the server role was on a core, 0 to 1.
+    /// Share of time that the server was on a core, 0 to 1.
     pub server_busy: Spread,
-    /// Share of time that the client was on a core, or ready and waiting for one, 0 to 1.
+    /// Share of time that the client was on a core, or runnable and waiting for one, 0 to 1.
     pub client_busy: Spread,
 }
 
 impl Roles {
-    /// Returns whether the client was probably the bottleneck: it was saturated, and the server role was not.
+    /// Returns whether the client was probably the bottleneck: it was saturated, and the server was not.
     pub fn client_was_limit(&self) -> bool {
         self.client_busy.median() > CLIENT_BUSY_SHARE_MAX && self.server_busy.median() <= CLIENT_BUSY_SHARE_MAX
     }
@@ -86,61 +86,46 @@ impl std::fmt::Display for Roles {
         let (server, client) = (100.0 * self.server_busy.median(), 100.0 * self.client_busy.median());
         write!(
             formatter,
-            "the client was likely the limit of \"{}\": it was busy {client:.0} % of the time, the server role \
-             {server:.0} %; it could do more, and its CPU figure holds",
-            self.measure.words().trim_start()
+            "the client was likely the bottleneck of \"{}\": it was busy {client:.0} % of the time, the server role \
+             {server:.0} %; the server role could do more, and its CPU figure is valid",
+            self.measure.text().trim_start()
         )
     }
 }
 
-/// A failed probe, which leaves a round without its reading.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A failed probe, because of which a round lacks a reading.
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("round {round}, {probe}: {cause}")]
 pub struct Gap {
     /// The round, from 1.
     pub round: u32,
-    /// The probe.
+    /// Name of the probe.
     pub probe: &'static str,
-    /// The error.
+    /// The error, as text.
     pub cause: String,
 }
 
-impl std::fmt::Display for Gap {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "round {}, {}: {}", self.round, self.probe, self.cause)
-    }
-}
-
-/// A note of a limits report.
-#[derive(Clone, Debug, PartialEq)]
+/// A note on a limits report.
+#[derive(Clone, Debug, PartialEq, derive_more::Display)]
 pub enum LimitsNote<'a> {
-    /// It was interrupted.
+    /// The run was interrupted.
+    #[display("the run ended early: the figures cover only the part that ran")]
     Interrupted,
-    /// The client, not the server role, limited a rate.
+    /// The client, not the server, limited a rate.
+    #[display("{_0}")]
     ClientLimit(&'a Roles),
-    /// Other processes used the machine.
+    /// Other processes used this share of the machine's CPU, 0 to 1.
+    #[display("other processes used {:.0} % of the machine during the run; expect the figures to vary", 100.0 * _0)]
     CpuContention(f64),
 }
 
 impl LimitsNote<'_> {
-    /// The short name used in JSON.
+    /// Returns the short name used in JSON.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Interrupted => "interrupted",
             Self::ClientLimit(_) => "client-limit",
             Self::CpuContention(_) => "cpu-contention",
-        }
-    }
-}
-
-impl std::fmt::Display for LimitsNote<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Interrupted => formatter.write_str("ended early: the figures cover the part that ran"),
-            Self::ClientLimit(roles) => roles.fmt(formatter),
-            Self::CpuContention(share) => {
-                let percent = 100.0 * share;
-                write!(formatter, "other work used {percent:.0} % of the machine meanwhile; expect the figures to vary")
-            }
         }
     }
 }

@@ -12,7 +12,7 @@ use std::thread;
 pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    // Both ends are connected before the threads start, so that neither waits for a failed one.
+    // Connect both ends before the threads start, so that neither waits for a failed one.
     let mut asking = TcpStream::connect(address)?;
     let (mut echoing, _) = listener.accept()?;
     asking.set_nodelay(true)?;
@@ -20,7 +20,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     let echo = thread::spawn(move || -> io::Result<()> {
         pin_to_core(setting.cores.server)?;
         let mut byte = [0];
-        // The client's end belongs to this function.
+        // The client's end of the connection belongs to this function.
         while echoing.read(&mut byte)? == 1 {
             echoing.write_all(&byte)?;
         }
@@ -52,7 +52,7 @@ pub(super) fn measure(setting: Setting) -> io::Result<Readings> {
     .into())
 }
 
-/// The result of a probe's thread.
+/// Waits for a probe's thread and returns its result.
 pub(super) fn joined<T>(thread: thread::JoinHandle<io::Result<T>>) -> io::Result<T> {
     thread.join().map_err(|_| io::Error::other("a probe's thread panicked"))?
 }

@@ -1,4 +1,5 @@
-//! The TCP throughput probe: one connection, sent from memory or from a file; the receiver discards.
+//! The TCP throughput probe: one connection, over which bytes are sent from memory or from a file. The receiver
+//! discards them.
 
 use super::roundtrip::joined;
 use super::{Measure, Readings, Setting};
@@ -11,13 +12,14 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::thread;
 
-/// Bytes per send. In our measurements 64 and 256 KiB cost the sender up to a tenth more, 4 MiB no less.
+/// Number of bytes per send. In our measurements, 64 and 256 KiB cost the sender up to a tenth more CPU time, and 4 MiB
+/// no less.
 const CHUNK_BYTES: usize = 1024 * 1024;
 
-/// Bytes per receive. Smaller than a send, so that it stays in the receiver's cache.
+/// Number of bytes per receive. Smaller than a send, so that the buffer stays in the receiver's cache.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
-/// Length of the file that is sent repeatedly, in bytes; it is in memory.
+/// Length of the file that is sent repeatedly, in bytes. The file is in memory.
 const FILE_BYTES: usize = 16 * 1024 * 1024;
 
 const MEBIBYTE: f64 = 1_048_576.0;
@@ -29,7 +31,7 @@ enum PayloadSource {
 }
 
 impl PayloadSource {
-    /// Sends one piece; returns its length.
+    /// Sends one piece, and returns its length in bytes.
     fn send(&self, stream: &mut TcpStream, position: &mut u64) -> io::Result<usize> {
         match self {
             Self::Memory(bytes) => stream.write(bytes),
@@ -60,11 +62,11 @@ pub(super) fn measure_sendfile(setting: Setting) -> io::Result<Readings> {
     Ok(vec![(Measure::SendFile, bytes_per_s), (Measure::SendFileCpu, cpu_ns_per_mib)].into())
 }
 
-/// Bytes per second, and the sender's CPU per MiB.
+/// Returns the bytes per second, and the sender's CPU time per MiB in nanoseconds.
 fn measure(setting: Setting, source: PayloadSource) -> io::Result<(f64, f64)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    // Both ends are connected before the threads start, so that neither waits for a failed one.
+    // Connect both ends before the threads start, so that neither waits for a failed one.
     let mut incoming = TcpStream::connect(address)?;
     let (mut outgoing, _) = listener.accept()?;
     let receive = thread::spawn(move || -> io::Result<f64> {
@@ -88,7 +90,7 @@ fn measure(setting: Setting, source: PayloadSource) -> io::Result<(f64, f64)> {
         }
         Ok((thread_cpu_ns() - cpu_before_ns) as f64 * MEBIBYTE / sent.max(1) as f64)
     });
-    // The sender first: closing its end stops the receiver.
+    // Join the sender first: when it closes its end, the receiver stops.
     let cpu_ns_per_mib = joined(send)?;
     Ok((joined(receive)?, cpu_ns_per_mib))
 }

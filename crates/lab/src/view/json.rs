@@ -1,5 +1,5 @@
-//! Results as JSON. The schema's number increases if a field changes its meaning or is removed; fields may be added
-//! any time. Times are in nanoseconds, sizes in bytes, shares fractions of 1; every name ends in its unit.
+//! Results as JSON. The schema version increases if a field is removed or changes its meaning; fields may be added at
+//! any time. Times are in nanoseconds, sizes in bytes, and shares are fractions of 1. Every name ends with its unit.
 
 use crate::bench::{BenchReport, Limit};
 use crate::limits::{LimitsReport, Measure};
@@ -10,7 +10,8 @@ use flatout_load::report::StepReport;
 use flatout_report::command::SECRET_FIELDS;
 use serde_json::{Map, Value, json};
 
-/// A bench report: the document that all views read, and the figures of the last level under common names.
+/// Returns a bench report as JSON: the document that all views read, and the figures of the last level under common
+/// names.
 pub fn bench_value(report: &BenchReport) -> Value {
     let mut value = serde_json::to_value(&report.run).unwrap_or_default();
     let Value::Object(document) = &mut value else { return value };
@@ -36,14 +37,14 @@ pub fn bench_value(report: &BenchReport) -> Value {
     value
 }
 
-/// The figures of a level, flat.
+/// Returns the figures of a level, without nesting by step.
 fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
     let counts = &step.record.counts;
     let stop = match step.plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
             json!({ "after_ns": duration_ns })
         }
-        // What a visit of an open loop is, the plan itself says.
+        // The plan states what a visit of an open loop is.
         Stop::Count(count) => json!({ "requests": step.plan.counted().map_or(count, |(count, _)| count) }),
     };
     json!({
@@ -91,7 +92,7 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
             "4xx": counts.status_classes[3],
             "5xx": counts.status_classes[4],
         },
-        // Every kind is there, with 0 where nothing happened, so that a reader need not know which ones exist.
+        // Every kind of error is listed, with 0 if it did not occur, so that a reader need not know which kinds exist.
         "errors": {
             "total": counts.failures_total(),
             "by_kind": counts.failures,
@@ -119,10 +120,10 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
     })
 }
 
-/// Name and number of the limits schema.
+/// Name and version of the limits schema.
 pub const LIMITS_SCHEMA: &str = "flatout-limits/1";
 
-/// A limits report.
+/// Returns a limits report as JSON.
 pub fn limits_value(report: &LimitsReport) -> Value {
     let measures: Map<String, Value> = report
         .measures
@@ -162,7 +163,7 @@ pub fn limits_value(report: &LimitsReport) -> Value {
     })
 }
 
-/// A figure that was not measured is null, not 0.
+/// Returns the JSON of a measure. Figures that were not measured are null, not 0.
 fn measure_value(measure: Measure, spread: &Spread) -> Value {
     let known = |value: f64| (!spread.readings().is_empty()).then_some(value);
     json!({

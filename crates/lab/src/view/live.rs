@@ -8,18 +8,18 @@ use hdrhistogram::Histogram;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
 
-/// One line, rewritten in place; nothing if standard error is not a terminal.
+/// A line that is rewritten in place. Nothing is shown if standard error is not a terminal.
 #[derive(Debug)]
 pub struct LiveLine {
     is_terminal: bool,
     style: Style,
     begun: Instant,
-    /// The measurement of the current span, and its start.
+    /// The subject of the current measurement, and when the measurement started.
     phase: Option<(Phase, Instant)>,
     last: Option<LineBaseline>,
 }
 
-/// The reading behind the last line; the next line covers the time since.
+/// The counts when the last line was shown. The next line covers the time since then.
 #[derive(Debug)]
 struct LineBaseline {
     at: Instant,
@@ -28,7 +28,7 @@ struct LineBaseline {
 }
 
 impl LiveLine {
-    /// A line on standard error.
+    /// Creates a line on standard error.
     pub fn new() -> Self {
         let stderr = io::stderr();
         Self {
@@ -40,7 +40,7 @@ impl LiveLine {
         }
     }
 
-    /// Replaces the line by a text.
+    /// Replaces the line with other text.
     pub fn show(&self, text: &str) {
         if self.is_terminal {
             // A failed write to the terminal cannot be reported.
@@ -48,7 +48,7 @@ impl LiveLine {
         }
     }
 
-    /// Clears the line, so that further output begins on an empty one.
+    /// Clears the line, so that further output begins on an empty line.
     pub fn clear(&self) {
         self.show("");
     }
@@ -92,7 +92,7 @@ impl ProgressReceiver for LiveLine {
     }
 }
 
-/// The events of the `span_s` seconds since the last reading, or since the phase began.
+/// Describes the `span_s` seconds since the last line, or since the phase started.
 fn describe(live: &Live, last: Option<&LineBaseline>, span_s: f64, style: Style) -> String {
     let mut recent = live.latency.clone();
     let mut responses = live.responses;
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_of_the_time_since_the_last_one() {
+    fn a_line_covers_the_time_since_the_last_one() {
         let first = live(&[1_000, 1_000], 0);
         assert_eq!(describe(&first, None, 0.5, Style::PLAIN), "4.00 requests/s  p99 1.00 µs  no errors");
         let last = LineBaseline { at: Instant::now(), responses: first.responses, latency: first.latency };

@@ -1,6 +1,6 @@
 //! The full-screen live view: rate, response times as a heat map, errors and lag.
 //!
-//! The displayed state is a value ([`DisplayState`]), and drawing it is a pure function of that value and of the screen's
+//! The displayed state is a value ([`DisplayState`]). Drawing it is a pure function of that value and of the screen's
 //! size (`draw`); only [`screen`] accesses the terminal.
 
 mod draw;
@@ -14,34 +14,34 @@ use flatout_load::report::visible;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Readings kept, one a column: no screen is wider.
+/// Maximum number of stored readings, one per column. No screen is wider.
 const READINGS_MAX: usize = 1_000;
 
-/// Classes of response time in one row of heat: half of a doubling.
+/// Number of response-time classes per row of the heat map: half of a doubling.
 pub(crate) const CLASSES_A_ROW: u16 = 4;
 
 /// The progress of a run since the start of its current part.
 #[derive(Clone, Copy, Debug)]
 pub struct RunProgress<'a> {
-    /// Seconds since the part began.
+    /// Seconds since the part started.
     pub at_s: f64,
-    /// Complete responses.
+    /// Number of complete responses.
     pub responses: u64,
-    /// Requests failed.
+    /// Number of failed requests.
     pub failures: u64,
     /// Response times so far, in nanoseconds.
     pub response: &'a Histogram<u64>,
-    /// Lag so far, in nanoseconds, where a clock decides when requests begin.
+    /// Schedule lag so far in nanoseconds, if the run is an open loop.
     pub lag: Option<&'a Histogram<u64>>,
 }
 
-/// The events between two readings.
+/// The changes between two updates of the display.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IntervalReading {
     pub(crate) at_s: f64,
     pub(crate) responses_per_s: f64,
     pub(crate) failures: u64,
-    /// Responses by row of heat.
+    /// Number of responses by row of the heat map.
     pub(crate) heat: BTreeMap<u16, u64>,
     pub(crate) p50_ns: Option<u64>,
     pub(crate) p99_ns: Option<u64>,
@@ -49,13 +49,13 @@ pub(crate) struct IntervalReading {
     pub(crate) lag_p99_ns: Option<u64>,
 }
 
-/// The displayed state.
+/// The state that the display shows.
 #[derive(Clone, Debug)]
 pub struct DisplayState {
     pub(crate) title: String,
-    /// The current measurement: a step's load, or the machine's limit.
+    /// The subject of the current measurement: a step's load, or the machine's limit.
     pub(crate) part: String,
-    /// Requests a second that are asked for, where that is known.
+    /// The offered requests per second, if the clock determines the rate.
     pub(crate) offered_per_s: Option<f64>,
     pub(crate) readings: VecDeque<IntervalReading>,
     pub(crate) failures: u64,
@@ -63,7 +63,7 @@ pub struct DisplayState {
     last: Option<LastReading>,
 }
 
-/// The source of the last reading.
+/// The totals at the last reading.
 #[derive(Clone, Debug)]
 struct LastReading {
     at_s: f64,
@@ -74,7 +74,7 @@ struct LastReading {
 }
 
 impl DisplayState {
-    /// A run without data so far.
+    /// Creates the state of a run without data.
     pub fn new(title: &str) -> Self {
         Self {
             title: visible(title).into_owned(),
@@ -87,14 +87,14 @@ impl DisplayState {
         }
     }
 
-    /// Starts another part of the run: counts restart, and the displayed history stays.
+    /// Starts another part of the run: counts start again from 0, and the displayed history stays.
     pub fn begin(&mut self, part: &str, offered_per_s: Option<f64>) {
         part.clone_into(&mut self.part);
         self.offered_per_s = offered_per_s;
         self.last = None;
     }
 
-    /// Adds a reading.
+    /// Adds a reading from the progress since the last one.
     pub fn push(&mut self, standing: RunProgress) {
         let last = self.last.take();
         let since_s = last.as_ref().map_or(0.0, |last| last.at_s);
@@ -137,7 +137,7 @@ impl DisplayState {
     }
 }
 
-/// The difference between two states of a histogram that only grows.
+/// Returns what was added to a histogram that only grows, since an earlier copy.
 fn since(now: &Histogram<u64>, before: Option<&Histogram<u64>>) -> Histogram<u64> {
     let mut grown = now.clone();
     if let Some(before) = before {

@@ -1,13 +1,13 @@
-//! Means of equally long batches in bounded memory: at the limit, adjacent batches are merged.
+//! Means of equally long batches, in bounded memory: at the limit, each pair of adjacent batches is merged into one.
 
-/// Maximum stored batches.
+/// Number of batch means at which adjacent ones are merged.
 const BATCHES_MAX: usize = 1_024;
 
 /// Batch means in chronological order.
 #[derive(Clone, Debug)]
 pub(super) struct Batches {
     means: Vec<f64>,
-    /// Number of pushed batches per stored batch.
+    /// Number of pushed batches that each element of `means` covers.
     width: u32,
     pending: f64,
     pending_count: u32,
@@ -18,7 +18,7 @@ impl Batches {
         Self { means: Vec::new(), width: 1, pending: 0.0, pending_count: 0 }
     }
 
-    /// Adds the mean of one more batch. NaN is skipped.
+    /// Adds the mean of one more batch. Skips NaN and infinite values.
     pub(super) fn push(&mut self, mean: f64) {
         if !mean.is_finite() {
             return;

@@ -5,17 +5,17 @@ use crate::record::Counts;
 use crate::report::Reason;
 
 flatout_reason::reasons! {
-    /// Names of failures and notes.
+    /// Named failures and notes about a run.
     pub enum Finding { name, text, }
     NothingSent,     "nothing-sent",     "no request was sent";
     NotAllSent,      "not-all-sent",     "fewer requests were sent than planned";
-    NothingAnswered, "nothing-answered", "requests were sent, and no response was complete";
+    NothingAnswered, "nothing-answered", "requests were sent, but no response was complete";
     RequestsFailed,  "requests-failed",  "requests failed, not counting short bodies";
     BodiesShort,     "bodies-short",     "bodies were shorter than declared";
     ClientErrors,    "status-4xx",       "responses had a status of 4xx";
     ServerErrors,    "status-5xx",       "responses had a status of 5xx";
     OtherWork,       "other-work",       "other processes kept the machine busy";
-    FailuresAllowed, "failures-allowed", "requests failed, which a requirement or the kind of run allows";
+    FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
@@ -26,8 +26,8 @@ impl Finding {
         Self::ALL.iter().copied().find(|finding| finding.name() == name)
     }
 
-    /// Returns whether it is an expected result of a run beyond the server's limit: requests that fail, not requests
-    /// that were never sent.
+    /// Returns whether a run beyond the server's limit is expected to have this finding: requests that fail, but not
+    /// requests that were never sent.
     pub const fn is_of_overload(self) -> bool {
         !matches!(self, Self::NothingSent | Self::NotAllSent)
     }
@@ -37,17 +37,17 @@ impl Finding {
     }
 }
 
-/// Share of the machine's CPU that other processes may use before figures are likely to vary.
+/// Largest share of the machine's CPU that other processes may use before the figures are likely to vary.
 pub const OTHER_CPU_SHARE_MAX: f64 = 0.1;
 
-/// All failures of a run with these counts; `requests_asked` is the number of requested requests, if known.
+/// Returns all failures of a run with these counts. `requests_asked` is the number of requested requests, if known.
 pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     let bodies_short = counts.failures_of(FailureKind::ShortBody);
     let failures = counts.failures_total() - bodies_short;
     let sent = counts.requests_sent;
     let mut failing = Vec::new();
     if sent == 0 {
-        failing.push(Finding::NothingSent.with("nothing was sent".to_owned()));
+        failing.push(Finding::NothingSent.with("no request was sent".to_owned()));
     } else if let Some(asked) = requests_asked.filter(|asked| sent < *asked) {
         failing.push(Finding::NotAllSent.with(format!("{sent} of {asked} {} sent", requests_were(asked))));
     }
@@ -65,28 +65,30 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     for (finding, class) in [(Finding::ClientErrors, 4), (Finding::ServerErrors, 5)] {
         let count = counts.status_classes[class - 1];
         if count > 0 {
-            failing.push(finding.with(format!("{count} {} answered {class}xx", requests_were(count))));
+            failing.push(finding.with(format!("{count} {} answered with {class}xx", requests_were(count))));
         }
     }
     failing
 }
 
-/// A permitted failure, as a note.
+/// Returns a failure that a requirement permits, as a note.
 pub fn allowed(failing: &Reason) -> Reason {
-    Finding::FailuresAllowed.with(format!("{}, which is allowed for", failing.text))
+    Finding::FailuresAllowed.with(format!("{}, which is allowed", failing.text))
 }
 
-/// Notes on these counts. `other_cpu_share`: share of the machine's CPU used by other processes.
+/// Returns notes on these counts. `other_cpu_share` is the share of the machine's CPU used by other processes.
 pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     let mut notes = Vec::new();
     if let Some(share) = other_cpu_share.filter(|share| *share > OTHER_CPU_SHARE_MAX) {
         let percent = 100.0 * share;
-        let text = format!("other work used {percent:.0} % of the machine meanwhile; expect the figures to vary");
+        let text =
+            format!("other processes used {percent:.0} % of the machine during the run; expect the figures to vary");
         notes.push(Finding::OtherWork.with(text));
     }
     let redirects = counts.status_classes[2];
     if redirects > 0 {
-        let text = format!("{redirects} {} answered 3xx, which is not followed", requests_were(redirects));
+        let text =
+            format!("{redirects} {} answered with 3xx; the client does not follow redirects", requests_were(redirects));
         notes.push(Finding::Redirects.with(text));
     }
     match counts.server_closes {
@@ -135,8 +137,8 @@ mod tests {
             [
                 ("requests-failed", "1 request failed"),
                 ("bodies-short", "1 body was shorter than declared"),
-                ("status-4xx", "1 request was answered 4xx"),
-                ("status-5xx", "2 requests were answered 5xx"),
+                ("status-4xx", "1 request was answered with 4xx"),
+                ("status-5xx", "2 requests were answered with 5xx"),
             ]
         );
     }
@@ -144,7 +146,7 @@ mod tests {
     #[test]
     fn sent_but_never_answered_is_told_apart_from_never_sent() {
         let mut counts = Counts::default();
-        assert_eq!(names_and_texts(&failing(&counts, Some(2))), [("nothing-sent", "nothing was sent")]);
+        assert_eq!(names_and_texts(&failing(&counts, Some(2))), [("nothing-sent", "no request was sent")]);
         counts.requests_sent = 1;
         assert_eq!(
             names_and_texts(&failing(&counts, Some(2))),
@@ -162,7 +164,10 @@ mod tests {
         let found = notes(&counts, Some(0.5));
         let names: Vec<_> = found.iter().map(|note| note.name.as_str()).collect();
         assert_eq!(names, ["other-work", "redirects", "reconnects"]);
-        assert_eq!(found[0].text, "other work used 50 % of the machine meanwhile; expect the figures to vary");
+        assert_eq!(
+            found[0].text,
+            "other processes used 50 % of the machine during the run; expect the figures to vary"
+        );
         assert_eq!(notes(&Counts::default(), Some(0.1)), vec![]);
     }
 }

@@ -1,17 +1,17 @@
-//! Verdict per figure of a step: valid, a bound only, or unknown.
+//! Verdict on each figure of a step: valid, only a bound, or unknown.
 
 use super::validity::{Evidence, Invalid, InvalidReason, REACHED_SHARE_MIN};
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
-    /// Group of figures that the same reasons affect in the same way.
+    /// A group of figures that every invalidity reason affects in the same way.
     #[derive(PartialOrd, Ord)]
     pub enum Figure { name, text, }
-    Rate,      "rate",       "responses and bytes a second";
+    Rate,      "rate",       "responses and bytes per second";
     Median,    "p50",        "response times up to the median, and their mean";
     Tail,      "p99",        "response times above the median, up to the longest";
-    ServerCpu, "server-cpu", "the server's CPU time for each response";
-    ClientCpu, "client-cpu", "the client's CPU time for each response";
+    ServerCpu, "server-cpu", "the server's CPU time per response";
+    ClientCpu, "client-cpu", "the client's CPU time per response";
     Counts,    "counts",     "numbers of responses, statuses and errors";
 }
 
@@ -21,14 +21,14 @@ crate::by_name! { Figure, "figure" }
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Soundness {
-    /// It is valid.
+    /// The figure is valid.
     #[default]
     Sound,
     /// The true value is at least this.
     AtLeast,
     /// The true value is at most this.
     AtMost,
-    /// It is meaningless.
+    /// The figure is meaningless.
     Unknown,
 }
 
@@ -50,10 +50,10 @@ impl Soundness {
         matches!(self, Self::Sound)
     }
 
-    /// Text for users: `sound`, `at least this`.
+    /// Text for users: `valid`, `at least this`.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Sound => "sound",
+            Self::Sound => "valid",
             Self::AtLeast => "at least this",
             Self::AtMost => "at most this",
             Self::Unknown => "unknown",
@@ -61,14 +61,14 @@ impl Soundness {
     }
 }
 
-/// Verdict on one figure.
+/// The verdict on one figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FigureVerdict {
-    /// The figure.
+    /// The figure that was judged.
     pub figure: Figure,
-    /// Its validity.
+    /// The validity of the figure: valid, only a bound, or unknown.
     pub soundness: Soundness,
-    /// Reasons why it is not valid; empty if it is.
+    /// Reasons why the figure is not valid; empty if it is valid.
     pub reasons: Vec<InvalidReason>,
 }
 
@@ -79,12 +79,12 @@ impl Default for FigureVerdict {
 }
 
 impl FigureVerdict {
-    /// Verdict that the figure is valid.
+    /// Creates the verdict that the figure is valid.
     pub const fn sound(figure: Figure) -> Self {
         Self { figure, soundness: Soundness::Sound, reasons: Vec::new() }
     }
 
-    /// Adds the effect of a reason.
+    /// Adds a reason with its effect on the figure. Ignores a reason without an effect.
     pub fn add(&mut self, reason: InvalidReason, effect: Soundness) {
         if effect.is_sound() {
             return;
@@ -95,7 +95,7 @@ impl FigureVerdict {
         }
     }
 
-    /// Merges the verdict of another part of the run on the same figure.
+    /// Merges the verdict on the same figure in another part of the run.
     pub fn merge(&mut self, other: &Self) {
         self.soundness = self.soundness.and(other.soundness);
         for reason in &other.reasons {
@@ -106,7 +106,7 @@ impl FigureVerdict {
     }
 }
 
-/// Effect of a reason on a figure.
+/// Returns the effect of a reason on a figure.
 pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Soundness {
     use Figure::{ClientCpu, Counts, Median, Rate, ServerCpu, Tail};
     use Soundness::{AtLeast, AtMost, Sound, Unknown};
@@ -117,7 +117,7 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         _ => evidence.tail_is_late(),
     };
     match (reason, figure) {
-        // Delays of the client, or of waiting for a connection, are part of the time since the intended start.
+        // The delay in the client, or the wait for a connection, is part of the time since the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
         (InvalidReason::ClientSaturated | InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Rate)
             if rate_is_kept =>
@@ -132,8 +132,9 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         {
             AtMost
         }
-        // The server received less load than planned, and might have handled more. The longest waits are missing from
-        // the times, as they belong to dropped requests. The CPU time of terminated children is missing.
+        // The server received less load than planned and might have handled more. The longest waits are missing from
+        // the times because they belong to dropped arrivals. The CPU time of children that were not waited for is
+        // missing.
         (InvalidReason::ChildrenNotReaped, ServerCpu)
         | (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
@@ -147,7 +148,7 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
     }
 }
 
-/// Verdict on one figure for these reasons.
+/// Returns the verdict on one figure for these reasons.
 pub fn verdict(figure: Figure, evidence: &Evidence, invalid: &[Invalid]) -> FigureVerdict {
     let mut verdict = FigureVerdict::sound(figure);
     for reason in invalid.iter().map(|invalid| invalid.reason) {
@@ -156,7 +157,7 @@ pub fn verdict(figure: Figure, evidence: &Evidence, invalid: &[Invalid]) -> Figu
     verdict
 }
 
-/// Verdicts on all figures.
+/// Returns the verdicts on all figures, in the order of [`Figure::ALL`].
 pub fn verdicts(evidence: &Evidence, invalid: &[Invalid]) -> Vec<FigureVerdict> {
     Figure::ALL.iter().map(|figure| verdict(*figure, evidence, invalid)).collect()
 }
@@ -170,7 +171,7 @@ mod tests {
         reasons.iter().map(|reason| Invalid { reason: *reason, text: String::new() }).collect()
     }
 
-    /// In the order of the figures: rate, p50, p99, server CPU, client CPU, counts.
+    /// Returns the validity of each figure, in the order rate, p50, p99, server CPU, client CPU, counts.
     fn soundness(evidence: &Evidence, reasons: &[InvalidReason]) -> Vec<Soundness> {
         verdicts(evidence, &invalid(reasons)).into_iter().map(|verdict| verdict.soundness).collect()
     }
@@ -191,7 +192,7 @@ mod tests {
         use Soundness::{AtLeast, AtMost, Sound};
         let closed = soundness(&Evidence::default(), &[InvalidReason::ClientSaturated]);
         assert_eq!(closed, [AtLeast, AtMost, AtMost, Sound, Sound, Sound]);
-        // By the clock the rate is what was offered.
+        // In an open loop, the rate is the offered rate.
         let kept = Evidence { offered_per_s: Some(1.0), visits: 10, ..Evidence::default() };
         assert_eq!(soundness(&kept, &[InvalidReason::ClientSaturated])[0], Sound);
         let verdict = verdict(Figure::Rate, &Evidence::default(), &invalid(&[InvalidReason::ClientSaturated]));
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn lag_touches_the_times_that_it_is_large_beside() {
+    fn lag_affects_the_times_that_it_is_large_relative_to() {
         use Soundness::{AtMost, Sound};
         let found = soundness(&late(), &[InvalidReason::ScheduleLag]);
         assert_eq!(found, [Sound, Sound, AtMost, Sound, Sound, Sound], "p50 holds and p99 does not");

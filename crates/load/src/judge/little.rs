@@ -1,35 +1,36 @@
-//! Little's law: requests in flight equal the response rate times the mean service time.
+//! Little's law: the mean number of requests in flight equals the response rate times the mean service time.
 
 use crate::record::Recorder;
 use serde::{Deserialize, Serialize};
 
-/// Maximum difference explained by clocks and the edges of the run, as a share.
+/// Largest difference, as a share, that clocks and the edges of the run can explain.
 pub const DIFFERENCE_SHARE_MAX: f64 = 0.02;
 
-/// Minimum requests for applying the law.
+/// Minimum number of finished requests for applying the law.
 pub const ENDED_MIN: u64 = 100;
 
-/// Both sides of the law.
+/// Both sides of Little's law.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Little {
     /// Mean number of requests in flight, integrated over time.
     pub in_flight: f64,
-    /// Requests ended per second, times their mean service time.
+    /// Requests finished per second, times their mean service time.
     pub rate_times_service: f64,
 }
 
 impl Little {
-    /// Calculates both sides from a finished record and the length of the measured span; `None` if too few requests
-    /// ended.
+    /// Calculates both sides from a finished record and the length of the measured span. Returns `None` if too few
+    /// requests finished.
     ///
-    /// One side comes from the times at which requests began and ended, regardless of their result; the other from the
-    /// records of those that ended. They differ if samples are lost, a clock jumps, or their spans differ.
+    /// One side comes from the times at which requests started and finished, whatever their result; the other comes
+    /// from the records of finished requests. The sides differ if samples are lost, a clock jumps, or they cover
+    /// different spans.
     pub fn of(recorder: &Recorder, elapsed_ns: u64) -> Option<Self> {
         let in_flight = &recorder.in_flight;
         if in_flight.ended < ENDED_MIN || elapsed_ns == 0 {
             return None;
         }
-        // Requests in flight at the end of the span count on both sides until they end.
+        // Requests in flight at the end of the span count on both sides until they finish.
         let (elapsed, ended) = ((elapsed_ns + recorder.late.drain_ns) as f64, in_flight.ended as f64);
         let mean_service_ns = in_flight.service_sum_ns as f64 / ended;
         Some(Self {
@@ -38,7 +39,7 @@ impl Little {
         })
     }
 
-    /// Difference as a share of the larger side.
+    /// Returns the difference as a share of the larger side.
     pub fn difference_share(&self) -> f64 {
         let larger = self.in_flight.max(self.rate_times_service);
         if larger > 0.0 { (self.in_flight - self.rate_times_service).abs() / larger } else { 0.0 }
@@ -72,7 +73,7 @@ mod tests {
         }
     }
 
-    /// A thousand requests of 5 ms, one each millisecond; every `lose`-th is never heard of again.
+    /// A thousand requests of 5 ms, one per millisecond; the end of every `lose`-th is not recorded.
     fn little(lose: u64) -> Option<Little> {
         let settings = RecorderSettings { classes: 1, start_ns: 1_000, measured_from_ns: 1_000 };
         let mut recorder = Recorder::new(settings).unwrap();

@@ -1,36 +1,36 @@
-//! Comparison of the client's counts with the server's own.
+//! Comparison of the client's request counts with the server's own.
 
 use serde::{Deserialize, Serialize};
 
 /// The server's counts for this run's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerCounts {
-    /// Source of the counts, for users.
+    /// The source of the counts, in words for users.
     pub source: String,
-    /// Responses by status, in order of status.
+    /// Number of responses by status, in ascending order of status.
     pub by_status: Vec<(u16, u64)>,
-    /// Total requests.
+    /// Total number of requests.
     pub requests: u64,
 }
 
-/// Both counts.
+/// The counts of client and server, to be compared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconciliation {
     /// The server's counts.
     pub server: ServerCounts,
     /// The client's responses by status class, 1xx to 5xx, including warm-up.
     pub client_classes: [u64; 5],
-    /// The client's requests that failed after they began; the server may or may not have counted them.
+    /// Requests of the client that failed after they were started. The server may or may not have counted them.
     pub uncertain: u64,
-    /// The client's total requests, including warm-up.
+    /// Total number of the client's requests, including warm-up.
     pub client_requests: u64,
 }
 
 impl Reconciliation {
-    /// All differences as text; empty if the counts agree.
+    /// Returns all differences as text; empty if the counts agree.
     ///
-    /// The server may have counted a failed request with any status, or not at all. So each class of the server must
-    /// have at least the client's count, and the excess over all classes must not exceed the number of uncertain
+    /// The server may have counted a failed request under any status, or not at all. So the server's count in each
+    /// status class must be at least the client's, and the total excess must not exceed the number of uncertain
     /// requests.
     pub fn differences(&self) -> Vec<String> {
         let mut differences = Vec::new();

@@ -1,42 +1,42 @@
 //! Detection of steady state: MSER-5, and a search for level changes.
 //!
-//! MSER-5 (White, Cobb and Spratt, 2000) truncates the beginning so that the standard error of the remaining mean is
-//! minimal, in batches of five. It always retains something, so the rest must also pass a search for a level change: a
-//! stepwise warm-up, a leak or a slow drift all cause one. If no rest passes, there is no steady state, which is a
-//! result and not a failure of the method (Barrett et al., OOPSLA 2017).
+//! MSER-5 (White, Cobb and Spratt, 2000) groups the batches in fives and truncates the beginning so that the standard
+//! error of the remaining mean is minimal. It always retains something, so the remainder must also pass a search for a
+//! level change, which a stepwise warm-up, a leak or a slow drift would cause. If no remainder passes, there is no
+//! steady state. That is a finding about the server, not a failure of the method (Barrett et al., OOPSLA 2017).
 
 use super::batches::Batches;
 use serde::{Deserialize, Serialize};
 
-/// Minimum batches for a judgement. A guess: with fewer, a slow warm-up is indistinguishable from chance.
+/// Minimum number of batches for a judgement. A guess: with fewer, a slow warm-up looks the same as chance.
 pub const BATCHES_MIN: usize = 30;
 
-/// Batches per group of MSER-5.
+/// Number of batches per group in MSER-5.
 const GROUP: usize = 5;
 
-/// Minimum level change, as a share of the mean: smaller variation is steady enough for any use.
+/// Smallest level change that counts, as a share of the mean; smaller variation is steady enough for any use.
 const CHANGE_SHARE_MIN: f64 = 0.05;
 
-/// Minimum level change in standard errors. As the largest of many candidates is tested, 2 would be too small: at 4,
-/// about one in a hundred steady series of a hundred batches is rejected.
+/// Smallest level change that counts, in standard errors. The largest of many candidates is tested, so 2 would be too
+/// small; at 4, about one in a hundred steady series of a hundred batches is rejected.
 const CHANGE_ERRORS_MIN: f64 = 4.0;
 
 /// Minimum distance of a level change from either end, in batches.
 const EDGE: usize = 4;
 
-/// Judgement of a series of batch means.
+/// The judgement of a series of batch means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Steady {
-    /// Too few batches.
+    /// There are too few batches to judge.
     TooShort,
-    /// Steady from this batch on, which is in the first half.
+    /// The series is steady from the batch with this index, which is in the first half.
     From(usize),
-    /// Not steady: the second half still changes.
+    /// The series is not steady: its second half still changes.
     Never,
 }
 
-/// Judges a complete series of means (service times or rates) of equally long batches.
+/// Judges a complete series of means of equally long batches. The means may be service times or rates.
 pub fn judge(batches: &[f64]) -> Steady {
     if batches.len() < BATCHES_MIN {
         return Steady::TooShort;
@@ -52,12 +52,12 @@ pub fn judge(batches: &[f64]) -> Steady {
     Steady::Never
 }
 
-/// The truncation point that minimises the variance of the rest divided by its length. It lies in the first half: the
-/// rest must be the larger part, and a few batches may be similar by chance.
+/// Returns the truncation point that minimises the variance of the remainder divided by its length. The point lies in
+/// the first half, because the remainder must be the larger part, and a few batches may be similar by chance.
 fn mser5(batches: &[f64]) -> usize {
     let groups: Vec<f64> = batches.chunks_exact(GROUP).map(|group| group.iter().sum::<f64>() / GROUP as f64).collect();
     let (mut sum, mut squares, mut best) = (0.0, 0.0, (f64::INFINITY, 0));
-    // Backwards, so that each candidate adds one group.
+    // Iterate backwards, so that each candidate adds one group.
     for (index, group) in groups.iter().enumerate().rev() {
         sum += group;
         squares += group * group;
@@ -70,7 +70,7 @@ fn mser5(batches: &[f64]) -> usize {
     best.1 * GROUP
 }
 
-/// The largest level change, if there is one: index of the first batch of the new level.
+/// Returns the index at which the largest level change starts, or `None` if no change is significant.
 fn change_of_level(batches: &[f64]) -> Option<usize> {
     let count = batches.len();
     if count < 2 * EDGE + 2 {
@@ -86,7 +86,7 @@ fn change_of_level(batches: &[f64]) -> Option<usize> {
             continue;
         }
         let (left, right) = (before / index as f64, (total - before) / (count - index) as f64);
-        // The difference in standard errors, except for the factor of the batches' standard deviation.
+        // This is the difference in standard errors, except for the factor of the batches' standard deviation.
         let weight = (index as f64 * (count - index) as f64 / count as f64).sqrt();
         let size = (left - right).abs() * weight;
         if best.is_none_or(|(known, _)| size > known) {
@@ -101,8 +101,9 @@ fn change_of_level(batches: &[f64]) -> Option<usize> {
     (is_large && size > CHANGE_ERRORS_MIN * deviation).then_some(index)
 }
 
-/// Standard deviation of batches about the two levels, or about a line if that fits better, so that the slope of a
-/// drift does not mask it. Scaled up by autocorrelation: batches of a queue wander without a level change.
+/// Returns the standard deviation of batches about the two levels, or about a straight line if that fits better, so
+/// that the slope of a drift does not hide the drift. The result is scaled up by autocorrelation, because batches of a
+/// queue wander even without a level change.
 fn deviation_within(batches: &[f64], index: usize, left: f64, right: f64) -> f64 {
     let count = batches.len() as f64;
     let (middle, mean) = ((count - 1.0) / 2.0, batches.iter().sum::<f64>() / count);
@@ -120,13 +121,13 @@ fn deviation_within(batches: &[f64], index: usize, left: f64, right: f64) -> f64
     (squares / count).sqrt() * ((1.0 + alike) / (1.0 - alike)).sqrt()
 }
 
-/// Sum of squared differences, and of products of adjacent ones.
+/// Returns the sum of squared differences, and the sum of products of adjacent differences.
 fn scatter(count: usize, difference: impl Fn(usize) -> f64) -> (f64, f64) {
     let squares = (0..count).map(|at| difference(at).powi(2)).sum();
     (squares, (1..count).map(|at| difference(at) * difference(at - 1)).sum())
 }
 
-/// Online detection of the end of warm-up from batch means, each of about a tenth of a second.
+/// Online detector of the end of warm-up, from batch means. Each batch lasts about a tenth of a second.
 #[derive(Clone, Debug)]
 pub struct WarmupDetector {
     batches: Batches,
@@ -139,18 +140,18 @@ impl Default for WarmupDetector {
 }
 
 impl WarmupDetector {
-    /// An empty watch.
+    /// Creates a detector without batches.
     pub const fn new() -> Self {
         Self { batches: Batches::new() }
     }
 
-    /// Adds the mean of one more batch; returns true if the run is steady now.
+    /// Adds the mean of one more batch. Returns true if the run is steady now.
     pub fn push(&mut self, mean: f64) -> bool {
         self.batches.push(mean);
         matches!(self.outcome(), Steady::From(_))
     }
 
-    /// Judgement of the batches so far.
+    /// Returns the judgement of the batches so far.
     pub fn outcome(&self) -> Steady {
         judge(self.batches.means())
     }

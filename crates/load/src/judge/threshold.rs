@@ -6,14 +6,14 @@
 //! figure      = [ times "." ] ( "p" NUMBER | "mean" | "min" | "max" )      a time: 20ms
 //!             | "errors" | "failures" | "4xx" | "5xx"                      a share: 0.1 %, or a count: 10
 //!             | "rate" | "responses"                                       a number: 1000, 10k
-//!             | "throughput"                                               bytes a second: 100MB, 100MiB
+//!             | "throughput"                                               bytes per second: 100MB, 100MiB
 //! times       = "response" | "service" | "lag" | "resolve" | "connect" | "tls" | "wait" | "transfer"
 //! ```
 //!
-//! Times without a name are response times, from the intended start. Errors are failures, 4xx and 5xx together. A
-//! request without a response counts in percentiles and the maximum as slower than every other. A requirement on a
-//! mean fails if a request had no response, unless a requirement on errors or failures that is met permits it. Rates
-//! count responses within the measured span.
+//! A time without a prefix is a response time, measured from the intended start. Errors are failures, 4xx and 5xx
+//! together. In percentiles and the maximum, a request without a response counts as slower than every other request. A
+//! requirement on a mean fails if a request had no response, unless a requirement on errors or failures permits it and
+//! is met. Rates count responses within the measured span.
 
 use super::failing::Finding;
 use super::figures::{Figure, FigureVerdict, Soundness};
@@ -23,7 +23,7 @@ use crate::record::{Counts, Hdr, Recorder};
 use flatout_units::quantity::parse_size;
 use serde::{Deserialize, Serialize};
 
-/// Kind of times in a requirement.
+/// The kind of times that a requirement refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Times {
     Response,
@@ -36,7 +36,7 @@ enum Times {
     Transfer,
 }
 
-/// Names of kinds of times.
+/// Names of the kinds of times.
 const TIMES: [(&str, Times); 8] = [
     ("response", Times::Response),
     ("service", Times::Service),
@@ -48,17 +48,17 @@ const TIMES: [(&str, Times); 8] = [
     ("transfer", Times::Transfer),
 ];
 
-/// Statistic of a histogram.
+/// A statistic of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Statistic {
-    /// A percentile as a share, above 0 and up to 1.
+    /// A percentile as a share: above 0, at most 1.
     Percentile(f64),
     Mean,
     Min,
     Max,
 }
 
-/// Figure in a requirement.
+/// The figure that a requirement refers to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum RequiredFigure {
     Time(Times, Statistic),
@@ -71,7 +71,7 @@ enum RequiredFigure {
     Throughput,
 }
 
-/// Names of figures other than times.
+/// Names of the figures that are not times.
 const FIGURES: [(&str, RequiredFigure); 7] = [
     ("errors", RequiredFigure::Errors),
     ("failures", RequiredFigure::Failures),
@@ -90,11 +90,11 @@ enum Comparison {
     AtLeast,
 }
 
-/// Comparison operators, longer ones first.
+/// Comparison operators. Longer ones come first, so that `<=` is not read as `<`.
 const COMPARISONS: [(&str, Comparison); 4] =
     [("<=", Comparison::AtMost), (">=", Comparison::AtLeast), ("<", Comparison::Below), (">", Comparison::Above)];
 
-/// Unit of a requirement, also for displaying the found value.
+/// Unit of a required value. The measured value is shown in the same unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Nanoseconds,
@@ -104,7 +104,7 @@ enum Unit {
     BytesPerSecond,
 }
 
-/// A requirement. Serialised to JSON as its text.
+/// A requirement on a run. In JSON it is the text as given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Threshold {
@@ -115,51 +115,44 @@ pub struct Threshold {
     unit: Unit,
 }
 
-/// Parse error of a requirement.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason a string could not be parsed as a requirement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?}: {what}")]
 pub struct ThresholdError {
-    /// The text.
+    /// The requirement as it was written.
     pub text: String,
-    /// The problem.
+    /// The reason it could not be parsed.
     pub what: String,
 }
 
-impl std::fmt::Display for ThresholdError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{:?}: {}", self.text, self.what)
-    }
-}
-
-impl std::error::Error for ThresholdError {}
-
-/// Result of a requirement.
+/// The result of evaluating a requirement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThresholdOutcome {
     /// The requirement as given.
     pub text: String,
-    /// Step for which it was evaluated, from 0.
+    /// The step on which it was evaluated, from 0.
     pub step: u16,
-    /// Found value for users, in the requirement's unit: `17.3 ms`. `None` if there is none.
+    /// The measured value for users, in the requirement's unit: `17.3 ms`. `None` if there is no value.
     pub found: Option<String>,
-    /// True if it was met. Without a value it is not met.
+    /// True if the requirement was met. It is not met if there is no value.
     pub met: bool,
-    /// Reasons why the result is uncertain: the figure is not valid and its bound does not decide.
+    /// Reasons why the result is uncertain: the figure is not valid, and its bound does not decide the requirement.
     #[serde(default)]
     pub unsound: Vec<InvalidReason>,
 }
 
-/// Input of a step to requirements.
+/// The data about a step on which requirements are evaluated.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
-    /// Its finished record.
+    /// The step's finished record.
     pub record: &'a Recorder,
     /// Length of the measured span in nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests that were due but never begun.
+    /// Number of requests that were due but not started.
     pub never_begun: u64,
     /// Index of the step, from 0.
     pub step: u16,
-    /// True if another requirement permits the failed requests; a mean then covers the others only.
+    /// True if another requirement permits the failed requests; a mean then covers only the other requests.
     pub failures_allowed: bool,
 }
 
@@ -169,7 +162,7 @@ impl Threshold {
         read(text).map_err(|what| ThresholdError { text: text.to_owned(), what })
     }
 
-    /// Evaluates a finished step, with validity according to `verdict`.
+    /// Evaluates the requirement on a finished step. `verdict` returns the validity of a figure.
     pub fn judge(&self, judged: &Judged<'_>, verdict: impl Fn(Figure) -> FigureVerdict) -> ThresholdOutcome {
         let value = self.find(judged);
         let met = value.is_some_and(|value| match self.comparison {
@@ -193,7 +186,7 @@ impl Threshold {
         ThresholdOutcome { text: self.text.clone(), step: judged.step, found, met, unsound }
     }
 
-    /// The figure for the verdict; `None` for lag, which is itself an input to verdicts.
+    /// Returns the figure whose validity applies; `None` for lag, which is itself an input to verdicts.
     fn figure(&self) -> Option<Figure> {
         match self.figure {
             RequiredFigure::Time(Times::Lag, _) => None,
@@ -205,7 +198,7 @@ impl Threshold {
         }
     }
 
-    /// Returns whether it limits the number of requests that fail in this way.
+    /// Returns whether the requirement limits the number of requests that fail in this way.
     pub fn allows(&self, finding: Finding) -> bool {
         let is_failure = matches!(finding, Finding::RequestsFailed | Finding::BodiesShort);
         match self.figure {
@@ -217,12 +210,12 @@ impl Threshold {
         }
     }
 
-    /// Returns whether it limits the number of failed requests.
+    /// Returns whether the requirement limits the number of failed requests.
     pub const fn bounds_failures(&self) -> bool {
         matches!(self.figure, RequiredFigure::Errors | RequiredFigure::Failures)
     }
 
-    /// The text as given.
+    /// The requirement as it was written.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -262,7 +255,7 @@ impl Threshold {
             (Unit::Nanoseconds, RequiredFigure::Time(times, _)) if value.is_infinite() => {
                 let unanswered = unanswered(judged, times);
                 let all = unanswered + histogram_of(judged.record, times).histogram().len();
-                format!("no response: {unanswered} of {all} requests never had one")
+                format!("{unanswered} of {all} requests never got a response")
             }
             (Unit::Nanoseconds, _) => show_time(value),
             (Unit::Percent, _) => format!("{value:.3} %"),
@@ -273,8 +266,8 @@ impl Threshold {
     }
 }
 
-/// Number of requests that have no time of this kind because they had no response: they count as slower than every
-/// other.
+/// Returns the number of requests that have no time of this kind because they had no response. They count as slower
+/// than every other request.
 fn unanswered(judged: &Judged<'_>, times: Times) -> u64 {
     let failures = judged.record.counts.failures_total();
     match times {
@@ -320,7 +313,7 @@ fn find_time(histogram: &Hdr, statistic: Statistic, unanswered: u64) -> Option<f
         return Some(f64::INFINITY);
     }
     Some(match statistic {
-        // The same request, as a share of those that have a time.
+        // Adjust the share so that it selects the same request among those that have a time.
         Statistic::Percentile(share) if unanswered > 0 => {
             histogram.value_at_quantile((share * all as f64 / histogram.len() as f64).min(1.0)) as f64
         }
@@ -366,7 +359,7 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
         Some((times, statistic)) if !times.starts_with('p') => {
             let known = TIMES.into_iter().find(|(known, _)| *known == times);
             let names = TIMES.map(|(name, _)| name).join(", ");
-            let (_, times) = known.ok_or_else(|| format!("there are no times called {times:?}; known are {names}"))?;
+            let (_, times) = known.ok_or_else(|| format!("there are no times called {times:?}; use one of {names}"))?;
             (times, statistic)
         }
         _ => (Times::Response, name),
@@ -377,11 +370,11 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
         "max" => Statistic::Max,
         _ => match statistic.strip_prefix('p').map(parse_percent) {
             Some(Ok(share)) if share > 0.0 && share <= 1.0 => Statistic::Percentile(share),
-            Some(Ok(_)) => return Err(format!("{statistic:?} is not a percentile; give p0.1 to p100")),
+            Some(Ok(_)) => return Err(format!("{statistic:?} is not a percentile; use p0.1 to p100")),
             _ => {
                 let names = FIGURES.map(|(name, _)| name).join(", ");
                 return Err(format!(
-                    "there is no figure called {statistic:?}; known are percentiles such as p50, mean, min, max, {names}"
+                    "there is no figure called {statistic:?}; use a percentile such as p50, or mean, min, max, {names}"
                 ));
             }
         },
@@ -389,8 +382,8 @@ fn read_figure(name: &str) -> Result<RequiredFigure, String> {
     Ok(RequiredFigure::Time(times, statistic))
 }
 
-/// Parses a percentage as a share by moving the decimal point in the text: 99.9 / 100 is slightly above 0.999 in
-/// floating point, which would select another request.
+/// Parses a percentage as a share by moving the decimal point in the string. In floating point, 99.9 / 100 is slightly
+/// above 0.999, which would select a different request.
 fn parse_percent(text: &str) -> Result<f64, String> {
     parse_number(text)?;
     format!("{text}e-2").parse().map_err(|_| format!("{text:?} is not a number"))

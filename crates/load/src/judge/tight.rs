@@ -1,16 +1,16 @@
-//! Detection of a sufficiently tight estimate.
+//! Detection of a sufficiently precise estimate.
 
 use super::batches::Batches;
 use crate::stats::mean::{batch_means, correlation_with_next, mean_interval};
 
-/// Minimum batches.
+/// Minimum number of batches before an estimate can be precise enough.
 pub const BATCHES_MIN: usize = 40;
 
-/// Number of groups into which batches are merged before the interval is calculated, so that groups grow longer with
-/// the run and less correlated.
+/// Number of groups into which batches are merged before the interval is calculated. As the run goes on, the groups
+/// grow longer and less correlated.
 const GROUPS: usize = 20;
 
-/// Maximum autocorrelation of adjacent groups; above it they are too short.
+/// Largest permitted autocorrelation of adjacent groups. Above it, the groups are too short for a valid interval.
 const CORRELATION_MAX: f64 = 0.4;
 
 /// Confidence level of the interval.
@@ -24,16 +24,17 @@ pub struct TightWatch {
     tight_in_a_row: u32,
 }
 
-/// Repeated tests also succeed by chance: the interval must be narrow this many times in a row.
+/// Number of consecutive tests that must find the interval narrow: when a test is repeated, it also succeeds by chance.
 const TIMES_IN_A_ROW: u32 = 3;
 
 impl TightWatch {
-    /// Watch for an interval whose half-width is at most this share of the mean.
+    /// Creates a detector of an interval whose half-width is at most this share of the mean.
     pub const fn new(share: f64) -> Self {
         Self { share, batches: Batches::new(), tight_in_a_row: 0 }
     }
 
-    /// Adds the mean of one more equally long batch; returns true if the estimate is tight enough.
+    /// Adds the mean of one more batch, which must be as long as the others. Returns true if the estimate is precise
+    /// enough.
     pub fn push(&mut self, mean: f64) -> bool {
         self.batches.push(mean);
         let is_tight = self.width_share().is_some_and(|width| width <= self.share);
@@ -41,7 +42,8 @@ impl TightWatch {
         self.tight_in_a_row >= TIMES_IN_A_ROW
     }
 
-    /// Half-width of the interval as a share of the mean, once there are enough uncorrelated batches.
+    /// Returns the half-width of the interval as a share of the mean; `None` until there are enough uncorrelated
+    /// batches.
     pub fn width_share(&self) -> Option<f64> {
         if self.batches.means().len() < BATCHES_MIN {
             return None;

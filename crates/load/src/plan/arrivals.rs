@@ -1,7 +1,7 @@
-//! Arrivals of an open loop: rate levels and regularity.
+//! Arrivals of an open loop: rate levels, and how regular the arrivals are.
 //!
-//! A process with mean gap 1 is stretched by the rate, so a change of rate or a ramp only changes the gaps. Arrival
-//! `n` occurs when the integral of the rate reaches the n-th point of that process.
+//! A point process with a mean gap of 1 is stretched by the rate, so a change of rate or a ramp changes only the gaps.
+//! Arrival `n` occurs when the integral of the rate reaches the n-th point of that process.
 
 use super::PlanError;
 use super::lines::{ReplayLine, ReplayLines};
@@ -13,23 +13,23 @@ use std::sync::Arc;
 /// Maximum visits per second in a plan.
 pub const RATE_PER_S_MAX: f64 = 10e6;
 
-/// Maximum levels in a plan.
+/// Maximum number of rate levels in a plan.
 pub const LEVELS_MAX: usize = 1_000;
 
 /// ID of the random stream for arrivals.
 const PURPOSE_ARRIVALS: u64 = 1;
 
-/// Regularity of arrivals.
+/// The regularity of arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ArrivalKind {
-    /// Equal gaps.
+    /// All gaps are equal.
     Fixed,
-    /// Exponential gaps: a Poisson process, as with many independent visitors.
+    /// Gaps are exponentially distributed: a Poisson process, as with many independent visitors.
     Exp,
-    /// Gaps uniformly distributed over (1 ± `spread`) times the mean gap.
+    /// Gaps are uniformly distributed over (1 ± `spread`) times the mean gap.
     Uniform {
-        /// 0 to 1.
+        /// Half-width of the distribution as a share of the mean gap, 0 to 1.
         spread: f64,
     },
 }
@@ -43,54 +43,54 @@ impl ArrivalKind {
             "uniform" => Ok(Self::Uniform { spread: 1.0 }),
             _ => match text.strip_prefix("uniform:").map(parse_number) {
                 Some(Ok(spread)) if spread <= 1.0 => Ok(Self::Uniform { spread }),
-                Some(_) => Err(PlanError::Meaningless(format!("{text:?}: the spread is a number from 0 to 1"))),
+                Some(_) => Err(PlanError::Meaningless(format!("{text:?}: the spread must be a number from 0 to 1"))),
                 None => Err(PlanError::Meaningless(format!(
-                    "{text:?} is not a kind of arrivals; give fixed, exp, uniform[:SPREAD] or steps:RATE@TIME,..."
+                    "{text:?} is not a kind of arrivals; use fixed, exp, uniform[:SPREAD] or steps:RATE@TIME,..."
                 ))),
             },
         }
     }
 }
 
-/// A span of time in which the rate changes linearly from one value to another.
+/// A period in which the rate changes linearly from one value to another.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Level {
-    /// Visits per second at its start.
+    /// Visits per second at the start of the level.
     pub from_per_s: f64,
-    /// Visits per second at its end.
+    /// Visits per second at the end of the level.
     pub to_per_s: f64,
-    /// Its length in nanoseconds.
+    /// Length of the level in nanoseconds.
     pub duration_ns: u64,
 }
 
 /// Arrivals of an open loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Arrivals {
-    /// Their regularity.
+    /// The regularity of the arrivals.
     pub kind: ArrivalKind,
-    /// The rate over time, at least one level; the end rate of the last one continues.
+    /// The rate over time. There is at least one level; the final rate of the last level continues.
     pub levels: Vec<Level>,
-    /// Lines of a replay, which then determine the arrivals; levels and kind are only displayed. Not serialised with
-    /// the plan: a replay names its log.
+    /// Lines of a replay, if any. They then determine the arrivals, and levels and kind are only displayed. The lines
+    /// are not serialised with the plan, because a replay names its log.
     #[serde(skip)]
     pub replay: Option<Arc<ReplayLines>>,
 }
 
 impl Arrivals {
-    /// Arrivals at a constant rate, in visits per second.
+    /// Creates arrivals at a constant rate, in visits per second.
     pub fn constant(kind: ArrivalKind, rate_per_s: f64) -> Self {
         let level = Level { from_per_s: rate_per_s, to_per_s: rate_per_s, duration_ns: 1_000_000_000 };
         Self { kind, levels: vec![level], replay: None }
     }
 
-    /// Arrivals from a log.
+    /// Creates arrivals from the lines of a log.
     pub fn replay(lines: Arc<ReplayLines>) -> Self {
         let rate_per_s = (lines.len() as f64 * 1e9 / lines.last_ns().max(1) as f64).min(RATE_PER_S_MAX);
         Self { replay: Some(lines), ..Self::constant(ArrivalKind::Fixed, rate_per_s) }
     }
 
-    /// Parses `fixed`, `exp` or `uniform[:SPREAD]`, at `rate_per_s`; or levels, `steps:100@10s,100..500@1m`,
-    /// optionally with a kind other than `fixed` as prefix: `exp:steps:100@10s,200@10s`.
+    /// Parses a kind of arrivals at `rate_per_s`: `fixed`, `exp` or `uniform[:SPREAD]`. Also parses levels:
+    /// `steps:100@10s,100..500@1m`, optionally after a kind other than `fixed`: `exp:steps:100@10s,200@10s`.
     pub fn parse(text: &str, rate_per_s: Option<f64>) -> Result<Self, PlanError> {
         let meaningless = |what: String| PlanError::Meaningless(what);
         let arrivals = if let Some((kind, steps)) = text.split_once("steps:") {
@@ -110,7 +110,7 @@ impl Arrivals {
         Ok(arrivals)
     }
 
-    /// Checks that they are valid.
+    /// Checks that the arrivals are valid.
     pub fn check(&self) -> Result<(), PlanError> {
         let meaningless = |what: String| Err(PlanError::Meaningless(what));
         if let Some(lines) = &self.replay {
@@ -119,15 +119,15 @@ impl Arrivals {
         if let ArrivalKind::Uniform { spread } = self.kind
             && !(0.0..=1.0).contains(&spread)
         {
-            return meaningless(format!("a spread of {spread} is not possible; give 0 to 1"));
+            return meaningless(format!("a spread of {spread} is not possible; use 0 to 1"));
         }
         if self.levels.is_empty() || self.levels.len() > LEVELS_MAX {
-            return meaningless(format!("{} levels of rate were given; give 1 to {LEVELS_MAX}", self.levels.len()));
+            return meaningless(format!("the plan has {} rate levels; use 1 to {LEVELS_MAX}", self.levels.len()));
         }
         for level in &self.levels {
             for rate in [level.from_per_s, level.to_per_s] {
                 if !(0.0..=RATE_PER_S_MAX).contains(&rate) {
-                    return meaningless(format!("a rate of {rate}/s is not possible; give 0 to {RATE_PER_S_MAX}"));
+                    return meaningless(format!("a rate of {rate}/s is not possible; use 0 to {RATE_PER_S_MAX}"));
                 }
             }
             if level.duration_ns == 0 {
@@ -140,14 +140,14 @@ impl Arrivals {
         Ok(())
     }
 
-    /// Mean rate over the levels, in visits per second.
+    /// Returns the mean rate over all levels, in visits per second.
     pub fn rate_mean(&self) -> f64 {
         let duration_ns: f64 = self.levels.iter().map(|level| level.duration_ns as f64).sum();
         let visits: f64 = self.levels.iter().map(Level::visits).sum();
         if duration_ns > 0.0 { visits * 1e9 / duration_ns } else { 0.0 }
     }
 
-    /// Mean rate over the first `duration_ns`, in visits per second.
+    /// Returns the mean rate over the first `duration_ns`, in visits per second.
     pub fn rate_mean_until(&self, duration_ns: u64) -> f64 {
         let visits = match &self.replay {
             Some(lines) => lines.due_before(duration_ns) as f64,
@@ -156,7 +156,7 @@ impl Arrivals {
         visits * 1e9 / duration_ns.max(1) as f64
     }
 
-    /// Expected number of visits before `duration_ns`.
+    /// Returns the expected number of visits before `duration_ns`.
     fn visits_until(&self, duration_ns: u64) -> f64 {
         let (mut left_ns, mut visits) = (duration_ns, 0.0);
         for level in &self.levels {
@@ -169,7 +169,7 @@ impl Arrivals {
         visits + self.levels.last().map_or(0.0, |level| level.to_per_s) * left_ns as f64 / 1e9
     }
 
-    /// Iterator over the arrival times.
+    /// Returns an iterator over the arrival times.
     pub fn times(&self, seed: u64) -> Times {
         Times {
             arrivals: Arc::new(self.clone()),
@@ -184,15 +184,15 @@ impl Arrivals {
 }
 
 impl Level {
-    /// Expected number of visits in this level.
+    /// Returns the expected number of visits in this level.
     fn visits(&self) -> f64 {
         f64::midpoint(self.from_per_s, self.to_per_s) * self.duration_ns as f64 / 1e9
     }
 
-    /// Time in nanoseconds from the level's start at which the integral of its rate reaches `visits`.
+    /// Returns the time in nanoseconds from the level's start at which the integral of its rate reaches `visits`.
     fn reached_ns(&self, visits: f64) -> f64 {
         let slope = (self.to_per_s - self.from_per_s) / (self.duration_ns as f64 / 1e9);
-        // Root of a·t + s·t²/2 = v in the form that is accurate for a small slope.
+        // Use the form of the root of a·t + s·t²/2 = v that is accurate for a small slope.
         let root = (self.from_per_s * self.from_per_s + 2.0 * slope * visits).max(0.0).sqrt();
         let seconds = if visits <= 0.0 { 0.0 } else { 2.0 * visits / (self.from_per_s + root) };
         seconds * 1e9
@@ -208,35 +208,35 @@ fn parse_level(text: &str) -> Result<Level, String> {
     Ok(Level { from_per_s: parse_number(from)?, to_per_s: parse_number(to)?, duration_ns })
 }
 
-/// Arrival times in order, in nanoseconds from the start. Ends only if a replay ends, the rate stays 0 or time
-/// overflows. `next` allocates nothing; a clone continues from the same position.
+/// Iterator over arrival times in order, in nanoseconds from the start. It ends only if a replay ends, the rate stays 0
+/// or time overflows. `next` does not allocate. A clone continues from the same position.
 #[derive(Clone, Debug)]
 pub struct Times {
     arrivals: Arc<Arrivals>,
     random: Random,
     /// Number of the next arrival.
     index: u64,
-    /// Next point of the process with mean gap 1.
+    /// The next point of the process with mean gap 1.
     point: f64,
     level: usize,
     /// Integral of the rate at the level's start.
     level_point: f64,
-    /// Start of the level.
+    /// Start of the level, in nanoseconds from the start.
     level_ns: u64,
 }
 
 impl Times {
-    /// Number of the next arrival.
+    /// Returns the number of the next arrival.
     pub fn index(&self) -> u64 {
         self.index
     }
 
-    /// Next line of a replay; `None` without one.
+    /// Returns the next line of a replay; `None` if the arrivals are not a replay or its lines have all been used.
     pub fn line(&self) -> Option<ReplayLine> {
         self.arrivals.replay.as_ref()?.get(self.index)
     }
 
-    /// Skips arrivals.
+    /// Skips this many arrivals.
     pub fn leave_out(&mut self, count: u64) {
         if self.arrivals.replay.is_some() || self.arrivals.kind == ArrivalKind::Fixed {
             self.index = self.index.saturating_add(count);
@@ -248,7 +248,7 @@ impl Times {
     /// Advances to the next point of the process.
     fn advance_point(&mut self) {
         match self.arrivals.kind {
-            // Calculated from the index, not accumulated, so that precision does not degrade over time.
+            // The time is calculated from the index, not accumulated, so that precision does not degrade.
             ArrivalKind::Fixed => {}
             ArrivalKind::Exp => self.point += self.random.next_exp(),
             ArrivalKind::Uniform { spread } => self.point += 1.0 + spread * (2.0 * self.random.next_f64() - 1.0),
@@ -256,7 +256,7 @@ impl Times {
         self.index += 1;
     }
 
-    /// Time at which the integral of the rate reaches `point`, which must not decrease between calls.
+    /// Returns the time at which the integral of the rate reaches `point`, which must not decrease between calls.
     fn time_of(&mut self, point: f64) -> Option<u64> {
         loop {
             let level = self.arrivals.levels.get(self.level).copied().or_else(|| {
@@ -289,7 +289,7 @@ impl Iterator for Times {
             self.index += 1;
             return Some(line.at_ns);
         }
-        // In a Poisson process a gap precedes the first arrival; regular ones start with an arrival.
+        // In a Poisson process, a gap precedes the first arrival; regular processes start with an arrival.
         let point = match self.arrivals.kind {
             ArrivalKind::Fixed => self.index as f64,
             ArrivalKind::Exp => {

@@ -7,30 +7,30 @@ use super::quantity::{parse_number, parse_time_ns};
 use crate::random::Random;
 use serde::{Deserialize, Serialize};
 
-/// Maximum parts of a mixture.
+/// Maximum number of parts in a mixture.
 pub const PARTS_MAX: usize = 64;
 
 /// A distribution of non-negative numbers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dist {
-    /// A constant.
+    /// A constant value.
     Fixed(f64),
-    /// Exponential, with this mean.
+    /// An exponential distribution with this mean.
     Exp(f64),
-    /// Uniform over `[from, to)`.
+    /// A uniform distribution over `[from, to)`.
     Uniform {
-        /// Smallest.
+        /// Lower bound, included.
         from: f64,
-        /// Largest, excluded.
+        /// Upper bound, excluded.
         to: f64,
     },
-    /// A mixture with weights; parts are not mixtures themselves.
+    /// A mixture of weighted parts, which are not mixtures themselves.
     Mix(Vec<(f64, Self)>),
 }
 
 impl Dist {
-    /// Constant zero.
+    /// The constant 0.
     pub const ZERO: Self = Self::Fixed(0.0);
 
     /// Parses a distribution of plain numbers, for example `uniform:5..15`.
@@ -46,7 +46,7 @@ impl Dist {
     fn parse(text: &str, read: &dyn Fn(&str) -> Result<f64, String>) -> Result<Self, String> {
         let parts: Vec<&str> = text.split(',').collect();
         if parts.len() > PARTS_MAX {
-            return Err(format!("a mixture has at most {PARTS_MAX} parts"));
+            return Err(format!("a mixture may have at most {PARTS_MAX} parts"));
         }
         if parts.len() == 1 && !text.contains('%') {
             return Self::parse_simple(text, read);
@@ -65,7 +65,7 @@ impl Dist {
         let sum: f64 = parts.iter().map(|(weight, _)| weight).sum();
         // Tolerate rounded weights, such as three times 33.3 %.
         if (sum - 100.0).abs() > 0.5 {
-            return Err(format!("the weights of a mixture add up to {sum} %, not to 100 %"));
+            return Err(format!("the weights of a mixture must add up to 100 %, not {sum} %"));
         }
         Ok(Self::Mix(parts))
     }
@@ -78,13 +78,13 @@ impl Dist {
         let range = text.strip_prefix("uniform:");
         if let Some((from, to)) = range.unwrap_or(text).split_once("..") {
             let to_value = read(to)?;
-            // The unit may be given once: 5..15ms.
+            // The unit may be given only once: 5..15ms.
             let unit = to.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.' || letter == ' ');
             let from_value = read(from).or_else(|error| read(&format!("{from}{unit}")).map_err(|_| error))?;
             return if from_value <= to_value {
                 Ok(Self::Uniform { from: from_value, to: to_value })
             } else {
-                Err(format!("{text:?} has its larger bound first"))
+                Err(format!("{text:?} must have its lower end first"))
             };
         }
         match range {
@@ -93,7 +93,7 @@ impl Dist {
         }
     }
 
-    /// Checks that it is valid; `what` names it in the error. A parsed distribution is always valid.
+    /// Checks that the distribution is valid; `what` names it in the error. A parsed distribution is always valid.
     pub fn check(&self, what: &str) -> Result<(), PlanError> {
         let is_fine = |value: f64| value.is_finite() && value >= 0.0;
         let fine = match self {
@@ -116,7 +116,7 @@ impl Dist {
         parts.iter().map(|(weight, _)| weight).sum()
     }
 
-    /// Its mean.
+    /// Returns the expected value of a draw.
     pub fn mean(&self) -> f64 {
         match self {
             Self::Fixed(value) | Self::Exp(value) => *value,
@@ -127,7 +127,7 @@ impl Dist {
         }
     }
 
-    /// Mean of [`Dist::draw_count`]: integers of at least 1.
+    /// Returns the mean of [`Dist::draw_count`], which draws integers of at least 1.
     pub fn mean_count(&self) -> f64 {
         match self {
             Self::Fixed(value) => value.round().max(1.0),
@@ -150,7 +150,7 @@ impl Dist {
         }
     }
 
-    /// Returns whether it is always zero.
+    /// Returns whether every draw is zero.
     pub fn is_zero(&self) -> bool {
         matches!(self, Self::Fixed(value) if *value <= 0.0)
     }
@@ -167,7 +167,7 @@ impl Dist {
                     left -= weight;
                     left < 0.0
                 });
-                // Rounding may leave a remainder after the last part.
+                // Because of rounding, the number may lie beyond the last part.
                 chosen.or(parts.last()).map_or(0.0, |(_, part)| part.draw(random))
             }
         }
@@ -188,7 +188,7 @@ impl Dist {
                     left < 0.0
                 });
                 return chosen.or(parts.last()).map_or(1, |(_, part)| match part {
-                    Self::Mix(_) => 1, // refused by `check`
+                    Self::Mix(_) => 1, // rejected by `check`
                     part => part.draw_count(random),
                 });
             }

@@ -2,10 +2,10 @@
 
 use flatout_units::quantity::{self, NANOSECOND, QuantityError, parse_duration};
 
-/// Maximum time: a hundred days. A longer one is probably a typing error.
+/// Longest accepted time, a hundred days in nanoseconds. A longer time is probably a typing error.
 pub const TIME_NS_MAX: f64 = 100.0 * 86_400.0 * 1e9;
 
-/// Splits `20ms` into number and unit. The number is finite and not negative.
+/// Splits a string such as `20ms` into number and unit. The number is finite and not negative.
 pub fn split_unit(text: &str) -> Result<(f64, &str), String> {
     let (number, unit) = quantity::split_unit(text);
     if number.is_empty() {
@@ -22,7 +22,7 @@ pub fn parse_time_ns(text: &str) -> Result<f64, String> {
         Ok(_) | Err(QuantityError::Range) => Err(format!("{text:?} is longer than a hundred days, or finer than 1 ns")),
         Err(QuantityError::UnitMissing) if split_unit(text)?.0 == 0.0 => Ok(0.0),
         Err(QuantityError::UnitMissing) => {
-            Err(format!("{text:?} has no unit; give a time with its unit: ns, us, ms, s, m or h"))
+            Err(format!("{text:?} has no unit; use a time with a unit: ns, us, ms, s, m or h"))
         }
         Err(QuantityError::UnitUnknown) => {
             Err(format!("{:?} is not a unit of time; use ns, us, ms, s, m or h", quantity::split_unit(text).1))

@@ -4,32 +4,32 @@ use super::PlanError;
 use super::quantity::parse_number;
 use serde::{Deserialize, Serialize};
 
-/// Maximum levels of a sweep: the record of each is stored until the end.
+/// Maximum number of levels in a sweep; the record of each level is stored until the end.
 pub const LEVELS_MAX: usize = 200;
 
 /// Step from one level to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Stride {
-    /// Addition.
+    /// Add this number.
     Add(f64),
-    /// Multiplication.
+    /// Multiply by this number.
     Times(f64),
 }
 
-/// Levels from one number to another, inclusive if the stride meets them.
+/// Levels from one number to another. The last number is included if the stride reaches it exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sweep {
     /// First level.
     pub from: f64,
-    /// Upper bound of the levels.
+    /// Largest value a level can have.
     pub to: f64,
     /// Step from one level to the next.
     pub stride: Stride,
 }
 
 impl Sweep {
-    /// A single level.
+    /// Creates a sweep with a single level.
     pub const fn single(value: f64) -> Self {
         Self { from: value, to: value, stride: Stride::Add(1.0) }
     }
@@ -42,10 +42,10 @@ impl Sweep {
     fn read(text: &str) -> Result<Self, String> {
         let Some((from, rest)) = text.split_once("..") else {
             let value = parse_number(text)?;
-            return if value > 0.0 { Ok(Self::single(value)) } else { Err("give more than 0".to_owned()) };
+            return if value > 0.0 { Ok(Self::single(value)) } else { Err("use more than 0".to_owned()) };
         };
         let Some((to, stride)) = rest.split_once(':') else {
-            return Err("give the step between the ends: A..B:STEP or A..B:xK".to_owned());
+            return Err("specify the step between the ends: A..B:STEP or A..B:xK".to_owned());
         };
         let stride = match stride.strip_prefix(['x', '×']) {
             Some(factor) => Stride::Times(parse_number(factor)?),
@@ -53,10 +53,10 @@ impl Sweep {
         };
         let sweep = Self { from: parse_number(from)?, to: parse_number(to)?, stride };
         if sweep.from <= 0.0 {
-            return Err("a sweep begins above 0".to_owned());
+            return Err("a sweep must begin above 0".to_owned());
         }
         if sweep.to < sweep.from {
-            return Err("a sweep must go upwards".to_owned());
+            return Err("a sweep must end above its beginning".to_owned());
         }
         match stride {
             Stride::Add(step) if step <= 0.0 => return Err("the step must be above 0".to_owned()),
@@ -69,7 +69,7 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// Its levels in order, between one and [`LEVELS_MAX`].
+    /// Returns the levels in order, between one and [`LEVELS_MAX`] of them.
     pub fn levels(&self) -> Vec<f64> {
         self.iter().take(LEVELS_MAX).collect()
     }
@@ -84,11 +84,6 @@ impl Sweep {
                 Stride::Times(factor) => sweep.from * factor.powi(index.cast_signed()),
             })
             .take_while(move |level| *level <= end)
-    }
-
-    /// Returns whether it is a single level.
-    pub fn is_single(&self) -> bool {
-        self.levels().len() == 1
     }
 }
 
@@ -110,7 +105,6 @@ mod tests {
         assert_eq!(levels("7"), vec![7.0]);
         assert_eq!(levels("5..5:1"), vec![5.0]);
         assert_eq!(levels("1k..3k:1k"), vec![1000.0, 2000.0, 3000.0]);
-        assert!(Sweep::parse("9").unwrap().is_single() && !Sweep::parse("1..2:1").unwrap().is_single());
     }
 
     #[test]
@@ -119,7 +113,7 @@ mod tests {
             ("", "number"),
             ("0", "more than 0"),
             ("10..20", "between the ends"),
-            ("20..10:1", "upwards"),
+            ("20..10:1", "end above its beginning"),
             ("0..10:1", "above 0"),
             ("1..10:0", "step"),
             ("1..10:x1", "factor"),

@@ -76,13 +76,13 @@ fn the_offered_rate_counts_every_request_of_a_visit() {
     assert_eq!(open(Visit::Connection { calls: 5 }, 2).offered_per_s(), Some(100.0));
     assert_eq!(open(Visit::Session { length: Dist::Fixed(3.0) }, 1).offered_per_s(), Some(30.0));
     assert_eq!(Plan::default().offered_per_s(), None);
-    // What a run ends after is what was begun: visits by the clock, else requests.
+    // A run by count ends after a number of visits in an open loop, and after a number of requests in a closed loop.
     let counted = |plan: Plan| Plan { stop: Stop::Count(3), ..plan }.counted();
     assert_eq!(counted(open(Visit::Connection { calls: 4 }, 2)), Some((3, "connections")));
     assert_eq!(counted(open(Visit::Request, 4)), Some((3, "bursts")));
     assert_eq!(counted(Plan { burst: 4, ..Plan::default() }), Some((12, "requests")));
     assert_eq!(Plan::default().counted(), None);
-    // What arrives is said beside its rate.
+    // The unit of arrivals is shown with the rate.
     let said = |visit, burst| open(visit, burst).arrival().to_string();
     assert_eq!(said(Visit::Request, 1), "requests/s");
     assert_eq!(said(Visit::Connection { calls: 1 }, 1), "requests/s");

@@ -4,34 +4,34 @@ use super::Sample;
 use crate::failure::FailureKind;
 use serde::{Deserialize, Serialize};
 
-/// Counters.
+/// Counters of connections, requests, responses, bytes and failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Connection attempts.
+    /// Connection attempts started.
     pub connects_begun: u64,
     /// Connections established.
     pub connections: u64,
     /// Connections that the server closed although they were reusable.
     pub server_closes: u64,
-    /// TLS handshakes.
+    /// Completed TLS handshakes, both full and resumed.
     pub tls_handshakes: u64,
-    /// Resumed TLS handshakes among them.
+    /// TLS handshakes that resumed a session.
     pub tls_resumed: u64,
-    /// Requests begun.
+    /// Requests started.
     pub requests_begun: u64,
-    /// Requests whose every byte the kernel accepted.
+    /// Requests of which the kernel accepted every byte.
     pub requests_sent: u64,
-    /// Complete responses: head, and body to its declared end.
+    /// Complete responses, from the head to the declared end of the body.
     pub responses: u64,
-    /// Interim (1xx) responses, excluded from `responses`.
+    /// Interim (1xx) responses, which `responses` does not include.
     pub interim_responses: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Bytes of response heads, interim ones included, and of chunked framing.
+    /// Bytes of response heads, including interim responses, and of chunked framing.
     pub head_bytes_in: u64,
     /// Bytes of bodies without framing, including those of failed requests.
     pub body_bytes_in: u64,
-    /// Responses by status class; index 0 is 1xx (interim ones), 4 is 5xx.
+    /// Responses by status class, from 1xx (index 0, interim responses) to 5xx (index 4).
     pub status_classes: [u64; 5],
     /// Bodies checked by digest.
     pub digests_checked: u64,
@@ -39,7 +39,7 @@ pub struct Counts {
     pub failures: Failures,
 }
 
-/// Failed requests by kind, in the order of [`FailureKind::ALL`]; in JSON an object with the names of all kinds.
+/// Failed requests by kind, in the order of [`FailureKind::ALL`]. In JSON it is an object with the names of all kinds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures(pub [u64; FailureKind::COUNT]);
 
@@ -61,27 +61,27 @@ impl<'de> Deserialize<'de> for Failures {
 }
 
 impl Counts {
-    /// Total failed requests.
+    /// Returns the total number of failed requests.
     pub fn failures_total(&self) -> u64 {
         self.failures.0.iter().sum()
     }
 
-    /// Failed requests of one kind.
+    /// Returns the number of failed requests of one kind.
     pub fn failures_of(&self, kind: FailureKind) -> u64 {
         self.failures.0[kind.index()]
     }
 
-    /// Bytes received, heads and bodies together.
+    /// Returns the number of bytes received in heads and bodies together.
     pub fn bytes_in(&self) -> u64 {
         self.head_bytes_in + self.body_bytes_in
     }
 
-    /// Responses with status 4xx or 5xx.
+    /// Returns the number of responses with status 4xx or 5xx.
     pub fn status_errors(&self) -> u64 {
         self.status_classes[3] + self.status_classes[4]
     }
 
-    /// Share of requests that failed or had status 4xx or 5xx, 0 to 1; 0 if none ended.
+    /// Returns the share of requests that failed or had status 4xx or 5xx, 0 to 1; 0 if no request finished.
     pub fn error_share(&self) -> f64 {
         let ended = self.responses + self.failures_total();
         let errors = self.failures_total() + self.status_errors();
@@ -98,7 +98,7 @@ impl Counts {
         match sample.result {
             Ok(status) => {
                 self.responses += 1;
-                // The parser only accepts 1xx to 5xx; a defect there must not panic here.
+                // The parser accepts only 1xx to 5xx; a defect there must not cause a panic here.
                 self.status_classes[usize::from(status / 100).clamp(1, 5) - 1] += 1;
             }
             Err(kind) => self.failures.0[kind.index()] += 1,

@@ -6,17 +6,17 @@ use serde::{Deserialize, Serialize};
 /// Requests in flight, integrated over time, for Little's law.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InFlight {
-    /// Current requests in flight.
+    /// Number of requests in flight now.
     pub now: u64,
-    /// Maximum requests in flight, summed over threads.
+    /// Maximum number of requests in flight, summed over threads.
     pub peak: u64,
     /// Time integral of requests in flight over the measured span, in request-nanoseconds.
     pub integral_ns: u64,
-    /// Sum of the service times of ended requests: the other side of Little's law.
+    /// Sum of the service times of finished requests, in nanoseconds: the other side of Little's law.
     pub service_sum_ns: u64,
-    /// Requests that ended.
+    /// Number of finished requests.
     pub ended: u64,
-    /// Time up to which `integral_ns` is calculated.
+    /// Time up to which `integral_ns` has been calculated.
     last_ns: u64,
 }
 
@@ -41,7 +41,7 @@ impl InFlight {
         self.last_ns = self.last_ns.max(now_ns);
     }
 
-    /// Adds the sums of another finished record, whose clock may differ; the caller determines the peak.
+    /// Adds the sums of another finished record, whose clock may differ. The caller merges the peaks.
     pub(super) fn add(&mut self, other: &Self) {
         self.now += other.now;
         self.integral_ns = self.integral_ns.saturating_add(other.integral_ns);

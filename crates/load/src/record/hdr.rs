@@ -1,8 +1,8 @@
 //! Time histogram, serialised as HdrHistogram V2 in base64.
 //!
-//! The `hdrhistogram` crate encodes and decodes. It trusts its input, so this module first checks the lengths and
-//! bounds in the header: 40 bytes in network order (cookie, payload length, normalising offset, digits, lowest and
-//! highest value, ratio). A compressed histogram is a zlib stream after a cookie and its length.
+//! The `hdrhistogram` crate does the encoding and decoding. It trusts its input, so this module first checks the
+//! lengths and bounds in the header, which has 40 bytes in network order: cookie, payload length, normalising offset,
+//! digits, lowest and highest value, ratio. A compressed histogram is a cookie, a length and a zlib stream.
 
 use super::{RecordError, TIME_NS_MAX};
 use data_encoding::BASE64;
@@ -13,67 +13,58 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::io::Read;
 
-/// Significant decimal digits of every recorded time.
+/// Number of significant decimal digits of every recorded time.
 pub const DIGITS: u8 = 3;
 
-/// Maximum counts of a parsed histogram: 8 MiB. Three digits from 1 ns to a hundred years are 55,000 counts.
+/// Maximum number of counts of a parsed histogram, which take 8 MiB. Three digits from 1 ns to a hundred years need
+/// 55,000 counts.
 pub const COUNTS_MAX: usize = 1 << 20;
 
-/// Cookie of a plain histogram; the upper half of the lowest byte means "varint".
+/// Cookie of a plain histogram. The upper half of the lowest byte means "varint".
 const COOKIE: u32 = 0x1c84_9313;
 
 /// Cookie of a compressed histogram.
 const COOKIE_COMPRESSED: u32 = 0x1c84_9314;
 
-/// Length of the header.
+/// Length of the header in bytes.
 const HEADER_BYTES: usize = 40;
 
-/// Maximum bytes of a count.
+/// Maximum number of bytes in an encoded count.
 const COUNT_BYTES_MAX: usize = 9;
 
-/// Decoding error of a histogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The reason a histogram could not be decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HdrError {
-    /// Not base64.
+    /// The string is not base64.
+    #[error("a histogram that is not base64")]
     Base64,
-    /// Neither a compressed nor a plain V2 histogram.
+    /// The bytes are neither a compressed nor a plain V2 histogram.
+    #[error("not an HdrHistogram of version 2")]
     Cookie,
-    /// The zlib stream is broken.
+    /// The zlib stream is corrupt.
+    #[error("a histogram whose zlib stream is corrupt")]
     Compression,
-    /// It is truncated, or its lengths are inconsistent.
+    /// The histogram is truncated, or its lengths are inconsistent.
+    #[error("a histogram that ends too early, or whose lengths disagree")]
     Truncated,
-    /// Its bounds or digits are invalid or would need too much memory.
+    /// The bounds or digits are invalid or would need too much memory.
+    #[error("a histogram whose bounds or digits are invalid")]
     Bounds,
-    /// Its counts are too many or too large.
+    /// There are too many counts, or the counts are too large.
+    #[error("a histogram whose counts are too many or too large")]
     Counts,
 }
 
-impl std::fmt::Display for HdrError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Base64 => "a histogram that is not base64",
-            Self::Cookie => "not an HdrHistogram of version 2",
-            Self::Compression => "a histogram whose zlib stream is broken",
-            Self::Truncated => "a histogram that ends too early, or whose lengths disagree",
-            Self::Bounds => "a histogram whose bounds or digits are invalid",
-            Self::Counts => "a histogram whose counts are too many or too large",
-        })
-    }
-}
-
-impl std::error::Error for HdrError {}
-
-/// Histogram of nanoseconds from 1 to [`TIME_NS_MAX`]. In JSON a string: compressed HdrHistogram V2 in base64.
+/// A histogram of times from 1 ns to [`TIME_NS_MAX`]. In JSON, it is a string: compressed HdrHistogram V2 in base64.
 ///
-/// During recording it has space for every count, a quarter of a megabyte. A finished one can be packed
-/// ([`Hdr::pack`]) into some kilobytes: a sweep holds ten per level.
-/// ([`Hdr::pack`]) into the few kilobytes of the counts it has: a sweep keeps ten of them for each of its levels.
+/// During recording, it takes a quarter of a megabyte, which has space for every count. A sweep stores ten histograms
+/// per level, so a finished histogram can be packed into some kilobytes ([`Hdr::pack`]).
 #[derive(Clone, Debug)]
 pub struct Hdr(HdrStorage);
 
 #[derive(Clone, Debug)]
 enum HdrStorage {
-    /// Ready for recording.
+    /// Can be recorded into.
     Open(Histogram<u64>),
     /// Plain V2 bytes, the output of [`encode_plain`].
     Packed(Box<[u8]>),
@@ -86,12 +77,12 @@ impl PartialEq for Hdr {
 }
 
 impl Hdr {
-    /// An empty histogram of three digits.
+    /// Creates an empty histogram of [`DIGITS`] significant digits.
     pub fn new() -> Result<Self, RecordError> {
         Self::with_digits(DIGITS)
     }
 
-    /// An empty histogram of 1 to 5 digits.
+    /// Creates an empty histogram of 1 to 5 significant digits.
     pub fn with_digits(digits: u8) -> Result<Self, RecordError> {
         Histogram::new_with_bounds(1, TIME_NS_MAX, digits).map(Self::of).map_err(|_| RecordError::Histogram)
     }
@@ -100,7 +91,7 @@ impl Hdr {
         Self(HdrStorage::Open(histogram))
     }
 
-    /// Returns the histogram; unpacks a copy if it is packed.
+    /// Returns the histogram, or an unpacked copy if it is packed.
     pub fn histogram(&self) -> Cow<'_, Histogram<u64>> {
         match &self.0 {
             HdrStorage::Open(histogram) => Cow::Borrowed(histogram),
@@ -108,16 +99,16 @@ impl Hdr {
         }
     }
 
-    /// Packs it losslessly; later changes unpack it.
+    /// Packs the histogram losslessly. A later change unpacks it.
     pub fn pack(&mut self) {
         let HdrStorage::Open(histogram) = &self.0 else { return };
-        // If its counts cannot be encoded, or their sum cannot be decoded again, it stays unpacked.
+        // If the counts cannot be encoded, or their sum cannot be decoded again, the histogram stays unpacked.
         if let Some(bytes) = encode_plain(histogram).filter(|bytes| decode_plain(bytes).is_ok()) {
             self.0 = HdrStorage::Packed(bytes.into());
         }
     }
 
-    /// Heap memory in bytes.
+    /// Returns the heap memory used, in bytes.
     #[cfg(test)]
     fn memory_bytes(&self) -> usize {
         match &self.0 {
@@ -126,7 +117,7 @@ impl Hdr {
         }
     }
 
-    /// Records a time; never fails, and allocates only if it was packed.
+    /// Records a time. Never fails, and allocates only if the histogram was packed.
     pub fn record(&mut self, value_ns: u64) {
         self.change(|histogram| histogram.saturating_record(value_ns));
     }
@@ -143,15 +134,15 @@ impl Hdr {
         }
     }
 
-    /// Adds another histogram.
+    /// Adds the values of another histogram.
     pub fn merge(&mut self, other: &Self) -> Result<(), RecordError> {
         self.change(|histogram| histogram.add(&*other.histogram())).map_err(|_| RecordError::Different)
     }
 
-    /// Encodes it as compressed HdrHistogram V2 in base64; begins with `HISTFAAA`.
+    /// Encodes the histogram as compressed HdrHistogram V2 in base64, which begins with `HISTFAAA`.
     pub fn encode(&self) -> String {
         let mut bytes = Vec::new();
-        // Fails only for a count above `i64::MAX`; readers refuse the resulting empty text.
+        // Fails only for a count above `i64::MAX`; readers reject the empty string that this gives.
         let _ = V2DeflateSerializer::new().serialize(&*self.histogram(), &mut bytes);
         BASE64.encode(&bytes)
     }
@@ -161,7 +152,7 @@ impl Hdr {
         Self::decode(&BASE64.decode(text.as_bytes()).map_err(|_| HdrError::Base64)?)
     }
 
-    /// Decodes a compressed or plain histogram.
+    /// Decodes a compressed or a plain histogram.
     pub fn decode(bytes: &[u8]) -> Result<Self, HdrError> {
         let (cookie, rest) = bytes.split_first_chunk::<4>().ok_or(HdrError::Truncated)?;
         match u32::from_be_bytes(*cookie) {
@@ -177,7 +168,7 @@ impl Hdr {
         }
     }
 
-    /// Percentiles; `None` if it is empty.
+    /// Returns the percentiles; `None` if the histogram is empty.
     pub fn percentiles(&self) -> Option<crate::report::Percentiles> {
         crate::report::Percentiles::of(&self.histogram())
     }
@@ -194,7 +185,8 @@ impl<'de> Deserialize<'de> for Hdr {
         let text = <Cow<'de, str>>::deserialize(deserializer)?;
         let mut read = Self::parse(&text).map_err(serde::de::Error::custom)?;
         let histogram = read.histogram();
-        // A document contains many histograms: none may exceed the bounds used here, and all must be mergeable.
+        // A document contains many histograms. None may exceed the bounds used here, and it must be possible to merge
+        // all of them.
         let is_ours = histogram.low() == 1 && histogram.high() == TIME_NS_MAX && histogram.sigfig() <= DIGITS;
         if !is_ours {
             return Err(serde::de::Error::custom(HdrError::Bounds));
@@ -204,7 +196,7 @@ impl<'de> Deserialize<'de> for Hdr {
     }
 }
 
-/// Encodes plain V2 bytes. `None`: a count exceeds `i64::MAX`, the maximum of the format.
+/// Encodes plain V2 bytes. Returns `None` if a count exceeds `i64::MAX`, the maximum of the format.
 fn encode_plain(histogram: &Histogram<u64>) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(1024);
     V2Serializer::new().serialize(histogram, &mut bytes).ok()?;
@@ -230,7 +222,7 @@ fn decode_plain(mut bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
     if number(0) != COOKIE {
         return Err(HdrError::Cookie);
     }
-    // The deserialiser allocates the memory stated in the header.
+    // The deserialiser allocates as much memory as the header states.
     if number(4) as usize != counts.len() {
         return Err(HdrError::Truncated);
     }
@@ -250,7 +242,7 @@ fn decode_plain(mut bytes: &[u8]) -> Result<Histogram<u64>, HdrError> {
     if histogram.len() == u64::MAX { Err(HdrError::Counts) } else { Ok(histogram) }
 }
 
-/// Number of counts of a histogram with these bounds. `None`: the bounds are invalid.
+/// Returns the number of counts of a histogram with these bounds; `None` if the bounds are invalid.
 fn count_places(low: u64, high: u64, digits: u32) -> Option<usize> {
     if low == 0 || high < low.checked_mul(2)? || !(1..=5).contains(&digits) {
         return None;
@@ -262,7 +254,7 @@ fn count_places(low: u64, high: u64, digits: u32) -> Option<usize> {
 
 /// Unpacks a histogram.
 fn unpack(bytes: &[u8]) -> Histogram<u64> {
-    decode_plain(bytes).unwrap_or_else(|_| unreachable!("what cannot be read again is not packed"))
+    decode_plain(bytes).unwrap_or_else(|_| unreachable!("an encoded histogram can always be decoded"))
 }
 
 #[cfg(test)]

@@ -1,65 +1,58 @@
 //! HdrHistogram logs, version 1.3, compatible with the Java library.
 //!
-//! Comments begin with `#`; two of them state the start and the base of the times. A line of quoted column names
-//! follows. Each row is `[Tag=name,]start,length,largest,histogram`, with times in seconds and the largest value in
-//! milliseconds.
+//! Comments begin with `#`. Two of them state the start of the log and the base of the times. A line of quoted column
+//! names follows. Each row is `[Tag=name,]start,length,largest,histogram`, with times in seconds and the largest value
+//! in milliseconds.
 
 use super::Hdr;
 use super::hdr::HdrError;
 use std::fmt::Write as _;
 
-/// Maximum rows of a log; each has a histogram of about a quarter of a megabyte.
+/// Maximum number of rows in a log. Each row has a histogram of about a quarter of a megabyte.
 pub const ROWS_MAX: usize = 4_096;
 
-/// Maximum total counts of all histograms in a log: 256 MiB.
+/// Maximum total number of counts in all histograms of a log, which take 256 MiB.
 pub const COUNTS_MAX: usize = 1 << 25;
 
-/// Unit of the largest value: milliseconds, as readers of these logs expect.
+/// Unit of the largest value, in nanoseconds: a millisecond, as readers of these logs expect.
 const MAX_VALUE_UNIT: f64 = 1e6;
 
-/// The line of column names.
+/// The line with the names of the columns.
 const LEGEND: &str = "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
 
 /// One row of a log.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The tag, if any: `response`, `service`, `lag`. Without comma, space or line break.
+    /// The tag, if any: `response`, `service`, `lag`. Contains no comma, space or line break.
     pub tag: Option<String>,
-    /// Start of the interval, in seconds from the log's base (or start, or the epoch).
+    /// Start of the interval in seconds: from the log's base if it has one, otherwise from its start or the epoch.
     pub start_s: f64,
     /// Length of the interval, in seconds.
     pub length_s: f64,
-    /// The histogram.
+    /// Values recorded in the interval.
     pub histogram: Hdr,
 }
 
-/// A log.
+/// The rows of an HdrHistogram log, and its start.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistogramLog {
-    /// When it started, in seconds since the epoch.
+    /// Time at which the log started, in seconds since the epoch.
     pub started_unix_s: Option<f64>,
     /// Base of the rows' times, in seconds since the epoch.
     pub base_unix_s: Option<f64>,
-    /// Its rows in order.
+    /// The rows, in order.
     pub rows: Vec<Row>,
 }
 
-/// Parse error of a log.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The reason a string could not be parsed as a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
 pub struct LogError {
-    /// The line, from 1.
+    /// The line with the error, numbered from 1.
     pub line: usize,
-    /// The problem.
+    /// The reason the line could not be parsed.
     pub what: String,
 }
-
-impl std::fmt::Display for LogError {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "line {}: {}", self.line, self.what)
-    }
-}
-
-impl std::error::Error for LogError {}
 
 impl HistogramLog {
     /// Encodes the log as text.
@@ -83,7 +76,7 @@ impl HistogramLog {
         text
     }
 
-    /// Parses a log. Anything invalid is an error with its line.
+    /// Parses a log. Any invalid line is an error.
     pub fn parse(text: &str) -> Result<Self, LogError> {
         let mut log = Self::default();
         let mut counts = 0_usize;
@@ -115,7 +108,7 @@ impl HistogramLog {
         if let Some(version) = comment.strip_prefix("[Histogram log format version ") {
             let version = version.trim_end_matches(']');
             let is_known = matches!(version, "1.0" | "1.1" | "1.2" | "1.3");
-            return if is_known { Ok(()) } else { Err(format!("a log of version {version:?} is not known here")) };
+            return if is_known { Ok(()) } else { Err(format!("log version {version:?} is not supported")) };
         }
         for (name, place) in [("[StartTime:", &mut self.started_unix_s), ("[BaseTime:", &mut self.base_unix_s)] {
             if let Some(rest) = comment.strip_prefix(name) {
@@ -152,7 +145,7 @@ fn parse_row(line: &str) -> Result<Row, String> {
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.trim().parse().map_err(|_| format!("{text:?} is not a time in seconds"))?;
     // 1e12 s are 30,000 years.
-    if (0.0..1e12).contains(&seconds) { Ok(seconds) } else { Err(format!("{text:?} is not a possible time")) }
+    if (0.0..1e12).contains(&seconds) { Ok(seconds) } else { Err(format!("{text:?} is out of range for a time")) }
 }
 
 #[cfg(test)]

@@ -1,21 +1,21 @@
-//! Requests that ended after the measured span.
+//! Requests that finished after the measured span.
 //!
 //! The span is the time in which load was offered. Requests in progress at its end are awaited and recorded, but
-//! excluded from rates: otherwise one response of eight seconds would make a run of two seconds four times as long.
+//! excluded from rates. Otherwise one response that takes eight seconds would make a two-second run four times as long.
 
 use super::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Requests that ended after the span. The other counters include them.
+/// Requests that finished after the span. The other counters include them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
     /// Complete responses.
     pub responses: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub failures: u64,
-    /// Bytes received with both.
+    /// Bytes received by these requests.
     pub bytes_in: u64,
-    /// Time from the end of the span to the last of them, in nanoseconds.
+    /// Time from the end of the span until the last of these requests finished, in nanoseconds.
     pub drain_ns: u64,
 }
 
@@ -34,7 +34,8 @@ impl Late {
     }
 }
 
-/// A request that ended after the start of the last one. It may be late if the last one ends the span.
+/// A request that finished after the most recent start of a request. The span may end at that start, in which case this
+/// request is late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EndedRequest {
     pub(super) at_ns: u64,

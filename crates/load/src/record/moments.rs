@@ -2,25 +2,25 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Sums over a set of numbers.
+/// Sums over a set of integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moments {
     /// Number of values.
     pub count: u64,
-    /// Their sum, saturating; in nanoseconds that takes 584 years.
+    /// Sum of the values. Saturates, which takes 584 years in nanoseconds.
     pub sum: u64,
-    /// Sum of their squares, saturating; that takes 2^64 values of one second in nanoseconds. In JSON a string of
-    /// digits, as it exceeds the exact range of JSON readers.
+    /// Sum of the squares of the values. Saturates, which takes 2^64 values of one second in nanoseconds. In JSON it is
+    /// a string of digits, because it exceeds the range in which JSON readers are exact.
     #[serde(with = "digits")]
     pub sum_squares: u128,
-    /// Minimum; 0 without values.
+    /// Smallest value; 0 without values.
     pub min: u64,
-    /// Maximum; 0 without values.
+    /// Largest value; 0 without values.
     pub max: u64,
 }
 
 impl Moments {
-    /// Adds a number.
+    /// Adds a value.
     pub fn record(&mut self, value: u64) {
         self.min = if self.count == 0 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
@@ -29,7 +29,7 @@ impl Moments {
         self.sum_squares = self.sum_squares.saturating_add(u128::from(value) * u128::from(value));
     }
 
-    /// Adds another set.
+    /// Adds another set of values.
     pub fn merge(&mut self, other: &Self) {
         if other.count == 0 {
             return;
@@ -41,23 +41,23 @@ impl Moments {
         self.sum_squares = self.sum_squares.saturating_add(other.sum_squares);
     }
 
-    /// Mean; `None` without values.
+    /// Returns the mean; `None` without values.
     pub fn mean(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum as f64 / self.count as f64)
     }
 
-    /// Population standard deviation (divided by n), as in WebStone.
+    /// Returns the population standard deviation (divided by n), as in WebStone; `None` without values.
     pub fn deviation_population(&self) -> Option<f64> {
         (self.count > 0).then(|| (self.squares_about_mean() / self.count as f64).sqrt())
     }
 
-    /// Sample standard deviation (divided by n - 1), as in httperf; 0 for one value.
+    /// Returns the sample standard deviation (divided by n - 1), as in httperf; 0 for one value, `None` without values.
     pub fn deviation_sample(&self) -> Option<f64> {
         (self.count > 0).then(|| (self.squares_about_mean() / (self.count - 1).max(1) as f64).sqrt())
     }
 
     fn squares_about_mean(&self) -> f64 {
-        // n·Σx² - (Σx)² in integers if they fit: floating point loses the difference of two close numbers.
+        // Compute n·Σx² - (Σx)² in integers if it fits: floating point loses the difference of two close numbers.
         let (count, sum) = (u128::from(self.count), u128::from(self.sum));
         if let (Some(left), Some(right)) = (self.sum_squares.checked_mul(count), sum.checked_mul(sum)) {
             return left.saturating_sub(right) as f64 / self.count as f64;
@@ -67,7 +67,7 @@ impl Moments {
     }
 }
 
-/// Whole numbers of 128 bits as strings of digits.
+/// Serialises 128-bit integers as strings of digits.
 mod digits {
     use serde::{Deserialize, Deserializer, Serializer};
 

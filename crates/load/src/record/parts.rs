@@ -1,24 +1,24 @@
-//! Parts of a record: phases, sums, classes of URLs, connections.
+//! Parts of a record: phases, sums, URL classes, connections.
 
 use super::{CLASSES_MAX, Hdr, Moments, RecordError, Sample};
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// Significant digits of a class's response times: a class takes 36 kB.
+/// Significant digits of the response times of a URL class, whose histogram takes 36 kB.
 const CLASS_DIGITS: u8 = 2;
 
-/// Durations of request phases. Connect and TLS have one value per connection, the others one per response.
+/// Durations of request phases. `connect` and `tls` have one value per connection, the other phases one per response.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Phases {
-    /// Looking up the name.
+    /// Time to resolve the host name.
     pub resolve: Hdr,
-    /// Establishing the TCP connection.
+    /// Time to establish the TCP connection.
     pub connect: Hdr,
-    /// The TLS handshake.
+    /// Time of the TLS handshake.
     pub tls: Hdr,
-    /// From the last byte sent to the first byte received.
+    /// Time from the last byte sent to the first byte received.
     pub wait: Hdr,
-    /// From the first byte received to the last.
+    /// Time from the first byte received to the last byte received.
     pub transfer: Hdr,
 }
 
@@ -31,49 +31,49 @@ pub struct Sums {
     pub response_ns: Moments,
     /// Service time from the actual start, including connect, in nanoseconds, of requests with a response.
     pub service_ns: Moments,
-    /// From the last byte sent to the first byte received, in nanoseconds.
+    /// Time from the last byte sent to the first byte received, in nanoseconds.
     pub wait_ns: Moments,
-    /// From the first byte received to the last, in nanoseconds.
+    /// Time from the first byte received to the last byte received, in nanoseconds.
     pub transfer_ns: Moments,
-    /// Bytes of head and body of each response.
+    /// Bytes of the head and body of each response.
     pub response_bytes: Moments,
-    /// Bytes of body of each response.
+    /// Bytes of the body of each response.
     pub body_bytes: Moments,
     /// Bytes of each request sent.
     pub request_bytes: Moments,
-    /// From the intended start to the failure, in nanoseconds, of failed requests.
+    /// Time from the intended start to the failure, in nanoseconds, of failed requests.
     pub failed_ns: Moments,
 }
 
-/// Record of one class of URLs.
+/// Record of one URL class.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassRecord {
-    /// Requests that ended.
+    /// Finished requests.
     pub requests: u64,
     /// Complete responses.
     pub responses: u64,
     /// Failed requests.
     pub failures: u64,
-    /// Responses whose status was 4xx or 5xx.
+    /// Responses with status 4xx or 5xx.
     pub errors: u64,
-    /// Sums of its responses.
+    /// Sums over the responses of the class.
     pub sums: Sums,
-    /// Response time of its responses, to two digits.
+    /// Response times of the class, to two significant digits.
     pub response: Hdr,
 }
 
-/// Record of ended connections.
+/// Record of closed connections.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConnectionRecord {
-    /// Lifetime from the start of connecting to the close, of connections with at least one response.
+    /// Lifetimes, from the start of connecting to the close, of connections with at least one response.
     pub lifetime: Hdr,
     /// Sums of the same lifetimes, in nanoseconds.
     pub lifetime_ns: Moments,
-    /// Responses per connection, of connections with at least one.
+    /// Number of responses per connection, over connections with at least one response.
     pub replies: Moments,
-    /// Maximum connections open at once, summed over threads.
+    /// Maximum number of connections open at once, summed over threads.
     pub peak: u64,
-    /// Connections open now.
+    /// Number of connections open now.
     pub open: u64,
 }
 
@@ -88,7 +88,7 @@ impl Phases {
         })
     }
 
-    /// Records the phases of a new connection, regardless of the request's result.
+    /// Records the phases of a new connection, whatever the result of the request.
     pub(super) fn record_connection(&mut self, sample: &Sample) {
         if !sample.is_new_connection {
             return;
@@ -195,7 +195,7 @@ impl ConnectionRecord {
         })
     }
 
-    /// Adds another record's sums; the caller determines the peak.
+    /// Adds the sums of another record. The caller merges the peaks.
     pub(super) fn add(&mut self, other: &Self) -> Result<(), RecordError> {
         self.lifetime_ns.merge(&other.lifetime_ns);
         self.replies.merge(&other.replies);
@@ -203,7 +203,7 @@ impl ConnectionRecord {
     }
 }
 
-/// Parses classes, and stops at the first one beyond the limit, to bound memory.
+/// Parses classes. Stops at the first class beyond the limit, to bound memory.
 pub(super) fn read_classes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<ClassRecord>, D::Error> {
     struct Classes;
 

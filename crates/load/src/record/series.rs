@@ -1,34 +1,34 @@
-//! Time series in bounded memory: at the limit of points, the step increases.
+//! Time series in bounded memory: when the number of points reaches the limit, the step increases.
 
 use super::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Maximum points of a series: ten minutes at one second, fifty minutes at five seconds, and so on.
+/// Maximum number of points in a series: ten minutes at one second, fifty minutes at five seconds, and so on.
 pub const POINTS_MAX: usize = 600;
 
-/// Steps in seconds; each divides the next, so points are merged whole.
+/// Possible steps, in seconds. Each divides the next, so whole points can be merged.
 pub const STEPS_S: [u64; 8] = [1, 5, 10, 60, 300, 3_600, 21_600, 86_400];
 
-/// Classes of response time per point: eight per doubling, from 1 µs to about an hour. They are the rows of the heat
-/// map, and give percentiles of a point to about 9 %.
+/// Number of response-time classes per point: eight per doubling, from 1 µs to about an hour. They are the rows of the
+/// heat map, and give percentiles of a point to within about 9 %.
 pub const HEAT_CLASSES: usize = 256;
 
-/// Binary logarithm of the lowest class's start in nanoseconds: about a microsecond.
+/// Binary logarithm of the lower bound of the first class in nanoseconds: about a microsecond.
 const HEAT_BITS_MIN: u32 = 10;
 
-/// Binary logarithm of the highest class's end in nanoseconds: 73 minutes.
+/// Binary logarithm of the upper bound of the last class in nanoseconds: 73 minutes.
 const HEAT_BITS_MAX: u32 = 42;
 
-/// One second, or a longer step.
+/// Values of one interval, which is one second or a longer step.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Requests begun.
+    /// Requests started.
     pub begun: u64,
     /// Complete responses.
     pub responses: u64,
-    /// Requests that failed.
+    /// Failed requests.
     pub failures: u64,
-    /// Responses whose status was 4xx or 5xx.
+    /// Responses with status 4xx or 5xx.
     pub errors: u64,
     /// Connections established.
     pub connections: u64,
@@ -44,22 +44,27 @@ pub struct Point {
     pub service_sum_ns: u64,
     /// Longest lag, in nanoseconds.
     pub lag_max_ns: u64,
-    /// Responses by class of response time: pairs of class ([`heat_class`]) and count, in order, zeros left out.
+    /// Number of responses by response-time class: pairs of a class ([`heat_class`]) and a count above 0, in order of
+    /// class.
     pub heat: Vec<(u16, u32)>,
+    /// The same for responses with status 4xx or 5xx, which `heat` includes. Empty in documents of versions that did not
+    /// record it.
+    #[serde(default)]
+    pub error_heat: Vec<(u16, u32)>,
 }
 
 impl Point {
-    /// Mean service time of its responses, in nanoseconds.
+    /// Returns the mean service time of the point's responses in nanoseconds; `None` without responses.
     pub fn service_mean_ns(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.service_sum_ns as f64 / self.responses as f64)
     }
 
-    /// Mean response time of its responses, in nanoseconds.
+    /// Returns the mean response time of the point's responses in nanoseconds; `None` without responses.
     pub fn response_mean_ns(&self) -> Option<f64> {
         (self.responses > 0).then(|| self.response_sum_ns as f64 / self.responses as f64)
     }
 
-    /// Quantile `share`, 0 to 1, of the point's response times, to about 9 %.
+    /// Returns the quantile `share` (0 to 1) of the point's response times in nanoseconds, to within about 9 %.
     #[cfg(test)]
     pub fn quantile_ns(&self, share: f64) -> Option<u64> {
         let total: u64 = self.heat.iter().map(|(_, count)| u64::from(*count)).sum();
@@ -74,17 +79,18 @@ impl Point {
     }
 }
 
-/// A point during recording, with all classes preallocated.
+/// A point during recording, with space for all classes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tile {
-    /// Everything but the heat.
+    /// All values except the counts by response-time class.
     point: Point,
     heat: [u32; HEAT_CLASSES],
+    error_heat: [u32; HEAT_CLASSES],
 }
 
 impl Tile {
     fn new() -> Self {
-        Self { point: Point::default(), heat: [0; HEAT_CLASSES] }
+        Self { point: Point::default(), heat: [0; HEAT_CLASSES], error_heat: [0; HEAT_CLASSES] }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -100,24 +106,40 @@ impl Tile {
         mine.response_max_ns = mine.response_max_ns.max(theirs.response_max_ns);
         mine.service_sum_ns = mine.service_sum_ns.saturating_add(theirs.service_sum_ns);
         mine.lag_max_ns = mine.lag_max_ns.max(theirs.lag_max_ns);
-        for (mine, theirs) in self.heat.iter_mut().zip(other.heat) {
-            *mine = mine.saturating_add(theirs);
+        for (mine, theirs) in [(&mut self.heat, other.heat), (&mut self.error_heat, other.error_heat)] {
+            for (mine, theirs) in mine.iter_mut().zip(theirs) {
+                *mine = mine.saturating_add(theirs);
+            }
         }
     }
 
     fn to_point(&self) -> Point {
-        let heat = self.heat.iter().enumerate().filter(|(_, count)| **count > 0);
-        Point { heat: heat.map(|(class, count)| (class as u16, *count)).collect(), ..self.point.clone() }
+        Point { heat: nonzero(&self.heat), error_heat: nonzero(&self.error_heat), ..self.point.clone() }
     }
 }
 
-/// Time series. In JSON its start, step and points.
+/// Returns pairs of a class and a count above 0, in order of class.
+fn nonzero(heat: &[u32; HEAT_CLASSES]) -> Vec<(u16, u32)> {
+    let counts = heat.iter().enumerate().filter(|(_, count)| **count > 0);
+    counts.map(|(class, count)| (class as u16, *count)).collect()
+}
+
+/// Returns the counts of all classes from such pairs.
+fn every_class(counts: &[(u16, u32)]) -> Result<[u32; HEAT_CLASSES], String> {
+    let mut heat = [0; HEAT_CLASSES];
+    for (class, count) in counts {
+        *heat.get_mut(usize::from(*class)).ok_or_else(|| format!("there is no heat-map class {class}"))? = *count;
+    }
+    Ok(heat)
+}
+
+/// A time series. In JSON, it is an object with start, step and points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Document", into = "Document")]
 pub struct Series {
-    /// Start in nanoseconds of the run's clock.
+    /// Start of the series, in nanoseconds on the run's clock.
     pub start_ns: u64,
-    /// Length of a point in seconds, one of [`STEPS_S`].
+    /// Length of each point in seconds, one of [`STEPS_S`].
     pub step_s: u64,
     tiles: Vec<Tile>,
 }
@@ -142,40 +164,38 @@ impl TryFrom<Document> for Series {
     fn try_from(document: Document) -> Result<Self, String> {
         let Document { start_ns, step_s, points } = document;
         if !STEPS_S.contains(&step_s) {
-            return Err(format!("a series has no steps of {step_s} s"));
+            return Err(format!("a series cannot have steps of {step_s} s"));
         }
         if points.len() > POINTS_MAX {
-            return Err(format!("a series has at most {POINTS_MAX} points, not {}", points.len()));
+            return Err(format!("a series may have at most {POINTS_MAX} points, not {}", points.len()));
         }
         let mut tiles = Vec::with_capacity(points.len());
         for mut point in points {
-            let mut heat = [0; HEAT_CLASSES];
-            for (class, count) in std::mem::take(&mut point.heat) {
-                *heat.get_mut(usize::from(class)).ok_or_else(|| format!("no class of heat is {class}"))? = count;
-            }
-            tiles.push(Tile { point, heat });
+            let heat = every_class(&std::mem::take(&mut point.heat))?;
+            let error_heat = every_class(&std::mem::take(&mut point.error_heat))?;
+            tiles.push(Tile { point, heat, error_heat });
         }
         Ok(Self { start_ns, step_s, tiles })
     }
 }
 
 impl Series {
-    /// An empty series, with room for all its points.
+    /// Creates an empty series with room for all its points.
     pub fn new(start_ns: u64) -> Self {
         Self { start_ns, step_s: STEPS_S[0], tiles: Vec::with_capacity(POINTS_MAX) }
     }
 
-    /// Points so far in chronological order; the last one may be incomplete.
+    /// Returns the points so far in chronological order. The last point may be incomplete.
     pub fn points(&self) -> Vec<Point> {
         self.tiles.iter().map(Tile::to_point).collect()
     }
 
-    /// How many points there are.
+    /// Returns the number of points.
     pub fn len(&self) -> usize {
         self.tiles.len()
     }
 
-    /// Returns true if nothing was recorded.
+    /// Returns whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.tiles.is_empty()
     }
@@ -198,25 +218,27 @@ impl Series {
             Ok(status) => {
                 let response_ns = sample.response_ns();
                 point.responses += 1;
-                point.errors += u64::from(status >= 400);
+                let is_error = status >= 400;
+                point.errors += u64::from(is_error);
                 point.response_sum_ns = point.response_sum_ns.saturating_add(response_ns);
                 point.response_max_ns = point.response_max_ns.max(response_ns);
                 point.service_sum_ns = point.service_sum_ns.saturating_add(sample.service_ns());
-                let count = &mut tile.heat[usize::from(heat_class(response_ns))];
-                *count = count.saturating_add(1);
+                let class = usize::from(heat_class(response_ns));
+                tile.heat[class] = tile.heat[class].saturating_add(1);
+                tile.error_heat[class] = tile.error_heat[class].saturating_add(u32::from(is_error));
             }
             Err(_) => point.failures += 1,
         }
     }
 
-    /// Point for a time; increases the step until it fits.
+    /// Returns the point for a time, and increases the step until the time fits.
     fn tile(&mut self, now_ns: u64) -> &mut Tile {
         let since_s = now_ns.saturating_sub(self.start_ns) / 1_000_000_000;
         let mut index = since_s / self.step_s;
         while index >= POINTS_MAX as u64 && self.coarsen() {
             index = since_s / self.step_s;
         }
-        // Beyond the longest step, a year and a half, the last point counts everything.
+        // Beyond the longest step, which covers a year and a half, the last point counts everything.
         let index = index.min(POINTS_MAX as u64 - 1) as usize;
         while self.tiles.len() <= index {
             self.tiles.push(Tile::new());
@@ -224,7 +246,7 @@ impl Series {
         &mut self.tiles[index]
     }
 
-    /// Merges adjacent points into the next step; false at the longest.
+    /// Merges adjacent points to the next longer step. Returns false if the step is already the longest.
     fn coarsen(&mut self) -> bool {
         let Some(step_s) = STEPS_S.into_iter().find(|step_s| *step_s > self.step_s) else { return false };
         let group = (step_s / self.step_s) as usize;
@@ -241,12 +263,12 @@ impl Series {
         true
     }
 
-    /// Merges the series of another thread or agent, relative to each start.
+    /// Merges the series of another thread or agent. Times are relative to the start of each series.
     pub(super) fn merge(&mut self, other: &Self) {
         self.add(other, 0);
     }
 
-    /// Adds a series of a later time after this one's last point.
+    /// Appends a later series after this one's last point.
     pub(super) fn append(&mut self, other: &Self) {
         let other_s = other.tiles.len() as u64 * other.step_s;
         while (self.tiles.len() as u64 * self.step_s + other_s).div_ceil(self.step_s) > POINTS_MAX as u64
@@ -255,7 +277,8 @@ impl Series {
         self.add(other, self.tiles.len());
     }
 
-    /// Adds another's points to this series from the one at `first` on, both at the larger step.
+    /// Adds the points of another series to this series, beginning at point `first`. Both are first brought to the
+    /// larger step.
     fn add(&mut self, other: &Self, first: usize) {
         let mut other = std::borrow::Cow::Borrowed(other);
         let mut first = first;
@@ -272,11 +295,11 @@ impl Series {
         }
     }
 
-    /// Responses per second over each whole interval of `interval_s`, like httperf's samples of the reply rate every
-    /// five seconds. Excludes intervals that begin before `from_ns` or end after `to_ns`. If the series has a longer
-    /// step, that is used; the interval used is returned too.
+    /// Returns the responses per second in each whole interval of `interval_s` seconds, like httperf's samples of the
+    /// reply rate every five seconds. Excludes intervals that begin before `from_ns` or end after `to_ns`. Also returns
+    /// the interval used, which is longer than requested if the series has a longer step.
     pub fn reply_rates(&self, interval_s: u64, from_ns: u64, to_ns: u64) -> (u64, Vec<f64>) {
-        // Steps divide one another; round the interval up to a multiple.
+        // Steps divide one another, so round the interval up to a multiple.
         let interval_s = interval_s.max(1).next_multiple_of(self.step_s);
         let group = (interval_s / self.step_s) as usize;
         let is_within = |index: usize| {
@@ -290,7 +313,7 @@ impl Series {
     }
 }
 
-/// Class of a response time, below [`HEAT_CLASSES`].
+/// Returns the class of a response time, below [`HEAT_CLASSES`].
 pub fn heat_class(value_ns: u64) -> u16 {
     let value_ns = value_ns.clamp(1 << HEAT_BITS_MIN, (1 << HEAT_BITS_MAX) - 1);
     let bits = value_ns.ilog2();
@@ -298,7 +321,7 @@ pub fn heat_class(value_ns: u64) -> u16 {
     ((bits - HEAT_BITS_MIN) * 8) as u16 + eighth as u16
 }
 
-/// Lower bound of a class, in nanoseconds; for the class after the last, the end of the range.
+/// Returns the lower bound of a class in nanoseconds. For the class after the last, returns the end of the range.
 pub fn heat_floor_ns(class: u16) -> u64 {
     let class = u64::from(class).min(HEAT_CLASSES as u64);
     (8 + class % 8) << (class / 8 + u64::from(HEAT_BITS_MIN) - 3)

@@ -2,7 +2,7 @@ use super::{ConnectionEnd, Counts, FailureDetail, Recorder, RecorderSettings, Sa
 use crate::failure::FailureKind;
 use std::borrow::Cow;
 
-/// An answer of 1,000 bytes on a connection that stood.
+/// A response of 1,000 bytes on an existing connection.
 pub(super) fn answered(intended_ns: u64, begun_ns: u64, ended_ns: u64) -> Sample {
     Sample {
         class: 0,
@@ -133,7 +133,7 @@ fn the_warm_up_is_in_no_figure_but_in_the_series() {
     assert_eq!(recorder.in_flight.now, 0);
     let point = &recorder.series.points()[0];
     assert_eq!((point.responses, point.begun, point.connections), (4, 4, 1));
-    // A connection of the warm-up is gone when it ends, and no more is told of it.
+    // When a connection from the warm-up closes, only the number of open connections falls.
     recorder.record_connection_end(&ConnectionEnd { begun_ns: 1_500, ended_ns: 9_000, replies: 4, by_server: true });
     assert_eq!(
         (recorder.connections.open, recorder.counts.server_closes, recorder.connections.replies.count),
@@ -191,7 +191,7 @@ fn threads_merge_to_what_one_would_have_recorded() {
         .collect();
     let record = |samples: &[&Sample]| {
         let mut recorder = recorder(3, 0);
-        // In order of time, as a thread sees them.
+        // Sort the events by time, as in a thread.
         let mut events: Vec<(u64, bool, &Sample)> = samples
             .iter()
             .flat_map(|sample| [(sample.begun_ns, false, *sample), (sample.ended_ns, true, *sample)])
@@ -215,7 +215,7 @@ fn threads_merge_to_what_one_would_have_recorded() {
 
 #[test]
 fn agents_with_clocks_of_their_own_merge_as_threads_do() {
-    // The same second on two machines, of which one was booted a day before the other.
+    // The same second on two machines, one of which was booted a day earlier.
     let record = |booted_ns: u64, ended_ns: u64| {
         let settings =
             RecorderSettings { classes: 1, start_ns: booted_ns, measured_from_ns: booted_ns + 2_000_000_000 };
@@ -233,11 +233,11 @@ fn agents_with_clocks_of_their_own_merge_as_threads_do() {
         assert_eq!(merged.measured_from_ns, ours + 2_000_000_000);
         assert_eq!(merged.last_ended_ns, ours + 5_000_000_000);
         assert_eq!(merged.series.points().iter().map(|point| point.responses).collect::<Vec<_>>(), [0, 0, 0, 0, 1, 1]);
-        // Samples of whole seconds are found where the measured part is.
+        // Samples of whole seconds lie within the measured part.
         let (_, rates) = merged.series.reply_rates(1, merged.measured_from_ns, ours + 6_000_000_000);
         assert_eq!(rates, [0.0, 0.0, 1.0, 1.0]);
     }
-    // One that measured nothing, or does not know yet from when it does, says nothing about when.
+    // A record without measurements, or with an unknown start of measuring, does not change the times.
     let mut merged = record(DAY_NS, 4_000_000_000);
     let unknown = RecorderSettings { classes: 1, start_ns: 7, measured_from_ns: u64::MAX };
     merged.merge(&Recorder::new(unknown).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Percentiles of a histogram.
+//! Summary of a histogram: mean, deviation and percentiles.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -10,30 +10,30 @@ pub struct Percentiles {
     pub count: u64,
     /// Arithmetic mean.
     pub mean_ns: f64,
-    /// Standard deviation of these values (divided by n).
+    /// Population standard deviation (divided by n).
     pub deviation_ns: f64,
     /// Smallest value.
     pub min_ns: u64,
-    /// Half of all values are no larger.
+    /// The median: half of all values are no larger.
     pub p50_ns: u64,
-    /// 75 of 100 are no larger.
+    /// 75th percentile: 75 of 100 values are no larger.
     pub p75_ns: u64,
-    /// 90 of 100 are no larger.
+    /// 90th percentile: 90 of 100 values are no larger.
     pub p90_ns: u64,
-    /// 95 of 100 are no larger.
+    /// 95th percentile: 95 of 100 values are no larger.
     pub p95_ns: u64,
-    /// 99 of 100 are no larger.
+    /// 99th percentile: 99 of 100 values are no larger.
     pub p99_ns: u64,
-    /// 999 of 1000 are no larger.
+    /// 99.9th percentile: 999 of 1000 values are no larger.
     pub p99_9_ns: u64,
-    /// 9999 of 10000 are no larger.
+    /// 99.99th percentile: 9999 of 10000 values are no larger.
     pub p99_99_ns: u64,
-    /// Largest value, to three digits.
+    /// Largest value, to three significant digits.
     pub max_ns: u64,
 }
 
 impl Percentiles {
-    /// Percentiles of a histogram; `None` if it is empty.
+    /// Summarises a histogram; `None` if it is empty.
     pub fn of(histogram: &Histogram<u64>) -> Option<Self> {
         if histogram.is_empty() {
             return None;

@@ -13,23 +13,23 @@ use crate::record::{Hdr, Point, Recorder};
 use crate::schedule::Tally;
 use serde::{Deserialize, Serialize};
 
-/// One step.
+/// Result of one step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StepReport {
     /// Number of the step, from 0.
     pub step: u16,
-    /// The plan.
+    /// The planned load.
     pub plan: Plan,
-    /// The load as numbers.
+    /// The planned load as numbers.
     pub offered: Offered,
-    /// Length of the measured span, in which load was offered, in nanoseconds. Rates refer to it.
+    /// Length of the measured span in nanoseconds, in which load was offered. Rates refer to it.
     pub elapsed_ns: u64,
-    /// Results of the span's requests.
+    /// Results of the requests of the measured span.
     #[serde(default)]
     pub requests: RequestsReport,
     /// Responses per second within the span.
     pub responses_per_s: f64,
-    /// Requests begun a second.
+    /// Requests started per second.
     pub begun_per_s: f64,
     /// Bytes received per second within the span.
     pub bytes_in_per_s: f64,
@@ -39,15 +39,15 @@ pub struct StepReport {
     pub response: Option<Percentiles>,
     /// Summary of service times, from the actual start.
     pub service: Option<Percentiles>,
-    /// Summary of lag.
+    /// Summary of schedule lag.
     pub lag: Option<Percentiles>,
-    /// Summary of phases.
+    /// Summaries of the request phases.
     pub phases: PhasesReport,
-    /// The whole record: counts, histograms, sums, classes, connections, series.
+    /// The whole record: counts, histograms, sums, URL classes, connections and time series.
     pub record: Recorder,
-    /// Total counts of the schedules.
+    /// Total counts of all threads' schedules.
     pub tally: Tally,
-    /// Warm-up.
+    /// The discarded phase before the measured span.
     pub warm_up: WarmUpReport,
     /// Resource use of the client.
     pub client: ClientReport,
@@ -55,25 +55,25 @@ pub struct StepReport {
     pub server: Option<ServerReport>,
     /// Kernel counters of the whole machine during the step.
     pub kernel: Option<KernelReport>,
-    /// Input to the verdict.
+    /// The input from which the verdict was derived.
     pub evidence: Evidence,
     /// Validity of each figure.
     #[serde(default)]
     pub figures: Vec<FigureVerdict>,
-    /// Reasons why figures are invalid or missing; empty if all are valid.
+    /// Reasons why figures are invalid or missing; empty if all figures are valid.
     pub invalid: Vec<Invalid>,
-    /// Failures: requests, statuses.
+    /// Failures of the run, such as failed requests or error statuses.
     pub failing: Vec<Reason>,
-    /// Further notes for readers.
+    /// Notes for readers that are not failures.
     pub notes: Vec<Reason>,
 }
 
-/// A name from a table, with a sentence.
+/// A named reason or note, with a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// The short name.
+    /// The short name, from a table.
     pub name: String,
-    /// One sentence for users, with its numbers.
+    /// One sentence for users, with the numbers of this run.
     pub text: String,
 }
 
@@ -82,95 +82,95 @@ pub struct Reason {
 pub struct RequestsReport {
     /// Requests due, if the clock determines the rate.
     pub offered: Option<u64>,
-    /// Requests begun.
+    /// Requests started.
     pub begun: u64,
-    /// Requests with a response within the span.
+    /// Responses within the span.
     pub in_time: u64,
-    /// Requests with a response after its end.
+    /// Responses after the end of the span.
     pub late: u64,
-    /// From the end of the span to the end of the last request, in nanoseconds.
+    /// Time from the end of the span until the last request finished, in nanoseconds.
     pub drain_ns: u64,
     /// Requests that failed, within the span or after it.
     pub failed: u64,
-    /// Requests due but never begun.
+    /// Requests that were due but not started.
     pub never_begun: u64,
 }
 
-/// The load of a step as numbers.
+/// The planned load of a step as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Offered {
     /// Requests per second, if the clock determines the rate.
     pub rate_per_s: Option<f64>,
-    /// Visits (connections, sessions or requests) per second, if the clock determines the rate.
+    /// Visits (requests, bursts, connections or sessions) per second, if the clock determines the rate.
     pub visits_per_s: Option<f64>,
-    /// Connections open at once: the maximum (open loop) or the constant number (closed loop).
+    /// Number of connections open at once: the maximum in an open loop, the constant number in a closed loop.
     pub connections: u32,
 }
 
-/// Summary of phases.
+/// Summaries of the request phases, each `None` without values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhasesReport {
-    /// Looking up the name.
+    /// Time to resolve the host name.
     pub resolve: Option<Percentiles>,
-    /// Establishing the TCP connection.
+    /// Time to establish the TCP connection.
     pub connect: Option<Percentiles>,
-    /// The TLS handshake.
+    /// Time of the TLS handshake.
     pub tls: Option<Percentiles>,
-    /// From the last byte sent to the first byte received.
+    /// Time from the last byte sent to the first byte received.
     pub wait: Option<Percentiles>,
-    /// From the first byte received to the last.
+    /// Time from the first byte received to the last byte received.
     pub transfer: Option<Percentiles>,
 }
 
 /// A histogram with its percentiles.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Times {
-    /// Summary; `None` without values.
+    /// Summary of the histogram; `None` without values.
     pub summary: Option<Percentiles>,
     /// The whole histogram.
     pub histogram: Hdr,
 }
 
 impl Times {
-    /// A histogram with its summary.
+    /// Summarises a histogram.
     pub fn of(histogram: Hdr) -> Self {
         Self { summary: histogram.percentiles(), histogram }
     }
 }
 
-/// Warm-up of a step.
+/// The warm-up of a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WarmUpReport {
-    /// Its length, in nanoseconds.
+    /// Length of the warm-up, in nanoseconds.
     pub elapsed_ns: u64,
-    /// Requests that ended during it, excluded from figures.
+    /// Requests that finished during the warm-up; they are excluded from figures.
     pub samples: u64,
-    /// True if steady state was found; `None` if it was not requested.
+    /// True if a steady state was found; `None` if the warm-up was not to last until steady state.
     pub steady: Option<bool>,
 }
 
 /// On-CPU time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// In user mode, in nanoseconds.
+    /// CPU time in user mode, in nanoseconds.
     pub user_ns: u64,
-    /// In the kernel, in nanoseconds.
+    /// CPU time in the kernel, in nanoseconds.
     pub system_ns: u64,
 }
 
 impl Cpu {
-    /// Splits a time of both modes; `user_share` is between 0 and 1.
+    /// Splits CPU time into user and system time. `user_share` is the share of user time, 0 to 1.
     pub fn split(cpu_ns: u64, user_share: f64) -> Self {
         let user_ns = ((cpu_ns as f64 * user_share) as u64).min(cpu_ns);
         Self { user_ns, system_ns: cpu_ns - user_ns }
     }
 
-    /// Both together.
+    /// Returns user and system time together, in nanoseconds.
     pub const fn total_ns(&self) -> u64 {
         self.user_ns + self.system_ns
     }
 
-    /// Adds another time.
+    /// Adds other CPU time.
     pub const fn add(&mut self, other: Self) {
         self.user_ns += other.user_ns;
         self.system_ns += other.system_ns;
@@ -180,7 +180,7 @@ impl Cpu {
 /// Resource use of the client in a step.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClientReport {
-    /// CPU time of all client threads in the measured span, without busy-waiting.
+    /// CPU time of all client threads in the measured span, not counting busy-waiting.
     pub cpu: Cpu,
     /// CPU time per response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
@@ -189,28 +189,28 @@ pub struct ClientReport {
     pub busy_wait_ns: u64,
     /// Share of its time that the busiest client thread was on a core, 0 to 1.
     pub busy_share: f64,
-    /// Share of its time that this thread was runnable but waited for a core, 0 to 1.
+    /// Share of its time that the busiest client thread was runnable but waited for a core, 0 to 1.
     pub wait_share: f64,
     /// Share of quota periods in which the client's cgroup was throttled, 0 to 1; `None` without a quota.
     #[serde(default)]
     pub held_back_share: Option<f64>,
-    /// Share of its time that this thread was runnable but waited for a core, 0 to 1, bounded by the CPU time of
-    /// processes other than client and server: an upper bound of their effect. `None` if unknown.
+    /// Share of its time that the busiest client thread was runnable but waited for a core, 0 to 1, bounded by the CPU
+    /// time of processes other than client and server. This is an upper bound of their effect. `None` if unknown.
     #[serde(default)]
     pub crowded_share: Option<f64>,
-    /// Wake-up latency of the client threads' loops.
+    /// Wake-up latency of the event loops of the client threads.
     pub loop_lag: Times,
-    /// Peak memory of the client's process, in bytes.
+    /// Peak memory of the client process, in bytes.
     pub memory_bytes_peak: Option<u64>,
-    /// Share of the machine's CPU used by neither client nor server, 0 to 1, if known.
+    /// Share of the machine's CPU used by processes other than client and server, 0 to 1, if known.
     pub other_cpu_share: Option<f64>,
-    /// One for each agent.
+    /// One report for each agent.
     #[serde(default)]
     pub agents: Vec<AgentReport>,
 }
 
 impl ClientReport {
-    /// Busy-waiting per response, in nanoseconds; `None` without busy-waiting or responses.
+    /// Returns the busy-waiting time per response in nanoseconds; `None` without busy-waiting or responses.
     pub fn busy_wait_ns_per_response(&self, responses: u64) -> Option<f64> {
         (self.busy_wait_ns > 0 && responses > 0).then(|| self.busy_wait_ns as f64 / responses as f64)
     }
@@ -219,28 +219,28 @@ impl ClientReport {
 /// One agent's part of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentReport {
-    /// Its name.
+    /// The agent's name, as the agent reported it.
     pub name: String,
-    /// Offset of its clock from the controller's in nanoseconds, estimated by half the round trip.
+    /// Start of the agent's load relative to the common start, in nanoseconds; negative if early, 0 if unknown.
     pub skew_ns: i64,
-    /// Share of its time that its busiest thread used or waited for a core, 0 to 1.
+    /// Share of its time that the agent's busiest thread used a core or waited for one, 0 to 1.
     pub busy_share: f64,
-    /// Responses that it received.
+    /// Number of responses that the agent received.
     pub responses: u64,
-    /// True if it was lost.
+    /// True if the connection to the agent was lost.
     pub lost: bool,
 }
 
 /// Resource use of the server's processes on this machine in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerReport {
-    /// On-CPU time of its processes.
+    /// CPU time of the server's processes.
     pub cpu: Cpu,
-    /// CPU for each response, in nanoseconds.
+    /// CPU time per response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
     /// Mean number of cores used.
     pub cores_used: f64,
-    /// Resident memory at the end, in bytes.
+    /// Resident memory at the end of the step, in bytes.
     pub memory_bytes: Option<u64>,
     /// Peak resident memory, in bytes.
     pub memory_bytes_peak: Option<u64>,
@@ -248,42 +248,43 @@ pub struct ServerReport {
     pub switches_voluntary: Option<u64>,
     /// Involuntary context switches.
     pub switches_forced: Option<u64>,
-    /// Number of processes covered.
+    /// Number of server processes that were measured.
     pub processes: u32,
-    /// Source of the CPU time.
+    /// The source of the CPU time.
     #[serde(default)]
     pub cpu_clock: CpuClock,
-    /// True if the CPU time is incomplete: children ended whose time was not collected.
+    /// True if the CPU time is incomplete: child processes exited and the server did not wait for them.
     #[serde(default)]
     pub cpu_is_short: bool,
-    /// Mean number of its threads that were runnable but waited for a core.
+    /// Mean number of server threads that were runnable but waited for a core.
     #[serde(default)]
     pub wait_cores: Option<f64>,
-    /// The same, bounded by the CPU time of processes other than client and server: an upper bound of their effect.
+    /// The value of `wait_cores` bounded by the CPU time of processes other than client and server: an upper bound of
+    /// their effect.
     #[serde(default)]
     pub crowded_cores: Option<f64>,
 }
 
-/// Source of a server's CPU time, most precise first.
+/// The source of a server's CPU time, most precise source first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CpuClock {
-    /// CPU clock of each process in nanoseconds, including ended threads.
+    /// The CPU clock of each process, in nanoseconds. Includes exited threads.
     Process,
-    /// `/proc/PID/stat` of each process in ticks of 10 ms, including ended threads.
+    /// `/proc/PID/stat` of each process, in ticks of 10 ms. Includes exited threads.
     ProcessTicks,
-    /// `/proc/PID/task`: only threads that existed at the end.
+    /// `/proc/PID/task` of each process. Includes only threads that still existed at the end.
     #[default]
     Threads,
 }
 
 impl CpuClock {
-    /// Text for users.
+    /// Returns the text for users.
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Process => "by the CPU clocks of its processes",
-            Self::ProcessTicks => "by /proc/PID/stat, to 10 ms",
-            Self::Threads => "without threads that ended",
+            Self::Process => "measured with its processes' CPU clocks",
+            Self::ProcessTicks => "measured with /proc/PID/stat, to 10 ms",
+            Self::Threads => "without threads that have exited",
         }
     }
 }
@@ -304,13 +305,13 @@ pub struct KernelReport {
 }
 
 impl KernelReport {
-    /// The difference to `earlier`.
+    /// Returns the difference from `earlier`.
     #[must_use]
     pub fn since(self, earlier: Self) -> Self {
         self.zip(earlier, u64::saturating_sub)
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.zip(other, u64::saturating_add)
@@ -327,15 +328,15 @@ impl KernelReport {
     }
 }
 
-/// Properties of the machine relevant to measurements. Unreadable ones are absent, never guessed.
+/// Properties of the machine that affect measurements. A property that could not be read is absent, never guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReport {
     /// Model name of the processor.
     pub cpu_model: String,
-    /// Clock rate according to the kernel, in MHz: the maximum if known, otherwise the current one.
+    /// Clock rate according to the kernel in MHz: the maximum if known, otherwise the current rate.
     #[serde(default)]
     pub cpu_mhz: Option<u64>,
-    /// Cores this process may use.
+    /// Number of cores that this process may use.
     pub cores: usize,
     /// Kernel release.
     pub kernel: String,
@@ -347,13 +348,13 @@ pub struct MachineReport {
     /// Frequency governor of the first core.
     #[serde(default)]
     pub cpu_governor: Option<String>,
-    /// Limit of open files of this process.
+    /// Maximum number of open files of this process.
     #[serde(default)]
     pub files_max: Option<u64>,
     /// Relevant kernel settings by name: `net.core.somaxconn`, `net.ipv4.ip_local_port_range`.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
-    /// Digest of this program's file in hexadecimal.
+    /// Digest of the flatout executable, in hexadecimal.
     #[serde(default)]
     pub binary_digest: Option<String>,
 }
@@ -366,40 +367,40 @@ impl std::fmt::Display for MachineReport {
     }
 }
 
-/// Input to a step's report, besides its record.
+/// The data from which a step's report is made, besides its record.
 #[derive(Clone, Debug)]
 pub struct StepFacts {
     /// Number of the step, from 0.
     pub step: u16,
-    /// The plan.
+    /// The planned load.
     pub plan: Plan,
     /// Length of the measured span, in nanoseconds.
     pub elapsed_ns: u64,
     /// Total counts of the schedules.
     pub tally: Tally,
-    /// Warm-up.
+    /// The discarded phase before the measured span.
     pub warm_up: WarmUpReport,
     /// Resource use of the client.
     pub client: ClientReport,
-    /// Resource use of the server.
+    /// Resource use of the server, if known.
     pub server: Option<ServerReport>,
-    /// Kernel counters.
+    /// Kernel counters of the whole machine during the step.
     pub kernel: Option<KernelReport>,
     /// Comparison with the server's own counts, if they were read.
     pub reconciliation: Option<Reconciliation>,
-    /// Agents lost.
+    /// Number of load agents whose connection closed before their results arrived.
     pub agents_lost: u32,
     /// Reason why requested server counts are missing.
     pub counts_missing: Option<String>,
     /// True if the run was interrupted.
     pub interrupted: bool,
-    /// True if it deliberately exceeded the knee.
+    /// True if the load deliberately exceeded the knee.
     pub overload: bool,
 }
 
 impl StepReport {
-    /// Calculates rates, percentiles and the verdict of a finished record, and packs its histograms: a run has one
-    /// report per level.
+    /// Calculates rates, percentiles and the verdict from a finished record. Packs the record's histograms, because a
+    /// run has one report per level.
     pub fn of(mut record: Recorder, mut facts: StepFacts) -> Self {
         let seconds = facts.elapsed_ns as f64 / 1e9;
         let per_second = |count: u64| if facts.elapsed_ns == 0 { 0.0 } else { count as f64 / seconds };
@@ -454,7 +455,7 @@ impl StepReport {
         }
     }
 
-    /// Records that a requested measurement is missing, with the reason, which makes the run invalid.
+    /// Records that a requested measurement is missing, and why. This makes the run invalid.
     pub fn add_missing(&mut self, what: String) {
         match &mut self.evidence.part_missing {
             Some(text) => *text = format!("{text}; {what}"),
@@ -464,28 +465,28 @@ impl StepReport {
         self.figures = figures::verdicts(&self.evidence, &self.invalid);
     }
 
-    /// Validity of a figure, with reasons.
+    /// Returns the validity of a figure, with reasons.
     pub fn verdict(&self, figure: Figure) -> FigureVerdict {
         figures::verdict(figure, &self.evidence, &self.invalid)
     }
 
-    /// Validity of a figure.
+    /// Returns the validity of a figure.
     pub fn soundness(&self, figure: Figure) -> Soundness {
         self.verdict(figure).soundness
     }
 
-    /// Returns whether any of its figures is valid.
+    /// Returns whether any figure of the step is valid.
     pub fn has_sound(&self) -> bool {
         // Counts alone do not measure a server's speed.
         Figure::ALL.iter().any(|figure| *figure != Figure::Counts && self.soundness(*figure).is_sound())
     }
 
-    /// Evaluates a requirement on this step without permitted failures.
+    /// Evaluates a requirement on this step. Other requirements cannot permit failures.
     pub fn judge(&self, threshold: &Threshold) -> ThresholdOutcome {
         self.judge_among(threshold, &[])
     }
 
-    /// Evaluates a requirement on this step; failures are permitted if one of `all` bounds them and is met.
+    /// Evaluates a requirement on this step. Failures are permitted if another of `all` limits them and is met.
     pub fn judge_among(&self, threshold: &Threshold, all: &[Threshold]) -> ThresholdOutcome {
         let failures_allowed =
             all.iter().any(|other| other.bounds_failures() && other != threshold && self.judge(other).met);
@@ -499,8 +500,8 @@ impl StepReport {
         threshold.judge(&judged, |figure| self.verdict(figure))
     }
 
-    /// Moves permitted failures to the notes: those that a requirement bounds, and in a run beyond the server's limit
-    /// the expected ones.
+    /// Moves permitted failures to the notes. Failures are permitted if a requirement limits them, or if they are
+    /// expected because the run exceeds the server's limit.
     pub fn allow(&mut self, thresholds: &[Threshold]) {
         let is_allowed = |reason: &Reason| {
             let Some(finding) = Finding::of_name(&reason.name) else { return false };
@@ -514,7 +515,7 @@ impl StepReport {
     }
 }
 
-/// Results of the requests. The number due is that of arrivals times their mean requests.
+/// Returns the results of the requests. The number of requests due is the number of arrivals times their mean requests.
 fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
     let of_arrivals = |arrivals: u64| (arrivals as f64 * facts.plan.arrival().requests).round() as u64;
     let (never_begun, begun) = (of_arrivals(facts.tally.dropped), record.counts.requests_begun);
@@ -531,9 +532,9 @@ fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
 
 fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
     let plan = &facts.plan;
-    // A closed loop of persistent connections holds all of them permanently; otherwise their number varies.
+    // A closed loop of persistent connections keeps all of them open; otherwise their number varies.
     let holds_all = matches!((&plan.kind, &plan.visit), (Loop::Closed, Visit::Request));
-    // A plan by time extends over its time, even if its last request began earlier.
+    // A run by time lasts its planned time, even if its last request started earlier.
     let planned_ns = if let Stop::After { duration_ns } = plan.stop { duration_ns } else { 0 };
     let begun_ns = record.begun_span_ns.max(planned_ns.min(facts.elapsed_ns)).max(1);
     let at = |histogram: &Hdr, quantile| histogram.histogram().value_at_quantile(quantile);
@@ -552,7 +553,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         intended_span_ns: record.intended_span_ns,
         begun_span_ns: record.begun_span_ns,
         connections_asked: holds_all.then(|| u64::from(plan.connections_used())),
-        // HTTP/2 streams share connections; requests in flight count instead.
+        // HTTP/2 streams share connections, so requests in flight count instead.
         connections_peak: record.connections.peak.max(record.in_flight.peak),
         lag_p50_ns: at(&record.lag, 0.5),
         lag_p99_ns: at(&record.lag, 0.99),
@@ -569,7 +570,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         no_steady_state: match facts.warm_up.steady {
             None => false,
             Some(false) => true,
-            // Steady during the warm-up; the measured span must be steady too.
+            // The warm-up was steady; the measured span must be steady too.
             Some(true) => {
                 let measured_from_ns = record.measured_from_ns.saturating_sub(record.series.start_ns);
                 let first = measured_from_ns.div_ceil(record.series.step_s.max(1) * 1_000_000_000) as usize;

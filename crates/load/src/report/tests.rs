@@ -1,4 +1,4 @@
-use super::goodput::{good, sustained_per_s};
+use super::goodput::{good, good_of_point, sustained_per_s};
 use super::{
     ClientReport, Cpu, MachineReport, ReadError, RequestsReport, RunReport, SCHEMA, SCHEMA_VERSION, StepFacts,
     StepReport, Times, WarmUpReport,
@@ -6,13 +6,13 @@ use super::{
 use crate::failure::FailureKind;
 use crate::judge::{InvalidReason, Threshold};
 use crate::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, WarmUp};
-use crate::record::{Hdr, Recorder, RecorderSettings, Sample};
+use crate::record::{Hdr, Point, Recorder, RecorderSettings, Sample};
 use crate::schedule::Tally;
 
 const MS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS;
 
-/// A record of `seconds` with 100 answers a second, whose service times are a function of the second.
+/// A record of `seconds` with 100 responses per second, whose service times depend on the second.
 fn record(seconds: u64, service_ns: impl Fn(u64) -> u64) -> Recorder {
     let settings = RecorderSettings { classes: 1, start_ns: SECOND_NS, measured_from_ns: SECOND_NS };
     let mut recorder = Recorder::new(settings).unwrap();
@@ -114,7 +114,7 @@ fn run() -> RunReport {
 #[test]
 fn what_comes_after_the_span_is_in_no_rate() {
     let mut recorder = record(2, |second| if second == 0 { 2 * MS } else { 5 * MS });
-    // One more, begun in the span and answered six seconds after it, and one that failed then.
+    // One request that began in the span and got its response six seconds after it, and one that failed at that time.
     let begun_ns = 2 * SECOND_NS;
     recorder.record_begun(2, begun_ns, begun_ns);
     for result in [Ok(200), Err(FailureKind::ConnReset)] {
@@ -136,7 +136,7 @@ fn a_span_that_the_plan_knows_is_kept_to_while_requests_are_begun_after_it() {
     let settings = RecorderSettings { classes: 1, start_ns: SECOND_NS, measured_from_ns: SECOND_NS };
     let mut recorder = Recorder::new(settings).unwrap();
     recorder.end_span_after(SECOND_NS);
-    // What waited for a connection is begun after the span as well.
+    // Requests that waited for a connection may also begin after the span.
     for begun_ns in [SECOND_NS, 2 * SECOND_NS + 1, 3 * SECOND_NS] {
         recorder.record_begun(1, SECOND_NS, begun_ns);
         recorder.record(&sample(begun_ns, begun_ns + MS));
@@ -162,7 +162,7 @@ fn what_a_requirement_allows_for_has_not_failed() {
     };
     assert_eq!((left(&[]), left(&["p99<1s"])), ((1, false), (1, false)));
     assert_eq!((left(&["errors<1%"]), left(&["failures<5"])), ((0, true), (0, true)));
-    // Nothing sent is not a share of errors.
+    // Without requests, there is no error share.
     let mut nothing = StepReport::of(record(0, |_| 0), facts(30));
     nothing.allow(&[Threshold::parse("errors<5").unwrap()]);
     assert_eq!(nothing.failing[0].name, "nothing-sent");
@@ -208,28 +208,50 @@ fn goodput_is_of_the_seconds_in_which_load_was_offered() {
         StepReport::of(record(10, service), StepFacts { plan: plan(stop), elapsed_ns: 13 * SECOND_NS, ..facts(10) })
     };
     let ten = Stop::After { duration_ns: 10 * SECOND_NS };
-    // From the fifth second on answers take three seconds: those of the last three come when nothing is offered any more.
+    // From the fifth second on, responses take three seconds, so those of the last three seconds arrive after the load
+    // has ended.
     let queue = |second| if second < 5 { 2 * MS } else { 3 * SECOND_NS };
     let sustained = |step: &StepReport, in_time_ns| (10.0 * sustained_per_s(step, in_time_ns)).round() as u64;
     assert_eq!(sustained(&step(ten, queue), 5 * SECOND_NS), 700);
     assert_eq!(sustained(&step(ten, queue), SECOND_NS), 500);
     assert_eq!((good(&step(ten, queue), 5 * SECOND_NS), good(&step(ten, queue), SECOND_NS)), (1_000, 500));
-    // A warm-up of two and a half seconds, counted in no figure.
+    // A warm-up of two and a half seconds, which no figure includes.
     let mut warmed = step(Stop::After { duration_ns: 7 * SECOND_NS + SECOND_NS / 2 }, queue);
     warmed.record.measured_from_ns += 2 * SECOND_NS + SECOND_NS / 2;
     assert_eq!(sustained(&warmed, SECOND_NS), 286, "of the third to the ninth second: two of seven");
-    // By number, the last second is not known to be a whole one.
+    // In a run by count, the last second may be incomplete.
     assert_eq!(sustained(&step(Stop::Count(1_000), |_| 2 * MS), SECOND_NS), 1_000);
-    // Less than a second is taken with all its time.
+    // A run of less than a second counts with its whole length.
     let short = Stop::After { duration_ns: SECOND_NS / 2 };
     assert_eq!(sustained(&step(short, |_| 2 * MS), SECOND_NS), 769, "a thousand in thirteen seconds");
+}
+
+#[test]
+fn only_errors_that_were_in_time_are_subtracted_from_goodput() {
+    let plan = Plan { stop: Stop::After { duration_ns: 2 * SECOND_NS }, ..facts(2).plan };
+    let settings = RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 };
+    let mut recorder = Recorder::new(settings).unwrap();
+    let mut respond = |count, status, due_ns, ended_ns| {
+        (0..count).for_each(|_| recorder.record(&Sample { result: Ok(status), ..sample(due_ns, ended_ns) }));
+    };
+    // In the second second: correct responses and refusals in time, and others that come after 1.5 s.
+    respond(40, 200, SECOND_NS, SECOND_NS + MS);
+    respond(30, 503, SECOND_NS, SECOND_NS + MS);
+    respond(20, 200, 0, SECOND_NS + SECOND_NS / 2);
+    respond(100, 503, 0, SECOND_NS + SECOND_NS / 2);
+    let step = StepReport::of(recorder, StepFacts { plan, ..facts(2) });
+    let sustained = |in_time_ns| (10.0 * sustained_per_s(&step, in_time_ns)).round() as u64;
+    assert_eq!((sustained(SECOND_NS), sustained(2 * SECOND_NS)), (200, 300), "40 or 60 in two seconds");
+    // Documents of earlier versions do not tell which errors were late.
+    let point = Point { error_heat: Vec::new(), ..step.record.series.points()[1].clone() };
+    assert_eq!((good_of_point(&point, SECOND_NS), good_of_point(&point, 2 * SECOND_NS)), (0, 60));
 }
 
 #[test]
 fn a_document_is_the_same_after_being_written_and_read() {
     let text = run().encode().unwrap();
     let read = RunReport::parse(&text).unwrap();
-    // Reading a number with a fraction may change its last digit; records hold none.
+    // Parsing a fraction may change its last digit, but records contain none.
     let record = |run: &RunReport| serde_json::to_string(&run.steps[0].record).unwrap();
     assert!(record(&read) == record(&run()));
     assert_eq!((&read.steps[0].plan, read.steps[0].tally), (&run().steps[0].plan, run().steps[0].tally));
@@ -244,7 +266,10 @@ fn other_documents_are_refused_with_a_clear_reason() {
     let change = |from: &str, to: &str| RunReport::parse(&text.replacen(from, to, 1)).unwrap_err();
     let newer = change("\"schema_version\": 2", "\"schema_version\": 3");
     assert_eq!(newer, ReadError::Newer(3));
-    assert_eq!(newer.to_string(), "written by a newer flatout: its schema version is 3, and this one reads up to 2");
+    assert_eq!(
+        newer.to_string(),
+        "written by a newer flatout: its schema version is 3, but this one reads only up to 2"
+    );
     assert_eq!(
         change("\"schema\": \"flatout-run\"", "\"schema\": \"cake\""),
         ReadError::OtherSchema("cake".to_owned())

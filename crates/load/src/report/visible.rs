@@ -1,4 +1,4 @@
-//! Escaping of text from untrusted sources: control characters and those that change text direction.
+//! Escaping of text from untrusted sources: control characters and characters that change the text direction.
 
 use serde_json::Value;
 use std::borrow::Cow;
@@ -14,17 +14,18 @@ pub fn is_unseen(character: char) -> bool {
         )
 }
 
-/// Escapes invisible characters in a line of text, as `\u{1b}`. Other text is unchanged.
+/// Escapes the invisible characters in a line of text, as in `\u{1b}`. Other text is unchanged.
 pub fn visible(text: &str) -> Cow<'_, str> {
     visible_but(text, |_| None)
 }
 
-/// The same for text of several lines, which may contain tabs.
+/// Escapes the invisible characters in text of several lines, except for line breaks and tabs.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     visible_but(text, |rest| rest.starts_with(['\n', '\t']).then_some(1))
 }
 
-/// The same, except for sequences whose length `passes` returns for the rest of the text.
+/// Escapes the invisible characters in text, except for sequences that are permitted. When the remaining text begins
+/// with a permitted sequence, `passes` returns its length in bytes.
 pub fn visible_but(text: &str, passes: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     if !text.chars().any(is_unseen) {
         return Cow::Borrowed(text);
@@ -46,8 +47,8 @@ pub fn visible_but(text: &str, passes: impl Fn(&str) -> Option<usize>) -> Cow<'_
     Cow::Owned(shown)
 }
 
-/// Escapes every text in a document, including field names. The field `command` is unchanged: it may be run again, and
-/// shell quoting shows its contents.
+/// Escapes every string in a document, including field names. The field `command` is unchanged, because the command may
+/// be run again, and shell quoting makes its contents visible.
 pub(super) fn make_visible(value: &mut Value) {
     match value {
         Value::String(text) => {

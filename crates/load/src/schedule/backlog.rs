@@ -1,4 +1,4 @@
-//! Arrivals of an open loop: next, waiting and dropped ones.
+//! Arrivals of an open loop: the next arrival, and waiting and dropped arrivals.
 
 use super::cursor::Arrival;
 use super::{Begin, Open, Schedule};
@@ -9,7 +9,7 @@ impl Schedule {
         !self.free.is_empty()
     }
 
-    /// The next arrival; `None` at the end.
+    /// Returns the next arrival; `None` at the end.
     fn peek_arrival(&self) -> Option<Arrival> {
         let open = self.open.as_ref()?;
         let arrival = open.head.peek()?;
@@ -21,7 +21,7 @@ impl Schedule {
         open.first_measured.is_some_and(|first| arrival.number >= first.saturating_add(count))
     }
 
-    /// Begins the next arrival if it is due and a slot is free.
+    /// Starts the next arrival if it is due and a slot is free.
     pub(super) fn take_arrival(&mut self, now_ns: u64) -> Option<Begin> {
         if self.stopped || self.open.is_none() {
             return None;
@@ -44,13 +44,14 @@ impl Schedule {
         Some(self.start_burst(slot, arrival.intended_ns))
     }
 
-    /// Client of an arrival in a replay, within this share. Visits with separate connections need none.
+    /// Returns the number of an arrival's client within this share of a replay. Visits with separate connections need
+    /// no client.
     fn client_of(&self, arrival: Arrival) -> Option<u32> {
         let line = arrival.line.filter(|_| matches!(self.plan.visit, Visit::Request))?;
         Some(line.session / self.share.shares.max(1))
     }
 
-    /// Closes the idle connections of a client at its last line; busy ones follow once idle.
+    /// Closes the idle connections of a client at its last line. Its busy connections follow when they become idle.
     fn see_off(&mut self, arrival: Arrival) {
         let Some(client) = self.client_of(arrival).filter(|_| arrival.line.is_some_and(|line| line.is_last)) else {
             return;
@@ -60,18 +61,18 @@ impl Schedule {
         }
     }
 
-    /// Time at which [`Schedule::next`] must be called for the next arrival.
+    /// Returns the time at which [`Schedule::next`] must be called for the next arrival.
     pub(super) fn arrival_ns(&self, now_ns: u64) -> Option<u64> {
         let arrival = self.peek_arrival()?;
         if self.has_free() {
             return Some(arrival.intended_ns);
         }
-        // It waits for an event, at most until it is dropped.
+        // Without a free slot, the arrival waits for an event, at most until it is dropped.
         let dropped_ns = self.deadline_ns.saturating_add(self.plan.drain_ns);
         (arrival.intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
     }
 
-    /// Number of due arrivals that have not begun: those between the two cursors.
+    /// Returns the number of due arrivals that have not started, which are those between the two cursors.
     pub(super) fn count_backlog(&mut self, now_ns: u64) -> u64 {
         let Some(mut open) = self.open.take() else { return 0 };
         if open.tail.taken() < open.head.taken() {
@@ -90,7 +91,7 @@ impl Schedule {
         backlog
     }
 
-    /// Drops the oldest waiting arrivals beyond the limit, and all of them after the drain time.
+    /// Drops the oldest waiting arrivals beyond the limit. After the drain time, drops all waiting arrivals.
     pub(super) fn bound_backlog(&mut self, now_ns: u64) {
         let is_over = now_ns >= self.deadline_ns.saturating_add(self.plan.drain_ns);
         if self.has_free() && !is_over {
@@ -106,7 +107,7 @@ impl Schedule {
         }
     }
 
-    /// Returns whether nothing more begins and no timer or arrival is pending.
+    /// Returns whether nothing more will start and no timer or arrival is pending.
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
         let is_late = now_ns >= self.deadline_ns;
         if self.open.is_some() {

@@ -1,5 +1,5 @@
-//! Arrivals of one share in an open loop: every arrival of the plan is generated, and every n-th belongs to this
-//! share; in a replay, those of every n-th session.
+//! Arrivals of one share in an open loop. Every arrival of the plan is generated, and every n-th belongs to this share.
+//! In a replay, the arrivals of every n-th session belong to this share.
 
 use crate::plan::arrivals::Times;
 use crate::plan::{ReplayLine, Share};
@@ -7,19 +7,19 @@ use crate::plan::{ReplayLine, Share};
 /// An arrival of this share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Arrival {
-    /// Number among all arrivals of the plan.
+    /// Number of the arrival among all arrivals of the plan.
     pub(super) number: u64,
-    /// Intended start, in nanoseconds of the driver's clock.
+    /// Intended start, in nanoseconds on the driver's clock.
     pub(super) intended_ns: u64,
-    /// The line of a replay.
+    /// The line of a replay, if any.
     pub(super) line: Option<ReplayLine>,
 }
 
-/// Peekable arrivals of a share. A clone continues from the same position, which counts waiting arrivals without
+/// Peekable arrivals of a share. A clone continues from the same position, so waiting arrivals can be counted without
 /// storing them.
 #[derive(Clone, Debug)]
 pub(super) struct Cursor {
-    /// Copy from the start, for looking back.
+    /// Arrival times from the start, for looking back.
     fresh: Times,
     times: Times,
     start_ns: u64,
@@ -61,14 +61,14 @@ impl Cursor {
         self.peeked
     }
 
-    /// Number of the plan's first arrival, of any share, at `from_ns` or later. Iterates from the start, so that every
-    /// share finds the same.
+    /// Returns the number of the plan's first arrival, of any share, at `from_ns` or later. Iterates from the start, so
+    /// that every share finds the same arrival.
     pub(super) fn first_from(&self, from_ns: u64) -> u64 {
         let before = |time_ns: &u64| self.start_ns.saturating_add(*time_ns) < from_ns;
         self.fresh.clone().take_while(before).count() as u64
     }
 
-    /// Number of arrivals taken.
+    /// Returns the number of arrivals taken.
     pub(super) fn taken(&self) -> u64 {
         self.taken
     }

@@ -1,43 +1,43 @@
 //! Slots without a visit, with or without an open connection.
 //!
-//! In a replay an open connection belongs to a client of the log. It is used only for that client, and closed after
-//! the client's last line. If all connections of the plan are in use, the one idle longest is closed for a client
-//! without one.
+//! In a replay, an open connection belongs to a client of the log. It is used only for that client, and closed after
+//! the client's last line. If all connections of the plan are in use and another client needs a connection, the
+//! connection that has been idle longest is closed.
 
 use std::collections::VecDeque;
 
-/// No slot or client.
+/// Stands for no slot or no client.
 const NONE: u32 = u32::MAX;
 
-/// Marks a client after its last line, in place of its slot.
+/// Stored instead of a client's slot after the client's last line.
 const GONE: u32 = u32::MAX - 1;
 
-/// Links of an open slot.
+/// Links of a free slot with an open connection.
 #[derive(Clone, Copy, Debug)]
 struct FreeLinks {
-    /// The slots added before and after it.
+    /// The slots that were added just before and just after this slot.
     older: u32,
     newer: u32,
     client: u32,
-    /// The client's next newer slot; after its newest, its oldest.
+    /// The client's next newer slot. The client's newest slot refers to its oldest.
     next_of_client: u32,
 }
 
-/// All free slots. Allocates only at the start.
+/// All free slots. Allocates only when it is created.
 #[derive(Clone, Debug)]
 pub(super) struct Free {
     closed: VecDeque<u32>,
     oldest: u32,
     newest: u32,
     links: Box<[FreeLinks]>,
-    /// Each client's newest open slot, [`NONE`] or [`GONE`].
+    /// Newest free slot with an open connection of each client, or [`NONE`], or [`GONE`].
     newest_of: Box<[u32]>,
-    /// Slots whose connections are to be closed.
+    /// Slots whose connections must be closed.
     leaving: VecDeque<u32>,
 }
 
 impl Free {
-    /// Empty, with capacity for these slots and clients.
+    /// Creates an empty set with capacity for these slots and clients.
     pub(super) fn new(slots: usize, clients: usize) -> Self {
         let link = FreeLinks { older: NONE, newer: NONE, client: NONE, next_of_client: NONE };
         Self {
@@ -59,7 +59,8 @@ impl Free {
         self.closed.push_back(slot);
     }
 
-    /// Adds a slot with a connection; returns false if it must be closed because its client has ended.
+    /// Adds a slot with an open connection. Returns false if the connection must be closed because its client has
+    /// finished.
     pub(super) fn put_open(&mut self, slot: u32, client: Option<u32>) -> bool {
         let client = client.unwrap_or(NONE);
         let newest_of = self.newest_of.get(client as usize).copied().unwrap_or(NONE);
@@ -84,13 +85,13 @@ impl Free {
         true
     }
 
-    /// Takes a slot for a visit without a client: first opens all connections of the plan, then takes the one idle
-    /// longest, so that all are used equally.
+    /// Takes a slot for a visit without a client. First takes slots without a connection, so that all connections of
+    /// the plan are opened; then takes the slot that has been idle longest, so that all are used equally.
     pub(super) fn take(&mut self) -> Option<u32> {
         self.closed.pop_front().or_else(|| self.take_oldest())
     }
 
-    /// Takes a slot for a client's visit; also returns whether its connection belongs to the client.
+    /// Takes a slot for a client's visit. Also returns whether the slot's connection belongs to the client.
     pub(super) fn take_for(&mut self, client: u32) -> Option<(u32, bool)> {
         match self.take_own(client) {
             Some(slot) => Some((slot, true)),
@@ -98,7 +99,7 @@ impl Free {
         }
     }
 
-    /// Takes an open slot of a client that has ended, to close its connection.
+    /// Takes an open slot of a client that has finished, to close its connection.
     pub(super) fn take_from_gone(&mut self, client: u32) -> Option<u32> {
         let taken = self.take_own(client);
         match (taken, self.newest_of.get_mut(client as usize)) {
@@ -112,7 +113,7 @@ impl Free {
         taken
     }
 
-    /// Takes the next slot whose connection must be closed, unless it is in use again.
+    /// Takes the next slot whose connection must be closed. The slot may be in use again.
     pub(super) fn take_leaving(&mut self) -> Option<u32> {
         self.leaving.pop_front()
     }
@@ -123,7 +124,7 @@ impl Free {
         self.take_own(client).or_else(|| Some(self.unlink(self.oldest)))
     }
 
-    /// Takes the client's oldest slot.
+    /// Takes the client's oldest open slot.
     fn take_own(&mut self, client: u32) -> Option<u32> {
         let newest_of = self.newest_of.get_mut(client as usize)?;
         let oldest = self.links.get(*newest_of as usize)?.next_of_client;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against lists that are searched: the same slots in the same order, no matter who takes them.
+        /// Compares the set with lists that are searched: each action takes the same slots in the same order.
         #[test]
         fn it_is_as_good_as_searching(acts in proptest::collection::vec(any_act(), 0..200)) {
             let mut free = Free::new(SLOTS as usize, 4);

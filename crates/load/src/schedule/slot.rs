@@ -1,39 +1,39 @@
-//! A slot for one connection, and its visit.
+//! A slot for one connection and the visit that uses it.
 
 use crate::random::Random;
 
-/// Activity of a slot.
+/// The activity of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holding {
-    /// No visit.
+    /// The slot holds no visit.
     Nothing,
-    /// A visit with a burst in progress.
+    /// A visit has a burst in progress.
     Burst,
-    /// A visit in think time, or a closed loop's slot between two visits: a timer is set.
+    /// A timer is set: a visit is in think time, or a slot of a closed loop is between two visits.
     Thought,
-    /// Abandoned by a closed loop.
+    /// A closed loop has given up the slot.
     Retired,
 }
 
-/// One slot.
+/// One slot of a share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionSlot {
     pub(super) holding: Holding,
-    /// True if it has a reusable connection.
+    /// True if the slot has a reusable connection.
     pub(super) is_open: bool,
-    /// Client of its connection, within this share of a replay.
+    /// Client of the slot's connection, numbered within this share of a replay.
     pub(super) client: Option<u32>,
     /// Number of the visit.
     pub(super) visit: u64,
-    /// Bursts of the visit begun so far.
+    /// Number of bursts of the visit started so far.
     pub(super) call: u32,
-    /// Bursts of the visit still to begin.
+    /// Number of bursts of the visit still to be started.
     pub(super) calls_left: u32,
     /// True if the visit is measured: it was scheduled after measuring began.
     pub(super) is_measured: bool,
     /// The visit's random stream.
     pub(super) random: Random,
-    /// Failed attempts to connect since the last connection.
+    /// Number of failed attempts to connect since the last success.
     pub(super) connect_failures: u32,
 }
 

@@ -1,4 +1,4 @@
-//! Schedules against a server in virtual time.
+//! Tests of schedules against a server in virtual time.
 
 mod closed;
 mod open;
@@ -13,18 +13,18 @@ use std::collections::{BTreeSet, BinaryHeap};
 const MS: u64 = 1_000_000;
 const SECOND_NS: u64 = 1_000 * MS;
 
-/// The fate of a burst.
+/// The outcome of a burst.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
-    /// Answered, after this long; whether the connection stays open.
+    /// A response after this time, in nanoseconds; true if the connection stays open.
     Answered(u64, bool),
-    /// Failed on a connection, after this long.
+    /// A failure of an established connection after this time, in nanoseconds.
     Failed(u64),
-    /// No connection could be made, after this long.
+    /// A failed connection attempt after this time, in nanoseconds.
     Refused(u64),
 }
 
-/// One burst as it was begun.
+/// A burst that was started.
 #[derive(Clone, Copy, Debug)]
 struct Begun {
     share: usize,
@@ -46,8 +46,8 @@ impl Outcome {
     }
 }
 
-/// Runs a plan on so many threads against a server that decides each burst's fate. `start_ns` is 1 s, so that nothing
-/// relies on a clock that begins at nought.
+/// Runs a plan on this many threads against a server that decides the outcome of each burst. `start_ns` is 1 s, so that
+/// nothing relies on a clock that starts at zero.
 fn run(plan: &Plan, threads: u32, fate: impl FnMut(&Begin, u64) -> Fate) -> Outcome {
     run_watched(plan, threads, fate, |_, _| ())
 }
@@ -130,7 +130,7 @@ fn answered(after_ns: u64) -> impl FnMut(&Begin, u64) -> Fate {
     move |begin, _| Fate::Answered(after_ns, !begin.closes)
 }
 
-/// Numbers of requests are used once.
+/// Asserts that request numbers are unique.
 fn assert_requests_distinct(begun: &[Begun]) {
     let mut seen = BTreeSet::new();
     for Begun { begin, .. } in begun {

@@ -13,8 +13,8 @@ impl Schedule {
         self.measured_from_ns.is_some_and(|from_ns| intended_ns >= from_ns)
     }
 
-    /// Returns whether a burst scheduled for `intended_ns` may begin at `now_ns`. In a closed loop it may have fewer
-    /// requests.
+    /// Returns whether a burst scheduled for `intended_ns` may start at `now_ns`. In a closed loop, the burst may have
+    /// fewer requests than planned.
     fn may_begin(&self, intended_ns: u64, now_ns: u64) -> bool {
         !self.stopped
             && intended_ns < self.deadline_ns
@@ -22,7 +22,7 @@ impl Schedule {
             && (self.requests_left > 0 || !self.is_measured(intended_ns))
     }
 
-    /// Continues a due slot: its visit, or the next one of a closed loop.
+    /// Continues a due slot: starts the next burst of its visit, or the next visit of a closed loop.
     pub(super) fn go_on(&mut self, slot: u32, due_ns: u64, now_ns: u64) -> Option<Begin> {
         if !self.may_begin(due_ns, now_ns) {
             self.abandon(slot);
@@ -79,7 +79,7 @@ impl Schedule {
             self.tally.requests += u64::from(burst);
         }
         let number = match (&self.plan.visit, &self.open) {
-            // Independent of the number of threads, like the arrivals.
+            // The number must not depend on the number of threads, like the arrivals.
             (Visit::Request, Some(_)) => state.visit,
             (Visit::Connection { calls }, Some(_)) => {
                 state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
@@ -100,7 +100,8 @@ impl Schedule {
         }
     }
 
-    /// Schedules a slot's next burst after a think time from `ended_ns`; begins it if the time is zero.
+    /// Schedules a slot's next burst after a think time that starts at `ended_ns`. Starts the burst now if the think
+    /// time is zero.
     pub(super) fn think(&mut self, slot: u32, ended_ns: u64, now_ns: u64) -> Option<Begin> {
         let state = &mut self.slots[slot as usize];
         let think_ns = if self.plan.think_ns.is_zero() { 0.0 } else { self.plan.think_ns.draw(&mut state.random) };
@@ -120,14 +121,14 @@ impl Schedule {
         None
     }
 
-    /// Schedules a new visit of a closed loop's slot.
+    /// Schedules the next visit of a closed loop's slot.
     pub(super) fn wait(&mut self, slot: u32, due_ns: u64) {
         self.slots[slot as usize].holding = Holding::Thought;
         self.slots_held -= 1;
         self.timers.push(Reverse((due_ns, slot)));
     }
 
-    /// Ends a visit that may not continue.
+    /// Ends a visit that must not continue.
     fn abandon(&mut self, slot: u32) {
         let state = &mut self.slots[slot as usize];
         if state.calls_left > 0 {
@@ -141,7 +142,7 @@ impl Schedule {
         }
     }
 
-    /// Ends the visit of an open loop's slot.
+    /// Ends the visit of a slot in an open loop.
     pub(super) fn release(&mut self, slot: u32, now_ns: u64) {
         // Count waiting arrivals before the slot is free.
         self.bound_backlog(now_ns);

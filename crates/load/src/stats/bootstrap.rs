@@ -1,16 +1,17 @@
-//! Block bootstrap: variation of a figure over blocks of runs.
+//! Block bootstrap: how much a figure varies over blocks of runs.
 //!
-//! Blocks are drawn with replacement, as many as there are, and the figure is recomputed from those drawn. With few
-//! blocks the quantiles of the results make too narrow an interval: n blocks drawn from n vary less than the truth does,
-//! by √((n-1)/n), and a normal quantile stands where Student's should. Two ways mend that, and an end of the interval is
-//! the one further out of the two:
+//! From n blocks, n are drawn with replacement, and the figure is recomputed from those drawn. With few blocks, the
+//! plain quantiles of the results give too narrow an interval. One reason is that n blocks drawn from n vary less than
+//! the truth, by √((n-1)/n); the other is that a normal quantile is used where Student's applies. Each end of the
+//! interval is therefore the outer of two values:
 //!
-//! - quantiles further out, Φ(-t·√(n/(n-1))) instead of α/2 (the expanded percentile interval of Hesterberg, "What
-//!   Teachers Should Know About the Bootstrap", 2015), which follow where the figure leans;
+//! - a wider quantile, Φ(-t·√(n/(n-1))) instead of α/2 (the expanded percentile interval of Hesterberg, "What Teachers
+//!   Should Know About the Bootstrap", 2015), which follows the skew of the figure;
 //! - the estimate ± t·s·√(n/(n-1)), where s is the results' standard deviation (on a logarithmic scale if all are above
-//!   0), which is not bounded by the extremes of a handful of blocks.
+//!   0), which is not limited by the extremes of a few blocks.
 //!
-//! How often such intervals cover the truth is tested in this file: 93 to 97 times of 100 from 5 blocks on.
+//! A test in this file verifies how often such intervals cover the truth: in 93 to 97 of 100 cases, with 5 or more
+//! blocks.
 
 use super::Interval;
 use super::mean::mean_and_variance;
@@ -18,7 +19,7 @@ use super::quantile::{normal_probability, student_quantile};
 use crate::random::Random;
 use hdrhistogram::Histogram;
 
-/// Minimum blocks for an interval.
+/// Minimum number of blocks for an interval.
 pub const BLOCKS_MIN: usize = 5;
 
 /// Settings of the bootstrap.
@@ -26,21 +27,22 @@ pub const BLOCKS_MIN: usize = 5;
 pub struct Bootstrap {
     /// Number of resamples.
     pub resamples: u32,
-    /// Confidence, above 0 and below 1.
+    /// Confidence level, above 0 and below 1.
     pub level: f64,
-    /// Seed.
+    /// Seed of the pseudorandom sequence. The same seed gives the same interval.
     pub seed: u64,
 }
 
 impl Bootstrap {
-    /// 4,000 resamples, which leave an end of the interval uncertain by some hundredths of its width, at 95 %.
+    /// Creates settings for 4,000 resamples and a confidence level of 95 %. This leaves each end of the interval
+    /// uncertain by some hundredths of its width.
     pub const fn new(seed: u64) -> Self {
         Self { resamples: 4000, level: super::LEVEL_DEFAULT, seed }
     }
 
-    /// Interval of a figure calculated from blocks: `figure` receives how often each block was drawn. `None` with
-    /// fewer than [`BLOCKS_MIN`] blocks, or if the figure of all blocks, or of one resample in a hundred, is not
-    /// finite.
+    /// Returns the interval of a figure calculated from blocks. `figure` receives how often each block was drawn.
+    /// Returns `None` if there are fewer than [`BLOCKS_MIN`] blocks, or if the figure is not finite for all blocks
+    /// together or for one resample in a hundred.
     pub fn interval(&self, blocks: usize, mut figure: impl FnMut(&[u32]) -> f64) -> Option<Interval> {
         if blocks < BLOCKS_MIN {
             return None;
@@ -71,7 +73,7 @@ impl Bootstrap {
         interval.is_finite().then_some(interval)
     }
 
-    /// Ratio of B's sum to A's, from one pair per block.
+    /// Returns the ratio of B's sum to A's, from one pair per block.
     pub fn ratio(&self, pairs: &[(f64, f64)]) -> Option<Interval> {
         self.interval(pairs.len(), |drawn| {
             let (mut a_sum, mut b_sum) = (0.0, 0.0);
@@ -83,8 +85,8 @@ impl Bootstrap {
         })
     }
 
-    /// Ratio of B's quantile `q` (0 to 1) to A's, from histograms of both per block. Histograms of drawn blocks are
-    /// added, and the quantile refers to all their values.
+    /// Returns the ratio of B's quantile `q` (0 to 1) to A's, from one histogram of each per block. The histograms of
+    /// drawn blocks are added, and the quantile refers to all their values.
     pub fn quantile_ratio(&self, pairs: &[(&Histogram<u64>, &Histogram<u64>)], q: f64) -> Option<Interval> {
         let a = Table::of(pairs.iter().map(|(a, _)| *a));
         let b = Table::of(pairs.iter().map(|(_, b)| *b));
@@ -93,15 +95,9 @@ impl Bootstrap {
             _ => f64::NAN,
         })
     }
-
-    /// Quantile `q` of all blocks' histograms.
-    pub fn quantile(&self, histograms: &[&Histogram<u64>], q: f64) -> Option<Interval> {
-        let table = Table::of(histograms.iter().copied());
-        self.interval(histograms.len(), |drawn| table.quantile(drawn, q).map_or(f64::NAN, |value| value as f64))
-    }
 }
 
-/// The estimate ± `times` the standard deviation of the sorted figures.
+/// Returns the estimate ± `times` the standard deviation of the sorted figures.
 fn spread_interval(estimate: f64, figures: &[f64], times: f64) -> Interval {
     let half = |figures: &[f64]| times * mean_and_variance(figures).map_or(0.0, |(_, variance)| variance.sqrt());
     if estimate > 0.0 && figures.first().is_some_and(|least| *least > 0.0) {
@@ -114,7 +110,7 @@ fn spread_interval(estimate: f64, figures: &[f64], times: f64) -> Interval {
     }
 }
 
-/// Quantile of a sorted sample, linearly interpolated.
+/// Returns a quantile of a sorted sample, linearly interpolated.
 fn quantile_of(sorted: &[f64], share: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let at = share.clamp(0.0, 1.0) * last as f64;
@@ -122,9 +118,9 @@ fn quantile_of(sorted: &[f64], share: f64) -> Option<f64> {
     Some(below + (above - below) * at.fract())
 }
 
-/// Sparse histograms of several blocks: adding full ones per resample would take minutes.
+/// Sparse histograms of several blocks. Adding complete histograms for each resample would take minutes.
 struct Table {
-    /// Value, block and count, by value.
+    /// Triples of value, block and count, sorted by value.
     cells: Vec<(u64, u32, u64)>,
     totals: Vec<u64>,
 }
@@ -141,7 +137,7 @@ impl Table {
         table
     }
 
-    /// The smallest value that a share `q` of all values does not exceed.
+    /// Returns the smallest value that is at least as large as a share `q` of all values.
     fn quantile(&self, drawn: &[u32], q: f64) -> Option<u64> {
         let total: u64 = self.totals.iter().zip(drawn).map(|(total, times)| total * u64::from(*times)).sum();
         let wanted = ((q * total as f64).ceil() as u64).clamp(1, total.max(1));
@@ -205,17 +201,18 @@ mod tests {
         let same = bootstrap.ratio(&[(2.0, 3.0); 10]).unwrap();
         assert!([same.estimate, same.low, same.high].into_iter().all(|value| (value - 1.5).abs() < 1e-9), "{same:?}");
         assert_eq!(bootstrap.ratio(&[(1.0, 2.0), (1.5, 2.0), (1.0, 2.0), (1.0, 2.5), (1.0, 2.0)]), {
-            // The same seed, the same interval.
+            // The same seed gives the same interval.
             bootstrap.ratio(&[(1.0, 2.0), (1.5, 2.0), (1.0, 2.0), (1.0, 2.5), (1.0, 2.0)])
         });
     }
 
-    /// Number of intervals of ratios that contain the truth, of `trials`.
+    /// Returns how many of `trials` intervals of ratios contain the true ratio.
     fn covered(trials: u64, blocks: usize, seed: u64) -> u64 {
         (0..trials)
             .filter(|&trial| {
                 let mut random = Random::stream(seed, blocks as u64, trial);
-                // Runs of a block share what the machine does at the time (5 %), and vary by 2 % besides.
+                // The runs of a block share the state of the machine, which varies by 5 %. In addition, each run varies
+                // by 2 %.
                 let pairs: Vec<(f64, f64)> = (0..blocks)
                     .map(|_| {
                         let machine = 1.0 + 0.05 * random.next_normal();
@@ -233,7 +230,8 @@ mod tests {
     fn intervals_of_ratios_cover_the_truth_as_often_as_they_say() {
         for blocks in [5, 8, 12, 20] {
             let covered = covered(1000, blocks, 21);
-            // A standard error of such a count is 7. A little more is no harm, much less would be a promise broken.
+            // The standard error of this count is 7. Slightly more coverage does no harm; much less would break the
+            // promise.
             assert!((930..=980).contains(&covered), "{covered} of 1000 with {blocks} blocks");
         }
     }
@@ -256,7 +254,7 @@ mod tests {
 
     #[test]
     fn requests_taken_for_independent_would_promise_too_much() {
-        // What the unit of resampling is for: single runs instead of blocks ignore what runs of a block share.
+        // This is why blocks are needed: resampling single runs ignores what the runs of a block have in common.
         let mut misses = 0;
         for trial in 0..200 {
             let mut random = Random::stream(3, 2, trial);

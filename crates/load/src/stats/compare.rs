@@ -1,8 +1,8 @@
 //! Comparison of B with A, as a sentence.
 //!
-//! A difference is shown if its confidence interval excludes "none" and it exceeds the noise floor. The noise floor is
-//! the far end of the interval of A against A, measured in the same order of runs: variation of the machine must not
-//! be attributed to B.
+//! A difference counts as shown if the confidence interval of the ratio excludes 1 and the difference exceeds the noise
+//! floor. The noise floor is the far end of the interval of A against A, measured in the same order of runs, because
+//! variation of the machine must not be attributed to B.
 
 use super::Interval;
 use crate::judge::{FigureVerdict, InvalidReason};
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 /// The compared measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measure {
-    /// Name in a sentence about B: `p99 response time`, `CPU per request`. Unused for rates.
+    /// Name of the measure in a sentence about B: `p99 response time`, `CPU per request`. Unused for rates.
     pub name: String,
-    /// True if more is better.
+    /// The kind of measure, which determines whether more or less is better.
     pub kind: MeasureKind,
 }
 
-/// Direction of a measure.
+/// The kind of a measure, which determines whether more or less is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeasureKind {
@@ -28,12 +28,12 @@ pub enum MeasureKind {
 }
 
 impl Measure {
-    /// The response rate.
+    /// Creates the measure of the response rate.
     pub fn rate() -> Self {
         Self { name: "rate".to_owned(), kind: MeasureKind::Rate }
     }
 
-    /// A time or a cost with this name.
+    /// Creates a measure of a time or a cost with this name.
     pub fn cost(name: &str) -> Self {
         Self { name: name.to_owned(), kind: MeasureKind::Cost }
     }
@@ -51,23 +51,24 @@ pub enum Finding {
     NoDifference,
 }
 
-/// Comparison by one measure.
+/// A comparison of B with A by one measure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The compared quantity.
+    /// The compared measure.
     pub measure: Measure,
     /// B's figure divided by A's.
     pub ratio: Interval,
-    /// Confidence of the interval, 0 to 1.
+    /// Confidence level of the interval, 0 to 1.
     pub level: f64,
-    /// A's figure divided by its own from other runs, if measured.
+    /// A's figure divided by A's figure from other runs, if measured.
     pub same: Option<Interval>,
-    /// Result.
+    /// The result: B is better, B is worse, or no difference was shown.
     pub finding: Finding,
 }
 
 impl Comparison {
-    /// Evaluates B's figure divided by A's; `same` is A's divided by A's in the same order of runs.
+    /// Evaluates B's figure divided by A's. `same` is A's figure divided by A's from other runs, in the same order of
+    /// runs.
     pub fn of(measure: Measure, ratio: Interval, level: f64, same: Option<Interval>) -> Self {
         let change = ratio.estimate - 1.0;
         let is_shown = !ratio.contains(1.0) && change.abs() > noise_floor(same.as_ref());
@@ -79,17 +80,18 @@ impl Comparison {
         Self { measure, ratio, level, same, finding }
     }
 
-    /// Maximum difference of A from itself, as a share; `None` if not measured.
+    /// Returns the largest difference of A from itself, as a share; `None` if it was not measured.
     pub fn noise_floor(&self) -> Option<f64> {
         self.same.as_ref().map(|same| noise_floor(Some(same)))
     }
 
-    /// Returns whether A seemed to differ from itself: something other than the subject then varies with the order.
+    /// Returns whether A seemed to differ from itself. If so, something other than the subject varies with the order of
+    /// runs.
     pub fn is_unfair(&self) -> bool {
         self.same.is_some_and(|same| !same.contains(1.0))
     }
 
-    /// The result as a sentence.
+    /// Returns the result as a sentence.
     pub fn sentence(&self) -> String {
         let percent = |share: f64| format!("{:.1}", 100.0 * share);
         // Avoid "-0.0".
@@ -105,7 +107,7 @@ impl Comparison {
             let estimate = percent(change.estimate);
             let floor = match self.noise_floor() {
                 Some(floor) if !self.ratio.contains(1.0) => {
-                    format!("; A beside itself differs by up to {} %", percent(floor))
+                    format!("; A compared with itself differs by up to {} %", percent(floor))
                 }
                 _ => String::new(),
             };
@@ -126,19 +128,20 @@ impl Comparison {
     }
 }
 
-/// A measure that is not compared, because its figure is invalid on one side or both.
+/// A measure that is not compared because its figure is invalid for A, for B, or for both.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotCompared {
-    /// The measure's name.
+    /// Name of the measure.
     pub measure: String,
-    /// Reasons why it is invalid for A; empty if it is valid.
+    /// Reasons why the figure is invalid for A; empty if it is valid.
     pub a: Vec<InvalidReason>,
-    /// Reasons why it is invalid for B; empty if it is valid.
+    /// Reasons why the figure is invalid for B; empty if it is valid.
     pub b: Vec<InvalidReason>,
 }
 
 impl NotCompared {
-    /// Collects the reasons from the verdicts of all runs of A and B. `None` if the figure is valid in every run.
+    /// Collects the reasons from the verdicts of all runs of A and B. Returns `None` if the figure is valid in every
+    /// run.
     pub fn of(
         measure: &str,
         a: impl Iterator<Item = FigureVerdict>,
@@ -153,14 +156,14 @@ impl NotCompared {
         (!a.is_empty() || !b.is_empty()).then(|| Self { measure: measure.to_owned(), a, b })
     }
 
-    /// Sentence: `rate: not compared, because it does not hold for B (client-saturated)`.
+    /// Returns the reasons as a sentence: `rate: not compared, because it does not hold for B (client-saturated)`.
     pub fn sentence(&self) -> String {
         let of = |side: &str, reasons: &[InvalidReason]| {
             let names: Vec<&str> = reasons.iter().map(|reason| reason.name()).collect();
             (!names.is_empty()).then(|| format!("{side} ({})", names.join(", ")))
         };
         let sides: Vec<String> = of("A", &self.a).into_iter().chain(of("B", &self.b)).collect();
-        format!("{}: not compared, because it does not hold for {}", self.measure, sides.join(" and for "))
+        format!("{}: not compared, because it is not valid for {}", self.measure, sides.join(" and for "))
     }
 }
 
@@ -203,11 +206,11 @@ mod tests {
                 Finding::NoDifference,
                 "no difference shown: B's rate differs by 0.0 % from A's (95 % CI -0.6 to 0.6)",
             ),
-            // Shown by its own interval, and no more than A beside itself.
+            // The interval shows a difference, but it is no larger than the difference of A from itself.
             (
                 p99(interval(0.993, 0.990, 0.996)),
                 Finding::NoDifference,
-                "no difference shown: B's p99 response time differs by -0.7 % from A's (95 % CI -1.0 to -0.4); A beside itself differs by up to 1.0 %",
+                "no difference shown: B's p99 response time differs by -0.7 % from A's (95 % CI -1.0 to -0.4); A compared with itself differs by up to 1.0 %",
             ),
         ] {
             assert_eq!((comparison.sentence().as_str(), comparison.finding), (sentence, finding));
@@ -236,12 +239,12 @@ mod tests {
         assert_eq!(of(&[&sound, &sound], &[&sound]), None);
         assert_eq!(
             of(&[&sound], &[&sound, &saturated]).as_deref(),
-            Some("rate: not compared, because it does not hold for B (client-saturated)")
+            Some("rate: not compared, because it is not valid for B (client-saturated)")
         );
         assert_eq!(
             of(&[&saturated, &saturated], &[&both]).as_deref(),
             Some(
-                "rate: not compared, because it does not hold for A (client-saturated) and for B (client-saturated, cpu-contention)"
+                "rate: not compared, because it is not valid for A (client-saturated) and for B (client-saturated, cpu-contention)"
             )
         );
     }

@@ -1,42 +1,47 @@
 //! Search for the highest rate that meets a requirement.
 //!
 //! As in MLRsearch for packets (Multiple Loss Ratio search, FD.io CSIT and an IETF draft), short trials locate the
-//! knee: they double the rate until the requirement is missed, then halve the interval by ratio. Long trials decide.
-//! On a shared machine single trials are unreliable, so none decides alone:
+//! knee: they double the rate until the requirement is missed, then halve the interval by ratio. Long trials decide. On
+//! a shared machine, single trials are unreliable, so none decides alone:
 //!
-//! - A trial that says nothing about the server is repeated, up to [`INVALID_MAX`] times at one rate.
-//! - A rate is missed when [`MISSED_MIN`] trials, and no fewer than met it, missed the requirement there.
-//! - A rate is met when one short trial, or [`KneePlan::confirmations`] long trials in a row, met the requirement.
-//! - When the two rates are close enough, long trials above the missed rate must miss as well, and one more at the met
-//!   rate must meet. If either contradicts what was found before, the search widens and goes on; after
-//!   [`CONTRADICTIONS_MAX`] contradictions it ends without a figure.
+//! - A trial that says nothing about the server is repeated, up to [`INVALID_MAX`] times at the same rate.
+//! - A rate counts as missed when at least [`MISSED_MIN`] trials at that rate missed the requirement, and at least as
+//!   many missed it as met it.
+//! - A rate counts as met when one short trial, or [`KneePlan::confirmations`] long trials in a row, met the
+//!   requirement.
+//! - When the two rates are close enough, long trials above the missed rate must also miss, and one more trial at the
+//!   met rate must meet the requirement. If either contradicts earlier results, the search widens and continues. After
+//!   [`CONTRADICTIONS_MAX`] contradictions, it ends without a figure.
 //!
-//! The driver calls [`KneeSearch::next`] for a [`Trial`], runs it, and passes the result to [`KneeSearch::handle`].
+//! The driver calls [`KneeSearch::next`] for a [`Trial`], runs the trial, and passes the result to
+//! [`KneeSearch::handle`].
 
 use crate::plan::ArrivalUnit;
 use serde::{Deserialize, Serialize};
 
-/// Settings of a search. Rates are of arrivals: requests if each arrival is one, otherwise connections or sessions.
+/// Settings of a search. Rates count arrivals: requests if each arrival is one request, otherwise connections or
+/// sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneePlan {
-    /// Lowest rate, in arrivals per second; the first trial. Above 0.
+    /// Lowest rate in arrivals per second, which is also the rate of the first trial. Above 0.
     pub rate_min: f64,
-    /// Highest rate, at least `rate_min`.
+    /// Highest rate in arrivals per second, at least `rate_min`.
     pub rate_max: f64,
-    /// Maximum distance between the met and missed rates, as a share; at least 0.001.
+    /// Largest accepted distance between the met and missed rates, as a share; at least 0.001.
     pub precision: f64,
     /// Length of a short trial, in nanoseconds.
     pub short_ns: u64,
     /// Length of a long trial, in nanoseconds.
     pub long_ns: u64,
-    /// Consecutive long trials that must meet the requirement, at least 1.
+    /// Number of consecutive long trials that must meet the requirement, at least 1.
     pub confirmations: u32,
     /// Maximum number of trials.
     pub trials_max: u32,
 }
 
 impl KneePlan {
-    /// From 100 to ten million arrivals per second, to 2 %, with trials of 2 s and 10 s, confirmed three times.
+    /// The default settings: 100 to ten million arrivals per second, to within 2 %, with trials of 2 s and 10 s,
+    /// confirmed three times.
     pub const DEFAULT: Self = Self {
         rate_min: 100.0,
         rate_max: 10_000_000.0,
@@ -51,11 +56,11 @@ impl KneePlan {
 /// A measurement to make.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Arrivals per second.
+    /// Offered arrivals per second.
     pub rate_per_s: f64,
-    /// Duration in nanoseconds.
+    /// Length of the trial, in nanoseconds.
     pub duration_ns: u64,
-    /// True if it decides about a rate; false if it only guides the search.
+    /// True if the trial decides about a rate; false if it only guides the search.
     pub is_long: bool,
 }
 
@@ -63,121 +68,107 @@ pub struct Trial {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrialOutcome {
-    /// The requirement was met. Response times include the client's own delays, so they are an upper bound: a trial
-    /// whose client was late still counts when even they meet the requirement.
+    /// The requirement was met. Response times include the client's own delays, so they are an upper bound: if they
+    /// meet the requirement although the client was late, the trial still counts.
     Met,
     /// The server missed the requirement.
     Missed,
-    /// No information about the server: the client was the limit, or other processes used the machine.
+    /// The trial says nothing about the server: the client was the limit, or other processes used the machine.
     Invalid,
 }
 
 /// A trial and its result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialRecord {
-    /// The rate and length.
+    /// The rate and length of the trial.
     pub trial: Trial,
-    /// The result.
+    /// The result of the trial.
     pub outcome: TrialOutcome,
 }
 
-/// End of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum KneeEnding {
+flatout_reason::reasons! {
+    /// The end of a search.
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum KneeEnding { name, }
     /// The knee lies between the two rates.
-    Found,
+    Found, "found";
     /// Even the lowest rate missed the requirement.
-    BelowLowest,
-    /// Even the highest rate met it.
-    AboveHighest,
-    /// The client could not offer a rate that the server misses.
-    ClientLimited,
-    /// The knee lies between the two rates, further apart than requested: the client or other processes were the limit
-    /// in between.
-    Between,
+    BelowLowest, "below-lowest";
+    /// Even the highest rate met the requirement.
+    AboveHighest, "above-highest";
+    /// The client could not offer a rate at which the server misses the requirement.
+    ClientLimited, "client-limited";
+    /// The knee lies between the two rates, but they are further apart than requested, because the client or other
+    /// processes were the limit at the rates in between.
+    Between, "between";
     /// Trials at the same rates contradicted each other, so there is no figure to report.
-    Contradictory,
-    /// The search was interrupted, or used up the trials it was allowed.
-    Unsettled,
+    Contradictory, "contradictory";
+    /// The search was interrupted, or reached its maximum number of trials.
+    Unsettled, "unsettled";
 }
 
-impl KneeEnding {
-    /// Stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Found => "found",
-            Self::BelowLowest => "below-lowest",
-            Self::AboveHighest => "above-highest",
-            Self::ClientLimited => "client-limited",
-            Self::Between => "between",
-            Self::Contradictory => "contradictory",
-            Self::Unsettled => "unsettled",
-        }
-    }
-}
-
-/// Result of a search.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knee {
-    /// End of the search.
+    /// The end of the search.
     pub ending: KneeEnding,
     /// Highest rate, in arrivals per second, that met the requirement as often as required.
     pub met_per_s: Option<f64>,
-    /// Lowest higher rate that missed it.
+    /// Lowest rate above it, in arrivals per second, that missed the requirement.
     pub missed_per_s: Option<f64>,
-    /// Required consecutive long trials.
+    /// Number of consecutive long trials that had to meet the requirement.
     pub confirmations: u32,
     /// All trials, in order.
     pub trials: Vec<TrialRecord>,
 }
 
 impl Knee {
-    /// The result as a sentence, for a requirement as written and rates of these arrivals.
+    /// Returns the result as a sentence, for a requirement as written and rates in this unit.
     pub fn sentence(&self, requirement: &str, arrival: ArrivalUnit) -> String {
         let times = if self.confirmations == 1 { "once".to_owned() } else { format!("{} times", self.confirmations) };
         match (self.ending, self.met_per_s, self.missed_per_s) {
             (KneeEnding::Found, Some(met), Some(missed)) => {
-                format!("{requirement} holds up to {met:.0} {arrival} (confirmed {times}) and fails at {missed:.0}")
+                format!("{requirement} is met up to {met:.0} {arrival} (confirmed {times}) and not met at {missed:.0}")
             }
             (KneeEnding::AboveHighest, Some(met), _) => {
-                format!("{requirement} holds at {met:.0} {arrival}, the highest rate allowed")
+                format!("{requirement} is met at {met:.0} {arrival}, the highest rate allowed")
             }
             (KneeEnding::BelowLowest, _, Some(missed)) => {
-                format!("{requirement} fails even at {missed:.0} {arrival}, the lowest rate allowed")
+                format!("{requirement} is not met even at {missed:.0} {arrival}, the lowest rate allowed")
             }
             (KneeEnding::Between, Some(met), Some(missed)) => format!(
-                "{requirement} holds at {met:.0} {arrival} (confirmed {times}) and fails at {missed:.0}; the knee lies between, \
-                 where this client or other processes were the limit"
+                "{requirement} is met at {met:.0} {arrival} (confirmed {times}) and not met at {missed:.0}; the knee \
+                 is between these rates, where this client or other processes were the bottleneck"
             ),
             (KneeEnding::ClientLimited, Some(met), _) => format!(
-                "{requirement} holds at {met:.0} {arrival} (confirmed {times}); this client cannot offer more, so the knee \
-                 lies higher"
+                "{requirement} is met at {met:.0} {arrival} (confirmed {times}); this client cannot offer more, so the \
+                 knee is higher"
             ),
             (KneeEnding::ClientLimited, ..) => {
-                format!("no highest rate for {requirement} was found: the client was the limit at every rate")
+                format!("the highest rate for {requirement} is unknown: the client was the bottleneck at every rate")
             }
             (KneeEnding::Contradictory, ..) => format!(
-                "no highest rate for {requirement} was found: trials at the same rate contradict each other; try longer trials (--duration) or a quieter machine"
+                "the highest rate for {requirement} is unknown: trials at the same rate contradict each other; try longer trials (--duration) or a quieter machine"
             ),
-            _ => format!("no highest rate for {requirement} was found in {} trials", self.trials.len()),
+            _ => format!("the highest rate for {requirement} is unknown after {} trials", self.trials.len()),
         }
     }
 }
 
-/// Invalid trials at one rate before the client counts as unable to offer it.
+/// Number of invalid trials at one rate after which the client counts as unable to offer that rate.
 pub const INVALID_MAX: u32 = 3;
 
-/// Trials that must miss the requirement before a rate counts as missed; either short or long ones.
+/// Minimum number of trials, short or long, that must miss the requirement before a rate counts as missed.
 pub const MISSED_MIN: u32 = 2;
 
-/// Contradictions after which a search ends without a figure.
+/// Number of contradictions after which a search ends without a figure.
 pub const CONTRADICTIONS_MAX: u32 = 4;
 
-/// How far above the missed rate the last check measures, in steps of the precision.
+/// Distance of the last check above the missed rate, in multiples of the precision.
 const CHECK_STEPS: f64 = 4.0;
 
-/// Precision below which noise alone would decide.
+/// Smallest accepted precision, as a share. With a finer precision, noise alone would decide.
 const PRECISION_MIN: f64 = 0.001;
 
 /// A search in progress.
@@ -185,21 +176,21 @@ const PRECISION_MIN: f64 = 0.001;
 pub struct KneeSearch {
     plan: KneePlan,
     stage: Stage,
-    /// Trials at the current stage's rate.
+    /// Results of the trials at the current stage's rate.
     votes: Votes,
-    /// Highest rate met in short trials.
+    /// Highest rate that met the requirement in short trials.
     hinted: Option<f64>,
-    /// Highest rate confirmed by long trials.
+    /// Highest rate that met the requirement in long trials.
     met: Option<f64>,
     missed: Option<Missed>,
-    /// Consecutive contradictions between long trials and expectations, for doubling steps.
+    /// Number of consecutive long trials that contradicted expectations, by which steps are doubled.
     surprises: u32,
-    /// Contradictions between the last check and earlier trials.
+    /// Number of times that the last check contradicted earlier trials.
     contradictions: u32,
     trials: Vec<TrialRecord>,
 }
 
-/// A rate that missed the requirement.
+/// A rate at which trials missed the requirement.
 #[derive(Clone, Copy, Debug)]
 struct Missed {
     rate: f64,
@@ -232,8 +223,9 @@ struct Votes {
 }
 
 impl Votes {
-    /// Returns the verdict once `met_min` consecutive trials met the requirement, [`MISSED_MIN`] and no fewer than met
-    /// it missed it, or [`INVALID_MAX`] were invalid; `None` while more trials are needed.
+    /// Adds a result. Returns the verdict when `met_min` consecutive trials met the requirement, when at least
+    /// [`MISSED_MIN`] trials and no fewer than met it missed it, or when [`INVALID_MAX`] trials were invalid. Returns
+    /// `None` if more trials are needed.
     fn add(&mut self, outcome: TrialOutcome, met_min: u32) -> Option<TrialOutcome> {
         match outcome {
             TrialOutcome::Met => {
@@ -283,7 +275,7 @@ impl KneeSearch {
         }
     }
 
-    /// The next trial: the same until its result is handled, `None` at the end.
+    /// Returns the next trial, which stays the same until its result is handled; `None` at the end of the search.
     pub fn next(&self) -> Option<Trial> {
         let (rate_per_s, is_long) = match self.stage {
             Stage::Climb(rate) | Stage::Narrow(rate) => (rate, false),
@@ -323,7 +315,7 @@ impl KneeSearch {
             Stage::Confirm(rate) => {
                 if met {
                     self.met = Some(rate);
-                    // A rate that short trials missed may still prove sound; then nothing is known above it.
+                    // Long trials may meet a rate that short trials missed; then nothing is known above it.
                     self.missed = self.missed.filter(|missed| missed.rate > rate);
                 } else {
                     self.missed = Some(Missed { rate, by_long: true, by_client });
@@ -331,7 +323,7 @@ impl KneeSearch {
                 self.decide_long(met)
             }
             Stage::CheckMissed(rate) if met => {
-                // The miss below was not caused by the server: short trials continue from here.
+                // The server did not cause the miss at the lower rate, so short trials continue from here.
                 (self.hinted, self.missed) = (Some(rate), None);
                 self.contradicted().unwrap_or(Stage::Climb((2.0 * rate).min(self.plan.rate_max)))
             }
@@ -346,7 +338,7 @@ impl KneeSearch {
         }
     }
 
-    /// Counts a contradiction; ends the search at the limit.
+    /// Counts a contradiction. At the limit, returns the end of the search.
     fn contradicted(&mut self) -> Option<Stage> {
         self.contradictions += 1;
         (self.contradictions >= CONTRADICTIONS_MAX).then_some(Stage::Done(KneeEnding::Contradictory))
@@ -388,7 +380,7 @@ impl KneeSearch {
             },
             (Some(rate), Some(missed)) => {
                 self.surprises = 0;
-                // The rate found by short trials is tried before the middle.
+                // Try the rate that short trials found before the middle.
                 match self.hinted.filter(|hinted| !met && *hinted > rate && *hinted < missed.rate) {
                     Some(hinted) => Stage::Confirm(hinted),
                     None => Stage::Confirm((rate * missed.rate).sqrt()),
@@ -397,36 +389,38 @@ impl KneeSearch {
         }
     }
 
-    /// The factor of a step in an unexplored direction: the precision at first, doubled each time.
+    /// Returns the factor of a step in an unexplored direction. The step is the precision at first, and doubles each
+    /// time.
     fn surprise_step(&mut self) -> f64 {
         let step = 1.0 + self.plan.precision * f64::from(1_u32 << self.surprises.min(20));
         self.surprises += 1;
         step
     }
 
-    /// Returns true if two rates differ by at most the precision, except for rounding.
+    /// Returns whether two rates differ by at most the precision, apart from rounding errors.
     fn is_close(&self, low: f64, high: f64) -> bool {
         high / low <= 1.0 + self.plan.precision * (1.0 + 1e-9)
     }
 
-    /// The lowest rate above `rate` at which a trial missed the requirement.
+    /// Returns the lowest rate above `rate` at which a trial missed the requirement.
     fn lowest_miss_above(&self, rate: f64) -> Option<f64> {
         let missed = self.trials.iter().filter(|record| record.outcome == TrialOutcome::Missed);
         missed.map(|record| record.trial.rate_per_s).filter(|missed| *missed > rate).min_by(f64::total_cmp)
     }
 
-    /// Result so far; final once [`KneeSearch::next`] returns `None`. An interrupted search is unsettled.
+    /// Returns the result so far, which is final after [`KneeSearch::next`] has returned `None`. An interrupted search
+    /// is unsettled.
     pub fn knee(&self) -> Knee {
         let ending = match self.stage {
             Stage::Done(ending) => ending,
             _ => KneeEnding::Unsettled,
         };
-        // No figure is better than one that the trials contradict.
+        // It is better to return no figure than a figure that the trials contradict.
         let has_figure = !matches!(ending, KneeEnding::Contradictory | KneeEnding::Unsettled);
         let met = self.met.filter(|_| has_figure);
         let missed = self.missed.map(|missed| missed.rate).filter(|_| has_figure);
         let (ending, missed) = match (ending, self.lowest_miss_above(met.unwrap_or(0.0))) {
-            // The client did offer more, and the server missed it.
+            // The client did offer a higher rate, and the server missed the requirement at that rate.
             (KneeEnding::ClientLimited, Some(miss)) if met.is_some() => (KneeEnding::Between, Some(miss)),
             (KneeEnding::ClientLimited, Some(_)) => (KneeEnding::Unsettled, None),
             (ending, _) => (ending, missed),

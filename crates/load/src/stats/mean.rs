@@ -1,12 +1,12 @@
-//! Confidence of a mean.
+//! Confidence interval of a mean.
 //!
-//! Consecutive requests are correlated: a queue that is long now is still long a moment later. So the values here are
-//! means of batches or whole runs, never single requests, to keep correlation out of the intervals.
+//! Consecutive requests are correlated: a queue that is long now is still long a moment later. So the values are means
+//! of batches or of whole runs, never single requests. This keeps the correlation out of the intervals.
 
 use super::Interval;
 use super::quantile::student_quantile;
 
-/// Mean and unbiased variance; `None` without values.
+/// Returns mean and unbiased variance; `None` without values.
 pub fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     if values.is_empty() {
         return None;
@@ -17,16 +17,16 @@ pub fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, if values.len() > 1 { squares / (count - 1.0) } else { 0.0 }))
 }
 
-/// The mean of independent values with its confidence interval by Student's distribution: mean ± t·s/√n. `None` with
-/// fewer than two.
+/// Returns the mean of independent values with its confidence interval by Student's distribution: mean ± t·s/√n.
+/// Returns `None` with fewer than two values.
 pub fn mean_interval(values: &[f64], level: f64) -> Option<Interval> {
     let (mean, variance) = mean_and_variance(values).filter(|_| values.len() > 1)?;
     let half = student_quantile(level, values.len() as u32 - 1) * (variance / values.len() as f64).sqrt();
     Some(Interval { estimate: mean, low: mean - half, high: mean + half })
 }
 
-/// Means of `batches` batches of adjacent values, as equal in size as possible; with fewer values, the values
-/// themselves.
+/// Returns the means of `batches` batches of adjacent values, as equal in size as possible. If there are fewer values,
+/// returns the values themselves.
 pub fn batch_means(values: &[f64], batches: usize) -> Vec<f64> {
     let batches = batches.min(values.len());
     (0..batches)
@@ -37,8 +37,8 @@ pub fn batch_means(values: &[f64], batches: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Correlation of adjacent values, -1 to 1; near 0 if batches are long enough. `None` with fewer than three values, or
-/// if all are equal.
+/// Returns the correlation of adjacent values, -1 to 1, which is near 0 if batches are long enough. Returns `None` with
+/// fewer than three values, or if all values are equal.
 pub fn correlation_with_next(values: &[f64]) -> Option<f64> {
     let (mean, variance) = mean_and_variance(values).filter(|(_, variance)| values.len() > 2 && *variance > 0.0)?;
     let products: f64 = values.windows(2).map(|pair| (pair[0] - mean) * (pair[1] - mean)).sum();

@@ -1,8 +1,8 @@
-//! Order of runs of two subjects.
+//! Order of the runs of two subjects.
 //!
-//! A machine's temperature and load change over time, so the last run meets other conditions than the first. Therefore
-//! runs alternate, and adjacent runs form a block, compared within itself. The block is also the unit of the
-//! bootstrap, as requests and even adjacent runs are not independent.
+//! A machine's temperature and load change over time, so the last run takes place under different conditions from the
+//! first. Therefore runs alternate, and adjacent runs form a block; subjects are compared within each block. The block
+//! is also the unit of the bootstrap, because requests and even adjacent runs are not independent.
 
 use crate::random::Random;
 
@@ -15,26 +15,26 @@ pub enum Side {
     B,
 }
 
-/// Order of runs.
+/// The order in which the runs of two subjects alternate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunOrder {
-    /// Blocks of four, A B B A: a linear drift affects both equally.
+    /// Blocks of four, A B B A. A linear drift affects both subjects equally.
     Abba,
-    /// Blocks of two, A B or B A at random from this seed: robust against periodic effects.
+    /// Blocks of two, A B or B A, chosen at random from this seed. Robust against periodic effects.
     Random(u64),
 }
 
 /// The runs of one block, by their indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunBlock {
-    /// Runs of A.
+    /// Indices of the runs of A.
     pub a: Vec<usize>,
-    /// Runs of B, the same number.
+    /// Indices of the runs of B, of which there are as many as of A.
     pub b: Vec<usize>,
 }
 
 impl RunOrder {
-    /// Subject of each run, for this many blocks.
+    /// Returns the subject of each run, for this many blocks.
     pub fn sides(self, blocks: usize) -> Vec<Side> {
         match self {
             Self::Abba => [Side::A, Side::B, Side::B, Side::A].repeat(blocks),
@@ -46,7 +46,7 @@ impl RunOrder {
         }
     }
 
-    /// Runs in a block.
+    /// Returns the number of runs in a block.
     pub const fn block_runs(self) -> usize {
         match self {
             Self::Abba => 4,
@@ -54,7 +54,7 @@ impl RunOrder {
         }
     }
 
-    /// Groups completed runs into blocks; drops an incomplete block at the end.
+    /// Groups completed runs into blocks. Drops an incomplete block at the end.
     pub fn blocks(self, sides: &[Side]) -> Vec<RunBlock> {
         let length = self.block_runs();
         let of = |block: usize, side: Side| {

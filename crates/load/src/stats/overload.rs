@@ -1,16 +1,16 @@
-//! Goodput beyond the peak, and recovery.
+//! Goodput beyond the peak, and recovery from overload.
 //!
-//! Goodput is the rate of correct responses in time. A good server's goodput stays level beyond its peak; one that
-//! works on all requests a little, or on abandoned ones, collapses.
+//! Goodput is the rate of correct responses in time. A good server's goodput stays level beyond its peak. The goodput
+//! of a server that works a little on every request, or works on abandoned requests, collapses.
 
 use serde::{Deserialize, Serialize};
 
-/// A load level.
+/// The results at one load level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Level {
     /// Requests offered per second.
     pub offered_per_s: f64,
-    /// Correct responses in time, per second.
+    /// Correct responses in time per second.
     pub goodput_per_s: f64,
     /// Share of requests that failed, 0 to 1.
     pub error_share: f64,
@@ -18,24 +18,25 @@ pub struct Level {
     pub p99_ns: Option<u64>,
 }
 
-/// Analysis of load levels.
+/// Analysis of several load levels.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Overload {
     /// The level with the highest goodput.
     pub peak: Level,
-    /// The level beyond the peak, by offered load, with the lowest goodput; `None` if there is none.
+    /// The level with the lowest goodput among those with a higher offered load than the peak; `None` if there are
+    /// none.
     pub worst: Option<Level>,
-    /// Its goodput as a share of the peak's.
+    /// Goodput of `worst` as a share of the peak's.
     pub kept_share: Option<f64>,
-    /// Offered load of the first level whose goodput was below [`KEEPING_UP_SHARE`] of it.
+    /// Offered load of the first level whose goodput was below [`KEEPING_UP_SHARE`] of the offered load.
     pub overloaded_from_per_s: Option<f64>,
 }
 
-/// Minimum share of offered load with good responses for keeping up.
+/// Smallest share of the offered requests that must get good responses for the server to keep up.
 pub const KEEPING_UP_SHARE: f64 = 0.99;
 
 impl Overload {
-    /// Analyses levels in any order; `None` without any.
+    /// Analyses levels, which may be in any order; `None` without levels.
     pub fn of(levels: &[Level]) -> Option<Self> {
         let by_goodput = |one: &&Level, other: &&Level| one.goodput_per_s.total_cmp(&other.goodput_per_s);
         let peak = *levels.iter().max_by(by_goodput)?;
@@ -51,11 +52,11 @@ impl Overload {
         Some(Self { peak, worst, kept_share, overloaded_from_per_s })
     }
 
-    /// The result as a sentence.
+    /// Returns the result as a sentence.
     pub fn sentence(&self) -> String {
         let peak = format!(
-            "goodput is highest at {:.0} requests/s offered, {:.0}/s",
-            self.peak.offered_per_s, self.peak.goodput_per_s
+            "goodput peaks at {:.0}/s, with {:.0} requests/s offered",
+            self.peak.goodput_per_s, self.peak.offered_per_s
         );
         match (self.worst, self.kept_share) {
             (Some(worst), Some(share)) => format!(
@@ -68,32 +69,32 @@ impl Overload {
     }
 }
 
-/// One second of a run.
+/// One second of a run, after the load was reduced.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Second {
-    /// Start in nanoseconds after the load was reduced to what the server can handle.
+    /// Start of this second, in nanoseconds after the load was reduced to what the server can handle.
     pub after_ns: u64,
-    /// Requests offered in it.
+    /// Number of requests offered in this second.
     pub offered: u64,
-    /// Correct responses in time to them.
+    /// Number of correct responses in time to these requests.
     pub good: u64,
 }
 
-/// Recovery of a server.
+/// The recovery of a server from overload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Recovery {
-    /// It kept up from this time on after the load was reduced, in nanoseconds.
+    /// The server kept up from this time on, in nanoseconds after the load was reduced.
     After(u64),
-    /// It did not recover within the observed time, in nanoseconds.
+    /// The server did not recover within the observed time, in nanoseconds.
     NotWithin(u64),
 }
 
-/// Consecutive good seconds required for recovery.
+/// Number of consecutive good seconds required for recovery.
 pub const GOOD_SECONDS: usize = 3;
 
-/// Finds the first of [`GOOD_SECONDS`] consecutive seconds in each of which [`KEEPING_UP_SHARE`] of the offered
-/// requests had good responses; seconds without requests are skipped. `None` without any second.
+/// Finds the first of [`GOOD_SECONDS`] consecutive seconds in which at least [`KEEPING_UP_SHARE`] of the offered
+/// requests had good responses. Skips seconds without requests. Returns `None` if `seconds` is empty.
 pub fn recovery(seconds: &[Second]) -> Option<Recovery> {
     let last = seconds.last()?;
     let mut row: Option<(u64, usize)> = None;
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_collapse_is_told_from_a_level_end() {
-        // TarantulaWEB's own curve: kept up to 300 connections/s, and fell beyond.
+        // The curve of TarantulaWEB: it kept up to 300 connections/s and fell beyond.
         let levels = [level(100.0, 100.0), level(300.0, 300.0), level(500.0, 210.0), level(1100.0, 60.0)];
         let overload = Overload::of(&levels).unwrap();
         assert_eq!(
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(overload.overloaded_from_per_s, Some(500.0));
         assert_eq!(
             overload.sentence(),
-            "goodput is highest at 300 requests/s offered, 300/s; beyond it, goodput falls to 20 % of that, at 1100 requests/s offered"
+            "goodput peaks at 300/s, with 300 requests/s offered; beyond it, goodput falls to 20 % of that, at 1100 requests/s offered"
         );
         let level_end = Overload::of(&[level(2000.0, 990.0), level(500.0, 500.0), level(1000.0, 1000.0)]).unwrap();
         assert_eq!(level_end.kept_share, Some(0.99));
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(recovery(&seconds(&[10, 99, 100, 50, 99, 100, 100, 100])), Some(Recovery::After(4_000_000_000)));
         assert_eq!(recovery(&seconds(&[10, 99, 98, 99, 100])), Some(Recovery::NotWithin(5_000_000_000)));
         assert_eq!(recovery(&[]), None);
-        // A second in which nothing was asked says nothing.
+        // A second without requests is skipped.
         let mut gap = seconds(&[100, 0, 100, 100]);
         gap[1].offered = 0;
         assert_eq!(recovery(&gap), Some(Recovery::After(0)));

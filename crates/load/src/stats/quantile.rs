@@ -1,13 +1,13 @@
-//! Normal and Student's distributions.
+//! The normal distribution and Student's t-distribution.
 
 use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, TAU};
 
-/// Degrees of freedom are capped at this: beyond it, quantiles differ from the normal distribution's by less than 0.1
-/// %.
+/// Degrees of freedom above this are treated as this number: beyond it, quantiles differ from those of the normal
+/// distribution by less than 0.1 %.
 const FREEDOM_MAX: u32 = 2000;
 
-/// Probability of at most `x` in the standard normal distribution, to about 15 decimals (Marsaglia, "Evaluating the
-/// Normal Distribution", 2004).
+/// Returns the probability of at most `x` in the standard normal distribution, to about 15 decimals (Marsaglia,
+/// "Evaluating the Normal Distribution", 2004).
 pub fn normal_probability(x: f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -15,7 +15,7 @@ pub fn normal_probability(x: f64) -> f64 {
     if x.abs() > 8.0 {
         return if x > 0.0 { 1.0 } else { 0.0 };
     }
-    // The series of Φ(x)/φ(x) about 0: x + x³/3 + x⁵/15 + …
+    // Sum the series of Φ(x)/φ(x) about 0: x + x³/3 + x⁵/15 + …
     let (mut term, mut sum, mut divisor) = (x, x, 1.0);
     loop {
         divisor += 2.0;
@@ -28,7 +28,7 @@ pub fn normal_probability(x: f64) -> f64 {
     }
 }
 
-/// Probability that Student's t with this many degrees of freedom (0 counts as 1) lies between `-t` and `t`
+/// Returns the probability that Student's t with this many degrees of freedom (0 counts as 1) lies between `-t` and `t`
 /// (Abramowitz and Stegun, 26.7.3 and 26.7.4).
 pub fn student_within(t: f64, freedom: u32) -> f64 {
     let freedom = freedom.clamp(1, FREEDOM_MAX);
@@ -50,7 +50,7 @@ pub fn student_within(t: f64, freedom: u32) -> f64 {
     if first == 0 { sin * sum } else { (theta + sin * sum) * FRAC_2_PI }
 }
 
-/// The t for which Student's distribution lies between `-t` and `t` with probability `level` (0 to 1).
+/// Returns the `t` for which Student's t lies between `-t` and `t` with probability `level` (0 to 1).
 pub fn student_quantile(level: f64, freedom: u32) -> f64 {
     if level.is_nan() || level >= 1.0 {
         return f64::INFINITY;

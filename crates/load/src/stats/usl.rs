@@ -1,23 +1,22 @@
 //! Universal Scalability Law: rate as a function of concurrency.
 //!
-//! X(N) = γ·N / (1 + α·(N-1) + β·N·(N-1)), where N is connections or cores, γ the rate of one, α the share of work that
-//! must queue, and β the cost of keeping all in step, which makes the rate fall again beyond N* = √((1-α)/β) (Gunther,
-//! *Guerrilla Capacity Planning*, 2007). N is the number in a closed loop without think time.
+//! X(N) = γ·N / (1 + α·(N-1) + β·N·(N-1)), where N is the number of connections or cores, γ is the rate at N = 1, α is
+//! the share of work that must queue, and β is the cost of coordination, which makes the rate fall again beyond N* =
+//! √((1-α)/β) (Gunther, *Guerrilla Capacity Planning*, 2007). N is the number in a closed loop without think time.
 //!
-//! The fit minimises the squares of ln X - ln X(N), as rates vary by percents and not by a number of requests, by
-//! Gauss-Newton steps from the linear fit of N/X. Confidence intervals come from the curvature at the minimum and
-//! Student's distribution with n-3 degrees of freedom; the peak's by the delta method on a logarithm. They are only as
-//! good as the model: if the residuals have a pattern, the model does not fit this server.
+//! The fit minimises the squares of ln X - ln X(N), because rates vary by percentages and not by a number of requests.
+//! It takes Gauss-Newton steps from the linear fit of N/X. Confidence intervals come from the curvature at the minimum
+//! and Student's distribution with n-3 degrees of freedom; the interval of the peak comes from the delta method on a
+//! logarithm. They are only as good as the model: if the residuals have a pattern, the model does not fit this server.
 
 use super::Interval;
 use super::quantile::student_quantile;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
 /// Minimum number of distinct values of N for a fit.
 pub const POINTS_MIN: usize = 6;
 
-/// Maximum Gauss-Newton steps; about five suffice from the linear fit.
+/// Maximum number of Gauss-Newton steps. About five suffice from the linear fit.
 const STEPS_MAX: usize = 200;
 
 /// A fitted law.
@@ -25,11 +24,11 @@ const STEPS_MAX: usize = 200;
 pub struct Usl {
     /// γ, the rate at N = 1.
     pub gamma: Interval,
-    /// α, contention. Below 0 the rate grows faster than N, because of caches or measurement errors.
+    /// α, contention. If it is below 0, the rate grows faster than N, because of caches or measurement errors.
     pub alpha: Interval,
-    /// β, coherence; 0 or more.
+    /// β, coherence: 0 or more.
     pub beta: Interval,
-    /// N*, the N of the highest rate; `None` if β's interval includes 0, so that no peak is shown.
+    /// N*, the N with the highest rate; `None` if the interval of β includes 0, so that no peak is shown.
     pub peak: Option<Interval>,
     /// The rate at N*, if known.
     pub peak_rate: Option<f64>,
@@ -37,26 +36,33 @@ pub struct Usl {
     pub residual_share: f64,
     /// Share of the variance of ln X that the law explains; at most 1.
     pub explained: f64,
-    /// Confidence of the intervals, 0 to 1.
+    /// Confidence level of the intervals, 0 to 1.
     pub level: f64,
 }
 
-/// Reason for the lack of a fit.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// The reason the law cannot be fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "kebab-case")]
 pub enum UslRefusal {
-    /// Number of distinct values of N, which is below [`POINTS_MIN`].
+    /// There are too few distinct values of N. Contains their number, which is below [`POINTS_MIN`].
+    #[error("{0} points are too few for a scalability law; measure {POINTS_MIN} or more")]
     TooFewPoints(usize),
-    /// A rate or an N is 0, negative or not a number.
+    /// A rate or a value of N is 0, negative or not a number.
+    #[error("a scalability law needs rates and connection counts above 0")]
     NotARate,
-    /// The best β, which is below 0: the sweep bends upwards at its end, so it does not show a peak.
+    /// The best β, which the variant contains, is below 0: the sweep bends upwards at its end, so it does not show a
+    /// peak.
+    #[error(
+        "the rate neither falls nor levels off as the law predicts (β would be {0:.2e}); measure with more connections"
+    )]
     NegativeBeta(f64),
     /// No minimum was found.
+    #[error("no scalability law fits these points")]
     NoMinimum,
 }
 
 impl UslRefusal {
-    /// Stable name.
+    /// Returns the stable name of the reason.
     pub const fn name(self) -> &'static str {
         match self {
             Self::TooFewPoints(_) => "too-few-points",
@@ -67,29 +73,11 @@ impl UslRefusal {
     }
 }
 
-impl fmt::Display for UslRefusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooFewPoints(count) => {
-                write!(formatter, "{count} points are too few for a scalability law; measure {POINTS_MIN} or more")
-            }
-            Self::NotARate => write!(formatter, "a scalability law needs rates and numbers above 0"),
-            Self::NegativeBeta(beta) => write!(
-                formatter,
-                "the rate neither falls nor levels off as the law predicts (β would be {beta:.2e}); measure further up"
-            ),
-            Self::NoMinimum => write!(formatter, "no scalability law fits these points"),
-        }
-    }
-}
-
-impl std::error::Error for UslRefusal {}
-
 impl Usl {
-    /// Fits the law to points of N and rate; several may have the same N.
+    /// Fits the law to pairs of N and rate. Several pairs may have the same N.
     ///
     /// # Errors
-    /// Returns the reason if there is no fit.
+    /// Returns the reason if the law cannot be fitted.
     pub fn fit(points: &[(f64, f64)], level: f64) -> Result<Self, UslRefusal> {
         if points.iter().any(|(n, rate)| !(n.is_finite() && rate.is_finite() && *n > 0.0 && *rate > 0.0)) {
             return Err(UslRefusal::NotARate);
@@ -142,19 +130,19 @@ impl Usl {
         })
     }
 
-    /// Rate of the law at N.
+    /// Returns the rate at N according to the law.
     pub fn rate(&self, n: f64) -> f64 {
         let denominator = 1.0 + self.alpha.estimate * (n - 1.0) + self.beta.estimate * n * (n - 1.0);
         self.gamma.estimate * n / denominator
     }
 }
 
-/// ln γ, α and β.
+/// The parameters ln γ, α and β.
 type Parameters = [f64; 3];
 
 type Matrix = [[f64; 3]; 3];
 
-/// Least squares of N/X = (1 + α(N-1) + βN(N-1))/γ, weighted so that relative errors count.
+/// Returns the least-squares fit of N/X = (1 + α(N-1) + βN(N-1))/γ, weighted so that relative errors count.
 fn linear_fit(points: &[(f64, f64)]) -> Option<Parameters> {
     let mut normal: Matrix = [[0.0; 3]; 3];
     let mut right = [0.0; 3];
@@ -167,10 +155,10 @@ fn linear_fit(points: &[(f64, f64)]) -> Option<Parameters> {
     (one > 0.0).then(|| [-one.ln(), a / one, b / one])
 }
 
-/// Descends to the minimum; returns it and the curvature matrix.
+/// Descends to the minimum. Returns the minimum and the curvature matrix.
 fn descend(points: &[(f64, f64)], start: Parameters) -> Option<(Parameters, Matrix)> {
     let mut at = start;
-    // A negative denominator at some point has no logarithm: start without coherence then.
+    // A negative denominator has no logarithm; if there is one at some point, start without coherence.
     let mut squares = squares_of(points, at).or_else(|| {
         at = [start[0], start[1].clamp(0.0, 1.0), 0.0];
         squares_of(points, at)
@@ -197,7 +185,7 @@ fn descend(points: &[(f64, f64)], start: Parameters) -> Option<(Parameters, Matr
     None
 }
 
-/// Sum of squares of ln X - ln X(N); `None` if the law has no rate.
+/// Returns the sum of squares of ln X - ln X(N); `None` if the law has no positive rate at some point.
 fn squares_of(points: &[(f64, f64)], parameters: Parameters) -> Option<f64> {
     let mut sum = 0.0;
     for &(n, rate) in points {
@@ -241,7 +229,8 @@ fn solve(matrix: Matrix, right: [f64; 3]) -> Option<[f64; 3]> {
     Some(inverse.map(|row| row.iter().zip(right).map(|(cell, value)| cell * value).sum()))
 }
 
-/// Inverse of a symmetric matrix, first scaled to a diagonal of 1: β's column is larger than γ's by N².
+/// Returns the inverse of a symmetric matrix. The matrix is first scaled to a diagonal of 1, because β's column is
+/// larger than γ's by N².
 fn inverse(matrix: Matrix) -> Option<Matrix> {
     let scale: [f64; 3] = std::array::from_fn(|i| matrix[i][i].sqrt());
     if scale.iter().any(|scale| !(scale.is_finite() && *scale > 0.0)) {
@@ -310,14 +299,14 @@ mod tests {
         let points = |count: usize| SWEEP[..count].iter().map(|&n| (n, law(n, 10.0, 0.1, 1e-3))).collect::<Vec<_>>();
         assert_eq!(Usl::fit(&points(POINTS_MIN - 1), 0.95), Err(UslRefusal::TooFewPoints(5)));
         assert!(Usl::fit(&points(POINTS_MIN), 0.95).is_ok());
-        // The same N again and again is one point.
+        // The same N, however often it occurs, is one point.
         assert_eq!(Usl::fit(&[(4.0, 10.0); 20], 0.95), Err(UslRefusal::TooFewPoints(1)));
         for bad in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (1.0, f64::NAN), (f64::INFINITY, 1.0)] {
             let mut points = points(8);
             points[3] = bad;
             assert_eq!(Usl::fit(&points, 0.95), Err(UslRefusal::NotARate));
         }
-        // A rate that bends upwards.
+        // The rate bends upwards.
         let bent = SWEEP.map(|n| (n, law(n, 10.0, 0.2, -1e-4)));
         assert!(matches!(Usl::fit(&bent, 0.95), Err(UslRefusal::NegativeBeta(beta)) if beta < 0.0));
         assert_eq!(UslRefusal::NegativeBeta(-1.0).name(), "negative-beta");
@@ -326,7 +315,8 @@ mod tests {
     #[test]
     fn a_peak_is_told_only_where_one_is_shown() {
         let mut random = Random::new(3);
-        // Contention alone levels off: β is 0 within the noise, and no peak may be told with confidence.
+        // With contention alone, the rate levels off: β is 0 within the noise, and no peak can be reported with
+        // confidence.
         let mut told = 0;
         for _ in 0..200 {
             let points = SWEEP.map(|n| (n, law(n, 100.0, 0.1, 0.0) * (0.02 * random.next_normal()).exp()));

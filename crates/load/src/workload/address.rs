@@ -1,26 +1,26 @@
-//! URL in a list: absolute, or a path on the server under test.
+//! The address of a URL in a list: an absolute URL, or a path on the server under test.
 
 use super::fault::FaultKind;
 use flatout_http::url::{OriginAddress, Url, UrlError};
 use std::fmt;
 
-/// Maximum length of a target in bytes. Servers accept about as much.
+/// Maximum length of a target in bytes, about as much as servers accept.
 pub const TARGET_BYTES_MAX: usize = 8192;
 
-/// A URL.
+/// A URL, either absolute or relative to the server under test.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The server, if the list names one.
+    /// The server, if the URL names one.
     pub origin: Option<OriginAddress>,
     /// Path and query in origin form (RFC 9112 §3.2.1): graphic ASCII, at most [`TARGET_BYTES_MAX`] bytes.
     pub target: Box<str>,
 }
 
 impl Address {
-    /// Parses `/path` or `http://host[:port]/path`; drops a fragment, which clients do not send.
+    /// Parses `/path` or `http://host[:port]/path`. Drops a fragment, which clients do not send.
     ///
     /// # Errors
-    /// Returns the kind of error.
+    /// Returns what is wrong with the URL.
     pub fn parse(text: &str) -> Result<Self, FaultKind> {
         let text = text.split('#').next().unwrap_or_default();
         if text.starts_with('/') {
@@ -56,10 +56,10 @@ impl fmt::Display for Address {
     }
 }
 
-/// Checks that a target is usable in a request line unchanged.
+/// Checks that a target can be used unchanged in a request line.
 ///
 /// # Errors
-/// Returns the kind of error.
+/// Returns what is wrong with the target.
 pub fn check_target(target: &str) -> Result<&str, FaultKind> {
     if target.len() > TARGET_BYTES_MAX {
         return Err(FaultKind::TargetTooLong);

@@ -2,16 +2,17 @@
 
 use crate::random::Random;
 
-/// Alias table.
+/// A table for weighted choice of an index.
 #[derive(Clone, Debug)]
 pub struct Alias {
-    /// For each item, its probability within its slot, 0 to 1, and the item for the rest.
+    /// One slot per item: the probability, 0 to 1, that the slot selects the item itself, and the item that it selects
+    /// otherwise.
     slots: Vec<(f64, u32)>,
 }
 
 impl Alias {
-    /// Table for these weights. Non-finite and negative weights count as 0. `None` if all are 0, or if there are more
-    /// than 2³².
+    /// Creates a table for these weights. Non-finite and negative weights count as 0. Returns `None` if all weights are
+    /// 0, or if there are more than 2³² weights.
     pub fn new(weights: impl Iterator<Item = f64>) -> Option<Self> {
         let weights: Vec<f64> =
             weights.map(|weight| if weight.is_finite() && weight > 0.0 { weight } else { 0.0 }).collect();
@@ -34,7 +35,7 @@ impl Alias {
                 small.push(more);
             }
         }
-        // The remaining items fill their slots, except for rounding; an item without weight never remains alone.
+        // The remaining items fill their slots, except for rounding errors. An item without weight never remains alone.
         for at in small.into_iter().chain(large) {
             if weights[at as usize] > 0.0 {
                 slots[at as usize] = (1.0, at);
@@ -43,14 +44,14 @@ impl Alias {
         Some(Self { slots })
     }
 
-    /// A random index.
+    /// Returns a random index.
     pub fn choose(&self, random: &mut Random) -> usize {
         let at = random.below(self.slots.len() as u64) as usize;
         let (own, other) = self.slots[at];
         if random.next_f64() < own { at } else { other as usize }
     }
 
-    /// Probability of each index.
+    /// Returns the probability of each index.
     #[cfg(test)]
     fn chances(&self) -> Vec<f64> {
         let mut chances = vec![0.0; self.slots.len()];

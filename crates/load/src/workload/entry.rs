@@ -1,32 +1,24 @@
-//! Entries of a workload, their expected responses, and classes for breaking down results.
+//! Entries of a workload, their expected responses, and the classes by which results are broken down.
 
 use super::address::Address;
 
-/// Method in lists and logs. Others change the server, or need content that no log has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Method {
-    /// GET.
+flatout_reason::reasons! {
+    /// A method in a list or a log. Other methods change the server, or need content that no log has.
+    #[derive(Default)]
+    pub enum Method { name, }
+    /// Retrieves content (RFC 9110 §9.3.1).
     #[default]
-    Get,
-    /// HEAD.
-    Head,
-    /// OPTIONS.
-    Options,
+    Get, "GET";
+    /// Retrieves only the head (RFC 9110 §9.3.2).
+    Head, "HEAD";
+    /// Requests the supported methods (RFC 9110 §9.3.7).
+    Options, "OPTIONS";
 }
 
 impl Method {
     /// Parses a method.
     pub fn parse(text: &[u8]) -> Option<Self> {
-        [Self::Get, Self::Head, Self::Options].into_iter().find(|method| method.name().as_bytes() == text)
-    }
-
-    /// Name in the request line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Get => "GET",
-            Self::Head => "HEAD",
-            Self::Options => "OPTIONS",
-        }
+        Self::ALL.iter().copied().find(|method| method.name().as_bytes() == text)
     }
 }
 
@@ -37,54 +29,54 @@ pub struct WorkloadEntry {
     pub method: Method,
     /// The URL.
     pub address: Address,
-    /// Value of the Host field if a log has it; otherwise derived from the address.
+    /// Value of the Host field, if a log contains it. Otherwise it is derived from the address.
     pub host: Option<Box<str>>,
     /// Relative frequency: 0 or more. Unused if entries are requested in turn.
     pub weight: f64,
-    /// Expected bytes of content, if known: a response of another size is wrong.
+    /// Expected content length in bytes, if known. A response of a different length is wrong.
     pub body_bytes: Option<u64>,
     /// SHA-256 of the content, if known.
     pub sha256: Option<[u8; 32]>,
-    /// Index of its class.
+    /// Index of the entry's class.
     pub class: u16,
 }
 
 impl WorkloadEntry {
-    /// GET for an address without an expected response.
+    /// Creates a GET request for an address, without an expected response.
     pub const fn get(address: Address) -> Self {
         Self { method: Method::Get, address, host: None, weight: 1.0, body_bytes: None, sha256: None, class: 0 }
     }
 }
 
-/// Part of a workload for breaking down results.
+/// Part of a workload for which results are reported separately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Class {
-    /// Name.
+    /// Label in reports.
     pub name: String,
     /// Share of all requests, 0 to 1.
     pub share: f64,
-    /// Mean of the expected body sizes in bytes; `None` if one is unknown.
+    /// Mean of the expected body sizes in bytes; `None` if a size is unknown.
     pub body_bytes_mean: Option<f64>,
 }
 
 impl Class {
-    /// A class whose statistics are filled in later.
+    /// Creates a class whose statistics are filled in later.
     pub(super) const fn named(name: String) -> Self {
         Self { name, share: 0.0, body_bytes_mean: None }
     }
 }
 
-/// Up to this many entries, each is a separate class; beyond it, each range of sizes is one.
+/// Maximum number of entries for which each entry is a class. If there are more, each range of sizes is a class.
 pub const CLASSES_OF_ENTRIES_MAX: usize = 32;
 
-/// Classes by size: exclusive upper bound and name.
+/// Size classes: exclusive upper bound in bytes, and name.
 const SIZES: [(u64, &str); 6] = [
     (1 << 10, "under 1 KiB"),
     (10 << 10, "1 to 10 KiB"),
     (100 << 10, "10 to 100 KiB"),
     (1 << 20, "100 KiB to 1 MiB"),
     (u64::MAX, "1 MiB and more"),
-    (u64::MAX, "size not known"),
+    (u64::MAX, "unknown size"),
 ];
 
 /// Assigns a class to every entry.

@@ -1,9 +1,9 @@
-//! Errors in lines of a list or a log: one table, and the errors of a text with line numbers.
+//! Errors in lines of a list or a log: a table of kinds, and a collection of errors with line numbers.
 
 use std::fmt;
 
 flatout_reason::reasons! {
-    /// Kind of error in a line.
+    /// The kind of error in a line.
     pub enum FaultKind { name, text, }
     LineTooLong, "line-too-long", "the line is too long";
     NotText, "not-text", "the line is not UTF-8, or contains a control character";
@@ -14,25 +14,25 @@ flatout_reason::reasons! {
     TargetInvalid, "target-invalid", "the path contains characters that must be percent-encoded";
     TargetTooLong, "target-too-long", "the path is longer than 8,192 bytes";
     WeightInvalid, "weight-invalid", "the weight is not a whole number up to 1,000,000,000,000";
-    TooManyWords, "too-many-words", "there is more than a URL and a weight; put other information after #";
+    TooManyWords, "too-many-words", "the line has more than a URL and a weight; put other information after #";
     SizeInvalid, "size-invalid", "the size after # is too large";
     DigestInvalid, "digest-invalid", "a digest must be #sha256= and 64 hexadecimal digits";
     WebStone1, "webstone-1", "this is a list of WebStone 1.x, which counts pages and groups files; write a URL and a weight on each line";
-    TooMany, "too-many", "there are too many lines or bytes of URLs for one workload; the rest was not read";
+    TooMany, "too-many", "the workload has too many lines or URL bytes; the rest was not read";
     Empty, "empty", "it contains no requests";
-    LogForm, "log-form", "the line has an unknown format; known are common, combined and flatout's JSON";
+    LogForm, "log-form", "the line has an unknown format; use common, combined or flatout's JSON";
     LogTime, "log-time", "the time is missing or has an unknown format";
     LogField, "log-field", "the line has a missing field: time, method, target and status are required";
     LogStatus, "log-status", "the status is not a number from 0 to 999";
     LogBytes, "log-bytes", "the size of the body is not a number";
 }
 
-/// An error with its line.
+/// An error in a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineFault {
-    /// Line number from 1; 0 for the whole text.
+    /// Line number from 1; 0 if the error concerns the whole text.
     pub line: u64,
-    /// Kind of error.
+    /// The kind of error.
     pub kind: FaultKind,
     /// Beginning of the line, with unprintable bytes escaped.
     pub excerpt: String,
@@ -48,19 +48,19 @@ impl fmt::Display for LineFault {
     }
 }
 
-/// Errors of a text: the first ones, and the total.
+/// The errors in a list or a log: the first few, and their total number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// The first ones in order, at most [`FAULTS_KEPT`].
+    /// The first errors in order, at most [`FAULTS_KEPT`].
     pub first: Vec<LineFault>,
-    /// Total number.
+    /// Total number of errors.
     pub count: u64,
 }
 
-/// Maximum stored errors; further ones are only counted.
+/// Maximum number of stored errors. Further errors are only counted.
 pub const FAULTS_KEPT: usize = 20;
 
-/// Bytes of a line in an excerpt.
+/// Maximum length of an excerpt from a line, in bytes.
 const EXCERPT_BYTES: usize = 60;
 
 impl Faults {
@@ -74,14 +74,14 @@ impl Faults {
         }
     }
 
-    /// An error of the whole text.
+    /// Creates a single error that concerns the whole text.
     pub fn of_text(kind: FaultKind) -> Self {
         let mut faults = Self::default();
         faults.add(0, kind, b"");
         faults
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no errors.
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -95,8 +95,8 @@ impl fmt::Display for Faults {
         }
         match self.count - self.first.len() as u64 {
             0 => Ok(()),
-            1 => write!(formatter, "\nand one line more"),
-            more => write!(formatter, "\nand {more} lines more"),
+            1 => write!(formatter, "\nand one more line"),
+            more => write!(formatter, "\nand {more} more lines"),
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!((faults.first.len(), faults.count), (FAULTS_KEPT, 50));
         let text = faults.to_string();
         assert!(text.starts_with("line 1: the weight is not a whole number"), "{text}");
-        assert!(text.ends_with("\nand 30 lines more"), "{text}");
+        assert!(text.ends_with("\nand 30 more lines"), "{text}");
         assert!(!text.contains('\x1b') && text.len() < FAULTS_KEPT * 400, "{text}");
         assert_eq!(Faults::of_text(FaultKind::Empty).to_string(), "it contains no requests");
     }

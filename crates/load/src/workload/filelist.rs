@@ -1,8 +1,9 @@
-//! WebStone file lists, versions 2.x.
+//! WebStone file lists of versions 2.x.
 //!
-//! A line is a URL and an integer weight; a missing weight, or one of 0 or less, counts as 1. `#` begins a comment. By
-//! convention of WebStone's own scripts, a comment of digits is the file's size in bytes. Here a response of another
-//! size counts as wrong. As an extension, `#sha256=` and 64 hexadecimal digits state the digest of the content.
+//! A line is a URL and an integer weight. A missing weight, or a weight of 0 or less, counts as 1. `#` begins a
+//! comment. By convention of WebStone's own scripts, a comment of digits is the file's size in bytes, and here a
+//! response of a different size counts as wrong. As an extension, `#sha256=` and 64 hexadecimal digits state the digest
+//! of the content.
 //!
 //! ```text
 //! /file500.html  350  #500
@@ -10,8 +11,8 @@
 //! http://127.0.0.1:8081/other.html
 //! ```
 //!
-//! A file is chosen with probability proportional to its weight. Lists of WebStone 1.x, which begin with a number of
-//! pages, have another meaning and are refused.
+//! A file is chosen with probability proportional to its weight. Lists of WebStone 1.x, which begin with the number of
+//! pages, mean something else and are rejected.
 
 use super::fault::{FaultKind, Faults};
 use super::lines::{TooLong, each_line};
@@ -21,7 +22,7 @@ use std::fmt::Write as _;
 /// Maximum length of a line in bytes.
 pub const LINE_BYTES_MAX: usize = 16 << 10;
 
-/// Largest weight.
+/// Largest permitted weight.
 pub const WEIGHT_MAX: u64 = 1_000_000_000_000;
 
 /// Parses a list.
@@ -38,7 +39,7 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
     Ok(workload)
 }
 
-/// Parses the entries of a list within the bounds of workloads, or returns the error of each malformed line.
+/// Parses the entries of a list within the limits of workloads. Returns the error of each malformed line.
 pub(super) fn read_entries(
     text: &[u8],
     parse_line: impl Fn(&str) -> Result<Option<WorkloadEntry>, FaultKind>,
@@ -67,7 +68,7 @@ pub(super) fn read_entries(
     if faults.is_empty() { Ok(entries) } else { Err(faults) }
 }
 
-/// A line as text without control characters other than tabs.
+/// Returns a line as text, which may contain no control characters other than tabs.
 fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
     let line = line.map_err(|TooLong| FaultKind::LineTooLong)?;
     let text = core::str::from_utf8(line).map_err(|_| FaultKind::NotText)?;
@@ -77,10 +78,10 @@ fn text_of(line: Result<&[u8], TooLong>) -> Result<&str, FaultKind> {
     Ok(text)
 }
 
-/// Parses the entry of a line, if it has one.
+/// Parses the entry of a line, or `None` if the line has no entry.
 ///
 /// # Errors
-/// Returns the kind of error.
+/// Returns what is wrong with the line.
 pub fn parse_line(line: &str) -> Result<Option<WorkloadEntry>, FaultKind> {
     let (words, comments) = match line.split_once('#') {
         Some((words, comments)) => (words, Some(comments)),
@@ -117,7 +118,7 @@ fn parse_weight(text: &str) -> Result<u64, FaultKind> {
     }
 }
 
-/// Parses a comment: a size, a digest, or text for people.
+/// Parses a comment, which may be a size, a digest or other text.
 fn read_comment(comment: &str, entry: &mut WorkloadEntry) -> Result<(), FaultKind> {
     if let Some(digest) = comment.strip_prefix("sha256=") {
         entry.sha256 = Some(parse_digest(digest).ok_or(FaultKind::DigestInvalid)?);
@@ -139,7 +140,7 @@ fn parse_digest(text: &str) -> Option<[u8; 32]> {
     Some(digest)
 }
 
-/// Formats a line, with its line end, in the syntax of [`parse_line`].
+/// Formats a line in the syntax of [`parse_line`], including the line end.
 pub fn format_line(address: &str, weight: u64, body_bytes: Option<u64>, sha256: Option<&[u8; 32]>) -> String {
     let mut line = format!("{address}\t{weight}");
     if let Some(bytes) = body_bytes {

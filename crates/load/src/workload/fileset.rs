@@ -1,7 +1,7 @@
-//! Files to serve: names, sizes and content.
+//! Sets of files to serve: names, sizes and content.
 //!
-//! The content is generated: printable characters that hardly compress, so that a server or link with compression
-//! still transfers about the nominal size. It depends only on the file's name.
+//! The content is generated. It consists of printable characters that hardly compress, so that a server or a link with
+//! compression still transfers about the nominal size. It depends only on the file's name.
 
 use super::filelist::{WEIGHT_MAX, format_line};
 use super::{Workload, web96, web99};
@@ -11,26 +11,26 @@ use std::fmt::Write as _;
 /// A set of files with their request weights.
 #[derive(Clone, Debug)]
 pub struct Fileset {
-    /// Name.
+    /// Name by which the command line selects the set.
     pub name: &'static str,
-    /// Files, at least one, with unique paths.
+    /// The files, at least one, with unique paths.
     pub files: Vec<FileSpec>,
     /// Further parameters for reports, as names and values.
     pub parameters: Vec<(&'static str, String)>,
 }
 
-/// A file.
+/// A file to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
-    /// Path with a leading slash: letters, digits, dots, underscores and slashes only.
+    /// Path with a leading slash. Contains only letters, digits, dots, underscores and slashes.
     pub path: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Relative frequency.
+    /// Relative frequency of requests for the file.
     pub weight: u64,
 }
 
-/// WebStone's standard list, `filelist.standard`: 19,773 bytes per request on average.
+/// WebStone's standard list, `filelist.standard`, as path, bytes and weight: 19,773 bytes per request on average.
 const WEBSTONE_STANDARD: [(&str, u64, u64); 5] = [
     ("/file500.html", 500, 350),
     ("/file5k.html", 5125, 500),
@@ -39,16 +39,16 @@ const WEBSTONE_STANDARD: [(&str, u64, u64); 5] = [
     ("/file5m.html", 5_248_000, 1),
 ];
 
-/// One small file: "simple" in the 1997 measurements of improved Linux sockets.
+/// A single small file, called "simple" in the 1997 measurements of improved Linux sockets.
 const WEBSTONE_SIMPLE: [(&str, u64, u64); 1] = [("/file1k.html", 1024, 1)];
 
 impl Fileset {
-    /// WebStone's standard files.
+    /// Returns WebStone's standard files.
     pub fn webstone_standard() -> Self {
         Self::of_table("webstone-standard", &WEBSTONE_STANDARD)
     }
 
-    /// One file of 1,024 bytes.
+    /// Returns a single file of 1,024 bytes.
     pub fn webstone_simple() -> Self {
         Self::of_table("webstone-simple", &WEBSTONE_SIMPLE)
     }
@@ -58,7 +58,7 @@ impl Fileset {
         Self { name, files: table.iter().map(file).collect(), parameters: Vec::new() }
     }
 
-    /// Files of the web96-like workload for this many operations per second, see [`web96::workload`].
+    /// Returns the files of the web96-like workload for this many operations per second; see [`web96::workload`].
     ///
     /// # Errors
     /// Fails if the rate or λ is invalid.
@@ -66,16 +66,16 @@ impl Fileset {
         Ok(Self::of_workload("web96", &web96::workload(ops_per_s, lambda)?))
     }
 
-    /// Files of the web99-like workload for this many connections, see [`web99::workload`].
+    /// Returns the files of the web99-like workload for this many connections; see [`web99::workload`].
     ///
     /// # Errors
-    /// Fails if the number is invalid.
+    /// Fails if the number of connections is invalid.
     pub fn web99(connections: f64) -> Result<Self, web96::ShapeError> {
         Ok(Self::of_workload("web99", &web99::workload(connections)?))
     }
 
     fn of_workload(name: &'static str, workload: &Workload) -> Self {
-        // Integer weights: the rarest file of the largest set still has some thousands.
+        // Weights are integers; at this scale, the rarest file of the largest set still has a weight of some thousands.
         let scale = WEIGHT_MAX as f64 / workload.entries.iter().map(|entry| entry.weight).fold(0.0, f64::max);
         let file = |entry: &super::WorkloadEntry| FileSpec {
             path: entry.address.target.to_string(),
@@ -85,12 +85,13 @@ impl Fileset {
         Self { name, files: workload.entries.iter().map(file).collect(), parameters: workload.parameters.clone() }
     }
 
-    /// Total bytes of all files.
+    /// Returns the total size of all files in bytes.
     pub fn bytes_total(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// The list of all files in the syntax of [`super::filelist::parse`]; `sha256` returns a file's digest if known.
+    /// Returns the list of all files in the syntax of [`super::filelist::parse`]. `sha256` returns the digest of the
+    /// file with this index, if known.
     pub fn filelist(&self, sha256: impl Fn(usize) -> Option<[u8; 32]>) -> String {
         let mut text = format!("# {}: {} files, {} bytes\n", self.name, self.files.len(), self.bytes_total());
         for (name, value) in &self.parameters {
@@ -104,10 +105,10 @@ impl Fileset {
     }
 }
 
-/// Characters of generated content, none of which needs escaping anywhere.
+/// Characters of generated content. None of them needs escaping anywhere.
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Length of a line of content, including its end.
+/// Length of a line of content in bytes, including the line end.
 const LINE_BYTES: u64 = 76;
 
 /// Generator of a file's content.
@@ -120,16 +121,16 @@ pub struct ContentGenerator {
 }
 
 impl ContentGenerator {
-    /// Content of the file with this path.
+    /// Creates a generator for the content of the file with this path.
     pub fn of(path: &str) -> Self {
-        // FNV-1a (Fowler, Noll and Vo): names need only yield different seeds.
+        // Hash with FNV-1a (Fowler, Noll and Vo): different names need only yield different seeds.
         let seed = path
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
         Self { random: Random::new(seed), bits: 0, bits_left: 0, at: 0 }
     }
 
-    /// Writes the next bytes.
+    /// Fills the buffer with the next bytes of the content.
     pub fn fill(&mut self, buffer: &mut [u8]) {
         for byte in buffer {
             self.at += 1;

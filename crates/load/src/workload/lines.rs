@@ -1,9 +1,9 @@
 //! Incremental splitting of text into lines.
 //!
-//! A line ends in LF or CR LF, the last one also at the end of the text. A line above the limit is reported once and
-//! skipped, so the buffer never exceeds the limit.
+//! A line ends in LF or CR LF, and the last line also at the end of the text. A line above the limit is reported once
+//! and skipped, so the buffer never exceeds the limit.
 
-/// Splits text into lines, numbered from 1.
+/// Splits text into lines, which are numbered from 1.
 #[derive(Clone, Debug)]
 pub struct LineReader {
     partial: Vec<u8>,
@@ -12,17 +12,17 @@ pub struct LineReader {
     bytes_max: usize,
 }
 
-/// Error: a line exceeds the limit.
+/// A line exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
 impl LineReader {
-    /// Splitter for lines of at most `bytes_max` bytes without their ends.
+    /// Creates a splitter for lines of at most `bytes_max` bytes, not counting line ends.
     pub const fn new(bytes_max: usize) -> Self {
         Self { partial: Vec::new(), number: 0, is_too_long: false, bytes_max }
     }
 
-    /// Handles the next piece of text; calls `take` with every completed line and its number.
+    /// Handles the next piece of text. Calls `take` with the number and content of every completed line.
     pub fn handle_bytes(&mut self, bytes: &[u8], mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
         let mut rest = bytes;
         while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
@@ -39,7 +39,7 @@ impl LineReader {
         self.keep(rest);
     }
 
-    /// Handles the end of the text: calls `take` with a last line without a line end.
+    /// Handles the end of the text. Calls `take` with the last line if it has no line end.
     pub fn handle_end(&mut self, mut take: impl FnMut(u64, Result<&[u8], TooLong>)) {
         if !self.partial.is_empty() || self.is_too_long {
             self.give(&mut take);
@@ -47,7 +47,7 @@ impl LineReader {
     }
 
     fn keep(&mut self, piece: &[u8]) {
-        // One more byte, for the CR of a line end.
+        // Keep one more byte than the limit, for the CR of a line end.
         let room = (self.bytes_max + 1).saturating_sub(self.partial.len());
         self.is_too_long |= piece.len() > room;
         self.partial.extend_from_slice(&piece[..piece.len().min(room)]);

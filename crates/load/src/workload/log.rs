@@ -1,12 +1,12 @@
 //! Access logs: requests with clients and times.
 //!
-//! Three formats are detected per line: common, combined (with optional further fields, as flatout writes), and
+//! The format of each line is detected: common, combined (with optional further fields, as flatout writes), or
 //! flatout's JSON. [`LogReader`] takes the text in pieces of any size and stores 24 bytes per request; each URL and
-//! client is stored once. All of it is bounded.
+//! each client is stored once. All memory use is bounded.
 //!
-//! A line that cannot be parsed is an error with its number. A line that cannot be replayed is skipped and counted by
-//! reason: a method other than GET, HEAD and OPTIONS, whose content no log has; a request that was not HTTP; bytes
-//! invalid in a request line.
+//! A line that cannot be parsed is an error with its line number. A line that cannot be replayed is skipped and counted
+//! by reason: a method other than GET, HEAD and OPTIONS, whose content no log has; a request that was not HTTP; or
+//! bytes that are not allowed in a request line.
 
 mod date;
 mod line;
@@ -20,21 +20,21 @@ use super::{ENTRIES_MAX, Method, TEXT_BYTES_MAX};
 use flatout_http::url::OriginAddress;
 use std::collections::HashMap;
 
-/// Maximum length of a line in bytes. A target, a referrer and a user agent may have some thousands each, or four
-/// times that when escaped.
+/// Maximum length of a line in bytes. A target, a referrer and a user agent may have some thousand bytes each, or four
+/// times as many when escaped.
 pub const LINE_BYTES_MAX: usize = 128 << 10;
 
-/// Maximum stored requests: a quarter of a gigabyte.
+/// Maximum number of stored requests, which take a quarter of a gigabyte.
 pub const REQUESTS_MAX: usize = 10_000_000;
 
 /// Maximum number of clients.
 pub const CLIENTS_MAX: usize = 5_000_000;
 
-/// Maximum length of a client's name: an address or a resolved host name.
+/// Maximum length of a client's name in bytes. The name is an address or a resolved host name.
 const CLIENT_BYTES_MAX: usize = 255;
 
 flatout_reason::reasons! {
-    /// Reason why a parsed line is not replayed.
+    /// The reason a parsed line is not replayed.
     pub enum Skip { name, text, }
     NoRequest, "no-request", "the log line has no valid request";
     OtherMethod, "other-method", "the method is not GET, HEAD or OPTIONS, and logs do not contain request bodies";
@@ -51,22 +51,22 @@ impl Skip {
 /// A logged request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRequest {
-    /// Time in nanoseconds since 1970, to the log's precision.
+    /// Time in nanoseconds since the epoch, to the log's precision.
     pub unix_ns: i64,
     /// Index into [`AccessLog::entries`].
     pub entry: u32,
-    /// Client, a number below [`AccessLog::clients`].
+    /// Number of the client, below [`AccessLog::clients`].
     pub client: u32,
-    /// True if the log has whole seconds only.
+    /// True if the log line states only whole seconds.
     pub is_whole_second: bool,
 }
 
 /// A requested resource, with statistics of its responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// The method.
+    /// The request method.
     pub method: Method,
-    /// Requested host, if the log has it.
+    /// The requested host, if the log contains it.
     pub host: Option<OriginAddress>,
     /// Path and query.
     pub target: Box<str>,
@@ -74,7 +74,8 @@ pub struct LogEntry {
     pub requests: u64,
     /// Number of responses with status 200.
     pub ok: u64,
-    /// Minimum and maximum content length of those responses; `None` if there are none or the log lacks it.
+    /// Smallest and largest content length of the responses with status 200; `None` if there are none or the log lacks
+    /// the length.
     pub ok_bytes: Option<(u64, u64)>,
 }
 
@@ -96,7 +97,7 @@ pub struct AccessLog {
 }
 
 impl AccessLog {
-    /// Parses a whole text.
+    /// Parses a whole log.
     pub fn read(text: &[u8]) -> Self {
         let mut reader = LogReader::default();
         reader.handle_bytes(text);
@@ -108,7 +109,7 @@ impl AccessLog {
         self.skipped.iter().sum()
     }
 
-    /// Number of skipped lines for each reason that occurs.
+    /// Returns the number of skipped lines for each reason that occurs.
     pub fn skips(&self) -> impl Iterator<Item = (Skip, u64)> + '_ {
         Skip::ALL.iter().zip(self.skipped).filter(|(_, count)| *count > 0).map(|(skip, count)| (*skip, count))
     }
@@ -128,7 +129,7 @@ impl Default for LogReader {
 }
 
 impl LogReader {
-    /// Handles the next piece of text. Returns whether to continue: not after a limit was reached, which is then among
+    /// Handles the next piece of text. Returns whether to continue: false if a limit was reached, which is then among
     /// the errors.
     pub fn handle_bytes(&mut self, bytes: &[u8]) -> bool {
         let gatherer = &mut self.gatherer;
@@ -136,7 +137,7 @@ impl LogReader {
         !self.gatherer.is_full
     }
 
-    /// Handles the end of the text.
+    /// Handles the end of the text, and returns the parsed log.
     pub fn finish(mut self) -> AccessLog {
         let gatherer = &mut self.gatherer;
         self.lines.handle_end(|number, line| gatherer.take(number, line));
@@ -144,31 +145,21 @@ impl LogReader {
     }
 }
 
-/// Identity of an entry: method, host, target.
+/// The key of an entry: method, host and target.
 type EntryKey = (Method, Option<OriginAddress>, Box<str>);
 
-#[derive(Debug)]
-struct Gatherer {
-    log: AccessLog,
-    numbers: HashMap<EntryKey, u32>,
-    clients: HashMap<Box<[u8]>, u32>,
-    text_bytes_left: usize,
-    is_full: bool,
-}
-
-impl Default for Gatherer {
-    fn default() -> Self {
-        Self {
-            log: AccessLog::default(),
-            numbers: HashMap::new(),
-            clients: HashMap::new(),
-            text_bytes_left: TEXT_BYTES_MAX,
-            is_full: false,
-        }
+flatout_reason::defaults! {
+    #[derive(Debug)]
+    struct Gatherer {
+        log: AccessLog,
+        numbers: HashMap<EntryKey, u32>,
+        clients: HashMap<Box<[u8]>, u32>,
+        text_bytes_left: usize = TEXT_BYTES_MAX,
+        is_full: bool = false,
     }
 }
 
-/// Error: a limit was reached.
+/// A limit was reached.
 struct Full;
 
 impl Gatherer {

@@ -1,7 +1,7 @@
 //! Conversion of a log to a filelist of GET requests with status 200, most frequent first.
 //!
-//! Similar to WebStone's `mine-logs`. The size follows `#` only if all responses had the same; otherwise the comment
-//! states the range, and the size is not checked.
+//! Similar to WebStone's `mine-logs`. The size follows `#` only if all responses had the same size. Otherwise the
+//! comment states the range, and the size is not checked.
 
 use super::filelist::{WEIGHT_MAX, format_line};
 use super::log::{AccessLog, LogEntry};
@@ -9,14 +9,14 @@ use super::{Address, Method};
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-/// A generated list.
+/// A list generated from a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mined {
-    /// Text in the syntax of [`super::filelist::parse`]; only comments if nothing qualified.
+    /// The list in the syntax of [`super::filelist::parse`]. It contains only comments if no request qualified.
     pub text: String,
-    /// Number of URLs.
+    /// Number of URLs in the list.
     pub urls: usize,
-    /// Number of requests they represent.
+    /// Number of logged requests that these URLs represent.
     pub requests: u64,
     /// Number of URLs omitted because of the limit.
     pub left_out: usize,
@@ -27,7 +27,7 @@ pub fn mine(log: &AccessLog, urls_max: usize) -> Mined {
     let hosts: HashSet<_> = log.entries.iter().map(|entry| &entry.host).collect();
     let wanted = |entry: &&LogEntry| entry.method == Method::Get && entry.ok > 0 && is_listable(&entry.target);
     let mut entries: Vec<&LogEntry> = log.entries.iter().filter(wanted).collect();
-    // Ties stay in log order.
+    // The sort is stable, so ties stay in log order.
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.ok));
     let left_out = entries.len().saturating_sub(urls_max);
     entries.truncate(urls_max);
@@ -48,7 +48,7 @@ pub fn mine(log: &AccessLog, urls_max: usize) -> Mined {
     Mined { text, urls: entries.len(), requests, left_out }
 }
 
-/// Returns whether a list can contain the target: text after `#` would be a comment.
+/// Returns whether a list can contain the target. Text after a `#` would be a comment.
 fn is_listable(target: &str) -> bool {
     !target.contains('#')
 }

@@ -1,43 +1,44 @@
-//! Replay of a log: the same requests in the same order and by the same clients, at the log's times or faster.
+//! Replay of a log: the same requests in the same order and by the same clients, at the log's pace or faster.
 //!
-//! Logs are written after responses, so the request of a slow response is replayed late by its duration. Lines are
-//! sorted by time. If a log has whole seconds only, the requests of a second are spread evenly over it, in log order.
+//! A log line is written after the response, so a request with a slow response is replayed late by the response's
+//! duration. Lines are sorted by time. If a log contains only whole seconds, the requests of a second are spread evenly
+//! over it, in log order.
 
 use super::log::{AccessLog, LogRequest, Skip};
 use super::{Address, Faults, Method, Workload, WorkloadEntry};
 use crate::plan::ReplayLines;
 use crate::workload::fault::FaultKind;
 
-/// Idle time after which a client starts a new session, in nanoseconds. A convention of log analysis.
+/// Idle time after which a client starts a new session, in nanoseconds; a convention of log analysis.
 pub const SESSION_GAP_NS: u64 = 30 * 60 * 1_000_000_000;
 
-/// A request of a replay.
+/// A logged request with its time in the replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRequest {
     /// Time in nanoseconds after the first request.
     pub at_ns: u64,
     /// Index into the workload's entries.
     pub entry: u32,
-    /// Session, a number below [`Replay::sessions`].
+    /// Number of the session, below [`Replay::sessions`].
     pub session: u32,
 }
 
-/// A replayable log.
+/// A log that can be replayed.
 #[derive(Clone, Debug)]
 pub struct Replay {
-    /// Possible requests. Its own choice is unused.
+    /// The possible requests. The workload's own way of choosing among them is not used.
     pub workload: Workload,
     /// Requests sorted by time, at least one.
     pub requests: Vec<ReplayRequest>,
     /// Number of sessions.
     pub sessions: u32,
-    /// Skipped lines of the log by reason.
+    /// Number of skipped lines of the log by reason.
     pub passed_over: Vec<(Skip, u64)>,
 }
 
 impl Replay {
-    /// Creates a replay of a log, accelerated by `speed` (finite and above 0; otherwise 1). Checks the size of a GET
-    /// whose responses always had status 200 and the same size.
+    /// Creates a replay of a log, accelerated by `speed`, which must be finite and above 0; otherwise it counts as 1.
+    /// The size of a GET response is checked if all its logged responses had status 200 and the same size.
     ///
     /// # Errors
     /// Fails if the log contains nothing to request.
@@ -82,13 +83,13 @@ impl Replay {
         Ok(Self { workload, requests, sessions: sessions.count, passed_over: log.skips().collect() })
     }
 
-    /// The requests as arrivals.
+    /// Returns the requests as arrivals.
     pub fn lines(&self) -> ReplayLines {
         ReplayLines::of(self.requests.iter().map(|request| (request.at_ns, request.session)))
     }
 }
 
-/// Requests with their times, sorted.
+/// Returns requests with their times, sorted by time.
 fn timed(requests: &[LogRequest]) -> Vec<(i64, LogRequest)> {
     let mut timed: Vec<_> = requests.iter().map(|request| (request.unix_ns, *request)).collect();
     timed.sort_by_key(|(at_ns, _)| *at_ns);
@@ -99,14 +100,14 @@ fn timed(requests: &[LogRequest]) -> Vec<(i64, LogRequest)> {
             *at_ns = at_ns.saturating_add(1_000_000_000 * index / whole.max(1));
         }
     }
-    // A file may mix formats with and without fractional seconds.
+    // Sort again, because a file may mix formats with and without fractional seconds.
     timed.sort_by_key(|(at_ns, _)| *at_ns);
     timed
 }
 
-/// Assigns session numbers to clients.
+/// Assigns session numbers to the requests of clients.
 struct Sessions {
-    /// Current session of each client, and its last request time.
+    /// Number of the current session of each client, and the time of its last request in nanoseconds.
     of_clients: Vec<Option<(u32, u64)>>,
     count: u32,
 }
@@ -163,10 +164,10 @@ mod tests {
         let found: Vec<_> = replay.requests.iter().map(|r| (r.at_ns / 1_000_000, target(r), r.session)).collect();
         let expected = [(0, "/1", 0), (1000, "/2", 0), (1250, "/3", 1), (1500, "/2", 0), (1750, "/5", 1)];
         assert_eq!(found, expected.map(|(at, target, session)| (at, target.to_owned(), session)));
-        // Twice as fast, in half the time.
+        // At double speed, in half the time.
         let fast = times_ms(&Replay::of(&log, 2.0).unwrap());
         assert_eq!(fast, [0, 500, 625, 750, 875]);
-        // A size that changed is none.
+        // A size that changed is not checked.
         let sizes: Vec<_> = replay.workload.entries.iter().map(|entry| entry.body_bytes).collect();
         assert_eq!(sizes, [None, Some(1), Some(1), Some(1)]);
         assert!(replay.workload.describe().contains("sessions 2"), "{}", replay.workload.describe());

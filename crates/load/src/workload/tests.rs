@@ -90,7 +90,7 @@ fn lists_of_urls_have_comments_and_fragments() {
     let list = urls::parse(b"# urls\n/a#top\nhttp://h/b # words\n\n /c\n").unwrap();
     let found: Vec<_> = list.entries.iter().map(|entry| entry.address.to_string()).collect();
     assert_eq!(found, ["/a", "http://h/b", "/c"]);
-    // A weight, as WebStone's lists have one, means nothing here; a second one is a mistake.
+    // A weight, as in WebStone's lists, is ignored; a second one is an error.
     assert_eq!(urls::parse(b"/a 5\n/b -1 # none\n").unwrap().entries.len(), 2);
     assert_eq!(urls::parse(b"/a 5 6\n").unwrap_err().first[0].kind, FaultKind::TooManyWords);
     let faults = urls::parse(b"/a\n/b /c\nnothing\n").unwrap_err();
@@ -106,10 +106,10 @@ fn many_entries_are_classed_by_size() {
     let names: Vec<_> = list.classes.iter().map(|class| class.name.as_str()).collect();
     assert_eq!(
         names,
-        ["under 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB to 1 MiB", "1 MiB and more", "size not known"]
+        ["under 1 KiB", "1 to 10 KiB", "10 to 100 KiB", "100 KiB to 1 MiB", "1 MiB and more", "unknown size"]
     );
     assert!((list.classes.iter().map(|class| class.share).sum::<f64>() - 1.0).abs() < 1e-9);
-    assert_eq!(list.classes[usize::from(list.entries[100].class)].name, "size not known");
+    assert_eq!(list.classes[usize::from(list.entries[100].class)].name, "unknown size");
     assert!(list.classes[0].body_bytes_mean.is_some() && list.classes[5].body_bytes_mean.is_none());
 }
 
@@ -150,7 +150,7 @@ fn content_is_made_the_same_in_any_pieces_and_does_not_compress() {
     }
     assert_ne!(make("/b", 10_000), whole);
     assert!(whole.iter().all(|byte| byte.is_ascii_graphic() || *byte == b'\n'));
-    // Each of the 64 characters about as often: six bits of chance in every one.
+    // All 64 characters occur about equally often: six random bits per character.
     let mut counts = [0_u32; 256];
     for byte in &whole {
         counts[usize::from(*byte)] += 1;

@@ -1,4 +1,4 @@
-//! Lists of URLs requested in turn: one per line. `#` begins a comment; blank lines and the weights of a WebStone list
+//! Lists of URLs requested in turn, one per line. `#` begins a comment. Blank lines and the weights of a WebStone list
 //! are ignored.
 
 use super::fault::{FaultKind, Faults};
@@ -17,11 +17,12 @@ pub fn parse(text: &[u8]) -> Result<Workload, Faults> {
     Ok(workload)
 }
 
-/// Parses the entry of a line, if it has one. A `#` within a URL begins its fragment, which is not sent.
+/// Parses the entry of a line, or `None` if the line has no entry. A `#` within a URL begins its fragment, which is not
+/// sent.
 fn parse_line(line: &str) -> Result<Option<WorkloadEntry>, FaultKind> {
     let mut words = line.split_ascii_whitespace();
     let Some(word) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
-    // A list with weights can be requested in turn too, ignoring them.
+    // A list with weights can also be requested in turn, ignoring the weights.
     let more = words.next();
     let is_weight = more.is_some_and(|word| word.parse::<i64>().is_ok());
     match if is_weight { words.next() } else { more } {

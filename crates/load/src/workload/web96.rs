@@ -2,62 +2,49 @@
 //!
 //! The number of directories grows with the intended load, 10·√(rate/5), so that a faster server also needs a larger
 //! working set. Directories are chosen uniformly, classes with 35/50/14/1 %, and files within a class by a Poisson
-//! distribution truncated to 0 to 8 and renormalised. Its λ is a parameter, printed with every result. The original's
-//! value is not published in verifiable form, so results of the two are not comparable. "SPECweb" is a trademark, and
-//! results under that name require the licensed kit.
+//! distribution that is truncated to 0 to 8 and renormalised. Its λ is a parameter, which is printed with every result.
+//! The value of λ in SPECweb96 is not published in verifiable form, so results are not comparable with those of
+//! SPECweb96. "SPECweb" is a trademark, and results under that name require the licensed kit.
 
 use super::{Address, Method, Workload, WorkloadEntry};
-use std::fmt;
 
-/// Files per class and directory.
+/// Number of files per class and directory.
 pub const FILES: usize = 9;
 
 /// Number of classes.
 pub const CLASSES: usize = 4;
 
-/// Request shares of the classes.
+/// Share of requests for each class.
 pub const CLASS_SHARES: [f64; CLASSES] = [0.35, 0.50, 0.14, 0.01];
 
-/// The middle of 0 to 8.
+/// Default λ, the middle of 0 to 8.
 pub const LAMBDA_DEFAULT: f64 = 4.0;
 
-/// Maximum directories; at 4.9 MiB each, about 95 GiB.
+/// Maximum number of directories, about 95 GiB at 4.9 MiB each.
 pub const DIRECTORIES_MAX: u64 = 20_000;
 
-/// Total bytes of the files in a directory.
+/// Total size of the files in a directory, in bytes.
 pub const DIRECTORY_BYTES: u64 = 5_119_484;
 
-/// Error of workload parameters.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// The reason the parameters of a workload are invalid.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum ShapeError {
     /// The load is not above 0, or requires more than [`DIRECTORIES_MAX`] directories.
+    #[error("a load of {0:?} is out of range: use a number above 0 that needs at most {DIRECTORIES_MAX} directories")]
     Load(f64),
     /// λ is not above 0, or is above 100.
+    #[error("lambda is {0}; use a number above 0 and at most 100")]
     Lambda(f64),
 }
 
-impl fmt::Display for ShapeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(load) => write!(
-                formatter,
-                "a load of {load:?} is out of range: give a number above 0 that needs at most {DIRECTORIES_MAX} directories"
-            ),
-            Self::Lambda(lambda) => write!(formatter, "lambda is {lambda}; give a number above 0 and at most 100"),
-        }
-    }
-}
-
-impl std::error::Error for ShapeError {}
-
-/// Size of file `file` (0 to 8) of class `class` (0 to 3) in bytes: multiples of 0.1 KiB, ten times as large in each
-/// further class, rounded down.
+/// Returns the size of file `file` (0 to 8) of class `class` (0 to 3) in bytes. Sizes are multiples of 0.1 KiB, ten
+/// times as large in each further class, rounded down.
 pub const fn file_bytes(class: usize, file: usize) -> u64 {
     let tenths = (file as u64 + 1) * [1, 10, 100, 1000][class % CLASSES];
     tenths * 1024 / 10
 }
 
-/// Probabilities of files 0 to 8 within a class: Poisson with mean `lambda`, truncated and renormalised.
+/// Returns the probabilities of files 0 to 8 within a class: Poisson with mean `lambda`, truncated and renormalised.
 pub fn file_chances(lambda: f64) -> [f64; FILES] {
     // The common factor e^-λ cancels in the division.
     let mut term = 1.0;
@@ -71,12 +58,12 @@ pub fn file_chances(lambda: f64) -> [f64; FILES] {
     terms.map(|term| term / total)
 }
 
-/// Number of directories for this many operations per second: 10·√(rate/5), rounded, at least 1.
+/// Returns the number of directories for this many operations per second: 10·√(rate/5), rounded, at least 1.
 pub fn directories(ops_per_s: f64) -> Result<u64, ShapeError> {
     check_directories(10.0 * (ops_per_s / 5.0).sqrt(), ops_per_s)
 }
 
-/// Rounds and bounds a number of directories.
+/// Rounds a number of directories and checks its bounds.
 pub(super) fn check_directories(directories: f64, load: f64) -> Result<u64, ShapeError> {
     let directories = directories.round().max(1.0);
     if load > 0.0 && directories <= DIRECTORIES_MAX as f64 {
@@ -86,7 +73,7 @@ pub(super) fn check_directories(directories: f64, load: f64) -> Result<u64, Shap
     }
 }
 
-/// Workload for a server intended for this many operations per second.
+/// Returns the workload for a server intended for this many operations per second.
 ///
 /// # Errors
 /// Fails if the rate or λ is invalid.
@@ -102,14 +89,14 @@ pub fn workload(ops_per_s: f64, lambda: f64) -> Result<Workload, ShapeError> {
         ("directories", directories.to_string()),
         ("set", format!("{} B", directories * DIRECTORY_BYTES)),
         ("classes", "35/50/14/1 %".to_owned()),
-        ("in a class", format!("Poisson over 0 to 8 cut off and made whole, lambda {lambda}")),
+        ("in a class", format!("Poisson over 0 to 8, truncated and normalized, lambda {lambda}")),
         ("directories chosen", "evenly".to_owned()),
     ];
     workload.parameters.extend(workload.body_bytes_mean().map(|mean| ("mean body", format!("{mean:.0} B"))));
     Ok(workload)
 }
 
-/// All files of all directories with their probabilities.
+/// Creates the workload from all files of all directories, with their probabilities.
 pub(super) fn build(
     name: &'static str,
     directories: u64,
@@ -171,10 +158,11 @@ mod tests {
     fn chances_within_a_class_are_poissons() {
         let chances = file_chances(4.0);
         assert!((chances.iter().sum::<f64>() - 1.0).abs() < 1e-12);
-        // Of Poisson with mean 4, 0.97864 lies within 0 to 8 and 0.19537 on 4 (tables of the distribution).
+        // In a Poisson distribution with mean 4, the probability of 0 to 8 is 0.97864, and that of 4 is 0.19537 (from
+        // tables of the distribution).
         assert!((chances[4] - 0.195_367 / 0.978_637).abs() < 1e-6, "{chances:?}");
         assert!((chances[3] - chances[4]).abs() < 1e-12);
-        // As λ goes to 0 only the first is left.
+        // As λ approaches 0, only the first file remains.
         assert!(file_chances(1e-9)[0] > 0.999_999);
     }
 
@@ -197,7 +185,8 @@ mod tests {
         for (class, share) in workload.classes.iter().zip(CLASS_SHARES) {
             assert!((class.share - share).abs() < 1e-9);
         }
-        // About 15,000 bytes when the middle of each class is its mean; a cut Poisson's mean lies a little below.
+        // About 15,000 bytes if the mean of each class is its middle; the mean of a truncated Poisson distribution is
+        // slightly lower.
         let mean = workload.body_bytes_mean().unwrap();
         assert!((14_000.0..15_027.0).contains(&mean), "{mean}");
     }

@@ -1,20 +1,22 @@
 //! Workload similar to the static part of SPECweb99: directories and files of unequal popularity, and sessions.
 //!
-//! Directories are those of [`super::web96`], 25 + (400,000/122,000)·connections/5 of them, chosen by Zipf's law with
-//! exponent 1. Within a class the files have Zipf probabilities in the order 4, 3, 5, 2, 6, 1, 7, 8, 0. A connection
-//! has one request in 30 % of cases, otherwise 5 to 15. Other parts of the original (dynamic responses, POST, cookies,
-//! limited line speeds) are missing, so results of the two are not comparable.
+//! Directories have the same files as those of [`super::web96`]. There are 25 + (400,000/122,000)·connections/5 of
+//! them, chosen by Zipf's law with exponent 1. Within a class, the files have Zipf probabilities in the order 4, 3, 5,
+//! 2, 6, 1, 7, 8, 0. A connection has one request in 30 % of cases, otherwise 5 to 15. Other parts of SPECweb99
+//! (dynamic responses, POST, cookies, limited line speeds) are missing, so results are not comparable with those of
+//! SPECweb99.
 
 use super::Workload;
 use super::web96::{DIRECTORY_BYTES, FILES, ShapeError, build, check_directories};
 
-/// Files of a class by popularity, most popular first.
+/// Files of a class, most popular first.
 const FAME: [usize; FILES] = [4, 3, 5, 2, 6, 1, 7, 8, 0];
 
-/// Requests per session: 30 % one, else 5 to 15 with equal probability (the ends are rounded to integers).
+/// Number of requests per session: one in 30 % of cases, else 5 to 15 with equal probability. The ends 4.5 and 15.5
+/// take rounding to integers into account.
 pub const SESSION_LENGTH: &str = "30%:1,70%:uniform:4.5..15.5";
 
-/// Probabilities of files 0 to 8 within a class.
+/// Returns the probabilities of files 0 to 8 within a class.
 pub fn file_chances() -> [f64; FILES] {
     let total: f64 = (1..=FILES).map(|rank| 1.0 / rank as f64).sum();
     let mut chances = [0.0; FILES];
@@ -24,15 +26,15 @@ pub fn file_chances() -> [f64; FILES] {
     chances
 }
 
-/// Number of directories for this many connections, rounded.
+/// Returns the number of directories for this many connections, rounded.
 pub fn directories(connections: f64) -> Result<u64, ShapeError> {
     check_directories(25.0 + 400_000.0 / 122_000.0 * connections / 5.0, connections)
 }
 
-/// Workload for a server intended for this many concurrent connections.
+/// Returns the workload for a server intended for this many concurrent connections.
 ///
 /// # Errors
-/// Fails if that number is invalid.
+/// Fails if the number of connections is invalid.
 pub fn workload(connections: f64) -> Result<Workload, ShapeError> {
     let directories = directories(connections)?;
     let zipf = |directory: u64| 1.0 / (directory as f64 + 1.0);

@@ -1,4 +1,4 @@
-//! TLS for clients: trusted authorities, verification, and why a session failed.
+//! TLS for clients: trusted certification authorities, verification, and the reasons for failures.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
@@ -6,41 +6,32 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Why TLS cannot be configured.
-#[derive(Debug)]
+/// The reason TLS cannot be configured.
+#[derive(Debug, thiserror::Error)]
 pub enum ClientTlsError {
     /// The file of CA certificates cannot be read.
+    #[error("{0} cannot be read: {1}")]
     Unreadable(PathBuf, io::Error),
-    /// The file of CA certificates contains none, or is not valid PEM.
+    /// The file of CA certificates contains no certificate or is not valid PEM.
+    #[error("{0} contains no certificate in PEM format")]
     NoAuthority(PathBuf),
     /// The system has no CA certificates.
+    #[error("the system has no CA certificates")]
     NoSystemAuthority,
     /// The name is not a valid host name.
+    #[error("{0:?} is not a host name")]
     ServerName(String),
     /// The TLS library reported an internal error.
+    #[error("TLS cannot be set up: {0}")]
     Internal(Error),
 }
 
-impl fmt::Display for ClientTlsError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(path, error) => write!(formatter, "{} cannot be read: {error}", path.display()),
-            Self::NoAuthority(path) => write!(formatter, "{} contains no certificate in PEM", path.display()),
-            Self::NoSystemAuthority => formatter.write_str("the system has no certificates of authorities"),
-            Self::ServerName(name) => write!(formatter, "{name:?} is not a host name"),
-            Self::Internal(error) => write!(formatter, "TLS cannot be set up: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for ClientTlsError {}
-
-/// A client's configuration: TLS 1.2 and 1.3, verification by these authorities unless `insecure`.
+/// Creates a client configuration for TLS 1.2 and 1.3. Certificates are verified with the CA certificates in the file
+/// `authorities`, or with those of the system, unless `insecure`.
 pub fn client_config(insecure: bool, authorities: Option<&PathBuf>) -> Result<ClientConfig, ClientTlsError> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -54,11 +45,12 @@ pub fn client_config(insecure: bool, authorities: Option<&PathBuf>) -> Result<Cl
     Ok(builder.with_no_client_auth())
 }
 
-/// The CA certificates of a PEM file, or the system's.
+/// Reads the CA certificates from a PEM file, or those of the system.
 fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, ClientTlsError> {
     let mut roots = RootCertStore::empty();
     let Some(path) = authorities else {
-        // Unreadable or malformed ones are skipped, as is common: without them, fewer certificates are trusted.
+        // Unreadable or malformed system certificates are skipped, as is common: without them, fewer certificates are
+        // trusted.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return if roots.is_empty() { Err(ClientTlsError::NoSystemAuthority) } else { Ok(roots) };
     };
@@ -70,7 +62,7 @@ fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, Clie
     if roots.is_empty() { Err(ClientTlsError::NoAuthority(path.clone())) } else { Ok(roots) }
 }
 
-/// A verifier that accepts any certificate, but still checks that the peer has its key.
+/// A verifier that accepts any certificate, but still checks that the peer has the certificate's key.
 #[derive(Debug)]
 struct AcceptAll(Arc<CryptoProvider>);
 
@@ -110,8 +102,9 @@ impl ServerCertVerifier for AcceptAll {
 }
 
 flatout_reason::reasons! {
-    /// Why a TLS session failed.
-    #[derive(PartialOrd, Ord)]
+    /// The reason a TLS session with a server failed.
+    #[derive(PartialOrd, Ord, thiserror::Error)]
+    #[error("{}", self.text())]
     pub enum ClientTlsFailure { name, text, }
     Name,      "tls-name",      "the certificate is not valid for the host in the URL";
     Expired,   "tls-expired",   "the certificate is not valid at this time";
@@ -120,7 +113,7 @@ flatout_reason::reasons! {
 }
 
 impl ClientTlsFailure {
-    /// The TLS failure in an error of a TLS stream; `None` if the socket failed.
+    /// Returns the TLS failure behind an error of a TLS stream, or `None` if the socket failed.
     pub fn of(error: &io::Error) -> Option<Self> {
         match error.kind() {
             io::ErrorKind::InvalidData => {}
@@ -140,12 +133,6 @@ impl ClientTlsFailure {
             Some(Error::InvalidCertificate(_)) => Self::Untrusted,
             _ => Self::Handshake,
         })
-    }
-}
-
-impl fmt::Display for ClientTlsFailure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.text())
     }
 }
 

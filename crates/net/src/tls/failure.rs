@@ -1,29 +1,29 @@
-//! All failures of TLS: one table with name and meaning.
+//! All TLS failures of a server, in one table with name and meaning.
 
 use rustls::{AlertDescription, Error, PeerIncompatible};
 
 flatout_reason::reasons! {
-    /// Why a TLS session failed.
+    /// The reason a TLS session with a client failed.
     pub enum TlsFailure { name, text, }
     HandshakeAborted, "handshake_aborted", "The client closed or reset the connection before the handshake was complete.";
-    NoCommonVersion, "no_common_version", "The client offers neither TLS 1.2 nor 1.3, or no signature algorithms, as only older versions do.";
+    NoCommonVersion, "no_common_version", "The client supports neither TLS 1.2 nor 1.3: it offers neither version, or lists no signature algorithms.";
     NoCommonCipher, "no_common_cipher", "The client offers no cipher suite that this server supports.";
     NoCommonGroup, "no_common_group", "The client offers no key exchange group that this server supports.";
-    NoCommonSignature, "no_common_signature", "The client accepts no signature that the site's key can make.";
+    NoCommonSignature, "no_common_signature", "The client supports no signature algorithm that works with the site's key.";
     NoCommonProtocol, "no_common_protocol", "The client offers only protocols (ALPN) that this server does not support.";
     Incompatible, "incompatible", "The client lacks another feature that this server requires.";
     CertificateRefused, "certificate_refused", "The client's alert says that it does not trust the certificate.";
     ClientAlert, "client_alert", "The client sent another fatal alert.";
     InvalidMessage, "invalid_message", "The received data is not a TLS message.";
-    BadRecord, "bad_record", "A record could not be decrypted: it was changed on the way, or the keys differ.";
+    BadRecord, "bad_record", "A record could not be decrypted: it was altered in transit, or the keys differ.";
     OversizedRecord, "oversized_record", "A record is larger than TLS allows.";
     Misbehaved, "misbehaved", "The client violated the protocol.";
     OutOfOrder, "out_of_order", "A message arrived out of order.";
-    Internal, "internal", "An internal error of this server: no random bytes, or a bug.";
+    Internal, "internal", "An internal server error: the system cannot provide random bytes, or there is a bug.";
 }
 
 impl TlsFailure {
-    /// The failure for an error of rustls.
+    /// Returns the failure that corresponds to an error of rustls.
     pub fn of(error: &Error) -> Self {
         match error {
             Error::PeerIncompatible(why) => match why {

@@ -1,10 +1,10 @@
-//! TLS by rustls: certificates by name for servers, verification for clients, and named failures.
+//! TLS with rustls: certificates by name for servers, verification for clients, and named failures.
 //!
 //! | file | content |
 //! |---|---|
 //! | [`certificate`] | a site's certificate and key, parsed and validated |
-//! | [`config`] | shared by all workers: certificates by name, ticket keys, protocols |
-//! | [`failure`] | failures of handshakes and records with clients |
+//! | [`config`] | configuration shared by all workers: certificates by name, ticket keys, protocols |
+//! | [`failure`] | failures of handshakes and records in sessions with clients |
 //! | [`client`] | sessions with servers: authorities, verification, failures |
 //!
 //! Absent by design: reading and watching files, requesting certificates from a CA, client certificates, and early

@@ -1,8 +1,8 @@
 //! Symbolic links that lead out of a folder and into trusted ones.
 //!
-//! The kernel follows no link here. Links are read through descriptors, and each resulting name is opened beneath its folder
-//! with RESOLVE_NO_SYMLINKS. If a name is replaced in the meantime, the result is an error or another file beneath a trusted
-//! folder, never a file elsewhere.
+//! The kernel follows no link here. Links are read through descriptors, and each resulting name is opened beneath its
+//! folder with RESOLVE_NO_SYMLINKS. If a name is replaced during this, the result is an error or another file beneath a
+//! trusted folder, never a file elsewhere.
 
 use super::{OpenFault, RACES_MAX, Root, fault_of};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};
@@ -12,15 +12,15 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Links on the way to one file, as many as the kernel follows (MAXSYMLINKS).
+/// Maximum number of links followed on the way to a file, as many as the kernel follows (MAXSYMLINKS).
 const LINKS_MAX: u32 = 40;
 
-/// Bytes of a path that remain to be resolved (PATH_MAX).
+/// Maximum length of the part of a path that remains to be resolved, in bytes (PATH_MAX).
 const REST_BYTES_MAX: usize = 4096;
 
-/// Why a path did not resolve.
+/// The reason why a path could not be resolved.
 enum ResolveFailure {
-    /// It leads where no link may, or over too many links.
+    /// The path leads out of all trusted folders, or contains too many links.
     Outside,
     Kernel(Errno),
 }
@@ -33,14 +33,14 @@ impl From<Errno> for ResolveFailure {
 
 /// Opens `name` beneath `root` or, if links lead there, beneath a folder that `root` trusts.
 pub(super) fn open_linked(root: &Root, name: &[u8], flags: OFlags) -> Result<OwnedFd, OpenFault> {
-    // Links may leave the folder; a name of its own may not.
+    // Links may lead out of the folder, but the requested name may not.
     if name.starts_with(b"/") || name.split(|&byte| byte == b'/').any(|part| part == b"..") {
         return Err(OpenFault::OutsideRoot);
     }
     for _ in 0..RACES_MAX {
         match Walk::new(root, name).and_then(|walk| walk.open(flags)) {
             Ok(fd) => return Ok(fd),
-            // LOOP: a name that was a folder or a file a moment ago is a link now.
+            // LOOP: a name that was a folder or a file a moment ago is now a link.
             Err(ResolveFailure::Kernel(Errno::AGAIN | Errno::INTR | Errno::LOOP)) => {}
             Err(ResolveFailure::Kernel(errno)) => return Err(fault_of(errno)),
             Err(ResolveFailure::Outside) => return Err(OpenFault::OutsideRoot),
@@ -52,11 +52,11 @@ pub(super) fn open_linked(root: &Root, name: &[u8], flags: OFlags) -> Result<Own
 /// A path that is being resolved.
 struct Walk<'a> {
     root: &'a Root,
-    /// The folder that the path has led into.
+    /// The folder that the path has led into so far.
     place: &'a Root,
-    /// The path beneath `place` so far; no part of it was a link.
+    /// The path beneath `place` that has been resolved so far; no part of it is a link.
     resolved: Vec<u8>,
-    /// The rest of the path.
+    /// The part of the path that remains to be resolved.
     rest: Vec<u8>,
     links: u32,
 }
@@ -71,12 +71,12 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Opens what the path has led to.
+    /// Opens the file that the path has led to.
     fn open(&self, flags: OFlags) -> Result<OwnedFd, ResolveFailure> {
         Ok(open_unlinked(self.place, &self.resolved, flags)?)
     }
 
-    /// Takes the next part off the rest: a name, or `..`.
+    /// Removes the next component from the rest of the path: a name, `.` or `..`.
     fn next_part(&mut self) -> Option<Vec<u8>> {
         let begin = self.rest.iter().position(|&byte| byte != b'/')?;
         let length = self.rest[begin..].iter().position(|&byte| byte == b'/').unwrap_or(self.rest.len() - begin);
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
                 self.enter_link(&target)
             }
             FileType::Directory => Ok(()),
-            // A trailing slash requires a folder.
+            // A trailing slash would require a folder.
             _ if self.rest.is_empty() => Ok(()),
             _ => Err(Errno::NOTDIR.into()),
         }
@@ -136,8 +136,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Finds the folder that the absolute path `path`, and then the rest, leads into. The path is compared as it is written:
-    /// links on the way to a trusted folder are not looked up.
+    /// Finds the folder that the absolute path `path`, followed by the rest, leads into. The path is compared as
+    /// written: links on the way to a trusted folder are not resolved.
     fn find_place(&mut self, mut path: Vec<u8>) -> Result<(), ResolveFailure> {
         loop {
             if let Some((place, beneath)) = self.place_of(&path) {
@@ -160,7 +160,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The folder that holds the absolute path `path`, and the path beneath it.
+    /// Returns the folder that contains the absolute path `path`, and the path relative to that folder.
     fn place_of(&self, path: &[u8]) -> Option<(&'a Root, Vec<u8>)> {
         let root: &'a Root = self.root;
         let path = if path.is_empty() { Path::new("/") } else { Path::new(OsStr::from_bytes(path)) };
@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Opens `name` beneath `place`, without following any link. With `NOFOLLOW` and `PATH`, `name` itself may be one.
+/// Opens `name` beneath `place` without following any link. With `NOFOLLOW` and `PATH`, `name` itself may be a link.
 fn open_unlinked(place: &Root, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let name = if name.is_empty() { b"." } else { name };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS;
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_as_many_links_as_the_kernel_follows() {
+    fn link_chains_are_bounded_as_in_the_kernel() {
         let folders = Folders::create("chain");
         folders.link("js/app.js", "share/0");
         for number in 1..=40 {
@@ -315,9 +315,9 @@ mod tests {
         );
     }
 
-    /// A link that is swapped all the time leads to one of its trusted targets, or nowhere.
+    /// A link that is replaced continuously leads to one of its trusted targets, or nowhere.
     #[test]
-    fn a_link_that_is_swapped_never_leads_elsewhere() {
+    fn a_swapped_link_never_leads_elsewhere() {
         let folders = Folders::create("swap");
         fs::write(folders.path("share/js/key"), "share").unwrap();
         let targets = ["../share/js", "../secret", "sub"];

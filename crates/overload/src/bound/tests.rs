@@ -10,7 +10,7 @@ struct Simulation {
     leaves_after_ms: u64,
     /// `None`: a queue bounded by its length only.
     control: Option<QueueBound>,
-    /// The control is told the length of the queue.
+    /// True if the control knows the length of the queue.
     tells_length: bool,
     queue: VecDeque<u64>,
     now_us: u64,

@@ -1,35 +1,32 @@
-//! A request's content as read for a page: whole, or as a form whose files are spooled.
+//! Reading a request's content for a page: as a whole, or as a form whose files are spooled.
 
 use super::budget::{Exhausted, RequestBudget};
 use super::form::{TooManyFields, parse_form};
 use super::multipart::{MultipartDecoder, MultipartStop, PartHead, Parts};
 use super::refusal::PageRefusal;
 use flatout_handler::content::{ContentPiece, RequestContent};
+use flatout_handler::ending::CloseReason;
 use flatout_os::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Upper bound of parts in one form, files and fields together.
+/// Maximum number of parts in a form, files and fields together.
 const PARTS_MAX: usize = 1024;
-/// Upper bound of files in one form.
+/// Maximum number of files in a form.
 const FILES_MAX: usize = 64;
-/// Upper bound of a field's name and of a file's name, in bytes.
+/// Maximum length of a field's name and of a file's name, in bytes.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Bounds of a request's content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyLimits {
-    /// Upper bound of all fields of a form together, or of content that is read whole, in bytes (`form-limit`).
-    pub form_bytes_max: u64,
-    /// Upper bound of all files of a form together, in bytes (`upload-limit`).
-    pub upload_bytes_max: u64,
-}
-
-impl Default for BodyLimits {
-    /// 1 MiB and 10 MiB.
-    fn default() -> Self {
-        Self { form_bytes_max: 1 << 20, upload_bytes_max: 10 << 20 }
+flatout_reason::defaults! {
+    /// Limits on a request's content.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct BodyLimits {
+        /// Maximum size of all fields of a form together, or of content that is read as a whole, in bytes
+        /// (`form-limit`).
+        pub form_bytes_max: u64 = 1 << 20,
+        /// Maximum size of all files of a form together, in bytes (`upload-limit`).
+        pub upload_bytes_max: u64 = 10 << 20,
     }
 }
 
@@ -39,7 +36,7 @@ impl From<Exhausted> for PageRefusal {
     }
 }
 
-/// A name and a value.
+/// The name and the value of a form field.
 pub(crate) type FormField = (Box<[u8]>, Box<[u8]>);
 
 /// A parsed form.
@@ -47,12 +44,12 @@ pub(crate) type FormField = (Box<[u8]>, Box<[u8]>);
 pub(crate) struct Form {
     /// Name and value of each field, in order of arrival.
     pub(crate) fields: Vec<FormField>,
-    /// The files.
+    /// The uploaded files, in order of arrival.
     pub(crate) files: Vec<File>,
 }
 
 impl Form {
-    /// Its bytes in memory.
+    /// Approximate memory use of the form, in bytes.
     pub(crate) fn held_bytes(&self) -> usize {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len() + size_of::<FormField>());
         let files = self.files.iter().map(|file| file.spool.held_bytes() + size_of::<File>());
@@ -63,38 +60,33 @@ impl Form {
 /// An uploaded file.
 #[derive(Debug)]
 pub(crate) struct File {
-    /// The field's name.
+    /// The name of the form field.
     pub(crate) field: Box<[u8]>,
     /// The file's name as sent by the browser, without folders.
     pub(crate) name: Box<[u8]>,
-    /// The media type as sent by the browser, unverified.
+    /// The media type as sent by the browser, which is not verified.
     pub(crate) media_type: Option<Box<[u8]>>,
-    /// Its content.
+    /// The content of the file.
     pub(crate) spool: Rc<Spool>,
 }
 
-/// Reads all of `content`, accounted in `share`.
+/// Reads all of `content`, and accounts for it in `share`.
 pub(crate) async fn read_whole(
     content: RequestContent,
     limits: BodyLimits,
     share: &mut RequestBudget,
 ) -> Result<Vec<u8>, PageRefusal> {
-    let declared = content.length().unwrap_or(0);
-    if declared > limits.form_bytes_max {
-        return Err(PageRefusal::FormTooLarge);
-    }
+    let refuse = |reason: CloseReason| reason.content_fault(PageRefusal::FormTooLarge, PageRefusal::ContentCut);
+    let content = content.up_to(limits.form_bytes_max).map_err(refuse)?;
     let mut whole = Vec::new();
     loop {
         match poll_fn(|context| content.poll_piece(context)).await {
             ContentPiece::Bytes(bytes) => {
-                if (whole.len() + bytes.len()) as u64 > limits.form_bytes_max {
-                    return Err(PageRefusal::FormTooLarge);
-                }
                 share.grow(bytes.len())?;
                 whole.extend_from_slice(&bytes);
             }
             ContentPiece::End(_) => return Ok(whole),
-            ContentPiece::Cut(_) => return Err(PageRefusal::ContentCut),
+            ContentPiece::Cut(reason) => return Err(refuse(reason)),
         }
     }
 }
@@ -109,8 +101,8 @@ pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
     Ok(form)
 }
 
-/// Reads `content` as `multipart/form-data` with `boundary`; files are spooled in `folder`, and everything is
-/// accounted in `share`.
+/// Reads `content` as `multipart/form-data` with `boundary`. Large files are spooled in `folder`, and everything is
+/// accounted for in `share`.
 pub(crate) async fn read_multipart(
     content: RequestContent,
     boundary: &[u8],
@@ -118,11 +110,10 @@ pub(crate) async fn read_multipart(
     folder: &Path,
     share: &mut RequestBudget,
 ) -> Result<Form, PageRefusal> {
-    // Delimiters and part heads come on top; the exact bounds are enforced per part.
+    // Delimiters and part heads add to the size. The exact limits are enforced per part.
     let all_max = limits.form_bytes_max.saturating_add(limits.upload_bytes_max).saturating_add(1 << 20);
-    if content.length().unwrap_or(0) > all_max {
-        return Err(PageRefusal::UploadTooLarge);
-    }
+    let refuse = |reason: CloseReason| reason.content_fault(PageRefusal::UploadTooLarge, PageRefusal::ContentCut);
+    let content = content.up_to(all_max).map_err(refuse)?;
     let mut decoder = MultipartDecoder::new(boundary);
     let mut collector = Collector::new(limits, folder, share);
     loop {
@@ -134,14 +125,14 @@ pub(crate) async fn read_multipart(
                 })?;
             }
             ContentPiece::End(_) => break,
-            ContentPiece::Cut(_) => return Err(PageRefusal::ContentCut),
+            ContentPiece::Cut(reason) => return Err(refuse(reason)),
         }
     }
     decoder.finish().map_err(|_| PageRefusal::FormMalformed)?;
     Ok(collector.form)
 }
 
-/// Collects the parts of a form within their bounds.
+/// Collects the parts of a form within its limits.
 struct Collector<'a> {
     form: Form,
     limits: BodyLimits,
@@ -157,7 +148,7 @@ enum FormPart {
     None,
     Field(Vec<u8>, Vec<u8>),
     File,
-    /// A file field without a chosen file: browsers send an empty part without a file name.
+    /// A file field in which no file was chosen: browsers send an empty part with an empty file name.
     Unchosen,
 }
 
@@ -233,7 +224,7 @@ impl Parts for Collector<'_> {
                 let Some(file) = self.form.files.last() else { return Ok(()) };
                 file.spool.append(bytes, &self.file).map_err(|_| PageRefusal::SpoolFailed)
             }
-            // The content of a part without a file name is counted and dropped.
+            // The content of a part without a chosen file is counted and discarded.
             FormPart::None | FormPart::Unchosen => self.add_form_bytes(bytes.len()),
         }
     }
@@ -249,12 +240,12 @@ impl Parts for Collector<'_> {
     }
 }
 
-/// Replaces invalid UTF-8 by U+FFFD, as in URL-encoded forms.
+/// Replaces invalid UTF-8 with U+FFFD, as in URL-encoded forms.
 fn replace_invalid(text: Vec<u8>) -> Vec<u8> {
     String::from_utf8(text).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()).into_bytes()
 }
 
-/// The last component of a Unix or Windows path, without control characters.
+/// Returns the last component of a Unix or Windows path, without control characters.
 fn bare_name(name: &[u8]) -> Vec<u8> {
     let start = name.iter().rposition(|byte| matches!(byte, b'/' | b'\\')).map_or(0, |at| at + 1);
     name[start..].iter().copied().filter(|byte| *byte >= 0x20 && *byte != 0x7f).collect()

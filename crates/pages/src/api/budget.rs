@@ -1,33 +1,34 @@
-//! A budget for the memory that pages of all sites use together: contents (forms, texts, uploaded files, upstream
-//! responses), or output buffered for clients.
+//! A budget for the memory that the pages of all sites use together, either for content (forms, text, uploaded files,
+//! upstream responses) or for output that is buffered for clients.
 //!
-//! Each request has its own limits; this bounds all requests together. One client may use at most a quarter of it,
-//! which leaves the rest to other clients.
+//! Each request has its own limits; the budget limits all requests together. A single client may use at most a quarter
+//! of the budget, or as much as one request may use if that is more, which leaves the rest to other clients.
 
-use foldhash::fast::RandomState;
+use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Lower bound of the budget for contents, in bytes; more if one request alone may have more.
+/// Minimum size of the budget for content, in bytes. The budget is larger if a single request may use more than half of
+/// it.
 pub const BYTES_MIN: u64 = 256 << 20;
 
-/// Granularity of accounting, in bytes, as workers share the counter.
+/// Granularity of accounting, in bytes: workers share the counter, so it is updated rarely.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// Divisor of a budget for one client's share.
+/// A client may use the budget divided by this number.
 const CLIENT_PART: u64 = 4;
 
-/// The bound, and the bytes in use.
+/// The limit, and the number of bytes in use.
 #[derive(Debug)]
 pub struct ContentBudget {
     bytes_max: AtomicU64,
-    /// Upper bound of one request, in bytes, which any client may use.
+    /// Maximum size of one request, in bytes, which any client may use.
     request_bytes: AtomicU64,
     held_bytes: AtomicU64,
-    /// Bytes used by each client that uses any.
-    clients: Mutex<HashMap<Option<Client>, u64, RandomState>>,
+    /// Bytes used by each client that uses any memory.
+    clients: Mutex<HashMap<Option<Client>, u64, HashState>>,
 }
 
 impl Default for ContentBudget {
@@ -36,11 +37,11 @@ impl Default for ContentBudget {
     }
 }
 
-/// The budget, or the client's share of it, is exhausted.
+/// The error if the budget, or the client's share of it, is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// An IPv4 address, or the /64 of an IPv6 address.
+/// A client: an IPv4 address, or the /64 network of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Client(u64);
 
@@ -54,7 +55,7 @@ impl Client {
 }
 
 impl ContentBudget {
-    /// A budget of `bytes_max` bytes.
+    /// Creates a budget of `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max: AtomicU64::new(bytes_max),
@@ -64,39 +65,40 @@ impl ContentBudget {
         }
     }
 
-    /// The bound, in bytes.
+    /// The limit, in bytes.
     pub fn bytes_max(&self) -> u64 {
         self.bytes_max.load(Ordering::Relaxed)
     }
 
-    /// Changes the bound, in bytes. Bytes in use stay.
+    /// Changes the limit, in bytes. Memory that is already in use is not affected.
     pub fn set_bytes_max(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Enlarges it to hold two requests of `bytes` each.
+    /// Raises the limit, if necessary, so that two requests of `bytes` each fit.
     pub fn make_room_for(&self, bytes: u64) {
         self.bytes_max.fetch_max(bytes.saturating_mul(2), Ordering::Relaxed);
         self.request_bytes.fetch_max(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes in use, in steps of 16 KiB.
+    /// Number of bytes in use, in steps of 16 KiB.
     pub fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Ordering::Relaxed)
     }
 
-    /// Upper bound of one client, in bytes.
+    /// Maximum number of bytes that one client may use.
     pub fn client_bytes_max(&self) -> u64 {
         let bytes_max = self.bytes_max();
         (bytes_max / CLIENT_PART).max(self.request_bytes.load(Ordering::Relaxed)).min(bytes_max)
     }
 
-    /// An empty share for the client at this address.
+    /// Creates an empty share of the budget for a request of the client at this address.
     pub fn share(self: &Arc<Self>, client: Option<IpAddr>) -> RequestBudget {
         RequestBudget { budget: Arc::clone(self), client: client.map(Client::of), used_bytes: 0, taken_bytes: 0 }
     }
 
-    /// Returns whether the client at this address has enough left for another request: a quarter of its share.
+    /// Returns whether enough memory is left for another request of the client at this address: a quarter of what one
+    /// client may use.
     pub fn has_room_for(&self, client: Option<IpAddr>) -> bool {
         let held_bytes = self.held_bytes();
         if held_bytes == 0 {
@@ -108,7 +110,7 @@ impl ContentBudget {
             && of_client.saturating_add(wanted) <= self.client_bytes_max()
     }
 
-    fn clients(&self) -> MutexGuard<'_, HashMap<Option<Client>, u64, RandomState>> {
+    fn clients(&self) -> MutexGuard<'_, HashMap<Option<Client>, u64, HashState>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -136,7 +138,7 @@ impl ContentBudget {
     }
 }
 
-/// One request's use of the budget, given back on drop.
+/// The part of the budget that one request uses. Dropping it returns the memory to the budget.
 #[derive(Debug)]
 pub struct RequestBudget {
     budget: Arc<ContentBudget>,
@@ -146,10 +148,10 @@ pub struct RequestBudget {
 }
 
 impl RequestBudget {
-    /// Takes `bytes` more.
+    /// Takes `bytes` more from the budget.
     ///
     /// # Errors
-    /// If that exceeds the client's bound; the share is then unchanged.
+    /// If this would exceed the limit of the budget or of the client. The share is then unchanged.
     pub fn grow(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let used_bytes = self.used_bytes.saturating_add(bytes as u64);
         if used_bytes > self.taken_bytes {
@@ -161,10 +163,10 @@ impl RequestBudget {
         Ok(())
     }
 
-    /// Sets the use to `bytes`.
+    /// Sets the use of this request to `bytes`.
     ///
     /// # Errors
-    /// If that exceeds the client's bound; the share is then unchanged.
+    /// If this would exceed the limit of the budget or of the client. The share is then unchanged.
     pub fn set(&mut self, bytes: usize) -> Result<(), Exhausted> {
         let used_bytes = bytes as u64;
         if used_bytes > self.used_bytes {
@@ -179,7 +181,7 @@ impl RequestBudget {
         Ok(())
     }
 
-    /// Bytes taken.
+    /// Number of bytes that this request has taken from the budget.
     pub const fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }
@@ -199,7 +201,7 @@ mod tests {
     use std::net::IpAddr;
     use std::sync::Arc;
 
-    #[expect(clippy::unnecessary_wraps, reason = "as requests have it")]
+    #[expect(clippy::unnecessary_wraps, reason = "the same signature as for requests")]
     fn client(address: &str) -> Option<IpAddr> {
         Some(address.parse().unwrap())
     }

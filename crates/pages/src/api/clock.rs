@@ -1,4 +1,4 @@
-//! `TIMEDATE()`, `time()` and `date`: the time and its formats.
+//! `TIMEDATE()`, `time()` and `date`: the current time and date formats.
 
 use super::Api;
 use crate::sandbox::Sandbox;
@@ -12,16 +12,16 @@ use mlua::{Lua, LuaString};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The format of `TIMEDATE()`: `Sat 21 Nov 2026 10:32:30 CET`.
+/// The format of `TIMEDATE()`, such as `Sat 21 Nov 2026 10:32:30 CET`.
 const TIMEDATE_FORMAT: &str = "%a %d %b %Y %H:%M:%S %Z";
 /// The default format of `date.format`.
 const DEFAULT_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
-/// Upper bound of a format, in bytes.
+/// Maximum length of a format, in bytes.
 const FORMAT_BYTES_MAX: usize = 256;
-/// Upper bound of a text that is parsed as a date, in bytes.
+/// Maximum length of a string that is parsed as a date, in bytes.
 const TEXT_BYTES_MAX: usize = 128;
 
-/// A text formatted once a second and shared.
+/// A string that is formatted once per second and shared.
 #[derive(Default)]
 struct Ticking {
     second: i64,
@@ -101,7 +101,7 @@ fn or_now(time_s: Option<f64>) -> f64 {
 }
 
 fn whole(time_s: f64) -> Result<i64, NativeError> {
-    // Years 1 to 9999, which every format can represent.
+    // All formats can represent the years 1 to 9999.
     let whole = time_s.floor();
     if (-62_135_596_800.0..253_402_207_200.0).contains(&whole) {
         Ok(whole as i64)
@@ -132,15 +132,15 @@ fn text_of(text: &LuaString) -> Result<String, NativeError> {
     if bytes.len() > FORMAT_BYTES_MAX {
         return Err("the format is longer than 256 bytes".into());
     }
-    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the text is not valid UTF-8".into())
+    std::str::from_utf8(&bytes).map(str::to_owned).map_err(|_| "the string is not valid UTF-8".into())
 }
 
 fn format(zoned: &Zoned, how: &str) -> Result<String, NativeError> {
     jiff::fmt::strtime::format(how, zoned).map_err(|error| format!("the format \"{how}\" is invalid: {error}").into())
 }
 
-/// Parses ISO 8601 with or without a time and an offset, an HTTP date, or an RFC 2822 date. Without an offset it is
-/// in `zone`.
+/// Parses an ISO 8601 date with or without a time and an offset, an HTTP date, or an RFC 2822 date. A date without an
+/// offset is in `zone`.
 fn parse(text: &[u8], zone: &TimeZone) -> Option<i64> {
     if text.len() > TEXT_BYTES_MAX {
         return None;

@@ -1,4 +1,4 @@
-//! A request's content as one page reads it: once, in one form, and cached for later calls.
+//! Reading a request's content for a page: once, in one form, and cached for later calls.
 
 use super::Api;
 use super::body::{BodyLimits, Form, parse_urlencoded, read_multipart, read_whole};
@@ -14,27 +14,27 @@ use mlua::{Lua, Table};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// The state of one request's content.
+/// The state of a request's content.
 #[derive(Clone, Default)]
 enum ContentState {
     #[default]
     Unread,
-    /// Being read by a suspended part of the page.
+    /// A suspended coroutine of the page is reading the content.
     Reading,
     Whole(Rc<[u8]>),
     Form(Rc<ReadForm>),
     Refused(PageRefusal),
 }
 
-/// The cached content of a request, in its exchange.
+/// The cached content of a request, stored in its exchange.
 #[derive(Clone, Default)]
 struct ContentCache {
     state: Rc<RefCell<ContentState>>,
-    /// The process's budget and the run's memory used by the cached content.
+    /// The cached content's share of the budget and of the run's memory limit.
     held: Rc<RefCell<Option<(RequestBudget, Held)>>>,
 }
 
-/// A form, and its table in the page.
+/// A form, and the Luau table with its fields.
 #[derive(Default)]
 pub(super) struct ReadForm {
     pub(super) form: Form,
@@ -42,7 +42,7 @@ pub(super) struct ReadForm {
 }
 
 impl ReadForm {
-    /// The first value of each name.
+    /// Returns a table with the first value of each name.
     pub(super) fn fields(&self, lua: &Lua) -> mlua::Result<Table> {
         if let Some(table) = &*self.fields.borrow() {
             return Ok(table.clone());
@@ -58,19 +58,19 @@ impl ReadForm {
         Ok(table)
     }
 
-    /// All values of a name.
+    /// Returns a table with all values of a name.
     pub(super) fn all(&self, lua: &Lua, name: &[u8]) -> mlua::Result<Table> {
         let values = self.form.fields.iter().filter(|(known, _)| **known == *name);
         lua.create_sequence_from(values.map(|(_, value)| mlua::BString::from(&value[..])))
     }
 
-    /// The first value of a name.
+    /// Returns the first value of a name.
     pub(super) fn first(&self, name: &[u8]) -> Option<&[u8]> {
         self.form.fields.iter().find_map(|(known, value)| (**known == *name).then_some(&value[..]))
     }
 }
 
-/// The inputs for reading the content.
+/// State shared by the functions that read the content of a request.
 pub(super) struct ContentReading {
     api: Rc<Api>,
     limits: BodyLimits,
@@ -82,8 +82,9 @@ pub(super) struct ContentReading {
     pub(super) refused: RefusalCell,
 }
 
-/// The content of the current request, taken from the connection unless it was read. A response that depends on
-/// content is private to the sender, as caches do not key on content.
+/// Prepares reading the content of the current request, and takes the content from the connection unless it has already
+/// been read. A response that depends on content is private to the sender, because caches do not include content in
+/// their keys.
 pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<ContentReading, NativeError> {
     if exchange.offers.is_some() {
         reads::note_private(exchange)?;
@@ -103,7 +104,7 @@ pub(super) fn begin(api: &Rc<Api>, exchange: &mut Exchange) -> Result<ContentRea
     })
 }
 
-/// The request's form; empty if there is no content.
+/// Reads the request's form, which is empty if there is no content.
 pub(super) async fn read_form(mut reading: ContentReading) -> Result<Rc<ReadForm>, NativeError> {
     let state = reading.kept.state.replace(ContentState::Reading);
     let read = match state {
@@ -120,7 +121,7 @@ pub(super) async fn read_form(mut reading: ContentReading) -> Result<Rc<ReadForm
     keep(reading, read, bytes, ContentState::Form)
 }
 
-/// The content as text.
+/// Reads the content as a string.
 pub(super) async fn read_text(mut reading: ContentReading) -> Result<Rc<[u8]>, NativeError> {
     let state = reading.kept.state.replace(ContentState::Reading);
     let read = match state {
@@ -144,7 +145,7 @@ fn form_of(form: Result<Form, PageRefusal>) -> Result<Rc<ReadForm>, PageRefusal>
     form.map(|form| Rc::new(ReadForm { form, fields: RefCell::default() }))
 }
 
-/// Caches the result, of which `bytes` are in memory, or the error.
+/// Caches the result, of which `bytes` are in memory, or the refusal.
 fn keep<T: Clone>(
     reading: ContentReading,
     read: Result<T, PageRefusal>,
@@ -157,7 +158,7 @@ fn keep<T: Clone>(
     });
     debug_assert!(matches!(before, ContentState::Reading));
     let mut held = reading.kept.held.borrow_mut();
-    // Earlier results that were dropped no longer count; their share of the budget remains for the new one.
+    // Results that were dropped earlier no longer count. Their share of the budget is used for the new result.
     let before = held.take().map(|(share, _)| share);
     if read.is_ok() {
         *held = Some((before.unwrap_or(reading.share), reading.beside.hold(bytes)));
@@ -192,7 +193,7 @@ async fn receive_form(reading: &mut ContentReading, content: RequestContent) -> 
     }
 }
 
-/// The form of the current request, if it has been read.
+/// Returns the form of the current request, if it has been read.
 pub(super) fn known_form(exchange: &mut Exchange) -> Option<Rc<ReadForm>> {
     match &*exchange.slot_if::<ContentCache>()?.state.borrow() {
         ContentState::Form(form) => Some(Rc::clone(form)),

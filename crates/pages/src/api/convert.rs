@@ -1,23 +1,24 @@
-//! `html`, `url`, `json`, `hex` and `base64`: conversions of texts.
+//! `html`, `url`, `json`, `hex` and `base64`: conversions of strings.
 
-use super::form::{decode_component, encode_component};
 use crate::sandbox::Sandbox;
 use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::NativeError;
 use data_encoding::{BASE64, BASE64_NOPAD, BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use flatout_http::base64;
+use flatout_http::percent::{decode, encode, is_unreserved};
 use flatout_template::escape;
 use mlua::{LuaString, Table, Value};
+use std::fmt::Write as _;
 
-/// Upper bound of a text converted in one call, in bytes: it blocks the worker.
+/// Maximum length of a string converted in one call, in bytes: the conversion blocks the worker.
 pub(super) const INPUT_BYTES_MAX: usize = 256 * 1024;
 
 type Convert = fn(&[u8]) -> Option<Vec<u8>>;
 
 const CONVERSIONS: [(&str, &str, Convert); 9] = [
     ("html", "escape", |bytes| Some(escaped(bytes, escape::attribute))),
-    ("url", "encode", |bytes| Some(escaped(bytes, encode_component))),
-    ("url", "decode", |bytes| Some(decode_component(bytes))),
+    ("url", "encode", |bytes| Some(encode(bytes, is_unreserved).into_bytes())),
+    ("url", "decode", |bytes| Some(decode(bytes).collect())),
     ("hex", "encode", |bytes| Some(HEXLOWER.encode(bytes).into_bytes())),
     ("hex", "decode", |bytes| HEXLOWER_PERMISSIVE.decode(bytes).ok()),
     ("base64", "encode", |bytes| Some(BASE64.encode(bytes).into_bytes())),
@@ -32,7 +33,7 @@ fn escaped(bytes: &[u8], escape: fn(&[u8], &mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// Rejects texts that would take too long.
+/// Rejects strings whose conversion would take too long.
 pub(super) fn check_length(text: &LuaString) -> Result<(), NativeError> {
     if text.as_bytes().len() > INPUT_BYTES_MAX {
         return Err("the string is longer than 256 KiB, the limit for one call".into());
@@ -46,7 +47,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     for (table_name, name, convert) in CONVERSIONS {
         let made = sandbox.function(move |lua, _, text: LuaString| {
             check_length(&text)?;
-            // An invalid text yields nil, as it often comes from elsewhere.
+            // Invalid input yields nil instead of an error, because it often comes from clients.
             convert(&text.as_bytes()).map(|made| lua.create_string(made)).transpose().map_err(NativeError::from)
         })?;
         let known = tables.iter().find(|(known, _)| *known == table_name).map(|(_, table)| table.clone());
@@ -74,7 +75,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         Ok(lua.create_string(out)?)
     })?;
     table.raw_set("encode", made)?;
-    // As for other external texts: nil, and the reason.
+    // Invalid input yields nil and the reason instead of an error, because it often comes from clients.
     let made = sandbox.function(|lua, _, text: LuaString| match json::decode(lua, &text.as_bytes()) {
         Ok(value) => Ok((value, None)),
         Err(why) => Ok((Value::Nil, Some(why))),
@@ -93,8 +94,8 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("json", table)
 }
 
-/// Encodes names and values as a URL's query, in the order of the names.
-fn query(fields: &Table) -> Result<Vec<u8>, NativeError> {
+/// Encodes names and values as the query of a URL, sorted by name.
+fn query(fields: &Table) -> Result<String, NativeError> {
     let mut pairs = Vec::new();
     fields.for_each(|name: LuaString, value: Value| {
         if pairs.len() == super::form::FIELDS_MAX {
@@ -114,14 +115,12 @@ fn query(fields: &Table) -> Result<Vec<u8>, NativeError> {
         Ok(())
     })?;
     pairs.sort_unstable();
-    let mut out = Vec::new();
+    let mut out = String::new();
     for (name, value) in pairs {
-        if !out.is_empty() {
-            out.push(b'&');
-        }
-        encode_component(&name, &mut out);
-        out.push(b'=');
-        encode_component(&value, &mut out);
+        let separator = if out.is_empty() { "" } else { "&" };
+        let [name, value] = [name, value].map(|text| encode(&text, is_unreserved));
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{separator}{name}={value}");
     }
     Ok(out)
 }

@@ -1,18 +1,18 @@
-//! Cookies (RFC 6265): parsing and setting.
+//! Cookies (RFC 6265): parsing Cookie fields and writing Set-Cookie fields.
 
 use flatout_http::cookie::cookies;
 use flatout_http::token::{is_token, trim};
 use std::fmt::Write as _;
 
-/// Upper bound of cookies per request; further ones are ignored.
+/// Maximum number of cookies per request; any more are ignored.
 pub const COOKIES_MAX: usize = 128;
-/// Upper bound of a cookie's name and value together, in bytes: what browsers accept (RFC 6265bis §5.6).
+/// Maximum length of a cookie's name and value together, in bytes: as much as browsers accept (RFC 6265bis §5.6).
 pub const COOKIE_BYTES_MAX: usize = 4096;
-/// Upper bound of a Path or Domain attribute, in bytes (RFC 6265bis §5.6).
+/// Maximum length of a Path or Domain attribute, in bytes (RFC 6265bis §5.6).
 pub const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
-/// The pairs of one Cookie field's value, in order (RFC 6265 §5.4). Pairs without a name are skipped, and quotation
-/// marks around a value are removed.
+/// Parses the name and value of each cookie in the value of a Cookie field, in order (RFC 6265 §5.4). Pairs without a
+/// name are skipped, and quotation marks around a value are removed.
 pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     cookies(std::iter::once(field)).filter(|(name, _)| !name.is_empty()).map(|(name, value)| {
         let value = trim(value);
@@ -20,15 +20,15 @@ pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The SameSite attribute: when a cookie is sent with cross-site requests (RFC 6265bis §5.5).
+/// The SameSite attribute: whether browsers send a cookie with cross-site requests (RFC 6265bis §5.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SameSite {
-    /// Never.
+    /// The cookie is never sent with cross-site requests.
     Strict,
-    /// Only with a followed link, not with a submitted form.
+    /// The cookie is sent when a link is followed, but not when a form is submitted with POST.
     #[default]
     Lax,
-    /// Always. Requires Secure.
+    /// The cookie is always sent. Requires Secure.
     None,
 }
 
@@ -52,64 +52,44 @@ impl SameSite {
 /// A cookie to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cookie<'a> {
-    /// A token.
+    /// The name, which must be a token.
     pub name: &'a [u8],
-    /// Cookie octets: visible ASCII without quotation mark, comma, semicolon and backslash.
+    /// The value, which must consist of visible ASCII characters except quotation mark, comma, semicolon and backslash.
     pub value: &'a [u8],
-    /// The path prefix to which it is sent.
+    /// The path prefix for which the cookie is sent; no Path attribute if empty.
     pub path: &'a [u8],
-    /// The domain to which it is sent, besides this host.
+    /// The domain for which the cookie is sent, including its subdomains; `None` for this host only.
     pub domain: Option<&'a [u8]>,
-    /// Lifetime in seconds; `None` for the browser session. 0 or less deletes it.
+    /// Lifetime in seconds; `None` for the duration of the browser session. 0 or less deletes the cookie.
     pub max_age_s: Option<i64>,
-    /// Sent over https only.
+    /// True if the cookie is sent only over https.
     pub secure: bool,
-    /// Inaccessible to scripts.
+    /// True if scripts cannot access the cookie.
     pub http_only: bool,
-    /// Its cross-site policy.
+    /// The policy for cross-site requests.
     pub same_site: SameSite,
 }
 
-/// Why a cookie is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CookieError {
+flatout_reason::reasons! {
+    /// The reason why a cookie is invalid.
+    pub enum CookieError { text, }
     /// The name is not a token (RFC 6265 §4.1.1).
-    Name,
-    /// The value contains forbidden bytes.
-    Value,
-    /// Path or Domain contains forbidden bytes, or is too long.
-    Attribute,
-    /// Name and value are longer than [`COOKIE_BYTES_MAX`].
-    TooLong,
-    /// SameSite=None without Secure, which browsers reject.
-    NoneInsecure,
-    /// `__Secure-` without Secure, or `__Host-` without Secure and Path=/ or with Domain (RFC 6265bis §4.1.3).
-    Prefix,
-}
-
-impl CookieError {
-    /// The message for the page's author.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Name => "a cookie's name may contain only letters, digits and !#$%&'*+-.^_`|~",
-            Self::Value => {
-                "a cookie's value must not contain spaces, quotation marks, commas, semicolons, backslashes, or anything \
-                 but visible ASCII: use url.encode or base64.url_encode"
-            }
-            Self::Attribute => {
-                "a cookie's path or domain must not contain control characters or semicolons, or be longer than 1,024 bytes"
-            }
-            Self::TooLong => "a cookie's name and value must not exceed 4,096 bytes together",
-            Self::NoneInsecure => "a cookie with same_site = \"none\" must be secure, or browsers refuse it",
-            Self::Prefix => {
-                "a cookie named __Secure-... must be secure, and one named __Host-... also have no domain and path = \"/\""
-            }
-        }
-    }
+    Name, "a cookie's name may contain only letters, digits and !#$%&'*+-.^_`|~";
+    /// The value contains bytes that are not allowed.
+    Value, "a cookie's value must not contain spaces, quotation marks, commas, semicolons, backslashes, or anything but visible ASCII: use url.encode or base64.url_encode";
+    /// Path or Domain contains bytes that are not allowed, or is too long.
+    Attribute, "a cookie's path or domain must not contain control characters or semicolons, or be longer than 1,024 bytes";
+    /// Name and value together are longer than [`COOKIE_BYTES_MAX`].
+    TooLong, "a cookie's name and value must not exceed 4,096 bytes together";
+    /// The cookie has SameSite=None but not Secure, which browsers reject.
+    NoneInsecure, "a cookie with same_site = \"none\" must be secure, or browsers refuse it";
+    /// The name begins with `__Secure-` without Secure, or with `__Host-` without Secure and Path=/ or with Domain (RFC
+    /// 6265bis §4.1.3).
+    Prefix, "a cookie named __Secure-... or __Host-... must be secure, and __Host-... also requires path = \"/\" and no domain";
 }
 
 impl Cookie<'_> {
-    /// Appends the value of a Set-Cookie field.
+    /// Appends the value of a Set-Cookie field to `out`.
     pub fn encode_to(&self, out: &mut String) -> Result<(), CookieError> {
         let (name, value) = (self.check_name()?, self.check_value()?);
         let path = check_attribute(self.path)?;
@@ -117,7 +97,7 @@ impl Cookie<'_> {
         if self.same_site == SameSite::None && !self.secure {
             return Err(CookieError::NoneInsecure);
         }
-        // Browsers compare the prefixes ignoring case (RFC 6265bis §5.7).
+        // Browsers ignore case when they compare the prefixes (RFC 6265bis §5.7).
         let has_prefix =
             |prefix: &str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
         let host_only = domain.is_none() && path == "/";
@@ -169,12 +149,12 @@ impl Cookie<'_> {
     }
 }
 
-/// RFC 6265 §4.1.1, cookie-octet.
+/// Returns whether `byte` is a cookie-octet (RFC 6265 §4.1.1).
 const fn is_cookie_octet(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
 }
 
-/// RFC 6265 §4.1.1, av-octets.
+/// Checks that `bytes` are a valid value of an attribute (av-octet, RFC 6265 §4.1.1).
 fn check_attribute(bytes: &[u8]) -> Result<&str, CookieError> {
     if bytes.len() > ATTRIBUTE_BYTES_MAX || !bytes.iter().all(|&byte| matches!(byte, 0x20..=0x7e) && byte != b';') {
         return Err(CookieError::Attribute);

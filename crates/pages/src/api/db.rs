@@ -1,7 +1,7 @@
-//! `db`: the database. Statements with parameters, individually or in a transaction.
+//! `db`: the database. Runs statements with parameters, individually or in a transaction.
 //!
-//! Within `db.transaction(function() ... end)` the same functions use the transaction, so that no statement can
-//! bypass it, and none waits for the writer that its own page holds.
+//! Inside `db.transaction(function() ... end)`, the same functions use the transaction. This way, no statement can
+//! bypass the transaction, and none waits for the writer that its own page holds.
 
 use super::Api;
 use super::refusal::{PageRefusal, RefusalCell};
@@ -14,14 +14,14 @@ use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Integers of at least this magnitude are not exact: doubles hold 53 bits.
+/// Integers above this magnitude are not all exact as doubles, which hold 53 bits.
 const EXACT_MAX: i64 = 1 << 53;
 
-/// The open transaction of one request's page.
+/// The open transaction of a request's page.
 #[derive(Clone, Default)]
 struct Leading(Rc<RefCell<Option<Transaction>>>);
 
-/// The Luau part of `db.transaction`: the page's function may wait, so it cannot be called from Rust.
+/// The Luau part of `db.transaction`. The page's function may wait, so it cannot be called from Rust.
 const TRANSACTION: &str = r"
 local begin, commit, rollback, pcall = ...
 local error, pack, unpack = error, table.pack, table.unpack
@@ -37,9 +37,9 @@ return function(work)
 end
 ";
 
-/// The Luau part of `db.query` and `db.query_one`: rows become tables here, where the page's slice is counted and
-/// creating a value needs no native call. The layouts of tables are cached by column names, as sites repeat their
-/// queries.
+/// The Luau part of `db.query` and `db.query_one`. It turns rows into tables in Luau, where the work counts towards the
+/// page's time slice and creating a value needs no native call. Table layouts are cached by column names, because sites
+/// repeat their queries.
 const UNPACK: &str = r"
 local ask, is_one = ...
 local readu8, readu32, readf64, readstring = buffer.readu8, buffer.readu32, buffer.readf64, buffer.readstring
@@ -108,13 +108,13 @@ return function(...)
 end
 ";
 
-/// Type tags of values in the input of [`UNPACK`], the first byte of each.
+/// Type tags of the values in the input of [`UNPACK`]; each value begins with its tag.
 const NULL: u8 = 0;
 const TEXT: u8 = 1;
 const NUMBER: u8 = 2;
 const BLOB: u8 = 3;
 
-/// Creates the values of a result.
+/// Creates the Luau values of a result.
 type Make = fn(&Lua, &Rows) -> mlua::Result<MultiValue>;
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
@@ -146,8 +146,8 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("db", db)
 }
 
-/// Rows in the form that [`UNPACK`] reads: bytes of all names, the names, and the values row by row. Lengths have
-/// four bytes, little-endian, as for `buffer.readu32`.
+/// Encodes rows in the form that [`UNPACK`] reads: the total length of all names, the names, and the values row by row.
+/// Lengths have four bytes, little-endian, as `buffer.readu32` expects.
 fn pack(rows: &Rows) -> Vec<u8> {
     let cells = rows.len() * rows.columns().len();
     let mut packed = Vec::with_capacity(rows.bytes() + 5 * cells + 64);
@@ -214,7 +214,7 @@ fn transaction(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<Function> {
         let transaction = exchange.slot::<Leading>().0.take();
         Ok(wanted(async move {
             if let Some(transaction) = transaction {
-                // Its own error is less useful than the one that made the page give up.
+                // An error of the rollback is less useful than the error that made the page give up.
                 let _ = transaction.rollback().await;
             }
             Ok(())
@@ -230,7 +230,7 @@ fn database(api: &Api) -> Result<&Database, NativeError> {
         .ok_or_else(|| "there is no database: add `database \"./data/site.db\"` to the settings of these pages".into())
 }
 
-/// Sends a statement to the database, or to the page's open transaction.
+/// Sends a statement to the database, or to the page's open transaction if there is one.
 fn run(
     api: &Api,
     exchange: &mut Exchange,
@@ -256,8 +256,8 @@ fn run(
     }))
 }
 
-/// The error for the page. If the page does not catch it, the response is 503 if the statement was never started
-/// because the database is overloaded, and 507 if the disk is full.
+/// Converts a database error to an error for the page. If the page does not catch it, the response is 503 if the
+/// statement was never started because the database is overloaded, and 507 if the disk is full.
 fn told(error: &DataError, refused: &RefusalCell) -> NativeError {
     match error.reason {
         DataReason::QueueFull | DataReason::QueueTimeout | DataReason::LockTimeout => {
@@ -268,14 +268,14 @@ fn told(error: &DataError, refused: &RefusalCell) -> NativeError {
     }
 }
 
-/// Parameters for `?` in order, or one table of names for `:name`.
+/// Converts the parameters of a statement: values for `?` in order, or a single table with the values for `:name`.
 fn bound(values: &[Value]) -> Result<Parameters, NativeError> {
     if let [Value::Table(named)] = values {
         let mut parameters = Vec::new();
         named.for_each(|name: Value, value: Value| {
             let Value::String(name) = name else {
                 return Err(mlua::Error::runtime(
-                    "the keys of a table of parameters must be names: pass values for ? as separate arguments",
+                    "the keys of a parameter table must be names: pass values for ? as separate arguments",
                 ));
             };
             let name = name.to_str().map_err(|_| mlua::Error::runtime("a parameter's name must be a UTF-8 string"))?;
@@ -287,7 +287,7 @@ fn bound(values: &[Value]) -> Result<Parameters, NativeError> {
     Ok(Parameters::from(values.iter().map(cell).collect::<Result<Vec<Cell>, NativeError>>()?))
 }
 
-/// Converts a page's value to SQLite.
+/// Converts a Luau value to an SQLite value.
 fn cell(value: &Value) -> Result<Cell, NativeError> {
     match value {
         Value::Nil => Ok(Cell::Null),
@@ -309,7 +309,7 @@ fn cell(value: &Value) -> Result<Cell, NativeError> {
     }
 }
 
-/// Converts SQLite's value for a page. NULL is nil.
+/// Converts an SQLite value to a Luau value. NULL becomes nil.
 fn shown(lua: &Lua, cell: ValueRef<'_>) -> mlua::Result<Value> {
     Ok(match cell {
         ValueRef::Null => Value::Nil,
@@ -324,7 +324,7 @@ fn is_exact(number: i64) -> bool {
     (-EXACT_MAX..=EXACT_MAX).contains(&number)
 }
 
-/// A 64-bit integer: as a number if that is exact, else as a text, which loses nothing.
+/// Converts a 64-bit integer to a number if that is exact, and otherwise to a string, which loses nothing.
 pub(super) fn integer(lua: &Lua, number: i64) -> mlua::Result<Value> {
     if is_exact(number) {
         Ok(Value::Number(number as f64))

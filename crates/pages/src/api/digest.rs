@@ -7,10 +7,12 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::digest::{Algorithm, SHA256, SHA512, digest};
 use aws_lc_rs::hmac;
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
+use flatout_os::{clock, random};
 use mlua::LuaString;
-use uuid::Uuid;
+use std::sync::Mutex;
+use uuid::{Builder, ContextV7, Timestamp, Uuid};
 
-/// Upper bound of the random bytes per call.
+/// Maximum number of random bytes per call.
 const RANDOM_BYTES_MAX: usize = 4096;
 
 pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
@@ -39,22 +41,37 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("hash", hash)?;
 
     let uuid = sandbox.lua().create_table()?;
-    uuid.raw_set("v4", sandbox.function(|_, _, (): ()| Ok(Uuid::new_v4().to_string()))?)?;
-    uuid.raw_set("v7", sandbox.function(|_, _, (): ()| Ok(Uuid::now_v7().to_string()))?)?;
+    uuid.raw_set("v4", sandbox.function(|_, _, (): ()| Ok(new_v4()?.to_string()))?)?;
+    uuid.raw_set("v7", sandbox.function(|_, _, (): ()| Ok(new_v7().to_string()))?)?;
     sandbox.global("uuid", uuid)?;
 
-    let random = sandbox.lua().create_table()?;
+    let table = sandbox.lua().create_table()?;
     let made = sandbox.function(|lua, _, count: Option<f64>| Ok(lua.create_string(random_bytes(count)?)?))?;
-    random.raw_set("bytes", made)?;
+    table.raw_set("bytes", made)?;
     let made = sandbox.function(|_, _, count: Option<f64>| Ok(BASE64URL_NOPAD.encode(&random_bytes(count)?)))?;
-    random.raw_set("token", made)?;
-    sandbox.global("random", random)
+    table.raw_set("token", made)?;
+    sandbox.global("random", table)
+}
+
+/// Creates a time-ordered UUID (RFC 9562 §5.7), which sorts after those that this process has created before.
+fn new_v7() -> Uuid {
+    static ORDER: Mutex<ContextV7> = Mutex::new(ContextV7::new());
+    let now_ns = clock::unix_ns().max(0);
+    let (seconds, nanoseconds) = (now_ns / 1_000_000_000, now_ns % 1_000_000_000);
+    Uuid::new_v7(Timestamp::from_unix(&ORDER, seconds as u64, nanoseconds as u32))
+}
+
+/// Creates a random UUID (RFC 9562 §5.4).
+fn new_v4() -> Result<Uuid, NativeError> {
+    let mut bytes = [0; 16];
+    fill(&mut bytes)?;
+    Ok(Builder::from_random_bytes(bytes).into_uuid())
 }
 
 fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, NativeError> {
     let count = count.unwrap_or(16.0);
     if count.fract() != 0.0 || !(1.0..=RANDOM_BYTES_MAX as f64).contains(&count) {
-        return Err("one call returns 1 to 4,096 random bytes".into());
+        return Err("one call can return 1 to 4,096 random bytes".into());
     }
     let mut bytes = vec![0; count as usize];
     fill(&mut bytes)?;
@@ -63,5 +80,5 @@ fn random_bytes(count: Option<f64>) -> Result<Vec<u8>, NativeError> {
 
 /// Fills `bytes` with cryptographically secure random bytes.
 pub(super) fn fill(bytes: &mut [u8]) -> Result<(), NativeError> {
-    aws_lc_rs::rand::fill(bytes).map_err(|_| "the system has no random numbers".into())
+    random::fill(bytes).map_err(|_| "the system cannot provide random numbers".into())
 }

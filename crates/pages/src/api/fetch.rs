@@ -1,4 +1,4 @@
-//! `fetch`: a request to a configured upstream, whose response is read whole.
+//! `fetch`: sends a request to a configured upstream and reads the whole response.
 
 use super::Api;
 use super::budget::{Exhausted, RequestBudget};
@@ -15,16 +15,16 @@ use flatout_upstream::origin::{Incoming, IncomingPiece, OriginClient, OutgoingCo
 use mlua::{IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 
-/// Upper bound of a response's content, in bytes.
+/// Maximum size of a response's content, in bytes.
 const CONTENT_BYTES_MAX: usize = 2 << 20;
-/// Default timeout of the whole exchange, in milliseconds.
+/// Default timeout of the request with its response, in milliseconds.
 const TIMEOUT_MS: u64 = 5_000;
-/// Upper bound of the timeout that a page may set, in milliseconds.
+/// Longest timeout that a page may set, in milliseconds.
 const TIMEOUT_MS_MAX: u64 = 60_000;
-/// Upper bound of a request's fields.
+/// Maximum number of header fields in a request.
 const FIELDS_MAX: usize = 64;
 
-/// Fields set by the client itself, besides connection-specific ones: framing, and the upstream's Host.
+/// Fields that a page cannot set, in addition to connection-specific ones: message framing and Host.
 const NOT_SENT: [&str; 3] = ["host", "content-length", "expect"];
 
 /// A validated request.
@@ -37,10 +37,10 @@ struct Prepared {
     timeout_ms: u64,
 }
 
-/// A response.
+/// A complete response.
 struct Fetched {
     status: u16,
-    /// Name in lower case, and value, of each line.
+    /// Name in lower case and value of each field line.
     fields: Vec<(String, Vec<u8>)>,
     content: Vec<u8>,
 }
@@ -49,7 +49,8 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let using = Rc::clone(api);
     let made =
         sandbox.waiting(move |_, exchange, (upstream, path, options): (LuaString, LuaString, Option<Table>)| {
-            let client = using.client.clone().ok_or("`fetch` needs a running server; this page runs without one")?;
+            let client =
+                using.client.clone().ok_or("`fetch` needs a running server, but this page runs without one")?;
             let prepared = prepare(&using, &upstream, &path, options.as_ref())?;
             let mut share = using.settings.budget.share(exchange.facts.client().map(|client| client.ip()));
             Ok(Wanted::new(async move {
@@ -59,7 +60,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
                     let _held = share;
                     match fetched {
                         Ok(fetched) => shown(lua, fetched)?.into_lua_multi(lua),
-                        // The convention for operations that may fail: nil, and the reason.
+                        // By convention, an operation that may fail returns nil and the reason.
                         Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
                     }
                 }))
@@ -84,7 +85,7 @@ fn prepare(
             if known.is_empty() {
                 "add `upstream \"name\" \"http://...\"` to the settings of these pages".to_owned()
             } else {
-                format!("the settings name {}", known.join(", "))
+                format!("use one of: {}", known.join(", "))
             }
         ))
     })?;
@@ -92,7 +93,7 @@ fn prepare(
     let is_target = target.first() == Some(&b'/') && target.len() <= 8192 && target.iter().all(u8::is_ascii_graphic);
     if !is_target || target.contains(&b'#') {
         return Err(
-            "a path begins with / and contains no spaces, line ends or #: use url.encode for untrusted values".into()
+            "a path must begin with / and must not contain spaces, line breaks or #: use url.encode for untrusted values".into(),
         );
     }
     let mut prepared = Prepared {
@@ -110,14 +111,14 @@ fn prepare(
 }
 
 impl Prepared {
-    /// Applies an option from the page.
+    /// Applies an option that the page has passed.
     fn take(&mut self, name: &[u8], value: &Value) -> mlua::Result<()> {
         let wrong = |text: &'static str| Err(mlua::Error::runtime(text));
         match (name, value) {
             (b"method", Value::String(method)) => {
                 let method = method.to_string_lossy();
                 if !is_token(method.as_bytes()) || method.len() > 16 || method == "CONNECT" {
-                    return wrong("a method is a word as GET or POST");
+                    return wrong("a method must be a single word, such as GET");
                 }
                 self.method = method;
             }
@@ -127,13 +128,11 @@ impl Prepared {
                     count += 1;
                     let (name, value) = (name.as_bytes(), value.as_bytes());
                     if count > FIELDS_MAX || !is_token(&name) || !is_value(&value) || value.len() > 8192 {
-                        return wrong("headers are up to 64 names and values, without line ends");
+                        return wrong("`headers` may have at most 64 names and values, without line breaks");
                     }
                     if is_of_a_connection(&name) || NOT_SENT.iter().any(|own| name.eq_ignore_ascii_case(own.as_bytes()))
                     {
-                        return wrong(
-                            "Host and the headers of the connection and the framing are not for a page to set",
-                        );
+                        return wrong("a page cannot set Host or any framing or connection-specific header");
                     }
                     for part in [&name[..], b": ", &value, b"\r\n"] {
                         self.lines.extend_from_slice(part);
@@ -145,13 +144,13 @@ impl Prepared {
             (b"timeout", Value::Integer(_) | Value::Number(_)) => {
                 let milliseconds = number(value).unwrap_or_default() * 1000.0;
                 if !(1.0..=TIMEOUT_MS_MAX as f64).contains(&milliseconds) {
-                    return wrong("a timeout is a number of seconds, at most 60");
+                    return wrong("a timeout must be a number of seconds, at most 60");
                 }
                 self.timeout_ms = milliseconds as u64;
             }
             _ => {
                 return wrong(
-                    "the options of fetch are method and body (texts), headers (a table), and timeout (seconds)",
+                    "the options of fetch must be method and body (strings), headers (a table), and timeout (seconds)",
                 );
             }
         }
@@ -159,7 +158,7 @@ impl Prepared {
     }
 }
 
-/// Sends the request; an error is the name of a reason.
+/// Sends the request. An error is the name of a failure reason.
 async fn fetch(client: &OriginClient, prepared: Prepared, share: &mut RequestBudget) -> Result<Fetched, &'static str> {
     let timeout_ms = prepared.timeout_ms;
     client.within(timeout_ms, exchange(client, prepared, share)).await.unwrap_or(Err("fetch_timeout"))
@@ -181,6 +180,7 @@ async fn exchange(
         lines: &prepared.lines,
         content,
         upgrade: None,
+        head_left_ms: None,
     };
     let answered = client.exchange(&prepared.address, &mut request, |_, _| {}).await;
     let mut incoming = answered.map_err(|failure| failure.failure.name())?;

@@ -1,50 +1,37 @@
-//! Validation of header fields set by a page.
+//! Validation of header fields that a page sets.
 
 use flatout_http::lines::is_of_a_connection;
+use flatout_http::percent;
 use flatout_http::token::is_token;
 
-/// Upper bound of a field's value, in bytes.
+/// Maximum length of a field's value, in bytes.
 pub const VALUE_BYTES_MAX: usize = 8192;
-/// Upper bound of a field's name, in bytes.
+/// Maximum length of a field's name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
-/// Upper bound of fields set by one page.
+/// Maximum number of fields that a page may set.
 pub const FIELDS_MAX: usize = 64;
 
-/// Fields reserved for the server, besides connection-specific ones (RFC 9112 §6).
+/// Fields reserved for the server, in addition to connection-specific ones (RFC 9112 §6).
 const SERVERS_OWN: [&str; 4] = ["content-length", "date", "http2-settings", "content-range"];
 
-/// Why a page may not set a field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldError {
+flatout_reason::reasons! {
+    /// The reason why a page may not set a field.
+    pub enum FieldError { text, }
     /// The name is not a token.
-    Name,
-    /// The value contains a line end or another control character.
-    Value,
+    Name, "a header's name may contain only letters, digits and !#$%&'*+-.^_`|~";
+    /// The value contains a line break or another control character.
+    Value, "a header's value must not contain line breaks or other control characters";
     /// The name or the value is too long.
-    TooLong,
-    /// The field is reserved for the connection or the framing.
-    ServersOwn,
-    /// Set-Cookie, which has a separate function.
-    Cookie,
-    /// More fields than [`FIELDS_MAX`].
-    TooMany,
+    TooLong, "a header's name may have at most 128 bytes, and its value at most 8,192";
+    /// The field is reserved for the server because it concerns the connection or message framing.
+    ServersOwn, "the server itself sets this framing or connection-specific header";
+    /// The field is Set-Cookie, which has a separate function.
+    Cookie, "set cookies with response.cookie(name, value)";
+    /// The page sets more than [`FIELDS_MAX`] fields.
+    TooMany, "a page may set at most 64 headers";
 }
 
-impl FieldError {
-    /// The message for the page's author.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Name => "a header's name may have letters, digits and !#$%&'*+-.^_`|~ only",
-            Self::Value => "a header's value may not have line ends or other control characters",
-            Self::TooLong => "a header's name may have 128 bytes and its value 8192",
-            Self::ServersOwn => "this header belongs to the connection or to the framing, which the server looks after",
-            Self::Cookie => "cookies are set with response.cookie(name, value)",
-            Self::TooMany => "a page may set 64 headers",
-        }
-    }
-}
-
-/// Validates a field set by a page.
+/// Checks whether a page may set this field.
 pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), FieldError> {
     if !is_token(name) {
         return Err(FieldError::Name);
@@ -64,27 +51,19 @@ pub fn check_field(name: &[u8], value: &[u8]) -> Result<(), FieldError> {
     Ok(())
 }
 
-/// Returns whether `value` is a field-value (RFC 9110 §5.5) without surrounding white space.
+/// Returns whether `value` contains no control characters other than tabs, as a field-value requires (RFC 9110 §5.5).
 pub fn is_value(value: &[u8]) -> bool {
     value.iter().all(|&byte| byte == b'\t' || byte >= 0x20 && byte != 0x7f)
 }
 
-/// The target of a redirect: a reference (RFC 3986 §4.1) in visible ASCII, or in UTF-8, which is encoded here. `None`
-/// if it is empty or contains white space or control characters.
+/// Returns the value of Location for a redirect to `target`, with characters that a URL cannot contain percent-encoded
+/// (RFC 3986 §4.1). Returns `None` if `target` is empty, too long, or contains spaces or control characters.
 pub fn location(target: &[u8]) -> Option<Vec<u8>> {
     if target.is_empty() || target.len() > VALUE_BYTES_MAX || target.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
         return None;
     }
-    let mut out = Vec::with_capacity(target.len());
-    for &byte in target {
-        // Browsers treat a backslash as a slash, so `/\host` would lead to another host.
-        if byte >= 0x80 || b"\\\"<>^`{|}".contains(&byte) {
-            super::form::encode_component(&[byte], &mut out);
-        } else {
-            out.push(byte);
-        }
-    }
-    Some(out)
+    // Browsers treat a backslash as a slash, so `/\host` would lead to another host.
+    Some(percent::encode(target, |byte| !b"\\\"<>^`{|}".contains(&byte)).into_bytes())
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-/// Upper bound of fields in one form or query.
+/// Maximum number of fields in a form or query.
 pub const FIELDS_MAX: usize = 1024;
 
-/// More than [`FIELDS_MAX`] fields.
+/// The error if there are more than [`FIELDS_MAX`] fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyFields;
 
-/// The fields of `encoded`, decoded, in order. Invalid UTF-8 after decoding becomes U+FFFD.
+/// Decodes the fields of `encoded`, in order. Bytes that are invalid UTF-8 after decoding become U+FFFD.
 pub fn parse_form(encoded: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, Cow<'_, str>), TooManyFields>> {
     form_urlencoded::parse(encoded)
         .enumerate()
@@ -17,44 +17,15 @@ pub fn parse_form(encoded: &[u8]) -> impl Iterator<Item = Result<(Cow<'_, str>, 
         .take(FIELDS_MAX + 1)
 }
 
-/// Returns whether a Content-Type's value names `media_type`, ignoring its parameters.
+/// Returns whether the Content-Type value `content_type` specifies `media_type`, ignoring parameters.
 pub fn is_media_type(content_type: &[u8], media_type: &str) -> bool {
     let end = memchr::memchr(b';', content_type).unwrap_or(content_type.len());
     flatout_http::token::trim(&content_type[..end]).eq_ignore_ascii_case(media_type.as_bytes())
 }
 
-/// Appends `text` as a component of a URL: all but letters, digits and `-._~` encoded (RFC 3986 §2.3).
-pub fn encode_component(text: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for &byte in text {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            out.push(byte);
-        } else {
-            out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-        }
-    }
-}
-
-/// Decodes a component of a URL. Invalid escapes are unchanged.
-pub fn decode_component(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut at = 0;
-    while let Some(&byte) = text.get(at) {
-        let digit = |offset: usize| text.get(at + offset).copied().and_then(flatout_http::token::hex_value);
-        if let (b'%', Some(high), Some(low)) = (byte, digit(1), digit(2)) {
-            out.push(high << 4 | low);
-            at += 3;
-        } else {
-            out.push(byte);
-            at += 1;
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{FIELDS_MAX, TooManyFields, decode_component, encode_component, is_media_type, parse_form};
+    use super::{FIELDS_MAX, TooManyFields, is_media_type, parse_form};
     use proptest::prelude::*;
 
     fn parsed(text: &str) -> Vec<(String, String)> {
@@ -89,17 +60,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn components_come_back(bytes in any::<Vec<u8>>()) {
-            let mut encoded = Vec::new();
-            encode_component(&bytes, &mut encoded);
-            prop_assert!(encoded.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%".contains(byte)));
-            prop_assert_eq!(decode_component(&encoded), bytes);
-        }
-
-        #[test]
         fn nothing_that_comes_is_fatal(bytes in any::<Vec<u8>>()) {
             prop_assert!(parse_form(&bytes).count() <= FIELDS_MAX + 1);
-            prop_assert!(decode_component(&bytes).len() <= bytes.len());
         }
     }
 }

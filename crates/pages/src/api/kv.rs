@@ -1,4 +1,4 @@
-//! `kv`: in-memory values shared by workers.
+//! `kv`: in-memory values that all workers share.
 
 use super::Api;
 use super::policy::parse_seconds;
@@ -9,7 +9,7 @@ use flatout_os::clock::Now;
 use mlua::{Lua, LuaString, Value};
 use std::rc::Rc;
 
-/// Integers of at least this magnitude are not exact: doubles hold 53 bits.
+/// Integers above this magnitude are not all exact as doubles, which hold 53 bits.
 const EXACT_MAX: i64 = 1 << 53;
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
@@ -36,7 +36,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let made = sandbox.function(move |lua, _, (key, by, ttl): (LuaString, Option<f64>, Option<Value>)| {
         let by = by.unwrap_or(1.0);
         if by.fract() != 0.0 || by.abs() > EXACT_MAX as f64 {
-            return Err("kv.incr adds whole numbers".into());
+            return Err("kv.incr can add only whole numbers".into());
         }
         let sum = store.settings.kv.incr(&key.as_bytes(), by as i64, ttl_ms(ttl.as_ref())?, now_ms()).map_err(told)?;
         shown(lua, &KvValue::Integer(sum))
@@ -52,7 +52,7 @@ fn now_ms() -> u64 {
     Now::read().monotonic_ms
 }
 
-/// Parses a lifetime: seconds, or a text such as `"5m"`.
+/// Parses a lifetime: a number of seconds, or a string such as `"5m"`. Returns milliseconds.
 fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, NativeError> {
     let seconds = match ttl {
         None | Some(Value::Nil) => return Ok(None),
@@ -65,9 +65,10 @@ fn ttl_ms(ttl: Option<&Value>) -> Result<Option<u64>, NativeError> {
     };
     match seconds {
         Some(milliseconds) if milliseconds > 0 => Ok(Some(milliseconds)),
-        _ => {
-            Err("a time to live is a number of seconds above 0, or a text as \"60s\", \"5m\", \"2h\" or \"1d\"".into())
-        }
+        _ => Err(
+            "a time to live must be a number of seconds above 0, or a string such as \"60s\", \"5m\", \"2h\" or \"1d\""
+                .into(),
+        ),
     }
 }
 
@@ -80,7 +81,8 @@ fn kept(value: &Value) -> Result<KvValue, NativeError> {
         Value::Number(number) => Ok(KvValue::Real(*number)),
         Value::Buffer(buffer) => Ok(KvValue::Bytes(buffer.to_vec().into())),
         other => {
-            Err(format!("kv stores strings, numbers and booleans, not a {}: use json.encode", other.type_name()).into())
+            Err(format!("kv can store strings, numbers and booleans, but not a {}: use json.encode", other.type_name())
+                .into())
         }
     }
 }
@@ -98,7 +100,7 @@ fn told(error: KvError) -> NativeError {
     match error {
         KvError::Key => "the key is empty or too long".into(),
         KvError::Value => "the value is too large for kv".into(),
-        KvError::NotInteger => "kv.incr increments whole numbers, and this key has another value".into(),
+        KvError::NotInteger => "kv.incr can increment only whole numbers, and this key has another value".into(),
         KvError::Overflow => "the sum is too large".into(),
     }
 }

@@ -1,4 +1,4 @@
-//! `log`: lines of a page for the server's log.
+//! `log`: lines that a page writes to the server's log.
 
 use crate::exchange::{Abandoned, Exchange};
 use crate::sandbox::Sandbox;
@@ -7,56 +7,44 @@ use crate::sandbox::wait::NativeError;
 use mlua::{Lua, LuaString};
 use std::borrow::Cow;
 
-/// Upper bound of lines per request; further ones are only counted.
+/// Maximum number of lines per request; any more are only counted.
 pub const LINES_MAX: usize = 64;
-/// Upper bound of a line, in bytes; the rest is cut.
+/// Maximum length of a line, in bytes. Longer lines are truncated.
 pub const LINE_BYTES_MAX: usize = 2048;
 
-/// Logged for a page that ends itself within a transaction.
-const ABANDONED: &str = "the page ended within a transaction, which is rolled back: return from its function before you \
-                         call response.redirect, response.json or exit";
+/// Message for a page that ends inside a transaction.
+const ABANDONED: &str = "the page ended inside a transaction, which is rolled back: return from the transaction's \
+                         function before you call response.redirect, response.json or exit";
 
-/// The severity of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
+flatout_reason::reasons! {
+    /// The severity of a log line.
+    pub enum LogLevel { name, }
     /// For debugging.
-    Debug,
+    Debug, "debug";
     /// Normal operation.
-    Info,
+    Info, "info";
     /// Possibly a problem.
-    Warn,
+    Warn, "warn";
     /// A problem.
-    Error,
+    Error, "error";
 }
 
 impl LogLevel {
-    /// The name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Debug => "debug",
-            Self::Info => "info",
-            Self::Warn => "warn",
-            Self::Error => "error",
-        }
-    }
-
     fn parse(name: &[u8]) -> Option<Self> {
-        [Self::Debug, Self::Info, Self::Warn, Self::Error]
-            .into_iter()
-            .find(|level| level.name().as_bytes().eq_ignore_ascii_case(name))
+        Self::ALL.iter().copied().find(|level| level.name().as_bytes().eq_ignore_ascii_case(name))
     }
 }
 
 /// A line logged by a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// Its severity.
+    /// The severity of the line.
     pub level: LogLevel,
-    /// One line, without control characters.
+    /// The text in a single line, without control characters.
     pub text: String,
-    /// The chunk that logged it, by its loaded name; empty if unknown.
+    /// The name of the chunk that logged the line; empty if unknown.
     pub chunk: String,
-    /// The chunk's line, from 1.
+    /// The line number in the chunk, counted from 1; `None` if unknown.
     pub line: Option<u32>,
 }
 
@@ -66,7 +54,7 @@ struct LogLines {
     left_out: usize,
 }
 
-/// Appends a line of the page.
+/// Appends a line to the page's log lines.
 pub(crate) fn add(exchange: &mut Exchange, line: LogLine) {
     let lines = exchange.slot::<LogLines>();
     if lines.lines.len() < LINES_MAX {
@@ -92,20 +80,20 @@ pub(super) fn take(exchange: &mut Exchange) -> Vec<LogLine> {
     let mut taken = std::mem::take(&mut lines.lines);
     let left_out = std::mem::take(&mut lines.left_out);
     if left_out > 0 {
-        let text = format!("{left_out} more lines of this request were left out");
+        let text = format!("{left_out} more lines from this request were omitted");
         taken.push(LogLine { level: LogLevel::Warn, text, chunk: String::new(), line: None });
     }
     taken
 }
 
-/// The text in one line: control characters, which could forge other lines, become spaces.
+/// Returns `bytes` as a single line. Control characters, which could forge other lines, become spaces.
 pub(crate) fn one_line(bytes: &[u8]) -> String {
     let cut = &bytes[..bytes.len().min(LINE_BYTES_MAX)];
     let text = String::from_utf8_lossy(cut);
     text.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
-/// The place of the calling code.
+/// Returns the chunk name and the line of the calling code.
 pub(crate) fn place(lua: &Lua) -> (String, Option<u32>) {
     lua.inspect_stack(1, |debug| {
         let chunk = debug.source().short_src.map(Cow::into_owned).unwrap_or_default();
@@ -120,7 +108,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
         let (level, text) = match second {
             Some(text) => {
                 let level = LogLevel::parse(&first.as_bytes())
-                    .ok_or_else(|| NativeError::from("a level is \"debug\", \"info\", \"warn\" or \"error\""))?;
+                    .ok_or_else(|| NativeError::from("a level must be \"debug\", \"info\", \"warn\" or \"error\""))?;
                 (level, text)
             }
             None => (LogLevel::Info, first),

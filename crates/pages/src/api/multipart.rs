@@ -1,80 +1,65 @@
 //! Incremental decoding of `multipart/form-data` (RFC 7578, RFC 2046 §5.1), part by part.
 //!
-//! Buffers only a possible beginning of a delimiter, and one part's head. Nested multipart content is treated as
-//! ordinary content.
+//! The decoder buffers only a possible beginning of a delimiter and the head of one part. Nested multipart content is
+//! treated as ordinary content.
 
 use flatout_http::token::{is_token, trim};
 
-/// Upper bound of a boundary, in bytes (RFC 2046 §5.1.1).
+/// Maximum length of a boundary, in bytes (RFC 2046 §5.1.1).
 pub const BOUNDARY_BYTES_MAX: usize = 70;
-/// Upper bound of a part's head, in bytes.
+/// Maximum length of a part's head, in bytes.
 pub const PART_HEAD_BYTES_MAX: usize = 4096;
-/// Upper bound of the preamble, in bytes; browsers send none.
+/// Maximum length of the preamble, in bytes. Browsers send none.
 pub const PREAMBLE_BYTES_MAX: usize = 1024;
-/// Upper bound of white space after a delimiter, in bytes.
+/// Maximum amount of white space after a delimiter, in bytes.
 const PADDING_BYTES_MAX: usize = 64;
 
-/// The head of a part.
+/// The name, file name and media type of a part (RFC 7578 §4.2).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PartHead {
-    /// The form field's name.
+    /// The name of the form field.
     pub name: Vec<u8>,
-    /// The file's name as sent by the browser, if the part is a file.
+    /// The file's name as sent by the browser; `None` if the part is not a file.
     pub file_name: Option<Vec<u8>>,
-    /// Content-Type, if present.
+    /// The value of Content-Type, if present.
     pub media_type: Option<Vec<u8>>,
 }
 
-/// A consumer of parts.
+/// A consumer of the parts of a form.
 pub trait Parts {
-    /// Why it rejects a part.
+    /// The reason why the consumer rejects a part.
     type Refusal;
 
-    /// A part begins.
+    /// Called once for each part, before its content.
     fn begin_part(&mut self, head: PartHead) -> Result<(), Self::Refusal>;
 
-    /// More of its content, never empty.
+    /// Called with the next bytes of the part's content, which are never empty.
     fn part_bytes(&mut self, bytes: &[u8]) -> Result<(), Self::Refusal>;
 
-    /// The part is complete.
+    /// Called when the part is complete.
     fn end_part(&mut self) -> Result<(), Self::Refusal>;
 }
 
-/// Why content violates `multipart/form-data`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MultipartError {
-    /// Content-Type has no boundary, or an invalid one (RFC 2046).
-    Boundary,
+flatout_reason::reasons! {
+    /// The reason why content is not valid `multipart/form-data`.
+    pub enum MultipartError { text, }
+    /// Content-Type has no boundary or an invalid boundary (RFC 2046).
+    Boundary, "The multipart content has no boundary, or a malformed one.";
     /// The preamble is longer than [`PREAMBLE_BYTES_MAX`].
-    Preamble,
+    Preamble, "The multipart content has too much before its first part.";
     /// A delimiter is followed by unexpected bytes.
-    Delimiter,
+    Delimiter, "A delimiter of the multipart content is malformed.";
     /// A part's head is longer than [`PART_HEAD_BYTES_MAX`].
-    PartHeadTooLong,
-    /// A part's head is not a field section, or has no form-data with a name.
-    PartHead,
+    PartHeadTooLong, "The head of a part is too long.";
+    /// A part's head is not a field section, or has no Content-Disposition of type form-data with a name.
+    PartHead, "The head of a part is malformed, or names no form field.";
     /// A part has a Content-Transfer-Encoding, which RFC 7578 §4.7 deprecates.
-    PartEncoding,
-    /// The content ends before its last delimiter.
-    Cut,
+    PartEncoding, "A part has a Content-Transfer-Encoding, which is not allowed in form data.";
+    /// The content ends before its closing delimiter.
+    Cut, "The multipart content ends before its last part is complete.";
 }
 
-impl MultipartError {
-    /// The message.
-    pub const fn text(self) -> &'static str {
-        match self {
-            Self::Boundary => "The multipart content has no boundary, or a malformed one.",
-            Self::Preamble => "The multipart content has too much before its first part.",
-            Self::Delimiter => "A delimiter of the multipart content is malformed.",
-            Self::PartHeadTooLong => "The head of a part is too long.",
-            Self::PartHead => "The head of a part is malformed, or names no form field.",
-            Self::PartEncoding => "A part has a Content-Transfer-Encoding, which form data does not have.",
-            Self::Cut => "The multipart content ends before its last part is complete.",
-        }
-    }
-}
-
-/// Why decoding stopped: malformed content, or a rejection by the consumer.
+/// The reason why decoding stopped: malformed content, or a rejection by the consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MultipartStop<R> {
     /// The content is malformed.
@@ -83,7 +68,7 @@ pub enum MultipartStop<R> {
     Refused(R),
 }
 
-/// The boundary in `content_type`, if it is `multipart/form-data`; `None` for another type.
+/// Returns the boundary in `content_type` if the type is `multipart/form-data`, and `None` for any other type.
 pub fn parse_boundary(content_type: &[u8]) -> Option<Result<Vec<u8>, MultipartError>> {
     let mut parameters = Parameters::new(content_type);
     if !parameters.first().eq_ignore_ascii_case(b"multipart/form-data") {
@@ -96,14 +81,14 @@ pub fn parse_boundary(content_type: &[u8]) -> Option<Result<Vec<u8>, MultipartEr
     })
 }
 
-/// RFC 2046 §5.1.1, boundary.
+/// Returns whether `bytes` are a valid boundary (RFC 2046 §5.1.1).
 fn is_boundary(bytes: &[u8]) -> bool {
     (1..=BOUNDARY_BYTES_MAX).contains(&bytes.len())
         && bytes.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&byte))
         && bytes.last() != Some(&b' ')
 }
 
-/// A value followed by parameters: `form-data; name="a"; filename=b`.
+/// Parses a value with parameters, such as `form-data; name="a"; filename=b`.
 struct Parameters<'a> {
     first: &'a [u8],
     rest: &'a [u8],
@@ -123,7 +108,7 @@ impl<'a> Parameters<'a> {
 impl<'a> Iterator for Parameters<'a> {
     type Item = (&'a [u8], Vec<u8>);
 
-    /// Stops at anything that is not a parameter.
+    /// Returns the next parameter, and stops at anything that is not a parameter.
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             let rest = trim(self.rest.strip_prefix(b";")?);
@@ -149,8 +134,9 @@ impl<'a> Iterator for Parameters<'a> {
     }
 }
 
-/// The text up to the closing quotation mark, and its length in bytes including the mark. Browsers escape a quotation
-/// mark as `%22`, other clients as `\"`; a backslash before anything else is part of a Windows path.
+/// Returns the characters up to the closing quotation mark, and their length in bytes including the mark. Browsers
+/// escape a quotation mark as `%22`, other clients as `\"`. A backslash before any other character is part of a Windows
+/// path.
 fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, usize)> {
     let mut text = Vec::new();
     let mut at = 0;
@@ -169,7 +155,7 @@ fn unquote(quoted: &[u8]) -> Option<(Vec<u8>, usize)> {
     }
 }
 
-/// Parses a part's head: its field lines, each with CR LF, without the empty line.
+/// Parses a part's head: its field lines, each ending with CR LF, without the empty line.
 fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
     let mut head = PartHead::default();
     let mut named = false;
@@ -180,7 +166,7 @@ fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
         rest = tail;
         let colon = memchr::memchr(b':', line).ok_or(MultipartError::PartHead)?;
         let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
-        // Control characters are invalid in all of them, and folded lines are obsolete.
+        // Control characters are invalid in every field, and folded lines are obsolete.
         if !is_token(name) || value.iter().any(|&byte| byte < 0x20 && byte != b'\t' || byte == 0x7f) {
             return Err(MultipartError::PartHead);
         }
@@ -194,7 +180,7 @@ fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
                     head.name = value;
                     named = true;
                 } else if name.eq_ignore_ascii_case(b"filename") && head.file_name.is_none() {
-                    // `filename*` is not for form data (RFC 7578 §4.2).
+                    // `filename*` is not allowed in form data (RFC 7578 §4.2).
                     head.file_name = Some(value);
                 }
             }
@@ -212,7 +198,7 @@ fn parse_part_head(bytes: &[u8]) -> Result<PartHead, MultipartError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MultipartState {
     Preamble,
-    /// After a delimiter and possibly `-`, white space or CR.
+    /// Directly after a delimiter.
     Delimiter,
     Dash,
     Padding,
@@ -222,31 +208,31 @@ enum MultipartState {
     End,
 }
 
-/// Decodes multipart content in pieces of any size.
+/// A decoder of multipart content that arrives in pieces of any size.
 #[derive(Debug)]
 pub struct MultipartDecoder {
-    /// CR LF, two hyphens and the boundary.
+    /// The delimiter: CR LF, two hyphens and the boundary.
     delimiter: Vec<u8>,
-    /// Matched bytes of the delimiter, in the preamble or a part.
+    /// Number of bytes of the delimiter matched so far, in the preamble or a part.
     matched: usize,
     state: MultipartState,
-    /// Bytes of the preamble or of white space.
+    /// Number of bytes in the preamble, or of white space after a delimiter.
     counted: usize,
-    /// The part's head so far.
+    /// The current part's head so far.
     head: Vec<u8>,
 }
 
 impl MultipartDecoder {
-    /// For content with `boundary`, from [`parse_boundary`].
+    /// Creates a decoder for content with `boundary`, which [`parse_boundary`] has returned.
     pub fn new(boundary: &[u8]) -> Self {
         let mut delimiter = b"\r\n--".to_vec();
         delimiter.extend_from_slice(boundary);
-        // The first delimiter needs no preceding line end.
+        // The first delimiter may be at the very beginning, without a preceding line break.
         Self { delimiter, matched: 2, state: MultipartState::Preamble, counted: 0, head: Vec::new() }
     }
 
-    /// Consumes `input`, and hands its content to `parts`. Returns the bytes used, and whether the last delimiter has
-    /// arrived. The epilogue after it is ignored (RFC 2046 §5.1.1).
+    /// Decodes `input` and passes its content to `parts`. Returns the number of bytes used, and whether the closing
+    /// delimiter has been read. The epilogue after the closing delimiter is ignored (RFC 2046 §5.1.1).
     pub fn feed<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<(usize, bool), MultipartStop<P::Refusal>> {
         let mut at = 0;
         while at < input.len() && self.state != MultipartState::End {
@@ -262,13 +248,13 @@ impl MultipartDecoder {
         Ok((at, self.state == MultipartState::End))
     }
 
-    /// Checks at the end of the content that it is complete.
+    /// Checks that the content is complete; must be called at its end.
     pub fn finish(&self) -> Result<(), MultipartError> {
         if self.state == MultipartState::End { Ok(()) } else { Err(MultipartError::Cut) }
     }
 
-    /// Consumes content up to a delimiter. The delimiter's first byte occurs nowhere else in it, so a failed match
-    /// contains no other start.
+    /// Consumes content up to a delimiter. The first byte of the delimiter occurs nowhere else in it, so a partial
+    /// match that fails contains no other beginning of a delimiter.
     fn feed_content<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, MultipartStop<P::Refusal>> {
         let in_part = self.state == MultipartState::Body;
         let mut at = 0;
@@ -342,26 +328,26 @@ impl MultipartDecoder {
         }
     }
 
-    /// Consumes the head including its empty line.
+    /// Consumes a part's head, including the empty line after it.
     fn feed_head<P: Parts>(&mut self, input: &[u8], parts: &mut P) -> Result<usize, MultipartStop<P::Refusal>> {
         let known = self.head.len();
         let room = (PART_HEAD_BYTES_MAX + 1).saturating_sub(known).min(input.len());
         self.head.extend_from_slice(&input[..room]);
-        // An immediate empty line: a part without fields is not a form field.
+        // The head begins with the empty line: a part without fields is not a form field.
         let end = if self.head.starts_with(b"\r\n") {
             Some(0)
         } else {
             let from = known.saturating_sub(3);
             memchr::memmem::find(&self.head[from..], b"\r\n\r\n").map(|at| from + at + 2)
         };
-        // The limit includes the empty line, so that it applies at the same byte however the input is split.
+        // The limit includes the empty line, so that it applies at the same byte regardless of how the input is split.
         match end {
             Some(end) if end + 2 <= PART_HEAD_BYTES_MAX => {
                 let head = parse_part_head(&self.head[..end]).map_err(MultipartStop::Malformed)?;
                 parts.begin_part(head).map_err(MultipartStop::Refused)?;
                 self.head.clear();
                 self.state = MultipartState::Body;
-                // From here on, an empty part may share its line end with the delimiter.
+                // The delimiter must begin with a line break of its own; the empty line after the head does not count.
                 self.matched = 0;
                 Ok(end + 2 - known)
             }

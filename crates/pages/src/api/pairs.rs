@@ -1,10 +1,10 @@
-//! A `pairs` that also supports `request.headers` and `session`, as Luau has no metamethod for it.
+//! A `pairs` that also supports `request.headers` and `session`, because Luau has no metamethod for `pairs`.
 
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
 use mlua::{Table, Value};
 
-/// In Luau, as pages call it often: a native call costs several times as much.
+/// The function is written in Luau because pages call it often: a native call costs several times as much.
 const PAIRS: &str = r"
 local next, type, getmetatable, listings, refuse = ...
 return function(t)
@@ -17,8 +17,8 @@ return function(t)
 end
 ";
 
-/// Installs `pairs`. `listings` maps the `__metatable` value of a table with virtual values to a function that
-/// returns a table of them.
+/// Installs `pairs`. `listings` maps the `__metatable` value of a table with virtual values to a function that returns
+/// an ordinary table with these values.
 pub(super) fn install(sandbox: &Sandbox, listings: Table) -> mlua::Result<()> {
     let globals = sandbox.lua().globals();
     let refuse = sandbox.function(|_, _, value: Value| {

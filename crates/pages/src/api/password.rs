@@ -1,5 +1,5 @@
-//! `password`: hashing and verification by argon2id on a separate thread, as one operation takes as long as hundreds
-//! of requests.
+//! `password`: hashing and verifying passwords with argon2id. This happens on a separate thread because a single
+//! operation takes as long as hundreds of requests.
 
 use super::Api;
 use super::digest::fill;
@@ -16,29 +16,29 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use tokio::sync::oneshot;
 
-/// Upper bound of queued passwords. At 20 ms each, the last one waits for more than a second.
+/// Maximum number of queued operations. At 20 ms each, the last one waits for more than a second.
 const QUEUE_MAX: usize = 64;
-/// Upper bound of a password, in bytes.
+/// Maximum length of a password, in bytes.
 const PASSWORD_BYTES_MAX: usize = 1024;
-/// Upper bound of a stored hash, in bytes.
+/// Maximum length of a stored hash, in bytes.
 const STORED_BYTES_MAX: usize = 512;
-/// Upper bound of a stored hash's memory parameter, in KiB, as other programs may have created it.
+/// Maximum memory parameter of a stored hash, in KiB. Another program may have created the hash with larger parameters.
 const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 16;
-/// Bytes of a salt.
+/// Length of a salt in bytes: 128 bits, as RFC 9106 §3.1 recommends for passwords.
 const SALT_BYTES: usize = 16;
 
 /// An operation on a password.
 enum PasswordOperation {
-    /// Hash it.
+    /// Hash the password with this salt.
     Hash([u8; SALT_BYTES]),
-    /// Verify it against this hash.
+    /// Verify the password against this stored hash.
     Verify(String),
-    /// Spend the same time without a stored hash.
+    /// Spend the same time as a verification although there is no stored hash.
     Pretend,
 }
 
-/// The result of an operation.
+/// The result of an operation on a password.
 #[derive(Debug, PartialEq, Eq)]
 enum Done {
     Hash(String),
@@ -51,14 +51,14 @@ struct PasswordJob {
     answer: oneshot::Sender<Option<Done>>,
 }
 
-/// The thread for hashing and verification, started on first use.
+/// The thread for hashing and verification, which is started on first use.
 #[derive(Debug, Default)]
 pub struct Passwords {
     jobs: OnceLock<Option<SyncSender<PasswordJob>>>,
 }
 
 impl Passwords {
-    /// Queues `work`; `None` if the queue is full, or no thread could be started.
+    /// Queues `work` on `password`. Returns `None` if the queue is full or the thread could not be started.
     fn ask(&self, password: Vec<u8>, work: PasswordOperation) -> Option<oneshot::Receiver<Option<Done>>> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.get_or_init(start).as_ref()?;
@@ -75,7 +75,7 @@ fn work(jobs: &Receiver<PasswordJob>) {
     while let Ok(mut job) = jobs.recv() {
         if !job.answer.is_closed() {
             let done = job.work.on(&job.password);
-            // The receiver is gone if the visitor has left.
+            // If the client has disconnected, nothing receives the result.
             let _ = job.answer.send(done);
         }
         job.password.fill(0);
@@ -84,7 +84,7 @@ fn work(jobs: &Receiver<PasswordJob>) {
 }
 
 impl PasswordOperation {
-    /// `None` if argon2 rejects the input.
+    /// Performs the operation. Returns `None` if argon2 rejects the input.
     fn on(&self, password: &[u8]) -> Option<Done> {
         let argon2 = Argon2::default();
         let hash = |salt: &[u8]| -> Option<PasswordHash> { argon2.hash_password_with_salt(password, salt).ok() };
@@ -96,7 +96,7 @@ impl PasswordOperation {
     }
 }
 
-/// Returns whether a stored hash can be verified within bounds.
+/// Returns whether a stored hash is valid and can be verified within the limits of memory and passes.
 fn is_usable(stored: &str) -> bool {
     let Ok(hash) = PasswordHash::new(stored) else { return false };
     let Ok(params) = Params::try_from(&hash) else { return false };
@@ -133,7 +133,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
             Some(stored) => PasswordOperation::Verify(checked(&stored)?),
         };
         let text = text.as_bytes();
-        // No stored password is that long, and the response takes as long as any other.
+        // No stored hash is of such a long password. The response takes the same time as any other.
         let (text, work) =
             if text.len() > PASSWORD_BYTES_MAX { (&b""[..], PasswordOperation::Pretend) } else { (&text[..], work) };
         let answered = ask(&using, &RefusalCell::of(exchange), text, work)?;

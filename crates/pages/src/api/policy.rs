@@ -2,23 +2,24 @@
 
 use crate::exchange::draft::Draft;
 use flatout_http::token::trim;
+use flatout_units::quantity::{SECOND, parse_duration};
 use std::fmt::Write as _;
 
-/// Upper bound of tags per page.
+/// Maximum number of tags per page.
 pub const TAGS_MAX: usize = 64;
-/// Upper bound of a tag, in bytes.
+/// Maximum length of a tag, in bytes.
 pub const TAG_BYTES_MAX: usize = 128;
-/// Upper bound of all durations here, in seconds: a year.
+/// Longest duration of any kind in a policy, in seconds: a year.
 pub const SECONDS_MAX: u64 = 31_536_000;
 
-/// The default policy: browsers revalidate, and no shared cache stores the response.
+/// The default policy: browsers must revalidate, and shared caches must not store the response.
 pub const DEFAULT: &str = "Cache-Control: private, no-cache\r\n";
 
-/// The policy of a response private to one visitor, if the page sets another one.
+/// The policy of a response that is private to one visitor, if the page sets a policy that would share it.
 const PRIVATE: &[u8] = b"private, no-cache";
 
-/// Returns whether a value of Cache-Control excludes shared caches (RFC 9111 §5.2.2): `private` without a list of
-/// fields, or `no-store`, and nothing that contradicts it.
+/// Returns whether a value of Cache-Control excludes shared caches (RFC 9111 §5.2.2): it contains `private` without a
+/// list of fields, or `no-store`, and no directive that contradicts it.
 fn is_private(value: &[u8]) -> bool {
     let mut is_private = false;
     for directive in value.split(|&byte| byte == b',').map(trim) {
@@ -31,8 +32,8 @@ fn is_private(value: &[u8]) -> bool {
     is_private
 }
 
-/// Returns whether the field `name` sets a caching policy: Cache-Control, or its targeted forms (RFC 9213 §2, and the
-/// older Surrogate-Control).
+/// Returns whether the field `name` sets a caching policy: Cache-Control, a targeted field (RFC 9213 §2), or the older
+/// Surrogate-Control.
 fn is_policy(name: &[u8]) -> bool {
     const TARGETED: &[u8] = b"-cache-control";
     let is_targeted =
@@ -40,13 +41,14 @@ fn is_policy(name: &[u8]) -> bool {
     is_targeted || name.eq_ignore_ascii_case(b"cache-control") || name.eq_ignore_ascii_case(b"surrogate-control")
 }
 
-/// Returns whether `draft` permits shared caches to store the response. Without a policy, [`DEFAULT`] applies.
+/// Returns whether `draft` allows shared caches to store the response. Without a policy, [`DEFAULT`] applies, which
+/// does not.
 pub fn is_shared(draft: &Draft) -> bool {
     draft.fields().any(|(name, value)| is_policy(name) && !is_private(value))
 }
 
-/// Makes the response private to one visitor: every field with a caching policy is set to `private` or `no-store`,
-/// without exceptions.
+/// Makes the response private to one visitor: fields with a caching policy that would allow shared caches to store it
+/// are replaced with `private, no-cache`.
 pub fn make_private(draft: &mut Draft) {
     let wrong: Vec<Vec<u8>> = draft
         .fields()
@@ -64,7 +66,7 @@ pub fn make_private(draft: &mut Draft) {
     }
 }
 
-/// Ensures that Vary names `field` (RFC 9110 §12.5.5), besides the existing names.
+/// Ensures that Vary contains `field` (RFC 9110 §12.5.5), in addition to the existing names.
 pub fn vary(draft: &mut Draft, field: &[u8]) {
     let lines: Vec<&[u8]> =
         draft.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"vary")).map(|(_, value)| value).collect();
@@ -80,46 +82,38 @@ pub fn vary(draft: &mut Draft, field: &[u8]) {
     draft.set_field(b"Vary", &all);
 }
 
-/// A page's caching policy.
+/// The caching policy that a page sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CachePolicy {
-    /// Freshness lifetime, in seconds.
+    /// Freshness lifetime in shared caches, in seconds, and in browsers unless `browser_s` is set.
     pub fresh_s: u64,
-    /// Freshness lifetime in browsers, in seconds, if different.
+    /// Freshness lifetime in browsers, in seconds, if it is different.
     pub browser_s: Option<u64>,
-    /// stale-while-revalidate, in seconds.
+    /// Value of stale-while-revalidate, in seconds.
     pub revalidate_s: Option<u64>,
-    /// stale-if-error, in seconds.
+    /// Value of stale-if-error, in seconds.
     pub error_s: Option<u64>,
-    /// Only browsers may store it.
+    /// True if only browsers may store the response.
     pub private: bool,
-    /// Names by which it can be purged.
+    /// Tags by which the stored response can be purged.
     pub tags: Vec<Box<str>>,
 }
 
-/// Returns whether `tag` is valid: visible ASCII without a comma.
+/// Returns whether `tag` is valid: visible ASCII characters without commas.
 pub fn is_tag(tag: &[u8]) -> bool {
     (1..=TAG_BYTES_MAX).contains(&tag.len()) && tag.iter().all(|&byte| byte.is_ascii_graphic() && byte != b',')
 }
 
-/// Parses `60`, `60s`, `5m`, `2h` or `1d` into seconds; `None` for anything else, and above [`SECONDS_MAX`].
+/// Parses a number of seconds such as `60`, or a duration in whole seconds with a unit such as `5m`. Returns `None` for
+/// anything else, and for durations above [`SECONDS_MAX`].
 pub fn parse_seconds(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|character: char| character.is_ascii_alphabetic());
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let factor = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        "d" => 86_400,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(factor).filter(|&seconds| seconds <= SECONDS_MAX)
+    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+    let duration = if is_bare { parse_duration(&format!("{text}s"), SECOND) } else { parse_duration(text, SECOND) };
+    duration.ok().filter(|&seconds| seconds <= SECONDS_MAX)
 }
 
 impl CachePolicy {
-    /// Appends the field lines, each `Name: value` and CR LF.
+    /// Appends the field lines of the policy, each consisting of `Name: value` and CR LF.
     pub fn write_lines(&self, out: &mut String) {
         // Writing to a String cannot fail.
         if self.private {
@@ -136,7 +130,7 @@ impl CachePolicy {
         match self.browser_s {
             Some(browser_s) => {
                 let _ = write!(out, "Cache-Control: public, max-age={browser_s}\r\n");
-                // CDNs and reverse proxies read this one instead (RFC 9213 §2.2).
+                // CDNs and reverse proxies use this field instead of Cache-Control (RFC 9213 §2.2).
                 let _ = write!(out, "CDN-Cache-Control: public, max-age={}{stale}\r\n", self.fresh_s);
             }
             None => {

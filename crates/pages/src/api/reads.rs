@@ -1,21 +1,21 @@
-//! The parts of its request that a page reads, and their consequence for caches: Vary (RFC 9110 §12.5.5) for fields
-//! shared by many visitors, `private` for data of one visitor.
+//! The parts of its request that a page has read, and the consequences for caches: Vary (RFC 9110 §12.5.5) for fields
+//! with values that many visitors share, `private` for data of one visitor.
 //!
-//! The method and the parts of the URL (scheme, host, path, query) are not recorded, as they are part of a cache's
-//! key.
+//! The method and the parts of the URL (scheme, host, path, query) are not recorded, because they are part of every
+//! cache's key.
 
 use super::policy;
 use crate::exchange::Exchange;
 use crate::sandbox::wait::NativeError;
 use flatout_http::token::is_token;
 
-/// Upper bound of field names in one Vary; a page that reads more is sent with `Vary: *`.
+/// Maximum number of field names in a Vary field. If a page reads more fields, the response is sent with `Vary: *`.
 const NAMES_MAX: usize = 32;
-/// Upper bound of such a name, in bytes.
+/// Maximum length of a field name in Vary, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Fields that identify one visitor: credentials, and client data added by proxies. A cache in front of such a proxy
-/// never sees the latter, so Vary cannot protect them.
+/// Fields that identify one visitor: credentials, and information about the client that proxies add. A cache in front
+/// of such a proxy never sees the added fields, so Vary cannot protect the response.
 const PRIVATE_FIELDS: [&str; 10] = [
     "cookie",
     "authorization",
@@ -28,17 +28,17 @@ const PRIVATE_FIELDS: [&str; 10] = [
     "cf-connecting-ip",
     "fastly-client-ip",
 ];
-/// Every field with this prefix is one of them.
+/// Prefix of further fields that identify one visitor.
 const PRIVATE_PREFIX: &[u8] = b"x-forwarded-";
 
-/// The parts of one request that its page has read.
+/// The parts of a request that its page has read.
 #[derive(Debug, Default)]
 struct Reads {
-    /// Names of fields, in the usual capitalisation.
+    /// Names of the fields that were read, in the usual capitalisation.
     names: Vec<Box<[u8]>>,
-    /// All fields were read in a loop, or more than are recorded.
+    /// True if all fields were read in a loop, or if more fields were read than are recorded.
     all: bool,
-    /// Data of one visitor was read.
+    /// True if data of one visitor was read.
     private: bool,
 }
 
@@ -48,13 +48,13 @@ impl Reads {
     }
 }
 
-/// Returns whether a field of this name identifies one visitor.
+/// Returns whether fields with this name identify one visitor.
 pub(super) fn is_private(name: &[u8]) -> bool {
     PRIVATE_FIELDS.iter().any(|private| name.eq_ignore_ascii_case(private.as_bytes()))
         || name.get(..PRIVATE_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PRIVATE_PREFIX))
 }
 
-/// `name` in the usual capitalisation: each word with a capital.
+/// Returns `name` in the usual capitalisation: each word begins with a capital letter.
 fn capitalised(name: &[u8]) -> Box<[u8]> {
     let mut begins = true;
     let capitalise = |&byte: &u8| {
@@ -64,17 +64,18 @@ fn capitalised(name: &[u8]) -> Box<[u8]> {
     name.iter().map(capitalise).collect()
 }
 
-/// Returns whether the head has been sent with a shareable policy, so that further reads cannot be declared.
+/// Returns whether the head has been sent with a policy that allows sharing, so that further reads cannot be declared.
 fn is_too_late(exchange: &Exchange) -> bool {
     exchange.head_sent && policy::is_shared(&exchange.draft)
 }
 
-/// Records that the page reads the request's field `name`, present or not.
+/// Records that the page reads the request field `name`, whether it is present or not.
 ///
 /// # Errors
-/// If the head has been sent with a policy that lets caches share the response, and does not name the field.
+/// If the head has been sent with a policy that allows caches to share the response, and its Vary does not contain the
+/// field.
 pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), NativeError> {
-    // The host is part of the URL, and a request has no field whose name is not a token.
+    // The host is part of the URL, and a request cannot have a field whose name is not a token.
     if name.eq_ignore_ascii_case(b"host") || !is_token(name) {
         return Ok(());
     }
@@ -85,7 +86,7 @@ pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), Nat
     }
     if too_late {
         return Err(
-            "cache() and flush() have told caches what the response depends on: read the request's headers before \
+            "cache() and flush() have already declared what the response depends on: read the request's headers before \
                     flush()"
                 .into(),
         );
@@ -99,28 +100,28 @@ pub(super) fn note_field(exchange: &mut Exchange, name: &[u8]) -> Result<(), Nat
     Ok(())
 }
 
-/// Records that the page reads all of the request's fields.
+/// Records that the page reads all fields of the request.
 ///
 /// # Errors
-/// As [`note_field`].
+/// Like [`note_field`].
 pub(super) fn note_all_fields(exchange: &mut Exchange) -> Result<(), NativeError> {
     note_private(exchange)?;
     exchange.slot::<Reads>().all = true;
     Ok(())
 }
 
-/// Records that the page reads data of one visitor that is not a field: the address, the content.
+/// Records that the page reads data of one visitor that is not a field, such as the client's address or the content.
 ///
 /// # Errors
-/// If the head has been sent with a policy that lets caches share the response.
+/// If the head has been sent with a policy that allows caches to share the response.
 pub(super) fn note_private(exchange: &mut Exchange) -> Result<(), NativeError> {
     if exchange.slot::<Reads>().private {
         return Ok(());
     }
     if is_too_late(exchange) {
         return Err(
-            "cache() and flush() have told caches that the response is for everybody: read what belongs to one \
-                    visitor before flush()"
+            "cache() and flush() have already declared the response public: read visitor-specific data before \
+                    flush()"
                 .into(),
         );
     }
@@ -128,8 +129,8 @@ pub(super) fn note_private(exchange: &mut Exchange) -> Result<(), NativeError> {
     Ok(())
 }
 
-/// Adds Vary to the head, and makes the response private if the page read data of one visitor, used its session
-/// (`used_session`) or sets a cookie, whatever policy the page set.
+/// Adds Vary to the head. If the page has read data of one visitor, has used its session (`used_session`) or sets a
+/// cookie, makes the response private, regardless of the policy that the page has set.
 pub(super) fn finish(exchange: &mut Exchange, used_session: bool) {
     let Reads { names, all, mut private } = exchange.slot_if::<Reads>().map(std::mem::take).unwrap_or_default();
     let draft = &mut exchange.draft;
@@ -146,7 +147,7 @@ pub(super) fn finish(exchange: &mut Exchange, used_session: bool) {
     if private || draft.field(b"Set-Cookie").is_some() {
         policy::make_private(draft);
     }
-    // The record is retained: a later read of the same field is already declared.
+    // The record stays so that a later read of the same field counts as declared.
     if let Some(reads) = exchange.slot_if::<Reads>() {
         *reads = Reads { names, all, private };
     }

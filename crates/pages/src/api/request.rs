@@ -1,11 +1,12 @@
-//! `request`: the request.
+//! `request`: the client's request.
 //!
-//! Data of the head are fields, created on first access; anything that must be awaited is a function.
+//! Data from the head are fields, which are created on first access. Anything that the page must wait for is a
+//! function.
 
 use super::Api;
 use super::content::{ContentReading, ReadForm, begin, read_form, read_text};
 use super::cookie::{COOKIES_MAX, parse_cookies};
-use super::form::{decode_component, is_media_type, parse_form};
+use super::form::{is_media_type, parse_form};
 use super::reads::{is_private, note_all_fields, note_field, note_private};
 use super::refusal::PageRefusal;
 use super::upload;
@@ -14,10 +15,11 @@ use crate::exchange::facts::RequestFacts;
 use crate::sandbox::Sandbox;
 use crate::sandbox::json;
 use crate::sandbox::wait::{Made, NativeError, Wanted};
+use flatout_http::percent;
 use mlua::{IntoLua, IntoLuaMulti, Lua, LuaString, Table, Value};
 use std::rc::Rc;
 
-/// The tables of one request that its page has accessed.
+/// The tables of a request that its page has accessed.
 #[derive(Default)]
 struct RequestTables {
     query: Option<Table>,
@@ -65,15 +67,15 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
 /// The `__metatable` value of `request.headers`.
 const HEADERS: &str = "headers";
 
-/// The metatable of `request.headers`. The table itself is empty, so that every access, by name or in a loop, is
-/// recorded.
+/// Creates the metatable of `request.headers`. The table itself stays empty, so that every access, by name or in a
+/// loop, is recorded.
 fn headers_metatable(sandbox: &Sandbox, listings: &Table) -> mlua::Result<Table> {
     let lua = sandbox.lua();
     let metatable = lua.create_table()?;
     let made = sandbox.function(|lua, exchange, (_, name): (Value, Value)| {
         let Value::String(name) = name else { return Ok(None) };
         let name = name.as_bytes();
-        // Names are in lower case here.
+        // The keys of this table are in lower case.
         let Some(name) =
             std::str::from_utf8(&name).ok().filter(|name| !name.bytes().any(|byte| byte.is_ascii_uppercase()))
         else {
@@ -93,7 +95,8 @@ fn headers_metatable(sandbox: &Sandbox, listings: &Table) -> mlua::Result<Table>
     Ok(metatable)
 }
 
-/// All fields except those that identify one visitor: names in lower case, lines of one name joined (RFC 9110 §5.3).
+/// Returns all fields except those that identify one visitor, with names in lower case and lines with the same name
+/// joined (RFC 9110 §5.3).
 fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, NativeError> {
     note_all_fields(exchange)?;
     let facts = &exchange.facts;
@@ -108,7 +111,7 @@ fn all_headers(lua: &Lua, exchange: &mut Exchange) -> Result<Table, NativeError>
     Ok(table)
 }
 
-/// Functions that wait for content.
+/// Installs the functions that wait for content.
 fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::Result<()> {
     let files = upload::Functions::new(sandbox)?;
     let using = Rc::clone(api);
@@ -151,9 +154,9 @@ fn install_content(sandbox: &Sandbox, api: &Rc<Api>, request: &Table) -> mlua::R
     request.raw_set("json", made)
 }
 
-/// Content that was read, converted to values for the page.
+/// Content that has been read and will be converted to Luau values.
 trait ReadContent {
-    /// Approximate memory of those values, in bytes.
+    /// Approximate memory use of the values, in bytes.
     fn bytes(&self) -> usize;
 }
 
@@ -169,7 +172,7 @@ impl ReadContent for Rc<[u8]> {
     }
 }
 
-/// A waiting function whose result `make` converts to a value.
+/// Creates a waiting function whose result `make` converts to a Luau value.
 fn waiting<T, V>(
     future: impl Future<Output = Result<T, NativeError>> + 'static,
     make: impl FnOnce(&Lua, T) -> mlua::Result<V> + 'static,
@@ -186,7 +189,8 @@ where
     .of_client()
 }
 
-/// JSON of another declared type is not read: a cross-site form can send any text, but not this type.
+/// Reads the content as JSON text. Content with another declared type is rejected, because a cross-site form can send
+/// any text but cannot declare this type.
 async fn read_json(reading: ContentReading) -> Result<Rc<[u8]>, NativeError> {
     if !is_json(&reading.content_type) {
         return Err(reading.refused.refuse(PageRefusal::ContentType));
@@ -205,7 +209,7 @@ fn is_json(content_type: &[u8]) -> bool {
     is_media_type(&bare, "application/json") || (bare.starts_with(b"application/") && bare.ends_with(b"+json"))
 }
 
-/// A field of `request`.
+/// Returns the value of a field of `request`.
 fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Table) -> Result<Value, NativeError> {
     match name {
         b"cookies" => note_field(exchange, b"Cookie")?,
@@ -217,7 +221,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Ta
     let text = |bytes: &[u8]| Ok(Value::String(lua.create_string(bytes)?));
     match name {
         b"method" => text(facts.method()),
-        b"path" => text(&decode_component(facts.path())),
+        b"path" => text(&percent::decode(facts.path()).collect::<Vec<u8>>()),
         b"query_string" => text(facts.query().unwrap_or_default()),
         b"host" => text(facts.host().unwrap_or_default()),
         b"secure" => Ok(Value::Boolean(facts.secure())),
@@ -235,7 +239,7 @@ fn field(lua: &Lua, exchange: &mut Exchange, name: &[u8], headers_metatable: &Ta
     }
 }
 
-/// A table that is created once per request.
+/// Returns a table that is created at most once per request.
 fn looked(
     exchange: &mut Exchange,
     place: fn(&mut RequestTables) -> &mut Option<Table>,
@@ -249,7 +253,7 @@ fn looked(
     Ok(Value::Table(table))
 }
 
-/// The first value of each name.
+/// Creates a table with the first value of each name in the query.
 fn query(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for field in parse_form(facts.query().unwrap_or_default()) {
@@ -261,14 +265,15 @@ fn query(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     Ok(table)
 }
 
-/// See [`headers_metatable`].
+/// Creates an empty table with the metatable of [`headers_metatable`].
 fn headers(lua: &Lua, metatable: &Table) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     table.set_metatable(Some(metatable.clone()))?;
     Ok(table)
 }
 
-/// The joined value of all lines `name`. Cookie lines are joined by semicolons (RFC 9113 §8.2.3).
+/// Returns the joined value of all field lines with this name. Cookie lines are joined with semicolons (RFC 9113
+/// §8.2.3).
 fn joined(facts: &RequestFacts, name: &str) -> Option<Vec<u8>> {
     let mut lines =
         facts.fields().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes())).map(|(_, value)| value);
@@ -281,7 +286,8 @@ fn joined(facts: &RequestFacts, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// The first cookie of each name: browsers send the one with the longest path first (RFC 6265 §5.4).
+/// Creates a table with the first cookie of each name. Browsers send the cookie with the longest path first (RFC 6265
+/// §5.4).
 fn cookies(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for (name, value) in sent_cookies(facts) {
@@ -293,7 +299,7 @@ fn cookies(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     Ok(table)
 }
 
-/// The cookies of a request, within their bound.
+/// Returns the cookies of a request, at most [`COOKIES_MAX`].
 pub(super) fn sent_cookies(facts: &RequestFacts) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = facts.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
     lines.flat_map(|(_, value)| parse_cookies(value)).take(COOKIES_MAX)

@@ -1,4 +1,4 @@
-//! `response` and `cache`: the response, and its caching policy.
+//! `response` and `cache`: the response and its caching policy.
 
 use super::Api;
 use super::cookie::{Cookie, SameSite};
@@ -12,7 +12,7 @@ use crate::sandbox::json::{self, InvalidText};
 use crate::sandbox::wait::NativeError;
 use mlua::{Lua, LuaString, Table, Value};
 
-/// Fields written by `cache`.
+/// The fields that `cache` writes.
 const POLICY_FIELDS: [&[u8]; 3] = [b"Cache-Control", b"CDN-Cache-Control", b"Surrogate-Key"];
 
 pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
@@ -43,7 +43,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
             return Err("the status of a redirect must be 301, 302, 303, 307 or 308".into());
         }
         let target = location(&target.as_bytes()).ok_or(
-            "the target of a redirect must be a path or URL without spaces and line breaks: use url.encode for untrusted values",
+            "the target of a redirect must be a path or URL without spaces or line breaks: use url.encode for untrusted values",
         )?;
         exchange.draft.status = status as u16;
         exchange.draft.set_field(b"Location", &target);
@@ -90,7 +90,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
                 Ok(())
             }
             _ => Err(NativeError::from(
-                "the only field of response that can be set is status, to a number: see response.header, response.cookie, response.redirect",
+                "only `status` can be set on response, and only to a number; otherwise use response.header, response.cookie or response.redirect",
             )),
         }
     })?;
@@ -106,7 +106,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     sandbox.global("cache", made)
 }
 
-/// Rejects changes to a head that has been sent.
+/// Rejects changes to a head that has already been sent.
 pub(super) fn check_open(exchange: &Exchange) -> Result<(), NativeError> {
     if exchange.head_sent {
         return Err("flush() has already sent the head of the response".into());
@@ -114,7 +114,7 @@ pub(super) fn check_open(exchange: &Exchange) -> Result<(), NativeError> {
     Ok(())
 }
 
-/// A number, integer or not.
+/// Returns the value of a number, whether it is an integer or not.
 pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Integer(whole) => Some(*whole as f64),
@@ -127,7 +127,7 @@ fn checked_status(status: f64) -> Result<u16, NativeError> {
     if status.fract() == 0.0 && (200.0..=599.0).contains(&status) {
         Ok(status as u16)
     } else {
-        Err(format!("{status} is not a status that a page can respond with").into())
+        Err(format!("a page cannot respond with the status {status}").into())
     }
 }
 
@@ -156,7 +156,7 @@ fn add_field(exchange: &mut Exchange, name: &[u8], value: &[u8]) -> Result<(), N
     Ok(())
 }
 
-/// Attributes of a cookie as given by a page.
+/// The attributes of a cookie that a page has passed.
 struct CookieOptions {
     path: Vec<u8>,
     domain: Option<Vec<u8>>,
@@ -177,7 +177,7 @@ impl CookieOptions {
             same_site: SameSite::Lax,
         };
         let Some(options) = options else { return Ok(read) };
-        // A misspelt attribute must not be ignored silently: it may be security-relevant.
+        // A misspelt attribute must not be ignored silently, because it may be relevant to security.
         options.for_each(|name: LuaString, value: Value| {
             let wrong = |what: &str| Err(mlua::Error::runtime(what));
             match (&*name.as_bytes(), value) {
@@ -190,14 +190,15 @@ impl CookieOptions {
                 },
                 (b"secure", Value::Boolean(secure)) => read.secure = secure,
                 (b"http_only", Value::Boolean(http_only)) => read.http_only = http_only,
-                (b"same_site", Value::String(text)) => match text.to_str().ok().and_then(|text| SameSite::parse(&text)) {
+                (b"same_site", Value::String(text)) => match text.to_str().ok().and_then(|text| SameSite::parse(&text))
+                {
                     Some(same_site) => read.same_site = same_site,
                     None => return wrong("same_site must be \"strict\", \"lax\" or \"none\""),
                 },
                 _ => {
                     return wrong(
-                        "a cookie's options are path and domain (strings), max_age (seconds), secure and http_only (true or \
-                         false), and same_site (\"strict\", \"lax\" or \"none\")",
+                        "a cookie's options must be path and domain (strings), max_age (seconds), secure and http_only \
+                         (true or false), and same_site (\"strict\", \"lax\" or \"none\")",
                     );
                 }
             }
@@ -220,7 +221,7 @@ impl CookieOptions {
     }
 }
 
-/// Adds a Set-Cookie line.
+/// Adds a Set-Cookie field.
 pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &Cookie<'_>) -> Result<(), NativeError> {
     check_open(exchange)?;
     let mut line = String::new();
@@ -232,7 +233,7 @@ pub(super) fn set_cookie(exchange: &mut Exchange, cookie: &Cookie<'_>) -> Result
     Ok(())
 }
 
-/// `cache(fresh, options)`.
+/// Implements `cache(fresh, options)`.
 fn set_policy(exchange: &mut Exchange, fresh: &Value, options: Option<&Table>) -> Result<(), NativeError> {
     check_open(exchange)?;
     for name in POLICY_FIELDS {
@@ -287,19 +288,19 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Na
             }
             _ => {
                 return Err(mlua::Error::runtime(
-                    "the options of cache are browser, swr and sie (durations), private (true or false), and tags (a list)",
+                    "the options of cache must be browser, swr and sie (durations), private (true or false), and tags (a list)",
                 ));
             }
         }
         Ok(())
     })?;
     if policy.private && (!policy.tags.is_empty() || policy.browser_s.is_some() || policy.revalidate_s.is_some()) {
-        return Err("only the browser caches private responses: tags, browser and swr are for public ones".into());
+        return Err("only browsers cache private responses: use tags, browser and swr only for public responses".into());
     }
     Ok(policy)
 }
 
-/// See [`Api::finish_head`].
+/// Implements [`Api::finish_head`].
 pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<(), NativeError> {
     if exchange.head_sent {
         return Ok(());

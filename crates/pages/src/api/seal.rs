@@ -1,17 +1,17 @@
-//! Signed sessions and tokens as values of cookies and forms: creation and verification.
+//! Signed sessions and tokens, as values of cookies and form fields: creation and verification.
 
 use super::secret::{Secret, Use};
 use aws_lc_rs::hmac::{self, Context};
 use data_encoding::BASE64URL_NOPAD;
 use flatout_http::base64;
 
-/// Upper bound of a session's cookie value, in bytes: with a name and attributes it fits browsers' limits.
+/// Maximum length of a session's cookie value, in bytes. With a name and attributes, it fits the limits of browsers.
 pub const SESSION_TEXT_BYTES_MAX: usize = 3800;
-/// Validity of a signature, in seconds: 14 days.
+/// Validity of a session's signature, in seconds: 14 days.
 pub const SESSION_LIFETIME_S: i64 = 14 * 86_400;
-/// Age at which a session in use is signed again, in seconds.
+/// Age at which a session that is in use is signed again, in seconds.
 pub const SESSION_RENEWAL_S: i64 = 86_400;
-/// Bytes of a session's ID.
+/// Length of a session's ID, in bytes.
 pub const ID_BYTES: usize = 16;
 
 const TAG_BYTES: usize = 32;
@@ -22,19 +22,19 @@ const NONCE_BYTES: usize = 16;
 /// The content of a verified session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its ID, to which tokens are bound.
+    /// The session's ID, to which tokens are bound.
     pub id: [u8; ID_BYTES],
-    /// Its values, as JSON.
+    /// The session's values, as JSON.
     pub content: Vec<u8>,
-    /// True if it should be signed again because of its age or its key.
+    /// True if the session should be signed again because of its age or its key.
     pub is_due: bool,
 }
 
-/// The session is too large for a cookie.
+/// The error if a session is too large for a cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Signs a session: `version | time | id | content | HMAC-SHA256` in Base64.
+/// Signs a session and encodes it in Base64: `version | time | id | content | HMAC-SHA256`.
 pub fn seal_session(secret: &Secret, id: [u8; ID_BYTES], content: &[u8], now_s: i64) -> Result<String, TooLarge> {
     let key = secret.first(Use::Session).ok_or(TooLarge)?;
     let mut bytes = Vec::with_capacity(HEAD_BYTES + content.len() + TAG_BYTES);
@@ -50,8 +50,8 @@ pub fn seal_session(secret: &Secret, id: [u8; ID_BYTES], content: &[u8], now_s: 
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
-/// Verifies a session. `None` if it was modified, is expired, is from the future, or was signed with a removed key:
-/// the visitor then has an empty session.
+/// Verifies a session. Returns `None` if the session was modified, has expired, is from the future, or was signed with
+/// a key that has been removed. The visitor then has an empty session.
 pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session> {
     if text.len() > SESSION_TEXT_BYTES_MAX {
         return None;
@@ -62,7 +62,7 @@ pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session>
     let (head, content) = signed.split_at_checked(HEAD_BYTES)?;
     let (&[VERSION], when) = head.split_first_chunk::<1>()? else { return None };
     let (when, id) = when.split_first_chunk::<8>()?;
-    // Another machine's clock may be slightly ahead.
+    // The clock of another machine may be slightly ahead.
     let age_s = now_s.checked_sub(i64::from_be_bytes(*when))?;
     if !(-300..SESSION_LIFETIME_S).contains(&age_s) {
         return None;
@@ -71,8 +71,8 @@ pub fn open_session(secret: &Secret, text: &[u8], now_s: i64) -> Option<Session>
     Some(Session { id: id.try_into().ok()?, content: content.to_vec(), is_due })
 }
 
-/// A token for a form, bound to the session `id`. All tokens differ, so that compression of the page does not leak
-/// them (BREACH).
+/// Creates a token for a form, bound to the session `id`. No two tokens are equal, so compressing the page does not
+/// leak them (BREACH).
 pub fn make_token(secret: &Secret, id: &[u8; ID_BYTES], nonce: [u8; NONCE_BYTES]) -> Option<String> {
     let tag = token_tag(secret.first(Use::Csrf)?, id, &nonce);
     Some(BASE64URL_NOPAD.encode(&[&nonce[..], tag.as_ref()].concat()))

@@ -1,27 +1,28 @@
-//! The site's secret: the keys that sign sessions and tokens.
+//! The secret of a site: the keys that sign sessions and tokens.
 //!
-//! A file of lines. The first key signs, all verify: to change the key, write the new one above the old, and remove
-//! the old when its sessions may end. Empty lines and lines that begin with `#` are ignored.
+//! The secret is a text file with one key per line. The first key signs, and all keys verify. To change the key, add a
+//! new key above the old one, and remove the old key when sessions signed with it may end. Empty lines and lines that
+//! begin with `#` are ignored.
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
 use data_encoding::BASE64URL_NOPAD;
+use flatout_os::random;
 use rustix::io::Errno;
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Upper bound of keys in one file.
+/// Maximum number of keys in a file.
 pub const KEYS_MAX: usize = 16;
-/// Lower bound of a key, in bytes: 32 characters of Base64 are 192 bits.
+/// Minimum length of a key, in bytes: 32 characters of Base64 are 192 bits.
 pub const KEY_BYTES_MIN: usize = 32;
-/// Upper bound of the file, in bytes.
+/// Maximum size of the file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 16 * 1024;
 
-/// The use of a key; a signature for one use is invalid for another.
+/// The purpose of a key. A signature for one purpose is invalid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     Session,
@@ -34,56 +35,38 @@ struct Keys {
 }
 
 /// The keys of a site.
+#[derive(derive_more::Debug)]
+#[debug("Secret {{ keys: {} }}", keys.len())]
 pub struct Secret {
     keys: Vec<Keys>,
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The keys themselves are never shown.
-        formatter.debug_struct("Secret").field("keys", &self.keys.len()).finish()
-    }
-}
-
-/// Why there is no secret.
-#[derive(Debug)]
+/// The reason why a secret could not be loaded.
+#[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The file cannot be read or created.
+    #[error("the file cannot be read or created: {0}")]
     File(io::Error),
-    /// The file is readable by others than its owner.
+    /// Users other than the file's owner can read or change it. Contains the file's mode.
+    #[error("the file's mode is {:03o}: users other than its owner can read or change it; use chmod 600", .0 & 0o777)]
     Exposed(u32),
     /// The file is longer than [`FILE_BYTES_MAX`], or is not text.
+    #[error("the file is not UTF-8, or longer than 16 KiB")]
     NotText,
     /// No line contains a key.
+    #[error("the file contains no key")]
     Empty,
-    /// A key is shorter than [`KEY_BYTES_MIN`]: the line's number.
+    /// A key is shorter than [`KEY_BYTES_MIN`]. Contains the line number.
+    #[error("the key on line {0} is shorter than {KEY_BYTES_MIN} characters")]
     Short(usize),
-    /// More than [`KEYS_MAX`].
+    /// The file contains more than [`KEYS_MAX`] keys.
+    #[error("the file contains more than {KEYS_MAX} keys")]
     TooMany,
 }
 
-impl fmt::Display for SecretError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(error) => write!(formatter, "the file cannot be read or created: {error}"),
-            Self::Exposed(mode) => write!(
-                formatter,
-                "the file's mode is {:03o}: users other than its owner can read or change it; use chmod 600",
-                mode & 0o777
-            ),
-            Self::NotText => formatter.write_str("the file is not UTF-8, or longer than 16 KiB"),
-            Self::Empty => formatter.write_str("the file contains no key"),
-            Self::Short(line) => write!(formatter, "the key in line {line} is shorter than {KEY_BYTES_MIN} characters"),
-            Self::TooMany => write!(formatter, "the file contains more than {KEYS_MAX} keys"),
-        }
-    }
-}
-
-impl std::error::Error for SecretError {}
-
 impl Secret {
-    /// Parses the keys of `realm`'s sessions and tokens from a file's text. Another realm has different keys, even
-    /// from the same file, so signatures of one site are invalid for another.
+    /// Parses the content of a secret file and derives the keys for the sessions and tokens of `realm`. Each realm has
+    /// different keys, even from the same file, so the signatures of one site are invalid for another.
     pub fn parse(text: &str, realm: &str) -> Result<Self, SecretError> {
         let mut keys = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -105,7 +88,7 @@ impl Secret {
         if keys.is_empty() { Err(SecretError::Empty) } else { Ok(Self { keys }) }
     }
 
-    /// Reads the file at `path`; if it does not exist, creates it with a new key, readable by its owner only. It
+    /// Reads the file at `path`. If it does not exist, creates it with a new key, readable only by its owner. This
     /// blocks on the disk, so call it at startup.
     pub fn load_or_create(path: &Path, realm: &str) -> Result<Self, SecretError> {
         match fs::File::open(path) {
@@ -131,12 +114,12 @@ impl Secret {
         Self::parse(&String::from_utf8(bytes).map_err(|_| SecretError::NotText)?, realm)
     }
 
-    /// The signing key.
+    /// Returns the key that signs.
     pub(crate) fn first(&self, used: Use) -> Option<&Key> {
         self.all(used).next()
     }
 
-    /// All verification keys, the signing one first.
+    /// Returns all keys that verify, beginning with the key that signs.
     pub(crate) fn all(&self, used: Use) -> impl Iterator<Item = &Key> {
         self.keys.iter().map(move |keys| match used {
             Use::Session => &keys.session,
@@ -145,13 +128,14 @@ impl Secret {
     }
 }
 
-/// A separate key for each use in each realm. No purpose contains a line end, so the inputs are unambiguous.
+/// Derives a separate key for each purpose in each realm. No purpose contains a line break, so the inputs are
+/// unambiguous.
 fn derive(line: &str, purpose: &str, realm: &str) -> Key {
     let tag = sign(&Key::new(HMAC_SHA256, line.as_bytes()), format!("{purpose}\n{realm}").as_bytes());
     Key::new(HMAC_SHA256, tag.as_ref())
 }
 
-/// A secret in a file, as last read.
+/// The secret in a file, as last read.
 #[derive(Debug)]
 pub struct SecretFile {
     path: PathBuf,
@@ -166,7 +150,7 @@ impl SecretFile {
         Ok(Self { path: path.to_owned(), realm: realm.to_owned(), keys })
     }
 
-    /// Reads the file again. On an error the previous keys remain.
+    /// Reads the file again. If that fails, the previous keys remain in use.
     pub fn reread(&self) -> Result<(), SecretError> {
         self.keys.store(Arc::new(Secret::load_or_create(&self.path, &self.realm)?));
         Ok(())
@@ -183,10 +167,9 @@ impl SecretFile {
     }
 }
 
-/// Creates the file atomically: two processes that start simultaneously have one key.
+/// Creates the file atomically, so that two processes that start at the same time use the same key.
 fn create(path: &Path) -> io::Result<()> {
-    let mut key = [0; 32];
-    aws_lc_rs::rand::fill(&mut key).map_err(|_| io::Error::other("no random numbers"))?;
+    let key: [u8; 32] = random::bytes()?;
     let line = format!("{}\n", BASE64URL_NOPAD.encode(&key));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
@@ -195,7 +178,7 @@ fn create(path: &Path) -> io::Result<()> {
         file.write_all(line.as_bytes())?;
         file.sync_all()?;
         match rustix::fs::link(&draft, path) {
-            // Another process was first: its key is used.
+            // If another process was faster, its key is used.
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -1,4 +1,4 @@
-//! `session` and `csrf`: signed data stored in a visitor's browser, and tokens bound to it.
+//! `session` and `csrf`: signed data that the visitor's browser stores, and tokens bound to that data.
 
 use super::Api;
 use super::content::{begin, read_form};
@@ -19,32 +19,34 @@ use mlua::{Lua, Table, Value};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The form field of the token; a header may carry it instead.
+/// The form field that contains the token. Clients may send the token in a header instead.
 const TOKEN_FIELD: &str = "csrf";
 const TOKEN_HEADER: &str = "x-csrf-token";
-/// Upper bound of a session's content as JSON, in bytes: signed and in Base64 it fits in a cookie.
+/// Maximum size of a session's content as JSON, in bytes. Signed and encoded in Base64, content of this size fits in a
+/// cookie.
 const CONTENT_BYTES_MAX: usize = SESSION_TEXT_BYTES_MAX / 4 * 3 - 64;
 
 /// The `__metatable` value of `session`.
 const SESSION: &str = "session";
 
-/// The session of one request, once the page has accessed it.
+/// The session of a request; `None` until the page accesses it.
 #[derive(Default)]
 struct OpenedSession(Option<Session>);
 
 struct Session {
     table: Table,
-    /// Its content on arrival, as JSON; invalid JSON if it should be signed again; `None` if no valid session
-    /// arrived, or the page discarded it.
+    /// The content as JSON that the browser sent, or empty if the session should be signed again. `None` if the browser
+    /// sent no valid session, or if the page discarded it.
     came: Option<Vec<u8>>,
-    /// True if the browser sent a cookie, valid or not.
+    /// True if the browser sent a session cookie, valid or not.
     was_sent: bool,
     id: [u8; ID_BYTES],
-    /// A token was created for it: it must be stored, even if empty.
+    /// True if the page created a token for the session, so the session must be stored even if it is empty.
     is_bound: bool,
 }
 
-/// Over https the browser itself ensures that the cookie belongs to this host (RFC 6265bis §4.1.3.2).
+/// Returns the name of the session cookie. Over https, the prefix makes the browser ensure that the cookie belongs to
+/// this host (RFC 6265bis §4.1.3.2).
 fn cookie_name(facts: &RequestFacts) -> &'static [u8] {
     if facts.secure() { b"__Host-session" } else { b"session" }
 }
@@ -85,7 +87,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>, listings: &Table) -> mlu
         let opened = open(&using, lua, exchange)?;
         let before: Value = opened.table.raw_get(&name)?;
         opened.table.raw_set(&name, value)?;
-        // Reported now, while the page's line is known, not at its end.
+        // An invalid value is reported here, while the page's line is known, instead of at the end of the page.
         let checked = content(lua, &opened.table);
         if checked.is_err() {
             opened.table.raw_set(name, before)?;
@@ -122,7 +124,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         let refused = RefusalCell::of(exchange);
         let header = exchange.facts.field(TOKEN_HEADER).map(<[u8]>::to_vec);
         let opened = open(&using, lua, exchange)?;
-        // A token cannot exist without a session: what was sent is not even examined.
+        // A token cannot exist without a session, so the token is not even examined.
         if opened.came.is_none() {
             return Err(refused.refuse(PageRefusal::CsrfInvalid));
         }
@@ -143,7 +145,8 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     sandbox.global("csrf", csrf)
 }
 
-/// The names and values of the session, in a separate table: the page may change the session during the loop.
+/// Copies the names and values of the session into a separate table, because the page may change the session during a
+/// loop.
 fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, NativeError> {
     let opened = open(api, lua, exchange)?;
     let values = lua.create_table()?;
@@ -151,7 +154,7 @@ fn values(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<Table, Native
     Ok(values)
 }
 
-/// The current keys.
+/// Returns the current keys.
 fn secret(api: &Api) -> Result<Arc<Secret>, NativeError> {
     api.settings.secret.as_ref().map(|file| file.keys()).ok_or_else(|| {
         "sessions and tokens need a key: add `secret \"./data/secret\"` to the settings of these pages".into()
@@ -164,10 +167,10 @@ fn new_id() -> Result<[u8; ID_BYTES], NativeError> {
     Ok(id)
 }
 
-/// The request's session, opened on first access.
+/// Returns the session of the request, which is opened on first access.
 fn open<'a>(api: &Api, lua: &Lua, exchange: &'a mut Exchange) -> Result<&'a mut Session, NativeError> {
     if exchange.slot::<OpenedSession>().0.is_none() {
-        // The sent head may have declared the response as shareable.
+        // The head that was sent may have declared the response as shareable.
         check_open(exchange)?;
         let opened = read(api, lua, &exchange.facts)?;
         exchange.slot::<OpenedSession>().0 = Some(opened);
@@ -189,7 +192,7 @@ fn read(api: &Api, lua: &Lua, facts: &RequestFacts) -> Result<Session, NativeErr
     Ok(Session { table: lua.create_table()?, came: None, was_sent: sent.is_some(), id: new_id()?, is_bound: false })
 }
 
-/// The content of a session, as JSON.
+/// Encodes the content of a session as JSON.
 fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, NativeError> {
     let mut text = Vec::new();
     if table.raw_len() > 0 {
@@ -198,7 +201,7 @@ fn content(lua: &Lua, table: &Table) -> Result<Vec<u8>, NativeError> {
     json::encode(lua, &Value::Table(table.clone()), &mut text, InvalidText::Refuse)?;
     if text.len() > CONTENT_BYTES_MAX {
         return Err(format!(
-            "the session has {} bytes, and a cookie can hold {CONTENT_BYTES_MAX}: keep the rest in the database, under an id in the session",
+            "the session has {} bytes, but a cookie can contain only {CONTENT_BYTES_MAX}: store the rest in the database, and its id in the session",
             text.len()
         )
         .into());
@@ -217,7 +220,7 @@ fn token(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<String, Native
     opened.is_bound = true;
     let mut nonce = [0; 16];
     fill(&mut nonce)?;
-    make_token(&secret, &opened.id, nonce).ok_or_else(|| "there is no key to sign a token with".into())
+    make_token(&secret, &opened.id, nonce).ok_or_else(|| "there is no key with which to sign a token".into())
 }
 
 /// Sets the session's cookie if necessary. Returns whether the page has accessed the session.

@@ -1,4 +1,4 @@
-//! Pages' code in a real machine, module by module.
+//! Tests that run page code in a real virtual machine, module by module.
 
 mod arguments;
 mod content;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::task::LocalSet;
 
-/// A worker's machine with everything that pages can call.
+/// A worker's virtual machine with the complete API of pages.
 struct Site {
     sandbox: Sandbox,
     api: Api,

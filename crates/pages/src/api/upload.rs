@@ -1,4 +1,4 @@
-//! The files of a form, as tables with functions to read their content.
+//! The files of a form, as tables with functions that read their content.
 
 use super::content::{ReadForm, known_form};
 use crate::exchange::Exchange;
@@ -8,10 +8,10 @@ use flatout_os::spool::Spool;
 use mlua::{Function, Lua, Table};
 use std::rc::Rc;
 
-/// Bytes read from a file at a time.
+/// Number of bytes read from a file at a time.
 const PIECE_BYTES: u64 = 64 << 10;
 
-/// Functions shared by all file tables.
+/// The functions shared by all file tables.
 #[derive(Clone)]
 pub(super) struct Functions {
     read: Function,
@@ -41,10 +41,10 @@ impl Functions {
     }
 }
 
-/// The file's table, an offset and a count.
+/// The arguments of the functions: the file's table, an offset and a count.
 type Arguments = (Table, Option<f64>, Option<f64>);
 
-/// The files of `form`, in order of arrival.
+/// Creates tables for the files of `form`, in order of arrival.
 pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua::Result<Table> {
     let all = lua.create_table()?;
     for (index, file) in form.form.files.iter().enumerate() {
@@ -63,7 +63,7 @@ pub(super) fn tables(lua: &Lua, functions: &Functions, form: &ReadForm) -> mlua:
     Ok(all)
 }
 
-/// A range within a file.
+/// A range of an uploaded file.
 struct UploadRange {
     spool: Rc<Spool>,
     start: u64,
@@ -71,7 +71,7 @@ struct UploadRange {
 }
 
 impl UploadRange {
-    /// Up to `count` bytes of `file` from `offset` on; by default all.
+    /// Selects up to `count` bytes of `file` from `offset` on; by default the whole file.
     fn new(
         exchange: &mut Exchange,
         file: &Table,
@@ -81,7 +81,7 @@ impl UploadRange {
         let number: Option<usize> = file.raw_get("number")?;
         let form = known_form(exchange);
         let file = form.as_ref().zip(number).and_then(|(form, number)| form.form.files.get(number.checked_sub(1)?));
-        let file = file.ok_or("this is not a file of this request: call the method as file:read()")?;
+        let file = file.ok_or("this is not a file from this request: call the method as file:read()")?;
         let (offset, count) = (offset.unwrap_or(0.0), count.unwrap_or(f64::INFINITY));
         if !(offset >= 0.0 && count >= 0.0) {
             return Err("the offset and the count must be numbers of at least 0".into());
@@ -91,20 +91,20 @@ impl UploadRange {
         Ok(Self { spool: Rc::clone(&file.spool), start, bytes })
     }
 
-    /// Rejects a range that does not fit into the page's memory limit.
+    /// Rejects the range if it does not fit into the page's memory limit.
     fn check_room(&self, memory: &MemoryCheck, lua: &Lua, exchange: &Exchange, name: &str) -> Result<(), NativeError> {
         if memory.has_room(lua, exchange, usize::try_from(self.bytes).unwrap_or(usize::MAX)) {
             return Ok(());
         }
         Err(format!(
-            "{} bytes of the file are more than the page's memory-limit allows: read it in pieces with \
+            "{} bytes of the file are more than the page's memory-limit allows: read the file in pieces with \
              file:{name}(offset, count)",
             self.bytes
         )
         .into())
     }
 
-    /// Calls `take` with all of it, in pieces with their offsets within the range.
+    /// Reads the range and calls `take` with each piece and the piece's offset within the range.
     fn read(&self, mut take: impl FnMut(&[u8], usize)) -> Result<(), NativeError> {
         let mut at = 0;
         while at < self.bytes {
@@ -114,7 +114,7 @@ impl UploadRange {
                 .read(self.start + at, wanted)
                 .map_err(|error| format!("the file cannot be read: {error}"))?;
             if piece.len() < wanted {
-                return Err("the file cannot be read: it is shorter than it was".into());
+                return Err("the file cannot be read: it is shorter than before".into());
             }
             take(&piece, at as usize);
             at += wanted as u64;

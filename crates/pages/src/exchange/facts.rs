@@ -1,8 +1,8 @@
-//! The facts of the request, in one buffer.
+//! A copy of the request, in one buffer.
 
 use std::net::SocketAddr;
 
-/// A range of the copied bytes. Heads are bounded far below 32 bits.
+/// A range of the copied bytes. The size of a head is limited far below 32 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -15,14 +15,14 @@ impl Span {
     }
 }
 
-/// Appends `more` and returns its range.
+/// Appends `more` to `bytes` and returns its range.
 pub(crate) fn append(bytes: &mut Vec<u8>, more: &[u8]) -> Span {
     let start = bytes.len() as u32;
     bytes.extend_from_slice(more);
     Span { start, end: bytes.len() as u32 }
 }
 
-/// A copy of the request: a page may wait longer than the connection's buffer exists.
+/// A copy of the request, because a page may wait for longer than the connection's buffer exists.
 #[derive(Debug, Default)]
 pub struct RequestFacts {
     bytes: Vec<u8>,
@@ -33,12 +33,12 @@ pub struct RequestFacts {
     fields: Vec<(Span, Span)>,
     client: Option<SocketAddr>,
     secure: bool,
-    /// The host claimed by a trusted proxy, if it differs from the field.
+    /// The host that a trusted proxy has reported, if any. It takes precedence over the Host field.
     host: Option<Span>,
 }
 
 impl RequestFacts {
-    /// Sets a request: its method, the path as sent (RFC 3986 §3.3, not decoded), the query without its question
+    /// Copies a request: its method, the path as sent (RFC 3986 §3.3, not decoded), the query without its question
     /// mark, and the field lines in order.
     pub fn set<'a>(
         &mut self,
@@ -62,7 +62,7 @@ impl RequestFacts {
         self.secure = secure;
     }
 
-    /// Sets the host claimed by a trusted proxy.
+    /// Sets the host that a trusted proxy has reported.
     pub fn set_host(&mut self, host: &[u8]) {
         self.host = Some(append(&mut self.bytes, host));
     }
@@ -79,32 +79,32 @@ impl RequestFacts {
         self.host = None;
     }
 
-    /// The method as sent.
+    /// The method, as sent.
     pub fn method(&self) -> &[u8] {
         self.method.of(&self.bytes)
     }
 
-    /// The path as sent, not decoded.
+    /// The path, as sent and not decoded.
     pub fn path(&self) -> &[u8] {
         self.path.of(&self.bytes)
     }
 
-    /// The query without its question mark; `None` if the target has none.
+    /// The query without its question mark; `None` if the target has no query.
     pub fn query(&self) -> Option<&[u8]> {
         self.query.map(|query| query.of(&self.bytes))
     }
 
-    /// The first field line `name`, ignoring case.
+    /// The value of the first field line with this name, ignoring case.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.fields().find_map(|(known, value)| known.eq_ignore_ascii_case(name.as_bytes()).then_some(value))
     }
 
-    /// All field lines as name and value, in order.
+    /// Name and value of all field lines, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|(name, value)| (name.of(&self.bytes), value.of(&self.bytes)))
     }
 
-    /// The requested host, with its port if specified.
+    /// The requested host, with its port if the request specifies one.
     pub fn host(&self) -> Option<&[u8]> {
         match self.host {
             Some(host) => Some(host.of(&self.bytes)),
@@ -117,7 +117,7 @@ impl RequestFacts {
         self.client
     }
 
-    /// Returns whether the request came over TLS.
+    /// Returns whether the client uses TLS.
     pub const fn secure(&self) -> bool {
         self.secure
     }

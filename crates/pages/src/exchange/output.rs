@@ -1,26 +1,26 @@
-//! A page's output: numbers of its static segments, and ranges of one buffer for the rest.
+//! A page's output: numbers of static segments, and ranges of one buffer for everything else.
 
 use std::ops::Range;
 
-/// Capacity retained for the next request, in bytes: ordinary pages fit, and giant ones are freed.
+/// Buffer capacity kept for the next request, in bytes. Ordinary pages fit, and larger buffers are shrunk.
 pub const ROOM_KEPT_BYTES_MAX: usize = 64 * 1024;
 
-/// A piece of output.
+/// A piece of output: a static segment of the page, or a range of the generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutputPiece {
     /// A static segment of the page, by number.
     Static(u32),
     /// A range of [`Output::dynamic`].
     Dynamic {
-        /// First byte.
+        /// Offset of the first byte.
         start: u32,
-        /// End, exclusive.
+        /// Offset after the last byte.
         end: u32,
     },
 }
 
 impl OutputPiece {
-    /// The range of a dynamic piece.
+    /// The range of a dynamic piece; `None` for a static piece.
     pub fn range(self) -> Option<Range<usize>> {
         match self {
             Self::Static(_) => None,
@@ -29,7 +29,7 @@ impl OutputPiece {
     }
 }
 
-/// The pieces in output order.
+/// The output of a page: its pieces, in the order in which they were written.
 #[derive(Debug, Default)]
 pub struct Output {
     pieces: Vec<OutputPiece>,
@@ -37,27 +37,27 @@ pub struct Output {
 }
 
 impl Output {
-    /// The pieces.
+    /// All pieces that were written and not sent yet, in order.
     pub fn pieces(&self) -> &[OutputPiece] {
         &self.pieces
     }
 
-    /// The buffer of the dynamic pieces.
+    /// The buffer that the dynamic pieces refer to.
     pub fn dynamic(&self) -> &[u8] {
         &self.dynamic
     }
 
-    /// Takes the buffer, for a body that owns it; the pieces are unchanged.
+    /// Takes the buffer, for a response body that owns it. The pieces do not change.
     pub fn take_dynamic(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.dynamic)
     }
 
-    /// Returns whether nothing was written.
+    /// Returns whether the output is empty.
     pub fn is_empty(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Writes static segment number `index`.
+    /// Writes the static segment with number `index`.
     pub fn segment(&mut self, index: u32) {
         self.pieces.push(OutputPiece::Static(index));
     }
@@ -69,9 +69,9 @@ impl Output {
         self.seal(before);
     }
 
-    /// Adds a piece for the bytes after `before`, or extends the last one.
+    /// Adds a piece for the bytes after `before`, or extends the last piece.
     fn seal(&mut self, before: usize) {
-        // The run's memory limit bounds the buffer far below 32 bits.
+        // The run's memory limit keeps the size of the buffer far below 32 bits.
         let (before, now) = (before as u32, self.dynamic.len() as u32);
         if before == now {
             return;
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Clears it.
+    /// Clears the output.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.dynamic.clear();
@@ -90,7 +90,7 @@ impl Output {
         self.pieces.shrink_to(ROOM_KEPT_BYTES_MAX / size_of::<OutputPiece>());
     }
 
-    /// Bytes held, which count against the run's memory limit.
+    /// Number of bytes held, which count towards the run's memory limit.
     pub fn held_bytes(&self) -> usize {
         self.dynamic.len() + self.pieces.len() * size_of::<OutputPiece>()
     }

@@ -1,4 +1,4 @@
-//! A compiled chunk, and its idle closures.
+//! A compiled chunk and its idle closures.
 
 use super::Inner;
 use super::failure::{FailureKind, MARK, RunFailure};
@@ -9,24 +9,26 @@ use mlua::{Function, Table};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Closures retained per chunk: more concurrent runs of one page are rare.
+/// Maximum number of closures kept per chunk. More concurrent runs of one page are rare.
 const IDLE_MAX: usize = 16;
 
-/// A closure of the chunk with its table of globals.
+/// A closure of a chunk, with its table of globals.
 pub(crate) struct Instance {
     pub(crate) function: Function,
     pub(crate) globals: Table,
 }
 
-/// A chunk that supports any number of concurrent runs.
+/// A compiled chunk, of which any number of runs can exist at the same time.
+#[derive(derive_more::Debug)]
+#[debug("Code({name:?})")]
 pub struct Code {
     name: String,
-    /// The source of its lines.
+    /// Maps the chunk's lines to its source; `None` if the chunk was not generated.
     lines: Option<Rc<LineMap>>,
-    /// The original of all instances; never run itself.
+    /// The function that all instances are copies of; it is never run itself.
     original: Function,
     idle: RefCell<Vec<Instance>>,
-    /// Its memory in the machine, which is not charged to any run.
+    /// Memory of the chunk in the virtual machine, in bytes, which is not charged to any run.
     bytes: Cell<isize>,
     hub: Rc<Hub>,
 }
@@ -41,7 +43,7 @@ impl Code {
         let lua = &inner.lua;
         let hub = Rc::clone(&inner.hub);
         let before = lua.used_memory().cast_signed();
-        // So that the difference is the chunk's memory, unaffected by a collection.
+        // The collector is stopped so that the difference is exactly the chunk's memory.
         lua.gc_stop();
         let loaded = lua
             .load(source)
@@ -60,23 +62,23 @@ impl Code {
         Ok(code)
     }
 
-    /// The name it was loaded with.
+    /// The name with which the chunk was loaded.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The source of its lines; `None` if it was not generated.
+    /// Maps the chunk's lines to its source; `None` if the chunk was not generated.
     pub(crate) fn lines(&self) -> Option<Rc<LineMap>> {
         self.lines.clone()
     }
 
-    /// Records that it uses `bytes` more.
+    /// Records that the chunk uses `bytes` more memory.
     fn charge(&self, bytes: isize) {
         self.bytes.set(self.bytes.get() + bytes);
         self.hub.meter.raise_floor(bytes);
     }
 
-    /// A closure with empty globals.
+    /// Returns a closure with empty globals.
     pub(crate) fn take(&self, inner: &Inner) -> mlua::Result<Instance> {
         if let Some(instance) = self.idle.borrow_mut().pop() {
             return Ok(instance);
@@ -91,8 +93,8 @@ impl Code {
         Ok(Instance { function, globals })
     }
 
-    /// Returns a closure. Globals set by the page are cleared; nothing else of a run remains: the chunk has no
-    /// upvalues, and values captured by its functions are garbage.
+    /// Takes back a closure for reuse. Globals that the page has set are cleared. Nothing else of the run remains,
+    /// because the chunk has no upvalues and values captured by its functions are garbage.
     pub(crate) fn put(&self, instance: Instance) {
         if !instance.globals.is_empty() && instance.globals.clear().is_err() {
             return;
@@ -107,11 +109,5 @@ impl Code {
 impl Drop for Code {
     fn drop(&mut self) {
         self.charge(-self.bytes.get());
-    }
-}
-
-impl std::fmt::Debug for Code {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Code").field("name", &self.name).finish_non_exhaustive()
     }
 }

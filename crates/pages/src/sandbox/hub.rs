@@ -1,4 +1,4 @@
-//! State accessible to natives: the exchange of the current run, its meter and the result of its wait.
+//! State that native functions access: the exchange of the current run, its meter and the result of its wait.
 
 use super::meter::Meter;
 use super::natives::{CANNOT_WAIT, ENDED};
@@ -11,37 +11,27 @@ use std::ffi::c_void;
 use std::ptr;
 use std::rc::Rc;
 
-/// One per virtual machine; every native references it.
-pub(crate) struct Hub {
-    pub(crate) meter: Meter,
-    /// The exchange of the current run.
-    pub(crate) exchange: RefCell<Option<Box<Exchange>>>,
-    /// The result of the wait, until the page takes it.
-    pub(crate) answer: RefCell<Option<WaitResult>>,
-    /// The source of the current chunk's lines.
-    pub(crate) lines: RefCell<Option<Rc<LineMap>>>,
-    /// Address of the run's main coroutine, for comparison only.
-    pub(crate) main: Cell<*const c_void>,
-}
-
-impl Default for Hub {
-    fn default() -> Self {
-        Self {
-            meter: Meter::default(),
-            exchange: RefCell::default(),
-            answer: RefCell::default(),
-            lines: RefCell::default(),
-            main: Cell::new(ptr::null()),
-        }
+flatout_reason::defaults! {
+    /// The state of a virtual machine that every native function references.
+    pub(crate) struct Hub {
+        pub(crate) meter: Meter,
+        /// The exchange of the current run.
+        pub(crate) exchange: RefCell<Option<Box<Exchange>>>,
+        /// The result of a wait, until the page takes it.
+        pub(crate) answer: RefCell<Option<WaitResult>>,
+        /// Maps the lines of the current chunk to its source.
+        pub(crate) lines: RefCell<Option<Rc<LineMap>>>,
+        /// Address of the run's main coroutine, which is only compared.
+        pub(crate) main: Cell<*const c_void> = Cell::new(ptr::null()),
     }
 }
 
 impl Hub {
-    /// The error of a native called without a current run, or from within another native.
+    /// The error of a native function that is called without a current run, or from within another native function.
     const UNREACHABLE: &'static str = "this function cannot be called here";
 
-    /// Calls `act` with the exchange of the current run. A page that has ended receives an error: nothing it does
-    /// afterwards has an effect.
+    /// Calls `act` with the exchange of the current run. If the page has already ended, returns an error instead, so
+    /// that nothing that the page does afterwards has an effect.
     #[inline]
     pub(crate) fn with<R>(&self, act: impl FnOnce(&mut Exchange) -> Result<R, NativeError>) -> Result<R, NativeError> {
         let mut exchange = self.exchange.try_borrow_mut().map_err(|_| NativeError::from(Self::UNREACHABLE))?;
@@ -56,7 +46,7 @@ impl Hub {
         result
     }
 
-    /// Bytes that the exchange holds; 0 while a native uses it.
+    /// Number of bytes that the exchange holds; 0 while a native function uses it.
     pub(crate) fn held_bytes(&self) -> usize {
         self.exchange
             .try_borrow()
@@ -65,7 +55,7 @@ impl Hub {
             .unwrap_or_default()
     }
 
-    /// Rejects a wait that is impossible in its context, if there is one.
+    /// If the page has begun to wait in a context where waiting is impossible, turns the wait into an error.
     pub(crate) fn refuse_wait(&self) -> Result<(), NativeError> {
         let wanted = self.with(|exchange| Ok(exchange.wanted.take()))?;
         if wanted.is_some() {
@@ -74,7 +64,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Reserves `bytes` more, or ends the run.
+    /// Checks that the run may use `bytes` more memory. If not, ends the run and returns an error.
     pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), NativeError> {
         if self.meter.may_go_on(lua, self.held_bytes().saturating_add(bytes)) {
             return Ok(());
@@ -83,7 +73,7 @@ impl Hub {
         Err(NativeError::from("not enough memory"))
     }
 
-    /// Clears the current run.
+    /// Clears the references to the current run.
     pub(crate) fn forget(&self) {
         self.main.set(ptr::null());
         self.lines.take();

@@ -1,8 +1,8 @@
-//! JSON (RFC 8259) from and to a page's values, within bounds.
+//! Conversion between JSON (RFC 8259) and Luau values, within limits.
 //!
-//! A table with keys 1 to n is an array, one with text keys an object with its names in order. An empty table is an
-//! array, unless it was decoded from an object or marked by `json.object`. Null in an array is `json.null`; in an
-//! object the name is absent.
+//! A table with the keys 1 to n is an array. A table with string keys is an object, whose names are sorted. An empty
+//! table is an array, unless it was decoded from an object or marked with `json.object`. When JSON is decoded, null in
+//! an array becomes `json.null`, and null in an object becomes an absent name.
 
 use super::wait::NativeError;
 use flatout_template::escape::json_string;
@@ -12,20 +12,20 @@ use std::cell::Cell;
 use std::fmt;
 use std::io::Write as _;
 
-/// Upper bound of a text, in bytes: its values are processed without interruption.
+/// Maximum length of a JSON text, in bytes: its values are processed without interruption.
 pub(crate) const TEXT_BYTES_MAX: usize = 256 * 1024;
-/// Upper bound of values in one text.
+/// Maximum number of values in a JSON text.
 const VALUES_MAX: usize = 20_000;
-/// Upper bound of nested arrays and objects.
+/// Maximum nesting of arrays and objects.
 const DEPTH_MAX: usize = 32;
 
-/// Numbers of at least this magnitude are not exact integers: doubles hold 53 bits.
+/// Numbers of at least this magnitude are not written as integers, because doubles hold only 53 bits.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Name of the metatable that marks empty tables as objects.
+/// The registry name of the metatable that marks empty tables as objects.
 const OBJECT_MARK: &str = "flatout.json.object";
 
-/// Registers the object mark in a virtual machine, once.
+/// Registers the metatable that marks objects. Must be called once per virtual machine.
 pub(crate) fn prepare(lua: &Lua) -> mlua::Result<()> {
     let mark = lua.create_table()?;
     mark.raw_set("__metatable", "object")?;
@@ -33,17 +33,17 @@ pub(crate) fn prepare(lua: &Lua) -> mlua::Result<()> {
     lua.set_named_registry_value(OBJECT_MARK, mark)
 }
 
-/// Marks `table` as an object.
+/// Marks `table` as an object, which matters if it is empty.
 pub(crate) fn mark_object(lua: &Lua, table: &Table) -> mlua::Result<()> {
     table.set_metatable(Some(lua.named_registry_value(OBJECT_MARK)?))
 }
 
-/// The treatment of texts that are not UTF-8.
+/// How strings that are not UTF-8 are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InvalidText {
-    /// They have no form in JSON.
+    /// They are an error, because JSON cannot represent them.
     Refuse,
-    /// Invalid sequences become U+FFFD, as wherever a template writes a text.
+    /// Invalid sequences become U+FFFD, as everywhere else in a template's output.
     Replace,
 }
 
@@ -63,7 +63,7 @@ struct Encoder {
     mark: Table,
     invalid_text: InvalidText,
     values: usize,
-    /// Start of the text in its buffer.
+    /// The offset in the buffer at which the JSON text starts.
     start: usize,
 }
 
@@ -71,7 +71,7 @@ impl Encoder {
     fn value(&mut self, value: &Value, out: &mut Vec<u8>, depth: usize) -> Result<(), NativeError> {
         self.values += 1;
         if self.values > VALUES_MAX || out.len() - self.start > TEXT_BYTES_MAX {
-            return Err("the value is too large for JSON: 20000 values and 256 KiB are allowed".into());
+            return Err("the value is too large for JSON: it may have at most 20000 values and 256 KiB".into());
         }
         match value {
             Value::Nil => out.extend_from_slice(b"null"),
@@ -86,33 +86,35 @@ impl Encoder {
                     append_display(number, out);
                 }
             }
-            Value::Number(_) => return Err("JSON has no infinite numbers and no NaN".into()),
+            Value::Number(_) => return Err("JSON cannot represent infinity or NaN".into()),
             Value::String(text) => self.text(text, out)?,
             Value::Table(table) => return self.table(table, out, depth),
-            other => return Err(format!("a {} has no form in JSON", type_name(other)).into()),
+            other => return Err(format!("a {} cannot be represented in JSON", type_name(other)).into()),
         }
         Ok(())
     }
 
     fn text(&self, text: &LuaString, out: &mut Vec<u8>) -> Result<(), NativeError> {
-        // Checked in advance: escapes lengthen a text.
+        // The length is checked before escaping, which lengthens the string.
         let bytes = text.as_bytes();
         if bytes.len() > TEXT_BYTES_MAX {
-            return Err("a string is too long for JSON: at most 256 KiB are allowed".into());
+            return Err("a string is too long for JSON: it may be at most 256 KiB".into());
         }
         if self.invalid_text == InvalidText::Refuse && std::str::from_utf8(&bytes).is_err() {
             return Err("JSON strings must be UTF-8: use base64.encode".into());
         }
         json_string(&bytes, out);
         if out.len() - self.start > TEXT_BYTES_MAX {
-            return Err("the value is too large for JSON: 256 KiB are allowed".into());
+            return Err("the value is too large for JSON: it may be at most 256 KiB".into());
         }
         Ok(())
     }
 
     fn table(&mut self, table: &Table, out: &mut Vec<u8>, depth: usize) -> Result<(), NativeError> {
         if depth == DEPTH_MAX {
-            return Err("the value is nested too deeply for JSON, or contains itself: 32 levels are allowed".into());
+            return Err(
+                "the value is nested too deeply for JSON, or contains itself: it may have at most 32 levels".into()
+            );
         }
         let length = table.raw_len();
         if length > 0 {
@@ -123,7 +125,7 @@ impl Encoder {
         table.for_each(|key: Value, value: Value| {
             let Value::String(name) = key else { return Err(mixed()) };
             if names.len() == room {
-                return Err(mlua::Error::runtime("the value is too large for JSON: 20000 values are allowed"));
+                return Err(mlua::Error::runtime("the value is too large for JSON: it may have at most 20000 values"));
             }
             names.push((name, value));
             Ok(())
@@ -137,7 +139,7 @@ impl Encoder {
             out.extend_from_slice(b"[]");
             return Ok(());
         }
-        // Each value has one canonical text, as sessions are compared by it.
+        // Each value has exactly one encoding, because sessions are compared by it.
         names.sort_unstable_by_key(|(name, _)| name.as_bytes());
         out.push(b'{');
         for (index, (name, value)) in names.iter().enumerate() {
@@ -154,7 +156,7 @@ impl Encoder {
 
     fn array(&mut self, table: &Table, length: usize, out: &mut Vec<u8>, depth: usize) -> Result<(), NativeError> {
         if length > VALUES_MAX - self.values {
-            return Err("the value is too large for JSON: 20000 values are allowed".into());
+            return Err("the value is too large for JSON: it may have at most 20000 values".into());
         }
         let mut count = 0;
         table.for_each(|key: Value, _: Value| {
@@ -173,7 +175,7 @@ impl Encoder {
     }
 }
 
-/// Appends a number in digits.
+/// Appends a number in decimal digits.
 pub(crate) fn append_display(value: &impl fmt::Display, out: &mut Vec<u8>) {
     // Writing to a Vec cannot fail.
     let _ = write!(out, "{value}");
@@ -192,7 +194,7 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Decodes a text. The error describes the problem and its position.
+/// Decodes a JSON text. An error is a message about the problem and its position.
 pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
     if text.len() > TEXT_BYTES_MAX {
         return Err("the string is longer than 256 KiB".to_owned());
@@ -204,7 +206,7 @@ pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
     Ok(value)
 }
 
-/// Creates a page's values while the text is parsed.
+/// Creates Luau values while the JSON text is parsed.
 #[derive(Clone, Copy)]
 struct Seed<'a> {
     lua: &'a Lua,
@@ -336,7 +338,7 @@ mod tests {
         let lua = machine();
         for (code, part) in [
             ("0/0", "NaN"),
-            ("1/0", "infinite"),
+            ("1/0", "infinity"),
             ("'\\xff'", "UTF-8"),
             ("print", "function"),
             ("{1, a = 2}", "neither"),

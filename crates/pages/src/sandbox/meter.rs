@@ -1,107 +1,104 @@
-//! Time and memory accounting of the current run, in Luau's interrupt.
+//! Accounting of the current run's time and memory, in Luau's interrupt.
 //!
-//! Luau calls the interrupt at every call, return and loop iteration. Most of these cost one subtraction and one
-//! comparison; the clock is read when [`Meter::fuel`] is used up, or when the machine's memory has grown by
-//! [`MEMORY_STEP_BYTES`]. If a check is late, because single steps of the page take long, the next checks come
-//! sooner.
+//! Luau calls the interrupt at every call, return and loop iteration. Most of these interrupts cost one subtraction and
+//! one comparison. The clock is read when [`Meter::fuel`] is used up, or when the machine's memory has grown by
+//! [`MEMORY_STEP_BYTES`]. If a check is late because single steps of the page take long, the next checks come sooner.
 //!
-//! Slices are measured by the wall clock, for fairness; the limit of CPU time applies to CPU time.
+//! Slices are measured by the wall clock, for fairness. The CPU time limit applies to CPU time.
 //!
-//! Where a run cannot yield, within metamethods and callbacks of natives, a run that has used its slice continues,
-//! and blocks the worker: for at most [`HELD_MAX`], then it is terminated.
+//! Inside metamethods and callbacks of native functions, a run cannot yield. There, a run that has used its slice
+//! continues and blocks the worker for at most [`HELD_MAX`]; then it is terminated.
 //!
-//! Memory: the machine is shared, so a run is charged for the machine's growth during its slices. If that exceeds its
-//! limit, garbage is collected, and the run is charged at most for what is left. A collection traverses the whole
-//! heap, so the next one comes after an eighth of the limit was allocated: a run may temporarily exceed its limit by
-//! that much. A hard limit of the allocator, further out, prevents single huge allocations.
+//! The machine's memory is shared, so a run is charged for the machine's growth during its slices. If that exceeds the
+//! run's limit, garbage is collected, and the run is charged at most for what remains. A collection traverses the whole
+//! heap, so the next one comes only after an eighth of the limit has been allocated. A run may temporarily exceed its
+//! limit by that much. A higher, hard limit of the allocator prevents single huge allocations.
 //!
-//! A run that exceeds its limits is terminated: the interrupt yields for good. The page cannot catch that. Where it
-//! cannot yield, within metamethods, the interrupt raises an error instead, and again at every later call, return and
-//! loop iteration: code that catches one receives the next at its next step, so that a handler makes no progress, and
-//! the whole page unwinds.
+//! A run that exceeds its limits is terminated: the interrupt yields and the run is never resumed. The page cannot
+//! catch that. Inside metamethods, where it cannot yield, the interrupt raises an error instead, and raises it again at
+//! every later call, return and loop iteration. If code catches the error, it receives the next one at its next step,
+//! so an error handler makes no progress and the whole page unwinds.
 
 use super::failure::{CodeLocation, FailureKind, RunFailure};
 use super::limits::Limits;
+use flatout_os::clock;
 use mlua::{Lua, VmState};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// Interrupts between two clock readings, normally.
+/// Normal number of interrupts between two readings of the clock.
 const FUEL: u32 = 16;
 
-/// A check later than this after the previous one makes the next ones immediate.
+/// If a check comes later than this after the previous one, the next checks are immediate.
 const LATE: Duration = Duration::from_micros(20);
 
-/// CPU time for which a run may block the worker after its slice, where it cannot yield: ten slices of the usual
-/// length. A longer slice counts as well.
+/// CPU time for which a run may block the worker after its slice where it cannot yield: ten slices of the usual length.
+/// If a slice is longer than this, the run may block for the length of a slice.
 pub(crate) const HELD_MAX: Duration = Duration::from_millis(2);
 
-/// Length up to which the first slice of a run is measured by the wall clock only: the overcharge on a busy machine
-/// is small.
+/// Longest first slice of a run that is measured only by the wall clock. On a busy machine, such a slice is overcharged
+/// only slightly.
 const UNMEASURED_MAX: Duration = Duration::from_millis(1);
 
-/// Divisor of the memory limit: this part must be allocated between two collections.
+/// The memory limit divided by this number must be allocated between two collections.
 const COLLECTION_SHARE: usize = 8;
 
-/// Growth of the machine's memory after which the clock is checked, in bytes.
+/// Growth of the machine's memory after which the limits are checked, in bytes.
 const MEMORY_STEP_BYTES: usize = 64 * 1024;
 
-/// The fate of the current run.
+/// The fate of the current run at its next interrupt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// It continues.
+    /// The run continues.
     Alive,
-    /// It yields and is not resumed.
+    /// The run yields and is not resumed.
     Leave,
-    /// It could not yield: it fails where it is.
+    /// The run could not yield, so it gets an error where it is.
     Raise,
 }
 
-/// The account of one run between its slices.
+/// Resources that a run has used, stored between its slices.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Account {
-    /// CPU time of its slices.
+    /// CPU time of the run's slices.
     pub(crate) cpu: Duration,
-    /// Bytes charged to it.
+    /// Number of bytes charged to the run.
     pub(crate) memory_bytes: usize,
-    /// Bytes charged after the last collection on its behalf; `None` if there was none.
+    /// Number of bytes charged after the last collection for the run; `None` if there was none.
     pub(crate) collected_bytes: Option<usize>,
 }
 
-/// See the module.
+/// The meter of a virtual machine; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Meter {
     fuel: Cell<u32>,
-    /// The machine's memory at which the next check is due.
+    /// The machine's memory use in bytes at which the next check is due.
     memory_next: Cell<usize>,
     limits: Cell<Limits>,
     running: Cell<bool>,
     fate: Cell<Fate>,
     started: Cell<Option<Instant>>,
     looked: Cell<Option<Instant>>,
-    /// CPU time of the earlier slices.
+    /// CPU time of the run's earlier slices.
     cpu_before: Cell<Duration>,
-    /// The thread's CPU clock at some moment of this slice, and the slice's use up to then.
+    /// A reading of the thread's CPU clock during this slice, and the time that the slice had used by then.
     cpu_base: Cell<Option<(Duration, Duration)>>,
-    /// The run's use when it should have yielded; `None` if its slice is not used up.
+    /// When the time used by this slice was last determined, and that time. An upper bound of the current use follows
+    /// from it without a system call.
+    spent_known: Cell<Option<(Instant, Duration)>>,
+    /// The time that the slice had used when the run should have yielded; `None` if the slice is not used up.
     over_since: Cell<Option<Duration>>,
     /// See [`Account::collected_bytes`].
     collected: Cell<Option<usize>>,
-    /// The machine's use without this run's part.
+    /// The machine's memory use without the part of this run, in bytes.
     memory_base: Cell<isize>,
-    /// The machine's use without any run.
+    /// The machine's memory use without any run, in bytes.
     memory_floor: Cell<isize>,
-    /// The total charged to suspended runs.
+    /// Total number of bytes charged to suspended runs.
     memory_others: Cell<isize>,
     failure: RefCell<Option<RunFailure>>,
     #[cfg(test)]
     collections: Cell<u32>,
-}
-
-/// CPU time of this thread. A system call, and so not for every check.
-fn thread_cpu() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }
 
 impl Default for Meter {
@@ -116,6 +113,7 @@ impl Default for Meter {
             looked: Cell::new(None),
             cpu_before: Cell::new(Duration::ZERO),
             cpu_base: Cell::new(None),
+            spent_known: Cell::new(None),
             over_since: Cell::new(None),
             collected: Cell::new(None),
             memory_base: Cell::new(0),
@@ -132,9 +130,9 @@ impl Meter {
     /// Starts a slice of a run with this account.
     pub(crate) fn begin(&self, lua: &Lua, account: Account, limits: Limits) {
         let used = lua.used_memory();
-        let now = Instant::now();
+        let now = clock::now();
         self.limits.set(limits);
-        // A run of many short slices is checked immediately once it has used its time.
+        // A run of many short slices must be checked immediately once it has used its CPU time.
         self.fuel.set(if account.cpu < limits.cpu { FUEL } else { 0 });
         self.memory_next.set(used + MEMORY_STEP_BYTES);
         self.memory_base.set(used.cast_signed() - account.memory_bytes.cast_signed());
@@ -143,37 +141,38 @@ impl Meter {
         self.over_since.set(None);
         self.collected.set(account.collected_bytes);
         let long = account.cpu >= limits.slice || limits.slice > UNMEASURED_MAX;
-        self.cpu_base.set(long.then(|| (thread_cpu(), Duration::ZERO)));
+        self.cpu_base.set(long.then(|| (clock::thread_cpu(), Duration::ZERO)));
         self.started.set(Some(now));
         self.looked.set(Some(now));
+        self.spent_known.set(Some((now, Duration::ZERO)));
         self.fate.set(Fate::Alive);
         self.running.set(true);
-        // Fails only for an allocator without limits; this one supports them.
+        // This fails only if the allocator does not support limits, and this one does.
         let _ = lua.set_memory_limit(used.saturating_add(limits.memory_bytes.saturating_mul(2)));
     }
 
-    /// Ends the slice: returns the run's account, and its failure if any.
+    /// Ends the slice. Returns the run's account, and its failure if there is one.
     pub(crate) fn end(&self, lua: &Lua) -> (Account, Option<RunFailure>) {
         let _ = lua.set_memory_limit(0);
         self.running.set(false);
         let charged = self.charged(lua).max(0);
         self.memory_others.set(self.memory_others.get() + charged);
-        let cpu = self.cpu_before.get() + self.spent(Instant::now());
+        let cpu = self.cpu_before.get() + self.spent(clock::now());
         let account = Account { cpu, memory_bytes: charged as usize, collected_bytes: self.collected.get() };
         (account, self.failure.take())
     }
 
-    /// Drops an ended run's account, as its memory is garbage now.
+    /// Drops the account of a run that has ended, because its memory is now garbage.
     pub(crate) fn forget(&self, account: Account) {
         self.memory_others.set(self.memory_others.get() - account.memory_bytes.cast_signed());
     }
 
-    /// Excludes permanent memory of the machine from all charges.
+    /// Excludes `bytes` of permanent memory of the machine from what runs are charged for.
     pub(crate) fn raise_floor(&self, bytes: isize) {
         self.memory_floor.set(self.memory_floor.get() + bytes);
     }
 
-    /// Makes the next interrupt check the clock, after long work in a native.
+    /// Makes the next interrupt check the limits, after a native function has worked for long.
     pub(crate) fn hurry(&self) {
         self.fuel.set(0);
     }
@@ -186,18 +185,18 @@ impl Meter {
         }
     }
 
-    /// Returns whether the run may use `bytes` besides its values.
+    /// Returns whether the run is within its limit if it holds `bytes` in addition to its values.
     fn has_room(&self, lua: &Lua, bytes: usize) -> bool {
         self.charged(lua).max(0).saturating_add_unsigned(bytes) <= self.limits.get().memory_bytes.cast_signed()
     }
 
-    /// Bytes that the run may still use while it holds `held_bytes` besides its values.
+    /// Number of bytes that the run may still use if it holds `held_bytes` in addition to its values.
     pub(crate) fn room(&self, lua: &Lua, held_bytes: usize) -> usize {
         let charged = self.charged(lua).max(0) as usize;
         self.memory_bytes_max().saturating_sub(charged.saturating_add(held_bytes))
     }
 
-    /// The limit plus the permitted excess between two collections.
+    /// The limit plus the excess that is permitted between two collections, in bytes.
     fn memory_bytes_max(&self) -> usize {
         let limit = self.limits.get().memory_bytes;
         limit.saturating_add(limit / COLLECTION_SHARE)
@@ -208,7 +207,7 @@ impl Meter {
         self.fail(lua, FailureKind::MemoryLimit);
     }
 
-    /// The interrupt. `held_bytes` returns the run's use outside of the machine.
+    /// Handles an interrupt. `held_bytes` returns the number of bytes that the run holds outside of the machine.
     #[inline]
     pub(crate) fn interrupt(&self, lua: &Lua, held_bytes: impl FnOnce() -> usize) -> mlua::Result<VmState> {
         let fuel = self.fuel.get();
@@ -234,16 +233,15 @@ impl Meter {
             }
             Fate::Raise => return Err(mlua::Error::runtime("the run has ended")),
         }
-        let now = Instant::now();
+        let now = clock::now();
         let limits = self.limits.get();
         let slice = now - self.started.get().unwrap_or(now);
         if slice > limits.slice && self.cpu_base.get().is_none() {
-            self.cpu_base.set(Some((thread_cpu(), limits.slice)));
+            self.cpu_base.set(Some((clock::thread_cpu(), limits.slice)));
         }
-        let spent = self.spent(now);
-        let failed = if self.cpu_before.get() + spent > limits.cpu {
+        let failed = if self.has_spent(now, limits.cpu.saturating_sub(self.cpu_before.get())) {
             Some(FailureKind::CpuLimit)
-        } else if self.is_held(slice, spent) {
+        } else if self.is_held(slice, now) {
             Some(FailureKind::Held)
         } else if !self.may_go_on(lua, held_bytes) {
             Some(FailureKind::MemoryLimit)
@@ -265,32 +263,41 @@ impl Meter {
         Ok(VmState::Continue)
     }
 
-    /// The use of this slice. Short slices are measured by the wall clock, which is cheap to read; once one becomes
-    /// long, and in every slice after the first long one, the thread's CPU clock is used, so that a page is not
-    /// charged for other threads of a busy machine.
+    /// Returns the time that this slice has used. Short slices are measured by the wall clock, which is cheap to read.
+    /// Once a slice becomes long, and in every slice after the first long one, the thread's CPU clock is used, so that
+    /// a page is not charged for other threads of a busy machine.
     fn spent(&self, now: Instant) -> Duration {
-        match self.cpu_base.get() {
-            Some((base, used)) => used + thread_cpu().saturating_sub(base),
+        let spent = match self.cpu_base.get() {
+            Some((base, used)) => used + clock::thread_cpu().saturating_sub(base),
             None => (now - self.started.get().unwrap_or(now)).min(self.limits.get().slice),
-        }
+        };
+        self.spent_known.set(Some((now, spent)));
+        spent
+    }
+
+    /// Returns whether this slice has used more than `limit`. Reads the CPU clock only if the wall clock does not rule
+    /// that out.
+    fn has_spent(&self, now: Instant, limit: Duration) -> bool {
+        let at_most = self.spent_known.get().map_or(Duration::MAX, |(at, spent)| spent + (now - at));
+        at_most > limit && self.spent(now) > limit
     }
 
     /// Returns whether the run has continued for too long after it should have yielded. A run that can yield has
-    /// ended its slice by then.
-    fn is_held(&self, slice: Duration, spent: Duration) -> bool {
+    /// already ended its slice by then.
+    fn is_held(&self, slice: Duration, now: Instant) -> bool {
         let limits = self.limits.get();
         if slice <= limits.slice {
             return false;
         }
         if let Some(since) = self.over_since.get() {
-            return spent.saturating_sub(since) > HELD_MAX.max(limits.slice);
+            return self.has_spent(now, since + HELD_MAX.max(limits.slice));
         }
-        self.over_since.set(Some(spent));
+        self.over_since.set(Some(self.spent(now)));
         false
     }
 
-    /// Returns whether the run may hold `held_bytes` besides its values: it is within its memory limit, possibly
-    /// after a collection, or not far enough above it for another one.
+    /// Returns whether the run may hold `held_bytes` in addition to its values. It may if it is within its memory
+    /// limit, possibly after a collection, or if it does not exceed the limit by enough for another collection.
     pub(crate) fn may_go_on(&self, lua: &Lua, held_bytes: usize) -> bool {
         if self.has_room(lua, held_bytes) {
             return true;
@@ -301,20 +308,20 @@ impl Meter {
         self.charged(lua).max(0).saturating_add_unsigned(held_bytes) <= self.memory_bytes_max().cast_signed()
     }
 
-    /// Returns whether enough was allocated since the last collection.
+    /// Returns whether enough has been allocated since the last collection to collect again.
     fn may_collect(&self, lua: &Lua) -> bool {
         let Some(left) = self.collected.get() else { return true };
         let share = self.limits.get().memory_bytes / COLLECTION_SHARE;
         self.charged(lua) >= left.saturating_add(share).cast_signed()
     }
 
-    /// Collections on behalf of runs so far.
+    /// Number of collections for runs so far.
     #[cfg(test)]
     pub(crate) const fn collections(&self) -> u32 {
         self.collections.get()
     }
 
-    /// Collects garbage, and charges the run for what is left; returns whether that is within its limit.
+    /// Collects garbage and charges the run for what remains. Returns whether that is within the run's limit.
     fn collect(&self, lua: &Lua, held_bytes: usize) -> bool {
         #[cfg(test)]
         self.collections.set(self.collections.get() + 1);
@@ -323,14 +330,15 @@ impl Meter {
             return false;
         }
         let used = lua.used_memory().cast_signed();
-        // The rest, without the shared part and other runs, belongs to this run, but at most what it allocated.
+        // What remains, without the shared part and other runs, belongs to this run, but no more than it was charged
+        // for before.
         let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
         self.memory_base.set(used - left);
         self.collected.set(Some(left as usize));
         self.has_room(lua, held_bytes)
     }
 
-    /// Bytes currently charged to the run.
+    /// Number of bytes that are currently charged to the run.
     fn charged(&self, lua: &Lua) -> isize {
         lua.used_memory().cast_signed() - self.memory_base.get()
     }

@@ -1,4 +1,4 @@
-//! Natives: conversion of Rust functions to functions of pages, and the natives of the prelude.
+//! Native functions: making Rust functions available to pages, and the native functions of the prelude.
 
 use super::failure::{CodeLocation, MARK, RunFailure, is_memory};
 use super::hub::Hub;
@@ -13,7 +13,7 @@ impl From<NativeError> for mlua::Error {
     }
 }
 
-/// See [`Sandbox::function`](super::Sandbox::function).
+/// Implements [`Sandbox::function`](super::Sandbox::function).
 pub(crate) fn function<A, R>(
     lua: &Lua,
     hub: &Rc<Hub>,
@@ -27,7 +27,8 @@ where
     lua.create_function(move |lua, given: A| Ok(hub.with(|exchange| act(lua, exchange, given))?))
 }
 
-/// A native that ends the page if `act` succeeds; see [`Sandbox::ending`](super::Sandbox::ending).
+/// Creates a native function that ends the page if `act` succeeds; implements
+/// [`Sandbox::ending`](super::Sandbox::ending).
 pub(crate) fn ending<A: FromLuaMulti>(
     lua: &Lua,
     hub: &Rc<Hub>,
@@ -40,13 +41,13 @@ pub(crate) fn ending<A: FromLuaMulti>(
     })
 }
 
-/// The error of a native called after the page has ended.
+/// The error of a native function that is called after the page has ended.
 pub(crate) const ENDED: &str = "the page has ended";
 
-/// The error of a wait that is impossible in its context.
-pub(crate) const CANNOT_WAIT: &str = "a metamethod or a callback of a native cannot wait";
+/// The error of a wait in a context where waiting is impossible.
+pub(crate) const CANNOT_WAIT: &str = "cannot yield inside a metamethod or a callback of a built-in function";
 
-/// Adds the natives of the prelude, except string searches.
+/// Adds the native functions of the prelude, except for string searches.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
     let at = Rc::clone(hub);
     let error_text = lua.create_function(move |lua, (error, goes_on): (Value, Option<bool>)| {
@@ -84,9 +85,10 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     )
 }
 
-/// Converts a native's error to the text for the page, with its place; ends the run if memory is exhausted.
+/// Converts the error of a native function to a string for the page, with its place. If memory is exhausted, ends the
+/// run.
 ///
-/// With `goes_on`, the error keeps its mark for the handler that catches it.
+/// If `goes_on` is true, the error keeps its mark, for the handler that catches it.
 fn error_text(lua: &Lua, hub: &Hub, error: Value, goes_on: bool) -> mlua::Result<Value> {
     let error = match error {
         Value::Error(error) => *error,
@@ -108,7 +110,7 @@ fn error_text(lua: &Lua, hub: &Hub, error: Value, goes_on: bool) -> mlua::Result
     lua.create_string(text).map(Value::String)
 }
 
-/// Takes the result of the wait.
+/// Returns the result of the wait to the page.
 fn take(lua: &Lua, hub: &Hub) -> mlua::Result<MultiValue> {
     let answer = hub.answer.borrow_mut().take();
     match answer {
@@ -119,6 +121,6 @@ fn take(lua: &Lua, hub: &Hub) -> mlua::Result<MultiValue> {
             (made.make)(lua)
         }
         Some(Err(fault)) => Err(fault.into()),
-        None => Err(mlua::Error::runtime("nothing was waited for")),
+        None => Err(mlua::Error::runtime("there is no result to return")),
     }
 }

@@ -1,4 +1,4 @@
-//! One request's run of a chunk.
+//! Running a chunk for one request.
 
 use super::code::{Code, Instance};
 use super::failure::{CodeLocation, FailureKind, RunFailure};
@@ -12,36 +12,28 @@ use mlua::{Thread, Value};
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The error of a page whose last statement has run while one of its coroutines has an open transaction.
-const UNFINISHED: &str = "the page ended within a transaction, which is rolled back: end the transaction first";
+/// The error of a page whose last statement has run while a transaction is still open in one of its coroutines.
+const UNFINISHED: &str = "the page ended inside a transaction, which is rolled back: end the transaction first";
 
-/// The result of a resume.
+/// The reason why a running page has returned control.
+#[derive(derive_more::Debug)]
 pub enum ResumeResult {
     /// The page has ended.
     Done,
-    /// The page waits. Poll this, pass its result to [`Run::answer`], and resume.
+    /// The page waits. Poll this future, pass its result to [`Run::answer`], and resume the run.
+    #[debug("Wants")]
     Wants(Wanted),
-    /// The page requests sending its output so far. Resume afterwards.
+    /// The page has requested that its output so far be sent. Do that, and resume the run.
     Flush,
-    /// The slice is used up. Resume after the worker's other work.
+    /// The slice is used up. Resume the run after other work of the worker.
     Preempted,
     /// The run has failed and cannot be resumed.
     Failed(Box<RunFailure>),
 }
 
-impl std::fmt::Debug for ResumeResult {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(match self {
-            Self::Done => "Done",
-            Self::Wants(_) => "Wants",
-            Self::Flush => "Flush",
-            Self::Preempted => "Preempted",
-            Self::Failed(failure) => return formatter.debug_tuple("Failed").field(failure).finish(),
-        })
-    }
-}
-
-/// A run: a coroutine, its globals, and its exchange. Dropping it releases everything.
+/// A run of a chunk: a coroutine, its globals and its exchange. Dropping it releases everything.
+#[derive(derive_more::Debug)]
+#[debug("Run {{ code: {code:?}, ended: {ended:?}, .. }}")]
 pub struct Run {
     inner: Rc<Inner>,
     code: Rc<Code>,
@@ -51,7 +43,7 @@ pub struct Run {
     account: Account,
     limits: Limits,
     answer: Option<WaitResult>,
-    /// True after the last step.
+    /// True if the run has ended or failed.
     ended: bool,
 }
 
@@ -108,7 +100,7 @@ impl Run {
         let wanted = exchange.as_mut().and_then(|exchange| exchange.wanted.take());
         let flush = exchange.as_mut().is_some_and(|exchange| std::mem::take(&mut exchange.flush));
         self.exchange = exchange;
-        // It may have been preempted on its way to the point where it waited.
+        // If the page was preempted before it took the result of its wait, the result is kept.
         self.answer = hub.answer.take();
         hub.forget();
         if let Some(failure) = failure {
@@ -124,7 +116,7 @@ impl Run {
         match result {
             Err(error) => {
                 let mut failure = RunFailure::of_error(&error);
-                // A failed allocation has no place, but the coroutine is still where it was.
+                // The error of a failed allocation contains no place, but the coroutine is still where it was.
                 if failure.line.is_none()
                     && let Ok(text) = inner.traceback.call::<String>(thread.clone())
                 {
@@ -144,20 +136,20 @@ impl Run {
         }
     }
 
-    /// A failure without a place.
+    /// Creates a failure without a place.
     fn unplaced(&self, kind: FailureKind, message: &str) -> RunFailure {
         let mut failure = RunFailure::at(kind, message.to_owned(), CodeLocation::default());
         self.code.name().clone_into(&mut failure.chunk);
         failure
     }
 
-    /// Bytes that it holds between its slices.
+    /// Number of bytes that the run holds between its slices.
     pub fn held_bytes(&self) -> usize {
         let exchange = self.exchange.as_ref().map_or(0, |exchange| exchange.held_bytes());
         self.account.memory_bytes.saturating_add(exchange)
     }
 
-    /// Terminates it.
+    /// Terminates the run. Returns the failure, with the place at which the run was suspended.
     pub fn end(&mut self, kind: FailureKind) -> Box<RunFailure> {
         let mut failure = self.unplaced(kind, kind.text());
         if let Some(thread) = &self.thread
@@ -183,28 +175,29 @@ impl Run {
         Ok(())
     }
 
-    /// Sets the result of the wait; before the next [`Run::resume`].
+    /// Sets the result of the wait. Must be called before the next [`Run::resume`].
     pub fn answer(&mut self, answer: WaitResult) {
         self.answer = Some(answer);
     }
 
-    /// Its exchange, which is always present between resumes.
+    /// The run's exchange, which is always present between two calls of [`Run::resume`].
     pub fn exchange(&mut self) -> &mut Exchange {
         self.exchange.get_or_insert_default()
     }
 
-    /// Sets the length of its further slices.
+    /// Sets the length of the run's later slices.
     pub const fn set_slice(&mut self, slice: Duration) {
         self.limits.slice = slice;
     }
 
-    /// Ends it, in any state.
+    /// Ends the run, in any state, and returns its exchange.
     pub fn finish(mut self) -> Box<Exchange> {
         self.release();
         self.exchange.take().unwrap_or_default()
     }
 
-    /// Returns coroutine and globals for reuse, emptied; those of a large run are left to the collector.
+    /// Empties the coroutine and the globals and returns them for reuse. Those of a large run are left to the garbage
+    /// collector.
     fn release(&mut self) {
         let account = std::mem::take(&mut self.account.memory_bytes);
         self.inner.hub.meter.forget(Account { memory_bytes: account, ..Account::default() });
@@ -225,11 +218,5 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         self.release();
-    }
-}
-
-impl std::fmt::Debug for Run {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Run").field("code", &self.code).field("ended", &self.ended).finish_non_exhaustive()
     }
 }

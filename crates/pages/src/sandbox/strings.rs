@@ -1,41 +1,42 @@
-//! String searches as natives for the prelude: `find`, `match`, `gmatch`, `gsub`.
+//! String searches as native functions for the prelude: `find`, `match`, `gmatch`, `gsub`.
 //!
-//! A search that does not finish within [`BUDGET`] steps returns a userdata, which the prelude continues
-//! (`search_on`), so that Luau's interrupt is reached in between.
+//! If a search does not finish within [`BUDGET`] steps, the function returns a userdata value, and the prelude
+//! continues the search with `search_on`, so that Luau's interrupt is reached in between.
 
 use super::hub::Hub;
 use super::pattern::{Capture, MatchProgress, Pattern, PatternSearch};
 use super::wait::NativeError;
+use flatout_os::random::HashState;
 use mlua::{AnyUserData, Function, IntoLuaMulti, Lua, LuaString, MultiValue, Table, Value};
 use std::cell::RefCell;
 use std::io::Write as _;
 use std::rc::Rc;
 
-/// Steps of one call: some tens of microseconds.
+/// Maximum number of steps in one call, which take some tens of microseconds.
 const BUDGET: usize = 8 * 1024;
 
-/// Steps after which the next interrupt checks the clock.
+/// Number of steps after which the next interrupt checks the clock.
 const LONG_STEPS: usize = 2 * 1024;
 
-/// Cached parsed patterns, each at the index of its hash.
+/// Number of parsed patterns that are cached, each at the index given by its hash.
 const KEPT: usize = 128;
 
-/// Upper bound of a cached pattern, in bytes.
+/// Maximum length of a cached pattern, in bytes.
 const KEPT_BYTES_MAX: usize = 256;
 
-/// A cached pattern: its text, whether `^` is an anchor, and its parsed form.
+/// A cached pattern: its text, whether `^` is an anchor, and the parsed pattern.
 type CachedPattern = Option<(Box<[u8]>, bool, Rc<Pattern>)>;
 
-/// State shared by the natives.
+/// The state that the native functions share.
 struct Strings {
     hub: Rc<Hub>,
     kept: RefCell<Vec<CachedPattern>>,
-    hasher: foldhash::fast::FixedState,
+    hasher: HashState,
     /// A search whose buffers can be reused.
     spare: RefCell<Option<PatternSearch>>,
 }
 
-/// The use of a match.
+/// The library function that a match is computed for.
 enum Aim {
     Find,
     Match,
@@ -47,27 +48,27 @@ enum Aim {
 struct Substitution {
     replacement: LuaString,
     out: Vec<u8>,
-    /// Position up to which the subject was copied.
+    /// The offset up to which the string has been copied.
     copied: usize,
     count: usize,
     max: usize,
 }
 
-/// A search with its use.
+/// A search and what it is for.
 struct Task {
     search: PatternSearch,
     subject: LuaString,
     aim: Aim,
-    /// The range of the match, if any.
+    /// The range of the match, if one has been found.
     found: Option<(usize, usize)>,
 }
 
-/// Adds the search natives.
+/// Adds the native functions for searches.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()> {
     let strings = Rc::new(Strings {
         hub: Rc::clone(hub),
         kept: RefCell::new((0..KEPT).map(|_| None).collect()),
-        hasher: foldhash::fast::FixedState::default(),
+        hasher: HashState::default(),
         spare: RefCell::default(),
     });
     let at = Rc::clone(&strings);
@@ -117,7 +118,7 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, natives: &Table) -> mlua::Result<()>
     )
 }
 
-/// `gsub` with a replacement text.
+/// Creates `gsub` with a replacement string.
 fn gsub(lua: &Lua, strings: &Rc<Strings>) -> mlua::Result<Function> {
     let at = Rc::clone(strings);
     lua.create_function(move |lua, given: (LuaString, LuaString, LuaString, Option<f64>)| {
@@ -128,17 +129,18 @@ fn gsub(lua: &Lua, strings: &Rc<Strings>) -> mlua::Result<Function> {
     })
 }
 
-/// The result of a failed search.
+/// The result of a search without a match.
 fn nil() -> MultiValue {
     MultiValue::from_iter([Value::Nil])
 }
 
-/// A number for the page. Positions in strings are far below 64 bits.
+/// Converts a position to a Luau number. Positions in strings are far below 64 bits.
 fn integer(number: usize) -> Value {
     Value::Integer(number.cast_signed() as i64)
 }
 
-/// The start of a search, from 0, for a position counted from 1, or from the end if negative.
+/// Returns the offset at which a search starts, for a position that is counted from 1, or from the end if it is
+/// negative.
 fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
     let length = subject.as_bytes().len();
     let init = init.map_or(1, |init| init as i64);
@@ -147,7 +149,7 @@ fn start(subject: &LuaString, init: Option<f64>) -> Option<usize> {
 }
 
 impl Strings {
-    /// The pattern of this text, cached if possible.
+    /// Returns the parsed pattern, from the cache if possible.
     fn pattern(&self, text: &[u8], anchors: bool) -> Result<Rc<Pattern>, NativeError> {
         if text.len() > KEPT_BYTES_MAX {
             self.hub.meter.hurry();
@@ -206,7 +208,7 @@ impl Strings {
         lua.create_any_userdata(task)?.into_lua_multi(lua)
     }
 
-    /// Continues for one budget; returns whether it is finished.
+    /// Continues the search with one budget. Returns whether the search is finished.
     fn run(&self, lua: &Lua, task: &mut Task) -> Result<bool, NativeError> {
         let mut budget = BUDGET;
         let subject = task.subject.as_bytes();
@@ -235,7 +237,7 @@ impl Strings {
         Ok(finished)
     }
 
-    /// The values of a finished search.
+    /// Returns the result values of a finished search.
     fn result(&self, lua: &Lua, task: Task) -> mlua::Result<MultiValue> {
         let Task { search, subject, aim, found } = task;
         let values = match (aim, found) {
@@ -270,8 +272,8 @@ impl Strings {
 }
 
 impl Substitution {
-    /// Continues until everything is substituted or the budget is used up; returns whether it is finished. `room` is
-    /// the size of the result in bytes after which it stops soon.
+    /// Continues until everything has been replaced or the budget is used up. Returns whether the substitution is
+    /// finished. Stops soon after the result is larger than `room` bytes.
     fn run(
         &mut self,
         search: &mut PatternSearch,
@@ -311,7 +313,7 @@ impl Substitution {
         true
     }
 
-    /// Appends the replacement with `%0` to `%9` substituted.
+    /// Appends the replacement string, with `%0` to `%9` replaced by captures.
     fn replace(
         &mut self,
         captures: &[Capture],
@@ -339,7 +341,7 @@ impl Substitution {
             };
             match capture {
                 Capture::Text { start, end } => self.out.extend_from_slice(&subject[start..end]),
-                // A vector of bytes takes all that is written.
+                // Writing to a vector of bytes cannot fail.
                 Capture::Position(at) => drop(write!(self.out, "{}", at + 1)),
                 Capture::Open { .. } => return Err(NativeError::from("unfinished capture")),
             }

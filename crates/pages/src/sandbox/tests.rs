@@ -1,4 +1,4 @@
-//! The sandbox, with real chunks.
+//! Tests of the sandbox with real chunks.
 
 mod apart;
 mod hostile;
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A machine with something to wait for.
+/// A virtual machine with functions that wait.
 fn sandbox() -> Sandbox {
     let sandbox = Sandbox::new().unwrap();
     let later = sandbox
@@ -48,7 +48,7 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
-/// How a run ended, and what it took.
+/// How a run ended, and the resources that it used.
 struct Ended {
     failure: Option<RunFailure>,
     output: String,
@@ -138,7 +138,7 @@ fn writes_segments_and_values_each_in_its_way() {
     let ended = run(&sandbox, "\n__w({})");
     let failure = ended.failure.unwrap();
     assert_eq!((failure.chunk.as_str(), failure.line), ("page.lhtml", Some(2)));
-    assert_eq!(failure.message, "a table cannot be written: give its text");
+    assert_eq!(failure.message, "a table cannot be inserted: convert it to a string");
 }
 
 #[test]

@@ -1,14 +1,15 @@
-//! Waiting: a native leaves a future with the run, the driver polls it, and the page continues with its result.
+//! Waiting: a native function leaves a future with the run, the driver polls the future, and the page continues with
+//! its result.
 
 use mlua::{Lua, MultiValue};
 use std::borrow::Cow;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An error of a native, which a page may catch like any other.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An error of a native function, which a page may catch like any other error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct NativeError(pub Cow<'static, str>);
 
 impl From<&'static str> for NativeError {
@@ -29,59 +30,51 @@ impl From<mlua::Error> for NativeError {
     }
 }
 
-impl fmt::Display for NativeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-/// Creates the Luau values of a result, within the run that waited.
+/// A function that creates the Luau values of a result, within the run that has waited.
 pub type MakeValues = Box<dyn FnOnce(&Lua) -> mlua::Result<MultiValue>>;
 
-/// The result of a wait.
+/// The values that a wait results in.
+#[derive(derive_more::Debug)]
+#[debug("Made({bytes} bytes)")]
 pub struct Made {
-    /// Approximate memory of its values, in bytes; if they do not fit, the run ends.
+    /// Approximate memory use of the values, in bytes. If they do not fit into the memory limit, the run ends.
     pub bytes: usize,
-    /// Creates them.
+    /// Creates the values.
     pub make: MakeValues,
 }
 
 impl Made {
-    /// Values that take `bytes`.
+    /// A result whose values use about `bytes` bytes of memory.
     pub fn new(bytes: usize, make: impl FnOnce(&Lua) -> mlua::Result<MultiValue> + 'static) -> Self {
         Self { bytes, make: Box::new(make) }
     }
 }
 
-impl fmt::Debug for Made {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Made").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
-
-/// The result of a wait: values for the page, or an error at the call.
+/// The result of a wait: values for the page, or an error that the call raises.
 pub type WaitResult = Result<Made, NativeError>;
 
-/// A wait of a page.
+/// An operation that a page waits for.
+#[derive(derive_more::Debug)]
+#[debug("Wanted(is_of_client: {is_of_client})")]
 pub struct Wanted {
     future: Pin<Box<dyn Future<Output = WaitResult>>>,
     is_of_client: bool,
 }
 
 impl Wanted {
-    /// A wait for `future`, which bounds its own duration; the run's deadline also applies.
+    /// Waits for `future`, which must limit its own duration. The run's deadline also applies.
     pub fn new(future: impl Future<Output = WaitResult> + 'static) -> Self {
         Self { future: Box::pin(future), is_of_client: false }
     }
 
-    /// Marks it as a wait for content from the client, whose slowness is bounded elsewhere and not charged to the
-    /// page.
+    /// Marks this as a wait for content from the client. Other limits apply to the client's slowness, which does not
+    /// count towards the page's deadline.
     #[must_use]
     pub fn of_client(self) -> Self {
         Self { is_of_client: true, ..self }
     }
 
-    /// Returns whether it waits for the client.
+    /// Returns whether this is a wait for the client.
     pub const fn is_of_client(&self) -> bool {
         self.is_of_client
     }
@@ -95,13 +88,7 @@ impl Future for Wanted {
     }
 }
 
-impl fmt::Debug for Wanted {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Wanted").field("is_of_client", &self.is_of_client).finish_non_exhaustive()
-    }
-}
-
-/// A wait with the result `values`, created when the future is ready.
+/// Waits for `future` and returns its result to the page.
 pub fn wanted<F, R>(future: F) -> Wanted
 where
     F: Future<Output = Result<R, NativeError>> + 'static,

@@ -1,4 +1,4 @@
-//! The writers called by a template's chunk: `__s` for static segments, the others for values.
+//! The functions that a template's chunk calls to write output: `__s` for static segments, the others for values.
 
 use super::hub::Hub;
 use super::json::{self, InvalidText};
@@ -8,12 +8,12 @@ use mlua::{Lua, Table, Value};
 use std::io::Write as _;
 use std::rc::Rc;
 
-/// An escaper, and its upper bound of output bytes per input byte.
+/// An escaping function, and the maximum number of output bytes per input byte.
 #[derive(Clone, Copy)]
 struct Escape(fn(&[u8], &mut Vec<u8>), usize);
 
-/// Writers of text. In a URL an invalid UTF-8 byte becomes `%EF%BF%BD`; elsewhere the longest escapes are `&#34;` and
-/// `\u003c`.
+/// Functions that write a value as text. In a URL, an invalid UTF-8 byte becomes `%EF%BF%BD`. Elsewhere, the longest
+/// escapes are `&#34;` and `\u003c`.
 const TEXTS: &[(&str, Escape)] = &[
     ("__w", Escape(escape::text, 5)),
     ("__a", Escape(escape::attribute, 5)),
@@ -23,24 +23,24 @@ const TEXTS: &[(&str, Escape)] = &[
     ("__r", Escape(raw, 1)),
 ];
 
-/// Writers of values as JSON: for a text, and for the JSON of anything else.
+/// Functions that write a value as JSON: one escaping function for strings, and one for the JSON of all other values.
 const VALUES: &[(&str, Escape, Escape)] = &[
     ("__j", Escape(escape::script_string, 6), Escape(escape::script_json, 6)),
     ("__d", Escape(escape::script_string, 6), Escape(escape::script_data, 6)),
     ("__e", Escape(escape::handler_string, 6), Escape(escape::handler_json, 6)),
 ];
 
-/// Appends the input unescaped.
+/// Appends the input without escaping it.
 fn raw(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(input);
 }
 
-/// Returns whether this is a writer's name.
+/// Returns whether `name` is reserved for these functions.
 pub(crate) fn is_name(name: &Value) -> bool {
     name.as_string().is_some_and(|name| name.as_bytes().starts_with(b"__"))
 }
 
-/// Adds the writers.
+/// Adds the functions.
 pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
     let at = Rc::clone(hub);
     let segment = lua.create_function(move |_, index: u32| {
@@ -63,8 +63,8 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Writes a value as text: texts and numbers unchanged, booleans by name, nil as nothing, tables by their
-/// `__tostring`.
+/// Writes a value as text: strings and numbers as they are, booleans by name, nil as nothing, tables with the result of
+/// their `__tostring`.
 fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(), NativeError> {
     match value {
         Value::String(text) => write(lua, hub, &text.as_bytes(), escape),
@@ -73,7 +73,7 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
         Value::Integer(number) => {
             let mut digits = [0; 24];
             let mut rest = &mut digits[..];
-            // 24 bytes hold every number of 64 bits.
+            // 24 bytes are enough for every 64-bit integer.
             let _ = write!(rest, "{number}");
             let length = 24 - rest.len();
             write(lua, hub, &digits[..length], escape)
@@ -85,11 +85,11 @@ fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(),
         Value::Table(table)
             if table.metatable().is_some_and(|known| known.contains_key("__tostring").unwrap_or(false)) =>
         {
-            // The page's own function, which runs before the exchange is borrowed.
+            // This calls a function of the page, so the exchange must not be borrowed yet.
             let text = value.to_string()?;
             write(lua, hub, text.as_bytes(), escape)
         }
-        other => Err(NativeError::from(format!("a {} cannot be written: give its text", other.type_name()))),
+        other => Err(NativeError::from(format!("a {} cannot be inserted: convert it to a string", other.type_name()))),
     }
 }
 
@@ -104,7 +104,7 @@ fn write(lua: &Lua, hub: &Hub, text: &[u8], Escape(escape, factor): Escape) -> R
     })
 }
 
-/// Size from which the limits are checked before and after, in bytes.
+/// Size above which the limits are checked before and after writing, in bytes.
 const LONG_BYTES: usize = 16 * 1024;
 
 fn write_json(lua: &Lua, hub: &Hub, value: &Value, text: Escape, json: Escape) -> Result<(), NativeError> {

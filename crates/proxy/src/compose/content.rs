@@ -1,4 +1,4 @@
-//! Reading the content of a page or a part, up to a limit.
+//! Functions that read the content of a page or part, up to a limit.
 
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::{Body, FileBody, Segment};
@@ -8,18 +8,18 @@ use rustix::io::{Errno, pread};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-/// Maximum bytes of content sent as one segment.
+/// Maximum size in bytes of content that is copied into one segment.
 const JOINED_BYTES_MAX: u64 = 64 * 1024;
 
 /// Result of reading a page.
 pub(super) enum Had {
     /// The whole page.
     Whole(Vec<u8>),
-    /// The page is too large to parse: its content, unchanged.
+    /// The unchanged content of a page that is too large to parse.
     TooMuch(Body),
 }
 
-/// Reads a page of up to `bytes_max` bytes.
+/// Reads a page of up to `bytes_max` bytes. Returns an error if the content is truncated or cannot be read.
 pub(super) async fn read_page(body: Body, bytes_max: usize) -> Result<Had, CloseReason> {
     if body.len() > bytes_max as u64 {
         return Ok(Had::TooMuch(body));
@@ -51,7 +51,8 @@ pub(super) async fn read_page(body: Body, bytes_max: usize) -> Result<Had, Close
     Ok(Had::Whole(page))
 }
 
-/// Reads a part of up to `bytes_max` bytes. Content stored in a file stays there.
+/// Returns the content of a part of up to `bytes_max` bytes, or `None` if it is larger or incomplete. Content in a file
+/// is not read into memory.
 pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> {
     if body.len() > bytes_max {
         return None;
@@ -62,7 +63,7 @@ pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> 
         Body::File(file) => Some(vec![Segment::File(file)]),
         Body::Segments(segments) => Some(segments),
         Body::Tunnel(_) => None,
-        // A file that is still being written may be truncated under its readers, so read it all.
+        // Content that is still arriving may turn out to be truncated, so read all of it first.
         stream @ Body::Stream(_) => match read_page(stream, usize::try_from(bytes_max).ok()?).await {
             Ok(Had::Whole(bytes)) => Some(vec![Segment::Bytes(SharedBytes::from(bytes))]),
             Ok(Had::TooMuch(_)) | Err(_) => None,
@@ -70,7 +71,7 @@ pub(super) async fn has_all(body: Body, bytes_max: u64) -> Option<Vec<Segment>> 
     }
 }
 
-/// Content made of `segments`.
+/// Concatenates `segments` into a body.
 pub(super) fn join(mut segments: Vec<Segment>) -> Body {
     let bytes: u64 = segments.iter().map(Segment::len).sum();
     let in_memory = segments.iter().all(|segment| matches!(segment, Segment::Bytes(_)));
@@ -101,7 +102,8 @@ fn append(segment: &Segment, page: &mut Vec<u8>) -> Result<(), CloseReason> {
     Ok(())
 }
 
-/// Files of stored responses are in memory or were sent recently: read them without a thread, as sendfile does.
+/// Appends the content of `file` to `page`. Blocks the event loop, which is acceptable because files of stored
+/// responses are usually in the page cache.
 fn read_file(file: &FileBody, page: &mut Vec<u8>) -> Result<(), CloseReason> {
     let start = page.len();
     let Ok(bytes) = usize::try_from(file.bytes) else { return Err(CloseReason::FileFailed) };
@@ -118,7 +120,7 @@ fn read_file(file: &FileBody, page: &mut Vec<u8>) -> Result<(), CloseReason> {
     Ok(())
 }
 
-/// A stream whose beginning has been read.
+/// A stream whose beginning has already been read into memory.
 struct Resumed {
     begun: Option<SharedBytes>,
     rest: Stream,

@@ -1,17 +1,17 @@
 //! ESI composition: templates are stored as received and composed for each request.
 //!
-//! A part is looked up like any response, with the realm, the `proxy` step and the `cache` step of its page, and may
-//! be a template itself. It is the same for all clients: client-specific fields are not forwarded (see `part`).
+//! A part is looked up like any response, with the realm, `proxy` step and `cache` step of its page, and may itself be
+//! a template. A part is the same for all clients: client-specific fields are not forwarded (see `part`).
 //!
 //! | file | contents |
 //! |---|---|
-//! | this | rounds of fetching parts, and the response |
+//! | this file | rounds of fetching parts, and the response |
 //! | `part` | the request for a part |
 //! | `content` | reading the content of a page or a part |
 //!
 //! **Bounds.** A response has at most [`EsiLimits::includes_max`] parts over all levels, so that a page that includes
-//! itself twice does not grow exponentially. Nesting is bounded as well. [`BYTES_MAX`] bounds the total size. A part
-//! beyond a bound counts as failed.
+//! itself twice does not grow exponentially. The nesting depth is bounded by [`EsiLimits::nesting_max`], and the total
+//! size by [`BYTES_MAX`]. A part that exceeds a bound is treated as failed.
 
 mod content;
 mod part;
@@ -36,14 +36,14 @@ use tokio::task::JoinSet;
 
 const LIMITS: EsiLimits = EsiLimits::DEFAULT;
 
-/// Maximum total bytes of pages and parts in one response. A guess: four pages of maximum size.
+/// Maximum total size in bytes of the pages and parts in one response: four pages of maximum size (an estimate).
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Parts of one page fetched in parallel, so that one request does not fill an origin's queue.
+/// Maximum number of parts of a page that are fetched in parallel. Keeps one request from filling an origin's queue.
 const PARALLEL_MAX: usize = 16;
 
-/// Fields of a template that the response omits: they describe the template without its parts, control caching, or are
-/// meant for this cache.
+/// Fields of a template that are omitted from the composed response because they describe the template without its
+/// parts, control caching, or are meant for this cache.
 const DROPPED: [&str; 15] = [
     "accept-ranges",
     "cache-control",
@@ -62,19 +62,19 @@ const DROPPED: [&str; 15] = [
     "trailer",
 ];
 
-/// Totals for one response.
+/// Totals for a composed response, over all its pages and parts.
 #[derive(Debug, Default)]
 struct Tally {
     parts: Cell<usize>,
     bytes: Cell<u64>,
-    /// True if a page or part has `no-store`.
+    /// True if any page or part has `no-store`.
     no_store: Cell<bool>,
     missing: Cell<bool>,
     malformed: Cell<bool>,
 }
 
 impl Tally {
-    /// Reserves `bytes`; returns false if that exceeds the bound.
+    /// Adds `bytes` to the total size. Returns false if the total exceeds [`BYTES_MAX`].
     fn take(&self, bytes: u64) -> bool {
         let bytes = self.bytes.get().saturating_add(bytes);
         self.bytes.set(bytes);
@@ -90,15 +90,15 @@ impl Tally {
     }
 }
 
-/// Future of a response.
+/// Future that resolves to a response.
 type Answering = Pin<Box<dyn Future<Output = Result<Response, Refusal>>>>;
 
-/// Serves `query`, which may yield a template.
+/// Serves `query`. If the response is a template, composes the page.
 pub(crate) fn serve(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake) -> Answering {
     answer(worker, query, intake, Rc::default(), 0)
 }
 
-/// Serves a page or part at nesting depth `level`.
+/// Serves a page or part at the nesting depth `level`.
 fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<Tally>, level: usize) -> Answering {
     Box::pin(async move {
         let mut response = pipeline::run(Rc::clone(&worker), Rc::clone(&query), intake.into()).await?;
@@ -109,8 +109,8 @@ fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<T
                 Ok(response)
             }
             Some(EsiSource::Page(lines)) => {
-                // Cache result of the page itself, for the log.
-                response.cache = response.cache.or(Some(response.outcome.name()));
+                // Log the cache result of the page itself.
+                response.logged.cache = response.logged.cache.or(Some(response.outcome.name()));
                 put_together(&worker, &query, &lines, response, (&tally, level)).await
             }
         }
@@ -130,7 +130,7 @@ async fn put_together(
     }
     let body = std::mem::replace(&mut response.body, Body::Empty);
     if query.ask.request.method() == "HEAD" && body.is_empty() {
-        // A response to HEAD: the composed length is unknown.
+        // In a response to HEAD, the length of the composed page is unknown.
         return Ok(with_head(query, lines, response, None, tally));
     }
     let page = match read_page(body, LIMITS.page_bytes_max).await {
@@ -197,7 +197,7 @@ async fn put_together(
     Ok(with_head(query, lines, response, Some(length), tally))
 }
 
-/// Content of a part; `None` if it is unavailable.
+/// Fetches the content of a part. Returns `None` if it is unavailable or exceeds a bound.
 async fn fetch(
     worker: Rc<ProxyWorker>,
     page: Rc<Query>,
@@ -216,7 +216,7 @@ async fn fetch(
         let is_wanted = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(wanted.as_bytes());
         response.head.fields().filter(is_wanted)
     };
-    // A compressed part cannot be inserted into an uncompressed page.
+    // An encoded part cannot be inserted into an unencoded page.
     if response.status != 200 || has("content-encoding").next().is_some() {
         return None;
     }
@@ -228,12 +228,12 @@ async fn fetch(
     tally.take(bytes).then_some(segments)
 }
 
-/// Returns whether one of these lines contains `no-store`.
+/// Returns whether any of these lines contains `no-store`.
 fn says_no_store<'a>(mut lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> bool {
     lines.any(|(_, line)| line.windows(8).any(|window| window.eq_ignore_ascii_case(b"no-store")))
 }
 
-/// Sets the head of the composed response.
+/// Replaces the head of `response` with that of the composed page.
 fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64>, tally: &Tally) -> Response {
     let mut kept = Vec::with_capacity(lines.len() + 64);
     for (name, line) in each_line(lines) {
@@ -241,7 +241,7 @@ fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64
             kept.extend_from_slice(line);
         }
     }
-    // Parts change independently, so there is no validator for the whole.
+    // Parts change independently, so the composed page has no validator and must not be cached.
     let control: &[u8] = if tally.no_store.get() { b"private, no-cache, no-store" } else { b"private, no-cache" };
     write_line(b"Cache-Control", control, &mut kept);
     let mut changed = Vec::with_capacity(kept.len() + 64);

@@ -1,4 +1,4 @@
-//! Request for a part: the page's request with another target, without client-specific fields.
+//! Request for a part: the page's request with a different target and without client-specific fields.
 
 use crate::esi::{Base, resolve};
 use crate::exchange::UpstreamRequest;
@@ -15,8 +15,8 @@ use flatout_store::ObjectKey;
 use flatout_store::key::locator;
 use std::rc::Rc;
 
-/// Client fields omitted from requests for parts: those that identify the client, since parts are shared; those that
-/// apply to the page only; and those of request content.
+/// Client fields omitted from requests for parts: fields that identify the client, since parts are shared; fields that
+/// apply only to the page; and fields that describe request content.
 const LEFT_OUT: [&str; 15] = [
     "accept-encoding",
     "authorization",
@@ -35,7 +35,7 @@ const LEFT_OUT: [&str; 15] = [
     "upgrade",
 ];
 
-/// Creates the query for the part `src` of `page`; `None` if the reference is invalid.
+/// Creates the query for the part `src` of `page`. Returns `None` if the reference is invalid.
 pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Option<(Query, Intake)> {
     let target = page.with(|request| {
         let base =
@@ -73,12 +73,13 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         let request = Request { head: &head, offers: &offers, ..*request };
         UpstreamRequest::new(&page.step, Some(&page.cache), &request, (path, query))
     });
-    let mut part = Query::new(ask, &page.step, &page.cache, page.key.clone(), &Rc::default());
+    let mut part = Query::new(ask, &page.step, &page.cache, (page.key.clone(), None), &Rc::default());
     let mut key = Vec::new();
-    let intake = part.with(|request| {
-        worker.accelerator().write_lookup_key(&part.step, &part.cache, request, &mut key);
-        decide_request(request, &part.cache.rules)
+    let (search, intake) = part.with(|request| {
+        let search = worker.accelerator().write_lookup_key(&part.step, &part.cache, request, &mut key);
+        (search, decide_request(request, &part.cache.rules))
     });
+    part.search = search;
     let hash = worker.store()?.hash(&key);
     part.key = ObjectKey::new(&key, locator(&key), hash);
     Some((part, intake))

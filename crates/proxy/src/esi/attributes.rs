@@ -1,11 +1,11 @@
-//! Tag attributes and the entities in them.
+//! Parser for tag attributes and the entities in them.
 
 use super::{EsiError, Include};
 
-/// Length of the longest entity, `&#x10FFFF;`, without its delimiters.
+/// Length in bytes of the longest entity, `&#x10FFFF;`, without `&` and `;`.
 const ENTITY_BYTES_MAX: usize = 8;
 
-/// Parses the attributes of an include. Attributes unknown to ESI are ignored.
+/// Parses the attributes of an include. Unknown attributes are ignored.
 pub(super) fn read_include(attributes: &[u8]) -> Result<Include, EsiError> {
     let (mut src, mut alt, mut onerror) = (None, None, None);
     let mut rest = attributes;
@@ -29,7 +29,7 @@ pub(super) fn read_include(attributes: &[u8]) -> Result<Include, EsiError> {
     Ok(Include { src, alt, continue_on_error: onerror.as_deref() == Some("continue") })
 }
 
-/// Validates attributes that are not used.
+/// Validates the syntax of attributes that are not used.
 pub(super) fn check(attributes: &[u8]) -> Result<(), EsiError> {
     let mut rest = attributes;
     while let Some((_, _, after)) = read_attribute(rest)? {
@@ -40,7 +40,8 @@ pub(super) fn check(attributes: &[u8]) -> Result<(), EsiError> {
 
 type Attribute<'a> = (&'a [u8], &'a [u8], &'a [u8]);
 
-/// Parses white space, a name, `=` and a quoted value. Returns the attribute and the rest.
+/// Parses white space, a name, `=` and a quoted value. Returns the name, the value and the remaining bytes, or `None`
+/// at the end.
 fn read_attribute(bytes: &[u8]) -> Result<Option<Attribute<'_>>, EsiError> {
     let trimmed = bytes.trim_ascii_start();
     if trimmed.is_empty() {
@@ -63,8 +64,8 @@ fn read_attribute(bytes: &[u8]) -> Result<Option<Attribute<'_>>, EsiError> {
     Ok(Some((name, &rest[..end], &rest[end + 1..])))
 }
 
-/// Decodes the five XML entities and numeric character references. Anything else stays unchanged, as in browsers: the
-/// `&` in a query is rarely escaped.
+/// Decodes the five XML entities and numeric character references. Any other `&` is left unchanged, as in browsers,
+/// because authors rarely escape the `&` in a query.
 pub(super) fn decode_entities(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
     let mut rest = text;

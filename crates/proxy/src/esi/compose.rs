@@ -1,8 +1,9 @@
 //! Composition of a page from its parts.
 //!
-//! Composition proceeds in rounds: [`Composition::wanted`] returns the parts needed now, all of which may be fetched
-//! in parallel; [`Composition::provide`] takes each result; this repeats until nothing is wanted. A failed part is
-//! wanted again from its `alt`. The parts of `except` are wanted only after the `attempt` has failed.
+//! Composition proceeds in rounds: [`Composition::wanted`] returns the parts to fetch now, which may be fetched in
+//! parallel, and [`Composition::provide`] takes each result. Rounds repeat until no part is wanted. If a part fails and
+//! has an `alt`, the `alt` is wanted in the next round. The parts of `except` are wanted only after the `attempt` has
+//! failed.
 
 use super::page::count_includes;
 use super::{EsiTemplate, Include, Segment};
@@ -13,16 +14,16 @@ use std::ops::Range;
 pub struct Wanted<'a> {
     /// Index to pass to [`Composition::provide`].
     pub slot: usize,
-    /// Its reference; see [`resolve`](super::resolve).
+    /// The reference to the part; see [`resolve`](super::resolve).
     pub src: &'a str,
 }
 
 /// A piece of the composed page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ComposedPiece<T> {
-    /// A range of the template.
+    /// A range of the template's bytes.
     Literal(Range<usize>),
-    /// A part.
+    /// The content of a part.
     Part(T),
 }
 
@@ -39,17 +40,17 @@ pub struct Composed<T> {
 #[derive(Clone, Debug)]
 enum IncludeState<T> {
     Wanted,
-    /// `src` failed; fetch `alt`.
+    /// Fetching `src` failed; `alt` is wanted.
     AltWanted,
     Here(T),
     Failed,
 }
 
-/// Composition in progress. `T` represents a part's content.
+/// A composition in progress. `T` is the content of a part.
 #[derive(Clone, Debug)]
 pub struct Composition<'a, T> {
     page: &'a EsiTemplate,
-    /// In the order of the includes in the page.
+    /// State of each part, in the order of the includes in the page.
     parts: Vec<IncludeState<T>>,
 }
 
@@ -62,12 +63,12 @@ enum CompositionState {
 }
 
 impl<'a, T> Composition<'a, T> {
-    /// Starts a composition without any parts.
+    /// Starts a composition. No part has been fetched yet.
     pub fn new(page: &'a EsiTemplate) -> Self {
         Self { page, parts: (0..page.includes).map(|_| IncludeState::Wanted).collect() }
     }
 
-    /// Returns the parts to fetch now. Empty: the composition is complete or has failed.
+    /// Returns the parts to fetch now. Empty if the composition is complete or has failed.
     pub fn wanted(&self) -> Vec<Wanted<'a>> {
         let mut wanted = Vec::new();
         if self.walk(&self.page.segments, &mut 0, &mut wanted) == CompositionState::Failed {
@@ -76,7 +77,7 @@ impl<'a, T> Composition<'a, T> {
         wanted
     }
 
-    /// Sets the result for the part in `slot`; `None`: it failed.
+    /// Sets the content of the part in `slot`, or `None` if fetching it failed.
     pub fn provide(&mut self, slot: usize, content: Option<T>) {
         let has_alt = find_include(&self.page.segments, &mut 0, slot).is_some_and(|include| include.alt.is_some());
         let Some(part) = self.parts.get_mut(slot) else { return };
@@ -87,7 +88,7 @@ impl<'a, T> Composition<'a, T> {
         };
     }
 
-    /// Returns the composed page; `None` if a required part failed
+    /// Returns the composed page, or `None` if a required part failed
     /// ([`EsiFragmentFailed`](crate::outcome::ForwardOutcome::EsiFragmentFailed)) or a part is still wanted.
     pub fn finish(mut self) -> Option<Composed<T>> {
         let page = self.page;
@@ -99,8 +100,8 @@ impl<'a, T> Composition<'a, T> {
         Some(composed)
     }
 
-    /// Collects the wanted parts of `segments`, whose first include has index `slot`. Continues after a failure, so
-    /// that `slot` counts all includes.
+    /// Adds the wanted parts of `segments`, whose first include has the index `slot`, to `wanted`. Continues after a
+    /// failure, so that `slot` is advanced past all includes.
     fn walk(&self, segments: &'a [Segment], slot: &mut usize, wanted: &mut Vec<Wanted<'a>>) -> CompositionState {
         let mut progress = CompositionState::Complete;
         for segment in segments {
@@ -118,7 +119,7 @@ impl<'a, T> Composition<'a, T> {
                         wanted.truncate(before);
                         self.walk(except, slot, wanted)
                     } else {
-                        // The other branch is not fetched yet.
+                        // Skip the other branch, which is not fetched unless this one fails.
                         self.walk(except, slot, &mut Vec::new());
                         attempted
                     }
@@ -171,7 +172,7 @@ impl<'a, T> Composition<'a, T> {
     }
 }
 
-/// Returns the include with index `slot`; `at` counts includes.
+/// Returns the include with the index `slot`. `at` is the index of the first include in `segments`, and is advanced.
 fn find_include<'a>(segments: &'a [Segment], at: &mut usize, slot: usize) -> Option<&'a Include> {
     for segment in segments {
         match segment {
@@ -198,7 +199,8 @@ mod tests {
     use super::{ComposedPiece, Composition};
     use std::fmt::Write as _;
 
-    /// Puts `page` together: parts whose name holds `bad` cannot be had. What is asked for, by round; then what comes.
+    /// Composes `page`, in which parts whose name contains `bad` fail. Returns the requested parts of each round, then
+    /// the result.
     fn compose(page: &str) -> (Vec<Vec<String>>, Option<String>) {
         let parsed = parse(page.as_bytes(), &EsiLimits::DEFAULT);
         assert_eq!(parsed.error, None);
@@ -224,7 +226,7 @@ mod tests {
         (rounds, text)
     }
 
-    /// `+a` includes a, `+a|b` with the alternative b, a `?` behind it lets it be missing; `[x/y]` is a try.
+    /// `+a` includes a, `+a|b` with the alternative b, a `?` after it makes it optional; `[x/y]` is a try.
     fn page(short: &str) -> String {
         let mut page = String::new();
         let mut rest = short;

@@ -1,4 +1,4 @@
-//! ESI errors: one table defines name and description.
+//! ESI errors. One table defines their names and descriptions.
 
 flatout_reason::reasons! {
     /// Error in a template or a reference.
@@ -6,10 +6,10 @@ flatout_reason::reasons! {
     PageTooLarge, "esi_page_too_large", "The page is larger than the limit for ESI processing.";
     TagTooLong, "esi_tag_too_long", "A tag is longer than the limit.";
     TagUnclosed, "esi_tag_unclosed", "The page ends within a tag.";
-    TagInvalid, "esi_tag_invalid", "A tag breaks the grammar.";
+    TagInvalid, "esi_tag_invalid", "A tag has invalid syntax.";
     TagsTooMany, "esi_tags_too_many", "The page has more ESI tags than the limit.";
     ElementUnknown, "esi_element_unknown", "An ESI element is not one of include, remove, comment, try, attempt and except.";
-    ElementMisplaced, "esi_element_misplaced", "An element begins or ends in the wrong place.";
+    ElementMisplaced, "esi_element_misplaced", "An element begins or ends where it is not allowed.";
     ElementUnclosed, "esi_element_unclosed", "The page ends before an element or an <!--esi comment does.";
     AttributeInvalid, "esi_attribute_invalid", "An attribute is not name=\"value\", is repeated, or is not UTF-8.";
     SrcMissing, "esi_src_missing", "An include has no src.";

@@ -1,14 +1,14 @@
 //! ESI Language Specification 1.0 (W3C Note, 2001): `include`, `remove`, `comment`, `try` with `attempt` and `except`,
 //! and `<!--esi … -->`.
 //!
-//! This module does no I/O. [`parse`] turns a template into [`Segment`]s: ranges of it and references. A
-//! [`Composition`] requests parts and joins them. The caller fetches parts, resolves references with [`resolve`]
-//! (never to another host), and limits nesting ([`EsiLimits::nesting_max`]).
+//! This module does no I/O. [`parse`] turns a template into [`Segment`]s, which are literal ranges and references. A
+//! [`Composition`] requests parts and joins them. The caller fetches parts, resolves references with [`resolve`] (which
+//! refuses other hosts), and limits nesting ([`EsiLimits::nesting_max`]).
 //!
-//! **Errors stay visible.** A template is parsed up to the first error; the rest is one literal, sent unchanged, with
-//! the reason in [`EsiTemplate::error`]. Readers see nearly the whole page, and its author sees the invalid tag. If the
-//! invalid tag is within a `try`, the whole `try` belongs to the rest. Rejecting the page would take a site down over
-//! one letter; guessing would hide the error.
+//! **Errors stay visible.** A template is parsed up to the first error. The remainder is a single literal that is sent
+//! unchanged, and the reason is in [`EsiTemplate::error`]. Visitors see most of the page, and its author sees the
+//! invalid tag. If the invalid tag is within a `try`, the remainder begins with that `try`. Rejecting the page would
+//! take a site down over a typo; guessing would hide the error.
 //!
 //! | file | contents |
 //! |---|---|
@@ -35,28 +35,25 @@ use flatout_http::head::Fields;
 use flatout_http::token::trim;
 use std::ops::Range;
 
-/// Field line that announces ESI support to origins (Edge Architecture Specification, 2001).
-pub const CAPABILITY_LINE: &[u8] = b"Surrogate-Capability: flatout=\"ESI/1.0\"\r\n";
-
 /// Limits on templates.
 #[derive(Clone, Copy, Debug)]
 pub struct EsiLimits {
-    /// Maximum bytes of a template.
+    /// Maximum size of a template in bytes.
     pub page_bytes_max: usize,
-    /// Maximum bytes of a tag.
+    /// Maximum size of a tag in bytes.
     pub tag_bytes_max: usize,
-    /// Maximum tags in a template.
+    /// Maximum number of tags in a template.
     pub tags_max: usize,
-    /// Maximum includes in a template.
+    /// Maximum number of includes in a template.
     pub includes_max: usize,
-    /// Maximum nesting of `try`.
+    /// Maximum nesting depth of `try`.
     pub depth_max: usize,
-    /// Maximum nesting of parts, enforced by the caller.
+    /// Maximum nesting depth of parts, enforced by the caller.
     pub nesting_max: usize,
 }
 
 impl EsiLimits {
-    /// Above the needs of a sensible template.
+    /// Default limits, above the needs of any sensible template.
     pub const DEFAULT: Self = Self {
         page_bytes_max: 4 * 1024 * 1024,
         tag_bytes_max: 4 * 1024,
@@ -70,11 +67,11 @@ impl EsiLimits {
 /// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EsiTemplate {
-    /// Its segments, in order.
+    /// The segments, in order.
     pub segments: Vec<Segment>,
-    /// Number of includes, in both branches of each `try`.
+    /// Number of includes, counting both branches of each `try`.
     pub includes: usize,
-    /// The first error, and the byte offset of the literal rest.
+    /// The first error, and the byte offset at which the unparsed remainder begins.
     pub error: Option<(EsiError, usize)>,
 }
 
@@ -83,13 +80,13 @@ pub struct EsiTemplate {
 pub enum Segment {
     /// A range of the template, sent unchanged.
     Literal(Range<usize>),
-    /// Content of another resource.
+    /// A reference to another resource, whose content replaces the segment.
     Include(Include),
-    /// Alternative branches: if a required part of the first fails, the second replaces it entirely.
+    /// Two alternative branches. If a required part of the first fails, the second replaces the first entirely.
     Try {
         /// The first branch.
         attempt: Vec<Segment>,
-        /// The fallback.
+        /// The fallback branch.
         except: Vec<Segment>,
     },
 }
@@ -99,7 +96,7 @@ pub enum Segment {
 pub struct Include {
     /// Reference with decoded entities; see [`resolve`].
     pub src: String,
-    /// Alternative reference.
+    /// Reference to use if `src` fails.
     pub alt: Option<String>,
     /// `onerror="continue"`: if all references fail, the include is omitted.
     pub continue_on_error: bool,

@@ -1,9 +1,9 @@
-//! Parser: tokens to segments.
+//! Parser, which turns tokens into segments.
 
 use super::token::{Element, EsiToken, begins_tag, read_token};
 use super::{EsiError, EsiLimits, EsiTemplate, Segment, attributes};
 
-/// Parses a template. [`EsiTemplate::error`] holds the first error.
+/// Parses a template up to the first error, which is in [`EsiTemplate::error`].
 pub fn parse(page: &[u8], limits: &EsiLimits) -> EsiTemplate {
     let mut parser = Parser {
         page,
@@ -22,10 +22,10 @@ pub fn parse(page: &[u8], limits: &EsiLimits) -> EsiTemplate {
 /// An open element.
 struct OpenElement {
     kind: EsiBlock,
-    /// Offset of its opening tag.
+    /// Byte offset of the opening tag.
     start: usize,
     segments: Vec<Segment>,
-    /// Branches of a `try`.
+    /// The `attempt` and `except` branches, if this element is a `try`.
     attempt: Option<Vec<Segment>>,
     except: Option<Vec<Segment>>,
 }
@@ -49,9 +49,9 @@ struct Parser<'a> {
     page: &'a [u8],
     limits: &'a EsiLimits,
     at: usize,
-    /// Never empty: the first frame is the page.
+    /// Stack of open elements. Never empty: the first represents the page.
     open: Vec<OpenElement>,
-    /// Number of open frames at the start of `<!--esi`.
+    /// Number of open elements at the start of the current `<!--esi` comment.
     comment_depth: Option<usize>,
     tags: usize,
     includes: usize,
@@ -92,7 +92,7 @@ impl Parser<'_> {
         self.open.last().map_or(EsiBlock::Page, |frame| frame.kind)
     }
 
-    /// Drops removed text and text between the branches of a `try`.
+    /// Adds text as a literal, except text in `remove` and text between the branches of a `try`, which is dropped.
     fn handle_text(&mut self, bytes: usize) {
         if !matches!(self.kind(), EsiBlock::Try | EsiBlock::Remove) {
             let (start, end) = (self.at, self.at + bytes);
@@ -105,7 +105,7 @@ impl Parser<'_> {
     fn handle_tag(&mut self, token: EsiToken<'_>) -> Result<(), EsiError> {
         let kind = self.kind();
         match token {
-            // Within `remove`, only its closing tag counts.
+            // Within `remove`, all tags but its closing tag are ignored.
             EsiToken::Close(Element::Remove) if kind == EsiBlock::Remove => {
                 self.open.pop();
             }
@@ -157,7 +157,7 @@ impl Parser<'_> {
 
     fn handle_close(&mut self, kind: EsiBlock, element: Element) -> Result<(), EsiError> {
         match (element, kind) {
-            // `<esi:include …></esi:include>`: complete at its opening tag.
+            // In `<esi:include …></esi:include>`, the element was handled at its opening tag.
             (Element::Include | Element::Comment, _) => Ok(()),
             (Element::Try, EsiBlock::Try)
             | (Element::Attempt, EsiBlock::Attempt)
@@ -166,7 +166,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Closes the innermost element. A comment that began in it must have ended.
+    /// Closes the innermost element. Returns an error if a comment that began in the element has not ended.
     fn close(&mut self) -> Result<(), EsiError> {
         if self.comment_depth == Some(self.open.len()) {
             return Err(EsiError::ElementMisplaced);
@@ -178,7 +178,7 @@ impl Parser<'_> {
             EsiBlock::Try => {
                 self.depth -= 1;
                 let (Some(attempt), Some(except)) = (frame.attempt, frame.except) else {
-                    // The whole element is invalid, so it belongs to the rest.
+                    // The whole element is invalid, so the unparsed remainder begins with it.
                     self.at = frame.start;
                     return Err(EsiError::TryIncomplete);
                 };
@@ -193,9 +193,9 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Returns the parsed segments and the rest.
+    /// Returns the template, whose last segment is the unparsed remainder if there was an error.
     fn finish(mut self, error: Option<EsiError>) -> EsiTemplate {
-        // An incomplete element is not parsed: the rest begins with the outermost one.
+        // Incomplete elements are not parsed, so the remainder begins with the outermost open element.
         let rest = self.open.get(1).map_or(self.at, |frame| frame.start.min(self.at));
         let mut segments = std::mem::take(&mut self.open[0].segments);
         if error.is_some() {
@@ -213,7 +213,7 @@ fn push_literal(segments: &mut Vec<Segment>, start: usize, end: usize) {
     }
 }
 
-/// Counts includes. The recursion is bounded by the limit on `try`.
+/// Counts includes in both branches of each `try`. The recursion is bounded by [`EsiLimits::depth_max`].
 pub(super) fn count_includes(segments: &[Segment]) -> usize {
     let count = |segment: &Segment| match segment {
         Segment::Literal(_) => 0,

@@ -1,4 +1,4 @@
-//! Resolution of references, limited to the page's host.
+//! Resolution of references, which may refer only to the page's host.
 
 use super::EsiError;
 use flatout_http::host::check_host;
@@ -9,7 +9,7 @@ use flatout_http::target::{Target, parse_target};
 pub struct Base<'a> {
     /// True if the request used https.
     pub secure: bool,
-    /// Host and port, as in Host.
+    /// Host and port, as in the Host field.
     pub authority: &'a [u8],
     /// The path, which begins with `/`.
     pub path: &'a [u8],
@@ -19,9 +19,9 @@ pub struct Base<'a> {
 
 /// Resolves a reference against the page's URL (RFC 3986 §5.2) to an origin-form target on the same host and port.
 ///
-/// Every other host is refused: an author of page content must not be able to make this server send requests to
-/// internal hosts. http and https on one host count as the same site; the part is fetched with the page's scheme. The
-/// target's characters are validated as strictly as those of a request.
+/// Every other host is refused, so that authors of page content cannot make this server send requests to internal hosts
+/// (SSRF). http and https on the same host are treated as the same site, and the part is fetched with the page's
+/// scheme. The target is validated as strictly as that of a request.
 pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
     let src = src.split('#').next().unwrap_or_default();
     let (secure, rest) = match split_scheme(src) {
@@ -37,7 +37,7 @@ pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
             check_authority(&after.as_bytes()[..end], secure, base)?;
             &after[end..]
         }
-        // `http:path` is never intended.
+        // Authors never intend `http:path`.
         None if has_scheme => return Err(EsiError::SrcInvalid),
         None => rest,
     };
@@ -68,7 +68,8 @@ pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
     }
 }
 
-/// Splits off a scheme (RFC 3986 §3.1) before the first `:`, unless the colon belongs to a path or a query.
+/// Splits the scheme (RFC 3986 §3.1) from the rest of a reference at the first `:`. Returns `None` if the colon belongs
+/// to a path or a query.
 fn split_scheme(src: &str) -> Option<(&str, &str)> {
     let (scheme, rest) = src.split_once(':')?;
     let valid = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -76,12 +77,12 @@ fn split_scheme(src: &str) -> Option<(&str, &str)> {
     valid.then_some((scheme, rest))
 }
 
-/// Checks that host and port equal the page's; the default port may be explicit.
+/// Checks that the host and port equal those of the page. The scheme's default port may be explicit.
 fn check_authority(authority: &[u8], secure: bool, base: &Base<'_>) -> Result<(), EsiError> {
     check_host(authority).map_err(|_| EsiError::SrcInvalid)?;
     let (host, port) = split_port(authority);
     let (base_host, base_port) = split_port(base.authority);
-    // If both have their scheme's default port, they are the same site, whichever the scheme.
+    // If both have the default port of their scheme, they are the same site, even if the schemes differ.
     let same_port = match (is_default(port, secure), is_default(base_port, base.secure)) {
         (true, true) => true,
         (false, false) => port == base_port,
@@ -94,7 +95,7 @@ fn is_default(port: &[u8], secure: bool) -> bool {
     port.is_empty() || port == if secure { b"443".as_slice() } else { b"80" }
 }
 
-/// Splits the host from the port, without the colon.
+/// Splits an authority into host and port, without the colon. The port is empty if it is absent.
 fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     let in_brackets = authority.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
     match authority[in_brackets..].iter().position(|&byte| byte == b':') {
@@ -103,8 +104,8 @@ fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with `/`. Encoded dots count as well (§6.2.2.2), as
-/// the origin may decode them.
+/// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with `/`. Percent-encoded dots count as dots
+/// (§6.2.2.2), since the origin may decode them.
 fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -124,7 +125,7 @@ fn remove_dot_segments(path: &str) -> String {
     format!("/{}", kept.join("/"))
 }
 
-/// Number of dots in a segment; 0 if it contains anything else.
+/// Returns the number of dots in a segment, or 0 if it contains any other character.
 fn count_dots(mut segment: &str) -> usize {
     let mut dots = 0;
     while let Some(rest) = ["%2e", "%2E", "."].iter().find_map(|dot| segment.strip_prefix(dot)) {

@@ -7,8 +7,7 @@ use std::fmt::Write as _;
 
 const LIMITS: EsiLimits = EsiLimits { tag_bytes_max: 64, tags_max: 24, includes_max: 4, ..EsiLimits::DEFAULT };
 
-/// A page as one line: literals as they stand, `{src|alt|continue}`, `[attempt/except]`; then what was wrong, and the
-/// rest.
+/// A page as one line: literals unchanged, `{src|alt|continue}`, `[attempt/except]`; then the error, and the rest.
 fn shown(page: &str) -> String {
     let parsed = parse(page.as_bytes(), &LIMITS);
     let mut text = String::new();
@@ -296,7 +295,7 @@ proptest! {
     }
 }
 
-/// Ranges come one after the other; a `try`'s branches may stand either way round.
+/// Ranges come one after the other; a `try`'s branches may be in either order.
 fn check(segments: &[Segment], end: &mut usize) {
     for segment in segments {
         match segment {

@@ -1,4 +1,4 @@
-//! Tokenizer: text and tags.
+//! Tokenizer, which splits a template into text and tags.
 
 use super::{EsiError, EsiLimits};
 use memchr::memchr2_iter;
@@ -37,15 +37,15 @@ impl Element {
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EsiToken<'a> {
-    /// Text.
+    /// Text up to the next tag.
     Text,
     /// `<esi:name …>`.
     Open {
         /// The element.
         element: Element,
-        /// Bytes between the name and the end.
+        /// Bytes between the element's name and the end of the tag.
         attributes: &'a [u8],
-        /// True if it ends in `/>`.
+        /// True if the tag ends in `/>`.
         empty: bool,
     },
     /// `</esi:name>`.
@@ -61,15 +61,15 @@ const CLOSE: &[u8] = b"</esi:";
 const COMMENT_OPEN: &[u8] = b"<!--esi";
 const COMMENT_CLOSE: &[u8] = b"-->";
 
-/// Reads the token at the start of `bytes` and returns its length. `in_comment`: within `<!--esi`, so that `-->` is a
-/// token. `None`: more bytes are needed; at the end of a page they are all text, unless they [begin a
-/// tag](begins_tag).
+/// Reads the token at the start of `bytes`. Returns the token and its length in bytes, or `None` if more bytes are
+/// needed; at the end of a page, the remaining bytes are then text, unless they [begin a tag](begins_tag). `in_comment`
+/// is true within `<!--esi`, where `-->` is a token.
 pub fn read_token<'a>(
     bytes: &'a [u8],
     in_comment: bool,
     limits: &EsiLimits,
 ) -> Option<Result<(EsiToken<'a>, usize), EsiError>> {
-    // Candidates: each `<`, and each `-` that may end a comment.
+    // Every `<`, and every `-` that may end a comment, may begin a token.
     let ends = if in_comment { b'-' } else { b'<' };
     for at in memchr2_iter(b'<', ends, bytes) {
         let rest = &bytes[at..];
@@ -91,7 +91,7 @@ pub fn read_token<'a>(
     None
 }
 
-/// Returns whether `bytes` begin with an ESI tag, complete or not.
+/// Returns whether `bytes` begin with a complete or incomplete ESI tag.
 pub fn begins_tag(bytes: &[u8]) -> bool {
     bytes.starts_with(OPEN) || bytes.starts_with(CLOSE)
 }
@@ -137,7 +137,7 @@ fn marker(rest: &[u8], in_comment: bool) -> Look {
     Look::Nothing
 }
 
-/// Reads a tag at the start of `rest`, up to the first `>` outside quotes.
+/// Reads the tag at the start of `rest`, up to the first `>` outside quotes. Returns `None` if the tag is incomplete.
 fn read_tag<'a>(rest: &'a [u8], limits: &EsiLimits) -> Option<Result<&'a [u8], EsiError>> {
     let mut quote = None;
     for (at, &byte) in rest.iter().take(limits.tag_bytes_max).enumerate() {
@@ -155,7 +155,7 @@ fn split_name(inner: &[u8]) -> (&[u8], &[u8]) {
     inner.split_at(inner.iter().position(|byte| !byte.is_ascii_lowercase()).unwrap_or(inner.len()))
 }
 
-/// Parses the tag after `<esi:`, up to and including `>`.
+/// Parses the part of an opening tag after `<esi:`, up to and including `>`.
 fn open_tag(inner: &[u8]) -> Result<(EsiToken<'_>, usize), EsiError> {
     let used = OPEN.len() + inner.len();
     let (name, rest) = split_name(inner);
@@ -171,7 +171,7 @@ fn open_tag(inner: &[u8]) -> Result<(EsiToken<'_>, usize), EsiError> {
     Ok((EsiToken::Open { element, attributes, empty }, used))
 }
 
-/// Parses the tag after `</esi:`, up to and including `>`.
+/// Parses the part of a closing tag after `</esi:`, up to and including `>`.
 fn close_tag(inner: &[u8]) -> Result<(EsiToken<'_>, usize), EsiError> {
     let (name, rest) = split_name(inner);
     if !rest.strip_suffix(b">").unwrap_or(rest).trim_ascii().is_empty() {

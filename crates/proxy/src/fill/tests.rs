@@ -176,6 +176,33 @@ fn what_is_made_invalid_is_joined_by_nobody_and_not_kept() {
     assert!(fills.is_under_way(b"/a\0gzip") && fills.is_under_way(b"/ab\0"));
 }
 
+/// A fetch stores its response, then checks whether it has been invalidated. So whatever it stores before the removal is
+/// removed, and afterwards it notices the invalidation.
+#[test]
+fn fetches_are_invalidated_before_stored_responses_are_removed() {
+    let fills = Arc::<Fills>::default();
+    let writer = mine(&fills, b"/a\0en");
+    let since = fills.invalidations();
+    fills.invalidate_and_remove(b"/a\0", || {
+        assert!(writer.is_invalidated() && fills.is_invalidated_since(since, b"/a\0"));
+    });
+}
+
+#[test]
+fn an_invalidation_of_ones_own_is_not_one_of_others() {
+    let fills = Arc::<Fills>::default();
+    let since = fills.invalidations();
+    let again = |own| fills.is_invalidated_again_since(since, b"/a\0", own);
+    assert!(!again(0));
+    fills.invalidate(b"/a\0");
+    fills.invalidate(b"/b\0");
+    assert!(again(0) && !again(1));
+    fills.invalidate(b"/a\0");
+    assert!(again(1) && !again(2));
+    (0..super::RECENT_MAX).for_each(|_| fills.invalidate(b"/b\0"));
+    assert!(again(2));
+}
+
 #[test]
 fn a_fetch_can_be_closed_by_who_reads_and_only_itself() {
     let fills = Arc::<Fills>::default();

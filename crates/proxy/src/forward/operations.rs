@@ -1,37 +1,35 @@
 //! Configured header operations.
 
 use super::names::{FieldClass, Name};
-use super::write_line;
 use flatout_config::model::{FieldOp, Text, TextPart, Variable};
 use flatout_config::parse_field_text;
 use flatout_handler::Request;
+use flatout_http::lines::{new_fields, write_line};
 use flatout_http::target::Target;
 
-/// Operations in written order. Those on connection or framing fields have no effect.
+/// Header operations, in configuration order. Operations on hop-by-hop and framing fields have no effect.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operations<'a>(pub(super) &'a [FieldOp]);
 
 impl Operations<'_> {
-    /// Returns whether an existing field is removed.
+    /// Returns whether an existing field called `name` is removed.
     pub(super) fn remove(self, name: &str) -> bool {
         self.0.iter().any(|operation| operation.removes(name.as_bytes())) && is_free(name)
     }
 
-    /// Appends fields that are set or added, unless a later operation removes them. `host` is the host of `request`.
+    /// Appends to `out` the fields that are set or added, unless a later operation removes them. `host` is the host of
+    /// `request`.
     pub(super) fn write(self, request: &Request<'_>, host: Option<&[u8]>, out: &mut Vec<u8>) {
-        for (at, operation) in self.0.iter().enumerate() {
-            let (name, Some(value)) = (operation.name(), operation.value()) else { continue };
-            if is_free(name) && !self.0[at + 1..].iter().any(|later| later.removes(name.as_bytes())) {
-                match parse_field_text(value) {
-                    None => write_line(out, name, value.as_bytes()),
-                    Some(text) => write_line(out, name, &render(&text, request, host)),
-                }
+        for (name, value) in new_fields(self.0, |operation| is_free(operation.name())) {
+            match parse_field_text(value) {
+                None => write_line(name, value.as_bytes(), out),
+                Some(text) => write_line(name, &render(&text, request, host), out),
             }
         }
     }
 }
 
-/// Value of `text` for `request`.
+/// Returns the value of `text` for `request`, with all variables replaced.
 fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
     let (path, query) = match request.head.target {
         Target::Resource { path, query, .. } => (path, query),
@@ -64,15 +62,15 @@ fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
             TextPart::Variable(Variable::Scheme) => {
                 value.extend_from_slice(if request.secure { b"https" } else { b"http" });
             }
-            // Routes are unknown here, and the configuration does not permit this variable.
+            // The configuration does not permit this variable here, because its value depends on the route.
             TextPart::Variable(Variable::Rest) => {}
         }
     }
     value
 }
 
-/// Returns whether `value` contains a variable whose value is in no cache key. Host and scheme are in each key; path
-/// and query may differ from the target as received.
+/// Returns whether `value` contains a variable whose value is not part of the cache key. The host and scheme are part
+/// of each key; the path and query in the key may differ from those received.
 pub(super) fn names_request(value: &str) -> bool {
     let is_keyed = |part: &TextPart| {
         use Variable::{Host, HostPort, Scheme};

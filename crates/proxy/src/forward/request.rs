@@ -1,25 +1,27 @@
 //! Field lines of an upstream request.
 
-use super::names::{FieldClass, Name};
+use super::names::{FieldClass, Name, may_be_special};
 use super::operations::Operations;
-use super::{ConnectionNames, elements, write_line};
+use super::{ConnectionNames, elements};
 use crate::outcome::ForwardOutcome;
 use flatout_cache::key::write_authority;
 use flatout_config::model::{HostField, Origin, Proxy, is_trusted};
 use flatout_handler::Request;
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
+use flatout_http::lines::write_line;
 use flatout_http::request::{Method, RequestHead};
-use flatout_http::token::{is_token, parse_decimal, trim};
+use flatout_http::token::{is_named, is_token, parse_decimal, trim};
 use std::io::Write as _;
 use std::net::IpAddr;
 
-/// Client fields omitted because the proxy replaces them, or because the response must suit all clients.
+/// Set of client fields that are not forwarded because the proxy replaces them, or because the response must suit all
+/// clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Strip(u8);
 
 impl Strip {
-    /// Omit none.
+    /// The empty set.
     pub const NOTHING: Self = Self(0);
     /// If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since.
     pub const CONDITIONS: Self = Self(1);
@@ -30,7 +32,7 @@ impl Strip {
     /// Cookie and Authorization.
     pub const CREDENTIALS: Self = Self(8);
 
-    /// Union of both sets.
+    /// Returns the union of both sets.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -41,22 +43,23 @@ impl Strip {
     }
 }
 
-/// Parameters for forwarding one request.
+/// Parameters for forwarding a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Passage<'a> {
     /// The selected origin.
     pub origin: &'a Origin,
     /// Client fields to omit.
     pub strip: Strip,
-    /// Lines to append after the client's, each `Name: value` and CR LF: conditions, Surrogate-Capability.
+    /// Lines to append after the client's fields, each `Name: value` and CR LF, such as conditions and
+    /// Surrogate-Capability.
     pub extra: &'a [u8],
 }
 
-/// Appends the upstream field lines to `out`, each `Name: value` and CR LF, without the empty line. Host is the first.
-/// Of the connection and framing fields only `TE: trailers` remains; the connection adds its own.
+/// Appends the upstream field lines to `out`, each `Name: value` and CR LF, without the final empty line. Host is the
+/// first. All hop-by-hop and framing fields except `TE: trailers` are omitted; the upstream connection adds its own.
 ///
-/// Errors are [`ForwardOutcome::LoopDetected`], [`ForwardOutcome::MaxForwards`] and
-/// [`ForwardOutcome::ConnectRefused`]. On an error `out` may contain some lines.
+/// Returns [`ForwardOutcome::LoopDetected`], [`ForwardOutcome::MaxForwards`] or [`ForwardOutcome::ConnectRefused`] as
+/// an error. After an error, `out` may contain some of the lines.
 pub fn write_request_lines(
     request: &Request<'_>,
     settings: &Proxy,
@@ -67,7 +70,7 @@ pub fn write_request_lines(
     if head.method == Method::Connect {
         return Err(ForwardOutcome::ConnectRefused);
     }
-    // Normalised as in the cache key, so that the client's spelling cannot affect the response.
+    // The host is normalised as in the cache key, so that the client's spelling cannot affect the response.
     let mut spelt = Vec::new();
     let host = head.effective_host().map(|host| spell(request.secure, host, &mut spelt));
     let mut writer = Writer {
@@ -81,9 +84,7 @@ pub fn write_request_lines(
         seen: SeenFields::default(),
     };
     writer.write_host(host, passage.origin);
-    for (name, value) in head.fields.iter() {
-        writer.write_field(head, name, value)?;
-    }
+    writer.write_fields(head)?;
     if let Some(via) = &settings.via {
         writer.write_via(via, head.version)?;
     }
@@ -93,7 +94,7 @@ pub fn write_request_lines(
     Ok(())
 }
 
-/// Normalises `host`: lower case, without the default port.
+/// Returns `host` in lower case and without the default port, using `spelt` as a buffer.
 fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
     let is_plain = !host.iter().any(u8::is_ascii_uppercase);
     if is_plain && !host.ends_with(if secure { b":443" } else { b":80" }) && !host.ends_with(b":") {
@@ -103,14 +104,68 @@ fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
     spelt
 }
 
-/// Client fields seen so far that affect the final lines.
+/// Client fields that affect lines written later.
 #[derive(Clone, Copy, Debug, Default)]
 struct SeenFields {
+    /// True if there are Cookie lines that must be joined.
     cookie: bool,
     te: bool,
+    max_forwards: bool,
     via: bool,
     forwarded_proto: bool,
     forwarded_host: bool,
+}
+
+/// Returns whether a field of this class is forwarded unchanged. Records in `seen` the fields on which lines written
+/// later depend.
+fn keeps(
+    class: FieldClass,
+    head: &RequestHead<'_>,
+    settings: &Proxy,
+    trusted: bool,
+    strip: Strip,
+    seen: &mut SeenFields,
+) -> bool {
+    let forwarded = settings.forwarded;
+    match class {
+        // If needed, these are generated separately.
+        FieldClass::HopByHop | FieldClass::Host | FieldClass::Length => false,
+        FieldClass::Te => {
+            seen.te = true;
+            false
+        }
+        FieldClass::MaxForwards => {
+            seen.max_forwards = true;
+            false
+        }
+        FieldClass::Via => {
+            seen.via = true;
+            true
+        }
+        // If the proxy extends these, it writes one combined line at the end.
+        FieldClass::ForwardedFor => trusted && !forwarded.x_forwarded,
+        FieldClass::Forwarded => trusted && !forwarded.standard,
+        FieldClass::ForwardedProto => {
+            seen.forwarded_proto = trusted;
+            trusted
+        }
+        FieldClass::ForwardedHost => {
+            seen.forwarded_host = trusted;
+            trusted
+        }
+        FieldClass::ForwardedOther | FieldClass::TargetOverride => trusted,
+        FieldClass::MethodOverride => trusted || !matches!(head.method, Method::Get | Method::Head),
+        FieldClass::Cookie if strip.has(Strip::CREDENTIALS) => false,
+        FieldClass::Cookie if head.version.has_streams() => {
+            seen.cookie = true;
+            false
+        }
+        FieldClass::Plain | FieldClass::EndToEnd | FieldClass::Date | FieldClass::Cookie => true,
+        FieldClass::Authorization => !strip.has(Strip::CREDENTIALS),
+        FieldClass::Condition => !strip.has(Strip::CONDITIONS),
+        FieldClass::Range => !strip.has(Strip::RANGE),
+        FieldClass::Encoding => !strip.has(Strip::ENCODING),
+    }
 }
 
 struct Writer<'a> {
@@ -128,7 +183,7 @@ impl Writer<'_> {
     /// Writes a line, unless the configuration removes the field.
     fn write(&mut self, name: &str, value: &[u8]) {
         if !self.operations.remove(name) {
-            write_line(self.out, name, value);
+            write_line(name, value, self.out);
         }
     }
 
@@ -137,88 +192,63 @@ impl Writer<'_> {
             return;
         }
         match (&self.settings.host, host) {
-            (HostField::Client, Some(host)) => write_line(self.out, "Host", host),
+            (HostField::Client, Some(host)) => {
+                self.out.extend_from_slice(b"Host: ");
+                self.out.extend_from_slice(host);
+                self.out.extend_from_slice(b"\r\n");
+            }
             _ => write_host_lines(self.settings, origin, self.out),
         }
     }
 
-    fn write_field(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
-        let known = Name::new(name);
-        if known.is_disguised() || (known.kind == FieldClass::Plain && self.connection.names(name)) {
-            return Ok(());
+    /// Writes the client's fields, those that are forwarded unchanged first.
+    fn write_fields(&mut self, head: &RequestHead<'_>) -> Result<(), ForwardOutcome> {
+        let mut seen = SeenFields::default();
+        let Self { fields, operations, connection, trusted, settings, strip, .. } = *self;
+        head.fields.copy_lines(self.out, |name, _| {
+            if !connection.names_any && !may_be_special(name) {
+                return !operations.remove(name);
+            }
+            // Host, which every request has, was written before.
+            if is_named(name, b"host") {
+                return false;
+            }
+            let known = Name::new(name);
+            let is_dropped = known.is_disguised() || (known.kind == FieldClass::Plain && connection.names(name));
+            !is_dropped && keeps(known.kind, head, settings, trusted, strip, &mut seen) && !operations.remove(name)
+        });
+        self.seen = seen;
+        if seen.te && elements(fields, "te").any(|coding| coding.eq_ignore_ascii_case(b"trailers")) {
+            self.write("TE", b"trailers");
+            // RFC 9110 §10.1.4: TE requires this line. Over HTTP/2, it is omitted.
+            self.write("Connection", b"TE");
         }
-        let strips = |part| self.strip.has(part);
-        let forwarded = self.settings.forwarded;
-        let keep = match known.kind {
-            // These are written once all fields are known.
-            FieldClass::HopByHop | FieldClass::Host | FieldClass::Length => false,
-            FieldClass::Te => {
-                let trailers = elements(self.fields, "te").any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
-                if trailers && !std::mem::replace(&mut self.seen.te, true) {
-                    self.write("TE", b"trailers");
-                    // RFC 9110 §10.1.4: TE requires this. Over HTTP/2 the line is omitted.
-                    self.write("Connection", b"TE");
-                }
-                false
-            }
-            FieldClass::Via => {
-                self.seen.via = true;
-                true
-            }
-            // If the proxy extends them, one line at the end holds them all.
-            FieldClass::ForwardedFor => self.trusted && !forwarded.x_forwarded,
-            FieldClass::Forwarded => self.trusted && !forwarded.standard,
-            FieldClass::ForwardedProto => {
-                self.seen.forwarded_proto = self.trusted;
-                self.trusted
-            }
-            FieldClass::ForwardedHost => {
-                self.seen.forwarded_host = self.trusted;
-                self.trusted
-            }
-            FieldClass::ForwardedOther | FieldClass::TargetOverride => self.trusted,
-            FieldClass::MethodOverride => self.trusted || !matches!(head.method, Method::Get | Method::Head),
-            FieldClass::MaxForwards => return self.write_max_forwards(head, name, value),
-            FieldClass::Cookie if strips(Strip::CREDENTIALS) => false,
-            FieldClass::Cookie if head.version == Version::Http2 => {
-                self.write_cookies();
-                false
-            }
-            FieldClass::Plain | FieldClass::EndToEnd | FieldClass::Date | FieldClass::Cookie => true,
-            FieldClass::Authorization => !strips(Strip::CREDENTIALS),
-            FieldClass::Condition => !strips(Strip::CONDITIONS),
-            FieldClass::Range => !strips(Strip::RANGE),
-            FieldClass::Encoding => !strips(Strip::ENCODING),
-        };
-        if keep {
-            self.write(name, value);
+        if seen.cookie && !operations.remove("cookie") {
+            // HTTP/2 may split Cookie, HTTP/1.1 may not (RFC 9113 §8.2.3).
+            self.write_joined("cookie", b"; ", |_| {});
+        }
+        if seen.max_forwards {
+            self.write_max_forwards(head)?;
         }
         Ok(())
     }
 
-    /// Decrements Max-Forwards of OPTIONS and TRACE (RFC 9110 §7.6.2). For other methods, or if it is not a number, it is
-    /// forwarded unchanged.
-    fn write_max_forwards(&mut self, head: &RequestHead<'_>, name: &str, value: &[u8]) -> Result<(), ForwardOutcome> {
+    /// Decrements Max-Forwards of OPTIONS and TRACE (RFC 9110 §7.6.2). For other methods, or if its value is not a
+    /// number, it is forwarded unchanged.
+    fn write_max_forwards(&mut self, head: &RequestHead<'_>) -> Result<(), ForwardOutcome> {
+        const NAME: &str = "Max-Forwards";
         let counts = matches!(head.method, Method::Options | Method::Known("TRACE"));
-        match parse_decimal(value).filter(|_| counts) {
-            None => self.write(name, value),
-            Some(0) => return Err(ForwardOutcome::MaxForwards),
-            Some(_) if self.operations.remove(name) => {}
-            // Writing to a vector cannot fail.
-            Some(hops) => drop(write!(self.out, "{name}: {}\r\n", hops - 1)),
+        for value in self.fields.all(NAME) {
+            match parse_decimal(value).filter(|_| counts) {
+                None => self.write(NAME, value),
+                Some(0) => return Err(ForwardOutcome::MaxForwards),
+                Some(hops) => self.write(NAME, (hops - 1).to_string().as_bytes()),
+            }
         }
         Ok(())
     }
 
-    /// Joins Cookie lines, which HTTP/2 may split but HTTP/1.1 may not (RFC 9113 §8.2.3).
-    fn write_cookies(&mut self) {
-        if std::mem::replace(&mut self.seen.cookie, true) || self.operations.remove("cookie") {
-            return;
-        }
-        self.write_joined("cookie", b"; ", |_| {});
-    }
-
-    /// Joins all lines of one name into one, followed by the output of `last`.
+    /// Joins all lines of the field `name` into one line, and adds the output of `last` as the last element.
     fn write_joined(&mut self, name: &'static str, separator: &[u8], last: impl FnOnce(&mut Vec<u8>)) {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -241,8 +271,8 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes this proxy's Via line. Its own name twice before indicates a loop; once may be another instance in a
-    /// chain.
+    /// Writes this proxy's Via line. If the proxy's name already occurs twice, the request is in a loop; a single
+    /// occurrence may come from another instance in a chain.
     fn write_via(&mut self, via: &str, version: Version) -> Result<(), ForwardOutcome> {
         if self.seen.via && self.count_via(via) >= 2 {
             return Err(ForwardOutcome::LoopDetected);
@@ -263,7 +293,7 @@ impl Writer<'_> {
         elements(self.fields, "via").filter(|element| received_by(element) == Some(true)).count()
     }
 
-    /// Writes the fields that describe the client, host and scheme.
+    /// Writes the X-Forwarded-… and Forwarded fields, which describe the client, host and scheme.
     fn write_forwarded(&mut self, request: &Request<'_>, host: Option<&[u8]>) {
         let forwarded = self.settings.forwarded;
         let client = request.client.map(|client| client.ip().to_canonical());
@@ -276,13 +306,20 @@ impl Writer<'_> {
                     }
                 });
             }
-            if !self.seen.forwarded_proto {
-                self.write("X-Forwarded-Proto", scheme.as_bytes());
+            if !self.seen.forwarded_proto && !self.operations.remove("x-forwarded-proto") {
+                self.out.extend_from_slice(if request.secure {
+                    b"X-Forwarded-Proto: https\r\n"
+                } else {
+                    &b"X-Forwarded-Proto: http\r\n"[..]
+                });
             }
             if !self.seen.forwarded_host
+                && !self.operations.remove("x-forwarded-host")
                 && let Some(host) = host
             {
-                self.write("X-Forwarded-Host", host);
+                self.out.extend_from_slice(b"X-Forwarded-Host: ");
+                self.out.extend_from_slice(host);
+                self.out.extend_from_slice(b"\r\n");
             }
         }
         if forwarded.standard && !self.operations.remove("forwarded") {
@@ -292,7 +329,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes one line with a trusted client's values and this proxy's; nothing if there are neither.
+    /// Writes one line with the values of a trusted client and of this proxy. Writes nothing if there are no values.
     fn write_chain(&mut self, name: &'static str, ours: impl FnOnce(&mut Vec<u8>)) {
         let start = self.out.len();
         if self.trusted {
@@ -309,23 +346,20 @@ impl Writer<'_> {
     }
 }
 
-/// Appends `Via: 1.1 name` (RFC 9110 §7.6.3), with the version of the received message.
+/// Appends a line such as `Via: 1.1 name` (RFC 9110 §7.6.3), with the version of the received message.
 pub(super) fn write_via(out: &mut Vec<u8>, via: &str, version: Version) {
-    let version = version.as_str();
-    write_line_parts(out, "Via", &[version.strip_prefix("HTTP/").unwrap_or(version), " ", via]);
-}
-
-fn write_line_parts(out: &mut Vec<u8>, name: &str, parts: &[&str]) {
-    write_line(out, name, b"");
-    out.truncate(out.len() - b"\r\n".len());
-    for part in parts {
-        out.extend_from_slice(part.as_bytes());
-    }
+    out.extend_from_slice(match version {
+        Version::Http10 => b"Via: 1.0 ",
+        Version::Http11 => b"Via: 1.1 ",
+        Version::Http2 => b"Via: 2.0 ",
+        Version::Http3 => b"Via: 3.0 ",
+    });
+    out.extend_from_slice(via.as_bytes());
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes an address like its `Display`. Each request needs one, and most are IPv4: these avoid the formatting
-/// machinery.
+/// Writes an address in the same form as `Display`, but without the formatting machinery for IPv4, because almost every
+/// request needs this.
 fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     let address = match address {
         IpAddr::V4(address) => address,
@@ -346,8 +380,8 @@ fn write_address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Appends `for=…;host=…;proto=…` (RFC 7239 §4, §6): an IPv6 address in brackets and quotes, a host with a port in
-/// quotes.
+/// Appends `for=…;host=…;proto=…` (RFC 7239 §4, §6). An IPv6 address is enclosed in brackets and quotes, and a host
+/// with a port in quotes.
 fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Option<&[u8]>, scheme: &str) {
     out.extend_from_slice(b"for=");
     match client {
@@ -369,10 +403,11 @@ fn write_forwarded_element(out: &mut Vec<u8>, client: Option<IpAddr>, host: Opti
     out.extend_from_slice(scheme.as_bytes());
 }
 
-/// Appends the Host line of a request without a host: a health check, or an HTTP/1.0 request.
+/// Appends the Host line for a request that has no host of its own, such as a health check or an HTTP/1.0 request, or
+/// whose host is replaced.
 pub fn write_host_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
     match &settings.host {
-        HostField::Fixed(host) => write_line(out, "Host", host.as_bytes()),
+        HostField::Fixed(host) => write_line("Host", host.as_bytes(), out),
         HostField::Client | HostField::Origin => {
             out.extend_from_slice(b"Host: ");
             write_origin_host(out, origin);
@@ -381,7 +416,7 @@ pub fn write_host_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the origin's own name, with its port unless that is the scheme's default (RFC 9110 §4.2).
+/// Appends the origin's host, and its port unless it is the scheme's default (RFC 9110 §4.2).
 pub(super) fn write_origin_host(out: &mut Vec<u8>, origin: &Origin) {
     let bracket = origin.host.contains(':');
     if bracket {

@@ -2,47 +2,48 @@
 
 use flatout_upstream::origin::request::is_idempotent;
 
-/// Progress of a failed attempt.
+/// How far a failed attempt had progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptProgress {
-    /// The origin certainly has not started to process it: no connection was established, or it sent REFUSED_STREAM.
+    /// The origin has certainly not started to process the request: no connection was established, or the origin sent
+    /// REFUSED_STREAM.
     NotSent,
-    /// The origin may have started; no byte of a response arrived.
+    /// The origin may have started to process the request, but no byte of a response arrived.
     Sent,
-    /// A response began.
+    /// Some of the response arrived.
     Answering,
 }
 
 /// A failed attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// The method.
+    /// Method of the request.
     pub method: &'a str,
-    /// True if any content was read from the client, so that it cannot be sent again.
+    /// True if some of the request's content has been discarded after sending, so that it cannot be sent again.
     pub content_taken: bool,
-    /// Its progress.
+    /// How far the attempt had progressed.
     pub progress: AttemptProgress,
-    /// Number of attempts, including this one.
+    /// Number of attempts so far, including this one.
     pub attempts: u8,
 }
 
-/// Retry decision.
+/// The decision to retry a failed attempt, or the reason not to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
-    /// Retry.
+    /// Retry the request.
     Again,
-    /// Do not: a response began.
+    /// Do not retry: a response has begun.
     AnswerBegun,
-    /// Do not: some content was read from the client.
+    /// Do not retry: some of the request's content has been discarded.
     ContentTaken,
-    /// Do not: the method is not idempotent, and the origin may have processed the request.
+    /// Do not retry: the method is not idempotent, and the origin may have processed the request.
     NotIdempotent,
-    /// Do not: the retries are exhausted.
+    /// Do not retry: the maximum number of retries is reached.
     Spent,
 }
 
 impl Retry {
-    /// Stable name for logs.
+    /// Returns the stable name for logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Again => "retry_again",
@@ -65,9 +66,16 @@ pub fn decide(attempt: &Attempt<'_>, retries: u8) -> Retry {
     }
 }
 
+/// Until when origins may respond to a request, in milliseconds: all attempts together share one head timeout, not one
+/// per origin, since the client has waited since the first one at `first_ms`. Until its content has arrived from the
+/// client, at `content_ms`, the origins wait for the client, so none of them is late; `None` while it is arriving.
+pub fn head_deadline_ms(head_timeout_ms: u64, first_ms: u64, content_ms: Option<u64>) -> Option<u64> {
+    Some(first_ms.max(content_ms?).saturating_add(head_timeout_ms))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Attempt, AttemptProgress, Retry, decide};
+    use super::{Attempt, AttemptProgress, Retry, decide, head_deadline_ms};
 
     #[test]
     fn which_is_tried_again() {
@@ -92,5 +100,15 @@ mod tests {
         }
         let attempt = Attempt { method: "GET", content_taken: false, progress: AttemptProgress::NotSent, attempts: 1 };
         assert_eq!(decide(&attempt, 0), Retry::Spent);
+    }
+
+    #[test]
+    fn the_time_in_which_a_client_sends_content_is_not_the_origins() {
+        // Without content, and with content that came with the request.
+        assert_eq!(head_deadline_ms(30, 1_000, Some(0)), Some(1_030));
+        assert_eq!(head_deadline_ms(30, 1_000, Some(990)), Some(1_030));
+        assert_eq!(head_deadline_ms(30, 1_000, Some(5_000)), Some(5_030));
+        assert_eq!(head_deadline_ms(30, 1_000, None), None);
+        assert_eq!(head_deadline_ms(u64::MAX, 1_000, Some(0)), Some(u64::MAX));
     }
 }

@@ -1,12 +1,13 @@
-//! Sources of upstream field values, for Vary, which refers to the request as the origin received it.
+//! Sources of the field values in upstream requests, for evaluating Vary, which refers to the request as the origin
+//! received it.
 
 use super::names::{FieldClass, Name};
 use super::operations::{is_free, names_request};
 use flatout_cache::request::{FieldSource, Forwarding};
-use flatout_config::model::{Cidr, FieldOp, Proxy, is_trusted};
+use flatout_config::model::{Cidr, Proxy, is_trusted};
 use std::net::IpAddr;
 
-/// Forwarding of one client's requests.
+/// How fields in the requests of one client are forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFields<'a> {
     unkeyed: &'a [Box<str>],
@@ -15,8 +16,8 @@ pub struct SentFields<'a> {
 }
 
 impl<'a> SentFields<'a> {
-    /// Forwarding for a client with this address. `unkeyed` comes from [`unkeyed_fields`], `trusted` from the same
-    /// configuration.
+    /// Describes forwarding for a client with the address `client`. `unkeyed` is the result of [`unkeyed_fields`], and
+    /// `trusted` comes from the same configuration.
     pub const fn new(unkeyed: &'a [Box<str>], trusted: &'a [Cidr], client: Option<IpAddr>) -> Self {
         Self { unkeyed, trusted, client }
     }
@@ -40,10 +41,18 @@ impl Forwarding for SentFields<'_> {
         );
         if by_trust { FieldSource::Trust(is_trusted(self.trusted, self.client)) } else { FieldSource::Client }
     }
+
+    fn has_trusted(&self) -> bool {
+        !self.trusted.is_empty()
+    }
+
+    fn overrides_target(&self, name: &str) -> bool {
+        Name::new(name).kind == FieldClass::TargetOverride && is_trusted(self.trusted, self.client)
+    }
 }
 
-/// Lower-case names of fields that the proxy derives from request data in no cache key: the client's address, the HTTP
-/// version, the target as received.
+/// Returns the lower-case names of fields that the proxy derives from request data that is not part of the cache key:
+/// the client's address, the HTTP version, and the target as received.
 pub fn unkeyed_fields(settings: &Proxy) -> Box<[Box<str>]> {
     let operations = &settings.request_fields;
     let is_cleared = |name: &str| operations.iter().any(|operation| operation.removes(name.as_bytes()));
@@ -54,11 +63,8 @@ pub fn unkeyed_fields(settings: &Proxy) -> Box<[Box<str>]> {
     ];
     let own =
         own.into_iter().filter(|(name, is_written)| *is_written && !is_cleared(name)).map(|(name, _)| name.into());
-    let set = operations.iter().filter_map(|operation| match operation {
-        FieldOp::Set(name, value) | FieldOp::Add(name, value) if is_free(name) && names_request(value) => {
-            Some(name.to_ascii_lowercase().into())
-        }
-        _ => None,
-    });
+    let set =
+        operations.iter().filter(|operation| is_free(operation.name()) && operation.value().is_some_and(names_request));
+    let set = set.map(|operation| operation.name().to_ascii_lowercase().into());
     own.chain(set).collect()
 }

@@ -1,12 +1,12 @@
-use super::{Passage, Return, Strip, write_request_lines, write_response_lines, write_trailer_lines};
+use super::{Passage, Return, Strip, forwarded_trailers, unkeyed_fields, write_request_lines, write_response_lines};
 use crate::outcome::ForwardOutcome;
 use flatout_config::model::{Cidr, FieldOp, Forwarded, HostField, Origin, Proxy};
 use flatout_handler::Request;
 use flatout_handler::content::Offers;
-use flatout_http::date::format_date;
 use flatout_http::framing::Version;
 use flatout_http::head::{FieldStorage, Fields, Header, parse_fields};
 use flatout_http::limits::Limits;
+use flatout_http::lines::FieldOpKind;
 use flatout_http::request::{RequestHead, assemble_request_head, parse_request_head};
 use proptest::prelude::{prop_assert, proptest};
 
@@ -14,7 +14,7 @@ fn origin() -> Origin {
     Origin { secure: false, host: "10.0.0.9".to_owned(), port: 3000, weight: 1, backup: false }
 }
 
-/// No fields of our own, so that a table shows what becomes of the client's.
+/// Settings without fields of our own, so that a table shows only what happens to the client's fields.
 fn bare() -> Proxy {
     Proxy { via: None, forwarded: Forwarded { x_forwarded: false, standard: false }, ..Proxy::default() }
 }
@@ -52,7 +52,7 @@ fn passed(settings: &Proxy, lines: &str) -> String {
     all.strip_prefix("Host: site.example\r\n").unwrap().to_owned()
 }
 
-/// Each line as the client sends it, and what the origin gets of it.
+/// Each line as the client sends it, and what the origin receives.
 const ABUSE: &[(&str, &str)] = &[
     // Of the connection.
     ("Connection: keep-alive\r\nA: b\r\n", "A: b\r\n"),
@@ -282,9 +282,9 @@ fn overrides_of_the_method_pass_where_nothing_is_cached() {
 
 #[test]
 fn the_settings_change_fields_in_their_order() {
-    let set = |name: &str, value: &str| FieldOp::Set(name.to_owned(), value.to_owned());
-    let add = |name: &str, value: &str| FieldOp::Add(name.to_owned(), value.to_owned());
-    let remove = |name: &str| FieldOp::Remove(name.to_owned());
+    let set = |name: &str, value: &str| FieldOp::set(name.to_owned(), value.to_owned());
+    let add = |name: &str, value: &str| FieldOp::add(name.to_owned(), value.to_owned());
+    let remove = |name: &str| FieldOp::remove(name.to_owned());
     let lines = "A: 1\r\nB: 2\r\nA: 3\r\n";
     for (operations, expected) in [
         (vec![set("a", "x")], "B: 2\r\na: x\r\n"),
@@ -314,6 +314,15 @@ fn the_settings_change_fields_in_their_order() {
 }
 
 #[test]
+fn a_value_from_outside_the_key_makes_its_field_unkeyed_whatever_the_operation() {
+    for kind in FieldOpKind::ALL {
+        let operation = FieldOp::new(kind, "X-Ip".to_owned(), "{client}".to_owned());
+        let unkeyed = unkeyed_fields(&Proxy { request_fields: vec![operation], ..bare() });
+        assert_eq!(unkeyed.iter().any(|name| &**name == "x-ip"), kind.has_value, "{kind:?}");
+    }
+}
+
+#[test]
 fn cookies_of_http_2_become_one() {
     let lines = [
         Header { name: "cookie", value: b"a=b" },
@@ -324,10 +333,10 @@ fn cookies_of_http_2_become_one() {
     let head = assemble_request_head(b"GET", b"/", Some(b"a"), fields, &Limits::DEFAULT).unwrap();
     let settings = Proxy { via: Some("flatout".to_owned()), ..bare() };
     let lines = lines_of(&head, &settings, Strip::NOTHING, "", None).unwrap();
-    assert_eq!(lines, "Host: a\r\ncookie: a=b; c=d\r\nx: y\r\nVia: 2.0 flatout\r\n");
+    assert_eq!(lines, "Host: a\r\nx: y\r\ncookie: a=b; c=d\r\nVia: 2.0 flatout\r\n");
 }
 
-fn returned(lines: &str, answer: &Return<'_>, settings: &Proxy) -> String {
+fn returned(lines: &str, answer: &Return, settings: &Proxy) -> String {
     let section = format!("{lines}\r\n");
     let mut storage = FieldStorage::new();
     let fields = parse_fields(section.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap();
@@ -336,7 +345,7 @@ fn returned(lines: &str, answer: &Return<'_>, settings: &Proxy) -> String {
     String::from_utf8(out).unwrap()
 }
 
-const PLAIN: Return<'static> = Return { version: Version::Http11, keep_length: false, keep_upgrade: false, date: None };
+const PLAIN: Return = Return { version: Version::Http11, keep_length: false, keep_upgrade: false, date_s: None };
 
 #[test]
 fn answers_lose_what_is_of_the_connection() {
@@ -372,8 +381,7 @@ fn answers_lose_what_is_of_the_connection() {
 
 #[test]
 fn answers_get_via_and_a_date_and_keep_what_stands_for_their_framing() {
-    let date = format_date(784_111_777);
-    let answer = Return { version: Version::Http10, keep_length: true, keep_upgrade: true, date: Some(&date) };
+    let answer = Return { version: Version::Http10, keep_length: true, keep_upgrade: true, date_s: Some(784_111_777) };
     let lines = "Content-Length: 3\r\nUpgrade: websocket\r\nVia: 1.1 other\r\n";
     assert_eq!(
         returned(lines, &answer, &Proxy::default()),
@@ -384,15 +392,34 @@ fn answers_get_via_and_a_date_and_keep_what_stands_for_their_framing() {
 
 #[test]
 fn trailers_are_what_nobody_needs_before() {
+    let forwarded = |section: &str, operations: &[FieldOp]| {
+        forwarded_trailers(section.as_bytes(), operations).map(|lines| String::from_utf8(lines.to_vec()).unwrap())
+    };
     let section = "Content-Digest: x\r\nX-Checksum: y\r\nETag: \"a\"\r\nContent-Length: 3\r\nTransfer-Encoding: x\r\n\
         Host: a\r\nSet-Cookie: a\r\nCache-Control: a\r\nAuthorization: a\r\nX-Forwarded-For: a\r\nContent-Type: a\r\n\
-        Connection: a\r\nTrailer: a\r\nServer-Timing: z\r\nContent_Length: 3\r\nVary: a\r\n\r\n";
-    let mut storage = FieldStorage::new();
-    let fields = parse_fields(section.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap();
-    let mut out = Vec::new();
-    write_trailer_lines(fields, &mut out);
-    let expected = "Content-Digest: x\r\nX-Checksum: y\r\nETag: \"a\"\r\nServer-Timing: z\r\n";
-    assert_eq!(String::from_utf8(out).unwrap(), expected);
+        Connection: a\r\nTrailer: a\r\nServer-Timing: z\r\nContent_Length: 3\r\nVary: a\r\n\
+        grpc-status: 0\r\ngrpc-message: OK\r\ngrpc-status-details-bin: AA\r\n";
+    let expected = "Content-Digest: x\r\nX-Checksum: y\r\nETag: \"a\"\r\nServer-Timing: z\r\n\
+        grpc-status: 0\r\ngrpc-message: OK\r\ngrpc-status-details-bin: AA\r\n";
+    assert_eq!(forwarded(section, &[]).as_deref(), Some(expected));
+    for name in [
+        "X-Forwarded-For",
+        "x_forwarded_for",
+        "X-Real-IP",
+        "Forwarded",
+        "Via",
+        "X-Original-URL",
+        "X_Original_URL",
+        "X-HTTP-Method-Override",
+        "X_HTTP_Method_Override",
+        "Proxy",
+        "Content_Type",
+    ] {
+        assert_eq!(forwarded(&format!("{name}: a\r\n"), &[]), None, "{name}");
+    }
+    let operations = [FieldOp::set("X-Api-Key".to_owned(), "a".to_owned()), FieldOp::remove("X-Debug".to_owned())];
+    let section = "x-api-key: b\r\nX_Api_Key: b\r\nX-Debug: b\r\nX-Sum: b\r\n";
+    assert_eq!(forwarded(section, &operations).as_deref(), Some("X-Sum: b\r\n"));
 }
 
 fn asked(lines: &str, settings: &Proxy) -> Option<String> {
@@ -444,8 +471,8 @@ fn upgrades_that_were_agreed_to() {
 }
 
 proptest! {
-    /// Whatever comes: nothing of the connection gets through, nothing is split into two lines, and what is written is
-    /// a field section again.
+    /// Whatever fields arrive: no connection-specific field is forwarded, no line is split in two, and the output is a
+    /// valid field section.
     #[test]
     fn nothing_of_the_connection_gets_through(
         lines in proptest::collection::vec(("[Cc]onnection|[Kk]eep-[Aa]live|TE|te|[Uu]pgrade|[Hh]ost|[Vv]ia|\

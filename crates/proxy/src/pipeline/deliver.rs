@@ -1,4 +1,5 @@
-//! The client's response: here from an origin's, in `stored` from stored or arriving content.
+//! Construction of the response to the client: in this file from an origin's response, in `stored` from stored or
+//! arriving content.
 
 pub(crate) mod stored;
 
@@ -11,24 +12,24 @@ use crate::query::{EsiSource, Query};
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_config::model::FieldOp;
-use flatout_handler::response::{Body, Head, Response, write_status_line};
+use flatout_handler::response::{Body, Head, Response, write_reason_line, write_status_line};
 use flatout_handler::routed::Refusal;
 use flatout_handler::stream::{Stream, TunnelStart};
 use flatout_http::head::{FieldStorage, Fields};
 use flatout_http::lines::{write_changed, write_line};
 use flatout_http::status::has_content;
-use flatout_os::clock::Now;
+use flatout_os::clock::unix_s;
 use flatout_reason::Outcome;
 use flatout_upstream::origin::WholeAnswer;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Builds the response to `query` from the origin's.
+/// Builds the response to `query` from the origin's response, which is not stored.
 pub(super) fn respond_to(query: &Query, answered: Answered, note: &Note) -> Result<Response, Refusal> {
     let extra = note.lines(None, None, query.shows_status);
     let extra = (!extra.is_empty()).then_some(extra);
     let is_template = query.is_template_here(&answered.incoming);
-    // The fields of a template are modified after composition.
+    // Header operations are applied to a template after composition.
     let changes = if is_template { &[][..] } else { &query.policy.fields };
     let outcome = note.reason.into();
     let (response, lines) = respond(&query.step, &query.ask, changes, answered, extra, outcome)?;
@@ -38,7 +39,7 @@ pub(super) fn respond_to(query: &Query, answered: Answered, note: &Note) -> Resu
     Ok(response)
 }
 
-/// Builds a client's response, with its field lines, from the origin's.
+/// Builds the client's response from the origin's response. Also returns its field lines.
 pub(super) fn respond(
     step: &Arc<ProxyStep>,
     ask: &UpstreamRequest,
@@ -48,20 +49,29 @@ pub(super) fn respond(
     outcome: Outcome,
 ) -> Result<(Response, Vec<u8>), Refusal> {
     let Answered { mut incoming, hold, .. } = answered;
-    let status = incoming.status;
+    let (status, reason) = (incoming.status, incoming.reason.take());
     let is_upgrade = status == 101;
     let to_head = ask.request.method() == "HEAD";
     let mut lines = Vec::with_capacity(incoming.lines().len() + 256);
     {
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
-        if is_upgrade && !agrees(ask, &fields) {
+        let is_stream = incoming.version.has_streams();
+        if is_upgrade && !agrees(ask, &fields, is_stream) {
             return Err(Refusal::from(ForwardOutcome::UpgradeInvalid));
         }
         let keep_length = incoming.content_length.is_some() && !is_upgrade && status != 204;
         let keep_upgrade = is_upgrade || status == 426;
-        let back = Return { version: incoming.version, keep_length, keep_upgrade, date: None };
+        let back = Return { version: incoming.version, keep_length, keep_upgrade, date_s: None };
         write_lines(step, changes, fields, &back, &mut lines);
+        if is_upgrade && is_stream {
+            // RFC 8441 §5: the handshake with the origin uses no key, but the handshake with the client may.
+            ask.request.with(|request| {
+                if let Some(key) = request.head.fields.first("sec-websocket-key") {
+                    write_line("Sec-WebSocket-Accept", upgrade::accept_key(key).as_bytes(), &mut lines);
+                }
+            });
+        }
     }
     let (body, outcome) = if let Some(origin) = incoming.upgraded.take() {
         let idle_ms = step.settings.timeouts.stream_timeout_ms;
@@ -86,12 +96,13 @@ pub(super) fn respond(
         };
         (body, outcome)
     };
-    let mut response = Response::new(status, Head::from_lines(status, &lines), body, outcome);
+    let mut response = Response::new(status, Head::forwarded(status, reason.as_deref(), &lines), body, outcome);
     response.extra = extra;
     Ok((response, lines))
 }
 
-/// The same in one buffer, from a response whose content is here.
+/// Builds the client's response from an origin's response that has been received completely. Writes the head and
+/// content to one buffer.
 pub(super) fn pass_on(
     worker: &ProxyWorker,
     step: &ProxyStep,
@@ -102,10 +113,13 @@ pub(super) fn pass_on(
 ) -> Response {
     let head = answer.head;
     let keep_length = head.content_length.is_some() && head.status != 204;
-    let back = Return { version: head.version, keep_length, keep_upgrade: head.status == 426, date: None };
+    let back = Return { version: head.version, keep_length, keep_upgrade: head.status == 426, date_s: None };
     let mut head_bytes = 0;
     let bytes = worker.write_answer(|room| {
-        write_status_line(head.status, room);
+        match head.unusual_reason() {
+            Some(reason) => write_reason_line(head.status, reason, room),
+            None => write_status_line(head.status, room),
+        }
         write_lines(step, changes, head.fields, &back, room);
         if let Some(note) = note {
             note.write_lines(None, None, true, room);
@@ -119,11 +133,10 @@ pub(super) fn pass_on(
     };
     Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome)
 }
-/// Appends the field lines for the client.
-fn write_lines(step: &ProxyStep, changes: &[FieldOp], fields: Fields<'_>, back: &Return<'_>, lines: &mut Vec<u8>) {
+/// Appends the field lines for the client to `lines`.
+fn write_lines(step: &ProxyStep, changes: &[FieldOp], fields: Fields<'_>, back: &Return, lines: &mut Vec<u8>) {
     // RFC 9110 §6.6.1: a recipient adds Date if it is missing.
-    let date = fields.first("date").is_none().then(|| flatout_http::date::format_date(Now::read().unix_s));
-    let back = Return { date: date.as_ref(), ..*back };
+    let back = Return { date_s: Some(unix_s()), ..*back };
     if changes.is_empty() {
         write_response_lines(fields, &step.settings, &back, lines);
     } else {
@@ -133,8 +146,10 @@ fn write_lines(step: &ProxyStep, changes: &[FieldOp], fields: Fields<'_>, back: 
     }
 }
 
-/// Returns whether a 101 accepts the requested upgrade.
-fn agrees(ask: &UpstreamRequest, fields: &Fields<'_>) -> bool {
+/// Returns whether a 101 accepts the requested upgrade. `is_stream` is true if the upgrade was an extended CONNECT,
+/// which has no key.
+fn agrees(ask: &UpstreamRequest, fields: &Fields<'_>, is_stream: bool) -> bool {
     let Some(asked) = &ask.upgrade else { return false };
-    upgrade::agrees(asked, *fields)
+    let is_accepted = is_stream || ask.websocket_key.as_ref().is_none_or(|key| key.is_accepted(*fields));
+    is_accepted && upgrade::agrees(asked, *fields)
 }

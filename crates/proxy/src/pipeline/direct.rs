@@ -1,14 +1,15 @@
-//! Fast path: a request sent at once on a pooled connection, whose response is passed on without copying its head.
-//! Nearly all forwarded requests take this path.
+//! The fast path: the request is sent immediately on a pooled connection, and the response head and content are written
+//! to one buffer for the client. Most forwarded requests take it.
 //!
-//! Anything unusual leaves it: a connection closed by the origin, a response that is incomplete or may be stored, a
-//! failure. The progress so far goes along as [`Begun`].
+//! In unusual cases, such as no pooled connection, a response that is incomplete or may be stored, or a failure, the
+//! request falls back to the pipeline's steps. The state of the first attempt is passed on as [`Begun`], so that the
+//! steps continue where it ended.
 
-use super::deliver::{pass_on, respond};
-use super::fetch::{Asked, Fetch, FetchConditions, note_storing};
+use super::deliver::pass_on;
+use super::fetch::note_storing;
 use super::receive::with_status;
-use super::{Step, fetch_alone, pass, run};
-use crate::exchange::{Answered, Begun, Hold, UpstreamRequest, finish_answer, interim};
+use super::{Step, pass, run};
+use crate::exchange::{Attempt, Begun, SendMark, UpstreamRequest, finish_answer, interim};
 use crate::forward::{Passage, Strip, write_request_lines};
 use crate::note::Note;
 use crate::outcome::ForwardOutcome;
@@ -18,256 +19,204 @@ use crate::worker::ProxyWorker;
 use flatout_balance::group::{Ticket, Tried};
 use flatout_balance::limit::Permit;
 use flatout_cache::reason::Lookup;
-use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
+use flatout_cache::storable::{Ending, OriginResponse, RequestFacts, Storing, decide_by_facts, decide_response};
 use flatout_handler::response::Response;
-use flatout_handler::routed::{HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
+use flatout_handler::routed::{Handling, HeaderPolicy, PendingResponse, Refusal, RoutedRequest};
 use flatout_http::request::Method;
-use flatout_os::clock::{Now, precise_ns};
-use flatout_upstream::origin::{
-    ExchangeFailure, Incoming, KeptAnswer, KeptExchange, OutgoingContent, OutgoingRequest, WholeAnswer,
-};
+use flatout_os::clock::{precise_ns, unix_s};
+use flatout_upstream::origin::{KeptAnswer, KeptExchange, WholeAnswer};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Content up to this many bytes is copied after its head; larger content stays in its receive buffer.
+/// Maximum size in bytes of content that is copied after the head. Larger content stays in its receive buffer.
 const CONTENT_BYTES_MAX: usize = 16 * 1024;
 
-/// Purpose of a request.
+/// Purpose of a forwarded request.
 pub(super) enum Aim {
-    /// Pass the response on, without a cache.
-    Plain(Box<Plain>),
-    /// A cache miss for which no other request waits.
-    Alone { query: Rc<Query>, reason: Lookup },
-}
-
-/// A request passed on without a cache.
-pub(super) struct Plain {
-    pub(super) step: Arc<ProxyStep>,
-    pub(super) ask: UpstreamRequest,
-    pub(super) policy: Rc<HeaderPolicy>,
+    /// Forward the response without a cache.
+    Plain { step: Arc<ProxyStep>, ask: Box<UpstreamRequest>, policy: Rc<HeaderPolicy> },
+    /// Fetch the response to a cache miss for which no other request waits.
+    Alone { query: Rc<Query>, reason: Lookup, facts: RequestFacts },
 }
 
 impl Aim {
-    fn step(&self) -> &Arc<ProxyStep> {
+    fn parts(&self) -> (&Arc<ProxyStep>, &UpstreamRequest) {
         match self {
-            Self::Plain(plain) => &plain.step,
-            Self::Alone { query, .. } => &query.step,
-        }
-    }
-
-    fn ask(&self) -> &UpstreamRequest {
-        match self {
-            Self::Plain(plain) => &plain.ask,
-            Self::Alone { query, .. } => &query.ask,
+            Self::Plain { step, ask, .. } => (step, ask),
+            Self::Alone { query, .. } => (&query.step, &query.ask),
         }
     }
 }
 
-/// A request that has been sent.
-pub(super) struct Sent {
+/// The first attempt at an upstream request.
+struct Sent {
     exchange: KeptExchange,
-    ticket: Ticket,
-    permit: Permit,
+    /// The selected origin and the permit; `None` after the attempt has ended.
+    place: Option<(Ticket, Permit)>,
     since_ns: u64,
-    since_s: i64,
-    /// Store generation before it was sent.
-    generation: u64,
-    /// Count of invalidations before it was sent.
-    invalidations: u64,
 }
 
-/// Sends a request if a permit and a pooled connection are available without waiting. Otherwise anything acquired
-/// stays with `ask`. A pipelined request behind unfinished responses acquires nothing yet: a client that does not read
-/// them would hold it.
-pub(super) fn send(
-    worker: &ProxyWorker,
-    step: &Arc<ProxyStep>,
-    ask: &UpstreamRequest,
-    routed: &RoutedRequest<'_>,
-    (strip, extra): (Strip, &[u8]),
-) -> Option<Sent> {
-    let request = routed.request;
-    let is_bare = matches!(request.head.method, Method::Get | Method::Head) && !request.offers.has_content();
-    if !is_bare || request.offers.is_behind() || ask.upgrade.is_some() || step.settings.http2 {
-        return None;
-    }
-    let ticket = step.group.choose(routed.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
-    let place = |ticket, permit| ask.begun.set(Some(Box::new(Begun::with_place(ticket, permit))));
-    let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
-    let Some(permit) = limiter.try_acquire() else {
-        place(ticket, None);
-        return None;
-    };
-    // Read this before sending: a purge in the meantime must apply to the response.
-    let generation = worker.store().map_or(0, |store| store.generation());
-    let invalidations = worker.accelerator().fills.invalidations();
-    let exchange = worker.with_lines(|lines| {
-        let passage = Passage { origin: ticket.origin(), strip, extra };
-        write_request_lines(request, &step.settings, &passage, lines).ok()?;
-        let mut outgoing = OutgoingRequest {
-            method: request.head.method.as_str(),
-            target: &ask.target,
-            lines,
-            content: OutgoingContent::None,
-            upgrade: None,
-        };
-        worker.client(step).send_kept(address, &mut outgoing)
-    });
-    let Some(exchange) = exchange else {
-        place(ticket, Some(permit));
-        return None;
-    };
-    Some(Sent {
-        exchange,
-        ticket,
-        permit,
-        since_ns: precise_ns(),
-        since_s: routed.now.unix_s,
-        generation,
-        invalidations,
-    })
-}
-
-/// A request on the fast path, which may fall back to the general one.
-pub(super) struct DirectRequest {
+/// Future of a forwarded request, which makes the first attempt and falls back to the steps if necessary.
+pub(super) struct ForwardedRequest {
     worker: Rc<ProxyWorker>,
-    /// `None` after the fallback.
-    under_way: Option<(Aim, Sent)>,
-    slow: Option<PendingResponse>,
-    shows_status: bool,
+    /// Purpose of the request; `None` after it has been passed to the steps.
+    aim: Option<Aim>,
+    sent: Option<Sent>,
+    steps: Option<PendingResponse>,
+    /// The query, for Cache-Status; `None` if there is no cache.
+    query: Option<Rc<Query>>,
 }
 
-impl DirectRequest {
-    pub(super) fn new(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent) -> Self {
-        let shows_status = matches!(&aim, Aim::Alone { query, .. } if query.shows_status);
-        Self { worker: Rc::clone(worker), under_way: Some((aim, sent)), slow: None, shows_status }
+impl ForwardedRequest {
+    /// Forwards `routed`: immediately if a permit and a pooled connection are available without waiting, otherwise
+    /// through the steps. `strip` and `extra` are as in [`Passage`].
+    pub(super) fn begin(
+        worker: &Rc<ProxyWorker>,
+        aim: Aim,
+        routed: &RoutedRequest<'_>,
+        (strip, extra): (Strip, &[u8]),
+    ) -> Handling {
+        let query = match &aim {
+            Aim::Alone { query, .. } => Some(Rc::clone(query)),
+            Aim::Plain { .. } => None,
+        };
+        let worker = Rc::clone(worker);
+        let mut forwarded = Box::new(Self { worker, aim: Some(aim), sent: None, steps: None, query });
+        forwarded.send(routed, (strip, extra));
+        if forwarded.sent.is_none() {
+            forwarded.take_steps();
+        }
+        Handling::Later(Box::into_pin(forwarded))
+    }
+
+    /// Sends the first attempt. If that is impossible, an acquired permit is passed on with the request. A pipelined
+    /// request behind unfinished responses acquires no permit yet, since a client that does not read those responses
+    /// would hold it.
+    fn send(&mut self, routed: &RoutedRequest<'_>, (strip, extra): (Strip, &[u8])) -> Option<()> {
+        let (step, ask) = self.aim.as_ref()?.parts();
+        let (worker, request) = (&self.worker, routed.request);
+        let is_bare = matches!(request.head.method, Method::Get | Method::Head) && !request.offers.has_content();
+        if !is_bare || request.offers.is_behind() || ask.upgrade.is_some() || step.settings.http2 {
+            return None;
+        }
+        let ticket = step.group.choose(routed.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
+        let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
+        let Some(permit) = limiter.try_acquire() else {
+            ask.begun.set(Some(Box::new(Begun::with_place(ticket, None))));
+            return None;
+        };
+        let mark = SendMark::read(worker, routed.now.unix_s);
+        let passage = Passage { origin: ticket.origin(), strip, extra };
+        let write_lines = |lines: &mut Vec<u8>| write_request_lines(request, &step.settings, &passage, lines).ok();
+        let method = request.head.method.as_str();
+        let exchange = worker.with_client(step, |client| client.send_kept(address, method, ask.target(), write_lines));
+        let Some(exchange) = exchange else {
+            ask.begun.set(Some(Box::new(Begun::with_place(ticket, Some(permit)))));
+            return None;
+        };
+        ask.mark.set(Some(mark));
+        self.sent = Some(Sent { exchange, place: Some((ticket, permit)), since_ns: precise_ns() });
+        Some(())
     }
 
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Refusal>> {
-        if let Some((aim, sent)) = &mut self.under_way {
-            let tell = |status: u16, lines: &[u8]| {
-                aim.ask().request.offers().interims().send(interim(status, lines));
-            };
-            let worker = &self.worker;
-            let look = |answer: &WholeAnswer<'_>| look(worker, aim, sent.since_s, answer);
-            let polled = ready!(sent.exchange.poll(context, tell, look));
-            let Some((aim, sent)) = self.under_way.take() else { return Poll::Pending };
-            match polled {
-                KeptAnswer::Taken(response) => {
+        if let (Some(aim), Some(sent)) = (&self.aim, &mut self.sent) {
+            let (worker, (step, ask)) = (&self.worker, aim.parts());
+            let tell = |status: u16, lines: &[u8]| ask.request.offers().interims().send(interim(status, lines));
+            let sent_s = ask.mark.get().map_or(0, |mark| mark.unix_s);
+            let mut response = None;
+            let polled = ready!(sent.exchange.poll(context, tell, |answer| {
+                response = look(worker, aim, sent_s, answer);
+                response.is_some()
+            }));
+            let Some((ticket, permit)) = sent.place.take() else { return Poll::Pending };
+            let sent_ns = sent.since_ns;
+            let begun = match (polled, response) {
+                (KeptAnswer::Taken, Some(response)) => {
                     let ns = precise_ns();
-                    let delay_us = ns.saturating_sub(sent.since_ns) / 1000;
-                    // Same epoch as the coarse clock, with finer resolution.
-                    let (place, now_ms) = ((sent.ticket, sent.permit), ns / 1_000_000);
-                    finish_answer(worker, aim.step(), place, response.status, delay_us, now_ms);
+                    let delay_us = ns.saturating_sub(sent_ns) / 1000;
+                    // The precise clock has the same epoch as the coarse clock.
+                    finish_answer(worker, step, (ticket, permit), response.status, delay_us, ns / 1_000_000);
                     return Poll::Ready(Ok(response));
                 }
-                KeptAnswer::Incoming(incoming) => return Poll::Ready(answer(worker, aim, sent, incoming)),
-                KeptAnswer::Again => {
-                    aim.ask().begun.set(Some(Box::new(Begun::with_kept_tried(
-                        sent.ticket,
-                        sent.permit,
-                        sent.since_ns / 1_000_000,
-                    ))));
-                    self.slow = Some(go_on(worker, aim));
+                (KeptAnswer::Taken | KeptAnswer::Again, _) => {
+                    // This attempt does not count as one, because the pooled connection was closed before the origin
+                    // processed the request.
+                    ask.mark.set(None);
+                    Begun::with_kept_tried(ticket, permit, sent_ns / 1_000_000)
                 }
-                KeptAnswer::Failed(failure) => match give_up(worker, aim, sent, failure) {
-                    Ok(slow) => self.slow = Some(slow),
-                    Err(refused) => return Poll::Ready(Err(refused)),
-                },
-            }
+                (KeptAnswer::Incoming(incoming), _) => {
+                    Begun::with_attempt(Attempt { result: Ok(incoming), ticket, permit, sent_ns })
+                }
+                (KeptAnswer::Failed(failure), _) => {
+                    Begun::with_attempt(Attempt { result: Err(failure), ticket, permit, sent_ns })
+                }
+            };
+            ask.begun.set(Some(Box::new(begun)));
+            self.take_steps();
         }
-        match &mut self.slow {
-            Some(slow) => slow.as_mut().poll(context),
+        match &mut self.steps {
+            Some(steps) => steps.as_mut().poll(context),
             None => Poll::Pending,
         }
     }
-}
 
-impl Future for DirectRequest {
-    type Output = Result<Response, Refusal>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let direct = self.get_mut();
-        let made = ready!(direct.poll_answer(context));
-        Poll::Ready(if direct.shows_status { made.map_err(with_status) } else { made })
+    /// Leaves the fast path: passes the request to the steps.
+    fn take_steps(&mut self) {
+        let worker = Rc::clone(&self.worker);
+        self.steps = match self.aim.take() {
+            Some(Aim::Plain { step, ask, policy }) => Some(Box::pin(pass::plain(worker, step, *ask, policy))),
+            Some(Aim::Alone { query, reason, .. }) => Some(Box::pin(run(worker, query, Step::fetch_alone(reason)))),
+            None => None,
+        };
     }
 }
 
-/// Builds the client's response from the origin's; `None`: use the general path.
+impl Future for ForwardedRequest {
+    type Output = Result<Response, Refusal>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let forwarded = self.get_mut();
+        let made = ready!(forwarded.poll_answer(context));
+        Poll::Ready(match &forwarded.query {
+            Some(query) => made.map_err(|refusal| with_status(refusal, query)),
+            None => made,
+        })
+    }
+}
+
+/// Builds the client's response from the origin's response. Returns `None` if the steps must handle it.
 fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) -> Option<Response> {
     if answer.content.len() > CONTENT_BYTES_MAX {
         return None;
     }
     match aim {
-        Aim::Plain(plain) => {
-            let outcome = ForwardOutcome::Forwarded.into();
-            Some(pass_on(worker, &plain.step, &plain.policy.fields, answer, None, outcome))
+        Aim::Plain { step, policy, .. } => {
+            Some(pass_on(worker, step, &policy.fields, answer, None, ForwardOutcome::Forwarded.into()))
         }
-        Aim::Alone { query, reason } => {
+        Aim::Alone { query, reason, facts } => {
             let head = answer.head;
             let response = OriginResponse {
                 status: head.status,
                 fields: head.fields,
                 request_time_s: sent_s,
-                response_time_s: Now::read().unix_s,
+                response_time_s: unix_s(),
                 ending: head.content_length.map_or(Ending::Framed, Ending::Length),
                 is_stretch: false,
             };
-            let storing = query.with(|request| decide_response(request, &response, &query.cache.rules));
+            let storing = decide_by_facts(*facts, &response, &query.cache.rules)
+                .unwrap_or_else(|| query.with(|request| decide_response(request, &response, &query.cache.rules)));
             if matches!(storing, Storing::Store(_)) {
                 return None;
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
             let note = query.shows_status.then(|| Note { why: Some(why), ..Note::forwarded(*reason) });
             let mut response = pass_on(worker, &query.step, &query.policy.fields, answer, note, (*reason).into());
-            response.cache = Some(why.name());
+            response.logged.cache = Some(why.name());
             Some(response)
         }
-    }
-}
-
-/// Continues with a response on the general path.
-fn answer(worker: &Rc<ProxyWorker>, aim: Aim, sent: Sent, incoming: Incoming) -> Result<Response, Refusal> {
-    let Sent { ticket, permit, since_ns, since_s, generation, invalidations, .. } = sent;
-    let delay_us = precise_ns().saturating_sub(since_ns) / 1000;
-    let hold = Hold::new(worker, aim.step(), (ticket, permit), incoming.status, delay_us);
-    let answered = Answered { incoming, hold, again: false };
-    match aim {
-        Aim::Plain(plain) => {
-            let Plain { step, ask, policy } = *plain;
-            let outcome = ForwardOutcome::Forwarded.into();
-            respond(&step, &ask, &policy.fields, answered, None, outcome).map(|(response, _)| response)
-        }
-        Aim::Alone { query, reason } => {
-            let fetch = Fetch { query, kept: None, question: FetchConditions::NONE, interims: None };
-            let asked: Asked = fetch.decide(worker, answered, (since_s, Now::read().unix_s), generation);
-            fetch_alone::respond(worker, fetch, asked, invalidations, reason)
-        }
-    }
-}
-
-/// Handles a failed exchange: refuses, or retries on the general path.
-fn give_up(
-    worker: &Rc<ProxyWorker>,
-    aim: Aim,
-    sent: Sent,
-    failure: ExchangeFailure,
-) -> Result<PendingResponse, Refusal> {
-    let mut begun = Box::new(Begun::since(sent.since_ns / 1_000_000));
-    let ask = aim.ask();
-    begun.handle_failure(worker, aim.step(), (sent.ticket, sent.permit), (ask.request.method(), false), failure)?;
-    ask.begun.set(Some(begun));
-    Ok(go_on(worker, aim))
-}
-
-/// Continues on the general path.
-fn go_on(worker: &Rc<ProxyWorker>, aim: Aim) -> PendingResponse {
-    let worker = Rc::clone(worker);
-    match aim {
-        Aim::Plain(plain) => Box::pin(pass::plain(worker, plain.step, plain.ask, plain.policy)),
-        Aim::Alone { query, reason } => Box::pin(run(worker, query, Step::fetch_alone(reason))),
     }
 }

@@ -1,26 +1,29 @@
-//! Fetches for the cache: upstream requests, and handling of their responses.
+//! Fetches for the cache: upstream requests and the handling of their responses.
 //!
-//! A fetch is a task of the worker that started it, so that it continues for other clients if the first one
-//! disconnects.
+//! A shared fetch is a separate task on the worker that started it, so that it continues for other clients if the first
+//! client disconnects.
 
+mod conditions;
 mod keeping;
 mod pumping;
 
-use crate::exchange::{Answered, Manner, ask_origin, cut_reason};
+use crate::exchange::{Answered, Manner, SendMark, ask_origin, cut_reason};
 use crate::fill::{FetchState, FillHead, FillWriter, Interest, Use};
-use crate::forward::{Return, Strip, write_response_lines};
+use crate::forward::{Return, Strip, forwarded_trailers, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
 use crate::meta::{Meta, StoredResponse};
 use crate::parts::PartSet;
 use crate::query::{Query, audience_hash};
 use crate::ranges;
 use crate::worker::ProxyWorker;
+pub(crate) use conditions::FetchConditions;
 use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure};
 use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
 use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::tags::write_group_tag;
-use flatout_cache::validate::{Conditions, Freshening, freshen};
+use flatout_cache::targeted::without_named_fields;
+use flatout_cache::validate::{Freshening, freshen};
 use flatout_handler::budget::{Budget, BudgetUser, Held};
 use flatout_handler::content::Interims;
 use flatout_handler::ending::CloseReason;
@@ -28,8 +31,9 @@ use flatout_handler::routed::Refusal;
 use flatout_http::head::FieldStorage;
 use flatout_http::lines;
 use flatout_http::ranges::ByteRange;
-use flatout_os::clock::Now;
-use flatout_store::{Inserted, Marker, Store};
+use flatout_http::status::has_content;
+use flatout_os::clock::{Now, monotonic_ms};
+use flatout_store::{Inserted, Marker, Purged, Store};
 use flatout_upstream::origin::{Incoming, IncomingPiece, OutgoingContent};
 use pumping::Pumping;
 use std::future::{Future, poll_fn};
@@ -40,58 +44,18 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 use tokio::task::spawn_local;
 
-/// Result of a fetch for the client that started it.
+/// Result of a fetch, for the client that started it.
 pub(crate) enum FetchResult {
     /// A response for this client only, and the reason for not storing it.
     Own(Box<Answered>, NoStore),
-    /// The response is shared: read it from the fill.
+    /// The response is shared. Read it from the fill.
     Shared,
 }
 
-/// Conditions and Range added to an upstream request.
-#[derive(Clone)]
-pub(crate) struct FetchConditions {
-    /// Lines to add: conditions that validate the stored response.
-    conditions: Option<Conditions>,
-    /// The parts to validate, if there are several.
-    set: Option<Rc<PartSet>>,
-    /// The range of the parts to fetch, regardless of the client's Range.
-    stretch: Option<ByteRange>,
-    /// True to send the client's own Range with the conditions: if the response has changed, only that range is
-    /// needed.
-    keeps_range: bool,
-}
-
-impl FetchConditions {
-    /// The client's request without additions.
-    pub(crate) const NONE: Self = Self { conditions: None, set: None, stretch: None, keeps_range: false };
-
-    /// Validation of a stored response.
-    pub(crate) fn validation(conditions: Conditions, set: Option<Rc<PartSet>>, keeps_range: bool) -> Self {
-        Self { conditions: Some(conditions), set, stretch: None, keeps_range }
-    }
-
-    /// Fetch of the range `missing` of `set`.
-    pub(crate) fn stretch(set: &Rc<PartSet>, missing: ByteRange, conditions: Conditions) -> Self {
-        let conditions = Some(conditions).filter(|conditions| !conditions.0.is_empty());
-        Self { conditions, set: Some(Rc::clone(set)), stretch: Some(missing), keeps_range: false }
-    }
-
-    /// Returns whether the client's request is sent without additions.
-    pub(crate) const fn is_none(&self) -> bool {
-        self.conditions.is_none() && self.stretch.is_none()
-    }
-
-    /// The range to fetch.
-    pub(crate) const fn missing(&self) -> Option<ByteRange> {
-        self.stretch
-    }
-}
-
-/// A fetch.
+/// A fetch: an upstream request whose response may be stored.
 pub(crate) struct Fetch {
     pub(crate) query: Rc<Query>,
-    /// A stored response, which may be used if the origin fails.
+    /// The stored response, which is to be validated or may be used if the origin fails.
     pub(crate) kept: Option<Arc<StoredResponse>>,
     /// Additions to the upstream request.
     pub(crate) question: FetchConditions,
@@ -99,8 +63,8 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// Fetches into `writer` and notifies the client that started the fetch by `direct`. `None`: no client waits, but
-    /// the fetch continues.
+    /// Fetches into `writer`, and sends the result to the client that started the fetch through `direct`. If `direct`
+    /// is `None`, no client waits, but the fetch continues to the end.
     pub(crate) async fn run(
         self,
         worker: Rc<ProxyWorker>,
@@ -122,7 +86,7 @@ impl Fetch {
             .await
         };
         match result {
-            // No client waits: cancel the request.
+            // No client is waiting any more, so cancel the request.
             None => writer.settle(FetchState::Released),
             Some(Asked::Settled(standing)) => {
                 writer.settle(standing);
@@ -141,22 +105,20 @@ impl Fetch {
         }
     }
 
-    /// Sends the request, and repeats it without conditions if the 304 applies to another response.
+    /// Sends the request. If a 304 does not apply to the stored response, repeats the request without conditions.
     pub(crate) async fn ask(&self, worker: &Rc<ProxyWorker>) -> Asked {
         let mut question = &self.question;
         let plain = FetchConditions::NONE;
         loop {
-            // Read this before sending: a purge in the meantime must apply to the response.
-            let generation = worker.store().map_or(0, |store| store.generation());
-            let invalidations = worker.accelerator().fills.invalidations();
-            let request_time_s = Now::read().unix_s;
+            let mark = self.query.ask.mark.take().unwrap_or_else(|| SendMark::read(worker, Now::read().unix_s));
+            let SendMark { generation, invalidations, unix_s: request_time_s } = mark;
             let asks_itself = !question.is_none() && !question.keeps_range;
             let strip = if asks_itself || self.query.fetches_whole() || self.query.cache.esi {
                 Strip::CONDITIONS.and(Strip::RANGE)
             } else {
                 Strip::CONDITIONS
             };
-            // A part or a compressed template could not be composed.
+            // A partial or encoded template cannot be composed.
             let strip = if self.query.cache.esi { strip.and(Strip::ENCODING) } else { strip };
             let mut extra = question.conditions.as_ref().map_or_else(Vec::new, |conditions| conditions.0.clone());
             if let Some(missing) = question.stretch {
@@ -168,7 +130,7 @@ impl Fetch {
             let asked = ask_origin(worker, step, ask, OutgoingContent::None, manner, self.interims.as_ref()).await;
             let answered = match asked {
                 Ok(answered) => answered,
-                Err(refused) => return self.settle_failure(OriginFailureKind::Unreachable, refused),
+                Err(refused) => return self.settle_failure(worker, invalidations, refused),
             };
             let times = (request_time_s, Now::read().unix_s);
             let status = answered.incoming.status;
@@ -187,7 +149,7 @@ impl Fetch {
                 if let Some(fetch) = self.query.range_fetch.borrow().as_ref() {
                     fetch.count(ranges::GIVEN_UP_BYTES, Now::read().monotonic_ms);
                 }
-                // Requests for ranges are forwarded individually for some time.
+                // From now on, forward requests for ranges of this response individually for some time.
                 if let Some(store) = worker.store() {
                     store.mark_ranges(self.query.key.hash(), ranges::marker(Now::read().monotonic_ms));
                 }
@@ -207,6 +169,7 @@ impl Fetch {
             if status >= 500
                 && let Some(kept) = &self.kept
                 && self.may_stand_in(kept, OriginFailureKind::Status(status))
+                && !self.is_revoked(worker, kept, invalidations)
             {
                 return Asked::Settled(FetchState::Use(Arc::clone(kept), Use::InsteadOfError));
             }
@@ -214,14 +177,14 @@ impl Fetch {
             if let (Asked::Unshared(..), false, true, Some(store)) =
                 (&asked, question.is_none(), status < 500, worker.store())
             {
-                // The new response may not be stored, so the stored one is obsolete.
+                // The new response must not be stored, so the stored one is obsolete.
                 self.drop_kept(store);
             }
             return asked;
         }
     }
 
-    /// Returns whether to store the whole response, whose head has arrived, for a range request.
+    /// Returns whether to fetch and store the whole response, whose head has arrived, on behalf of a range request.
     fn may_be_fetched_whole(&self, worker: &ProxyWorker, incoming: &Incoming, times: (i64, i64)) -> bool {
         let query = &self.query;
         let storing = with_response(incoming, times, |response| {
@@ -236,8 +199,9 @@ impl Fetch {
             && query.range_fetch.borrow().as_ref().is_some_and(|fetch| fetch.charge(length, Now::read().monotonic_ms))
     }
 
-    /// Decides how to use the response to a request for `missing`; `None`: handle it like a response to the client's
-    /// own request.
+    /// Decides how to use the response to a request for the range `missing` of `set`. Returns the metadata if it may be
+    /// stored and shared, or the result of the fetch if not. Returns `None` if the response must be handled like a
+    /// response to the client's own request.
     fn decide_stretch(
         &self,
         worker: &ProxyWorker,
@@ -255,7 +219,7 @@ impl Fetch {
         });
         Some(match storing {
             Storing::Store(stored) if set.supplies(&stored, missing) => Ok(stored),
-            // The representation has changed or may not be stored: forward the client's own request.
+            // The representation has changed or must not be stored: let clients send their own requests.
             _ => {
                 if let Some(store) = worker.store() {
                     set.remove(store);
@@ -265,7 +229,7 @@ impl Fetch {
         })
     }
 
-    /// Removes the stored response.
+    /// Removes the stored response or parts from the store.
     fn drop_kept(&self, store: &Store<Meta>) {
         match (&self.question.set, &self.kept) {
             (Some(set), _) => set.remove(store),
@@ -276,23 +240,37 @@ impl Fetch {
         }
     }
 
-    fn settle_failure(&self, failure: OriginFailureKind, refused: Refusal) -> Asked {
+    /// Returns the result of a fetch whose request failed. `since` is the number of invalidations before it was sent.
+    fn settle_failure(&self, worker: &ProxyWorker, since: u64, refused: Refusal) -> Asked {
         Asked::Settled(match &self.kept {
-            Some(kept) if self.may_stand_in(kept, failure) => FetchState::Use(Arc::clone(kept), Use::InsteadOfError),
+            Some(kept)
+                if self.may_stand_in(kept, OriginFailureKind::Unreachable) && !self.is_revoked(worker, kept, since) =>
+            {
+                FetchState::Use(Arc::clone(kept), Use::InsteadOfError)
+            }
             _ => FetchState::Failed(refused),
         })
+    }
+
+    /// Returns whether the stored response `kept` has been purged, or invalidated since the number of invalidations was
+    /// `since`. It must then not be served without validation.
+    fn is_revoked(&self, worker: &ProxyWorker, kept: &StoredResponse, since: u64) -> bool {
+        worker.store().is_none_or(|store| store.check(kept) == Purged::Hard)
+            || worker.accelerator().fills.is_invalidated_since(since, &self.query.fetch_prefix())
     }
 
     fn may_stand_in(&self, kept: &StoredResponse, failure: OriginFailureKind) -> bool {
         let rules = &self.query.cache.rules;
         let now_s = Now::read().unix_s;
-        // For several parts, each reader checks whether they suffice.
+        // If there are several parts, each request checks whether they suffice.
         let stored = self.question.set.as_ref().map_or(&kept.meta().stored, |set| set.whole());
+        let expired = kept.is_soft_purged().then(|| stored.expired(now_s));
+        let stored = expired.as_ref().unwrap_or(stored);
         let verdict = self.query.with(|request| decide_failure(request, stored, failure, rules, now_s));
         matches!(verdict, Verdict::ServeStale { .. } | Verdict::Serve { .. })
     }
 
-    /// Applies a 304 to the stored response; `None`: the 304 applies to another response.
+    /// Applies a 304 to the stored response. Returns `None` if the 304 applies to a different response.
     fn handle_not_modified(
         &self,
         worker: &ProxyWorker,
@@ -307,9 +285,10 @@ impl Fetch {
             query.with(|request| freshen(request, &kept.meta().stored, response, &query.cache.rules))
         });
         let again = |stored: Box<Stored>| {
-            let meta = kept.meta().freshened(*stored);
+            let mut meta = kept.meta().freshened(*stored);
+            meta.trailers = self.shared_trailers(&meta.trailers, &meta.stored).as_deref().unwrap_or_default().into();
             StoredResponse::new(
-                query.key.clone(),
+                kept.key().clone(),
                 kept.variant(),
                 meta,
                 Arc::from(&b""[..]),
@@ -317,17 +296,22 @@ impl Fetch {
                 generation,
             )
         };
+        let prefix = query.fetch_prefix();
+        let is_invalidated = || worker.accelerator().fills.is_invalidated_since(invalidations, &prefix);
         match freshening {
-            // It was invalidated in the meantime (RFC 9111 §4.4): serve it to waiting clients, but do not store it.
-            Freshening::Fresh(stored)
-                if worker.accelerator().fills.is_invalidated_since(invalidations, &query.fetch_prefix()) =>
-            {
+            // The response was invalidated during the validation (RFC 9111 §4.4) or replaced by a newer one: serve it
+            // to waiting clients, but do not store it.
+            Freshening::Fresh(stored) if kept.is_replaced() || is_invalidated() => {
                 Some(FetchState::Use(Arc::new(again(stored)), Use::Validated))
             }
             Freshening::Fresh(stored) => {
                 remember_sharing(worker, query, &stored);
                 let (object, inserted) = store.insert(again(stored), query.cache.rules.variants_max as usize);
                 forget_sharing(store, query, &object, inserted);
+                // The response may have been invalidated between the check above and the insertion.
+                if is_invalidated() {
+                    store.remove_object(&object);
+                }
                 Some(FetchState::Use(object, Use::Validated))
             }
             Freshening::FreshOnce(stored, reason) => {
@@ -375,10 +359,14 @@ impl Fetch {
         let mut storage = FieldStorage::new();
         let fields = incoming.fields(&mut storage);
         // RFC 9110 §6.6.1: a recipient adds Date if it is missing.
-        let date = flatout_http::date::format_date(stored.response_time_s);
         let keep_length = length.is_some();
-        let back = Return { version: incoming.version, keep_length, keep_upgrade: false, date: Some(&date) };
+        let date_s = Some(stored.response_time_s);
+        let back = Return { version: incoming.version, keep_length, keep_upgrade: false, date_s };
         write_response_lines(fields, &self.query.step.settings, &back, &mut lines);
+        if let Some(length) = length.filter(|_| incoming.content_length.is_none() && has_content(incoming.status)) {
+            // The content was chunked, but all of it arrived with the head, so its length is known.
+            lines::write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
+        }
         let unkept = length.and_then(|length| match worker.store() {
             _ if length > self.query.cache.rules.object_bytes_max => Some(NoStore::TooLarge),
             Some(store) if length > MEMORY_BYTES_MAX && !store.may_hold(length) => Some(NoStore::NoRoom),
@@ -399,20 +387,28 @@ impl Fetch {
         Meta { stored, group_tags, trailers: Box::default() }
     }
 
-    /// Streams the response to the client that fetched it, and stores it. `invalidations`: number of invalidations
-    /// before the request.
+    /// Returns the trailer field lines among `lines` that may be stored and shared with other clients. The directives of
+    /// the response apply to trailer fields as to header fields.
+    fn shared_trailers(&self, lines: &[u8], stored: &Stored) -> Option<Rc<[u8]>> {
+        let lines = forwarded_trailers(lines, &[])?;
+        let shared = without_named_fields(&lines, &stored.lines, &self.query.cache.rules);
+        (!shared.is_empty()).then(|| shared.into())
+    }
+
+    /// Streams the response to the client that fetched it, and stores it. `since` is the number of
+    /// invalidations before the request was sent, of which `own` were made by the request itself.
     pub(super) fn stream(
         self,
         worker: &Rc<ProxyWorker>,
         answered: Answered,
         stored: Stored,
         generation: u64,
-        invalidations: u64,
+        (since, own): (u64, usize),
     ) -> (Arc<FillHead>, Interest) {
         let fills = &worker.accelerator().fills;
         let prefix = self.query.fetch_prefix();
         let writer = fills.begin_alone(&prefix);
-        if fills.is_invalidated_since(invalidations, &prefix) {
+        if fills.is_invalidated_again_since(since, &prefix, own) {
             writer.invalidate();
         }
         let interest = writer.join();
@@ -422,8 +418,8 @@ impl Fetch {
         (head, interest)
     }
 
-    /// Passes the content from the origin to all readers, and stores it once complete. `wanted`: continue without
-    /// readers.
+    /// Passes the content from the origin to all readers, and stores it when it is complete. If `wanted` is true,
+    /// continues even without readers.
     pub(crate) async fn pump(
         &self,
         worker: &Rc<ProxyWorker>,
@@ -435,7 +431,7 @@ impl Fetch {
     ) {
         let Answered { incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
-        // Drop the head: its buffer holds the beginning of the content too.
+        // Release the head, since its buffer also contains the beginning of the content.
         let mut body = incoming.into_body();
         let held = Held::new(Arc::clone(worker.accelerator().budget()), BudgetUser::Fills);
         writer.add_last(|content| content.count_by(held));
@@ -452,6 +448,7 @@ impl Fetch {
                 Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, bytes, bytes_max).await,
                 Some(IncomingPiece::End(trailers)) => {
                     drop(hold);
+                    let trailers = trailers.and_then(|trailers| self.shared_trailers(&trailers, &stored));
                     return self.finish(worker, pumping, stored, generation, trailers.as_deref());
                 }
                 Some(IncomingPiece::Failed(failure)) => {
@@ -465,8 +462,8 @@ impl Fetch {
     }
 }
 
-/// Counts and records a response with `status` that is not stored. Returns the reason, and whether later requests
-/// should not wait for one another.
+/// Counts and records a response with `status` if it is not stored. Returns the metadata to store, or the reason for
+/// not storing the response and whether its key was marked as hit-for-miss.
 pub(crate) fn note_storing(
     worker: &ProxyWorker,
     query: &Query,
@@ -485,15 +482,15 @@ pub(crate) fn note_storing(
     Err((reason, seconds.is_some()))
 }
 
-/// Marks the key of `query` as uncacheable for `seconds`, so that its requests do not wait for one another.
+/// Marks the key of `query` as hit-for-miss for `seconds`, so that requests for it do not wait for one another.
 fn mark(worker: &ProxyWorker, query: &Query, reason: NoStore, seconds: u32) {
     if let Some(store) = worker.store() {
-        let until_ms = Now::read().monotonic_ms.saturating_add(u64::from(seconds) * 1000);
+        let until_ms = monotonic_ms().saturating_add(u64::from(seconds) * 1000);
         store.mark(query.marker_hash(), Marker { reason: reason as u16, until_ms });
     }
 }
 
-/// Records that `stored`, the response to `query`, may be stored but cannot satisfy waiting requests.
+/// Marks the key of `query` as hit-for-miss if its response `stored` may be stored but cannot satisfy waiting requests.
 fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
     let seconds = query.cache.rules.hit_for_miss_s;
     if seconds > 0 && !stored.is_reusable() && query.ask.request.method() == "GET" {
@@ -501,43 +498,46 @@ fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
     }
 }
 
-/// Removes the marker once a response is stored that requests may share.
+/// Removes the hit-for-miss marker if a response that requests may share has been stored.
 fn forget_sharing(store: &Store<Meta>, query: &Query, object: &StoredResponse, inserted: Inserted) {
     let stored = &object.meta().stored;
     if inserted != Inserted::Stored || !stored.is_reusable() {
         return;
     }
-    let hash = object.key().hash();
-    store.unmark(audience_hash(hash, query.names_visitor));
-    if stored.flags.any(Flags::SHARED) {
-        store.unmark(audience_hash(hash, !query.names_visitor));
+    // With No-Vary-Search, the key of the request may differ from that of its response.
+    for hash in [object.key().hash(), query.key.hash()] {
+        store.unmark(audience_hash(hash, query.names_visitor));
+        if stored.flags.any(Flags::SHARED) {
+            store.unmark(audience_hash(hash, !query.names_visitor));
+        }
     }
 }
 
-/// Value of Range for `part`.
+/// Returns the value of Range for `part`.
 pub(crate) fn write_range(part: ByteRange) -> String {
     format!("bytes={}-{}", part.first, part.last)
 }
 
-/// Result of an upstream request.
+/// Result of an upstream request of a fetch.
 pub(crate) enum Asked {
-    /// There is no content to stream.
+    /// The fetch has ended, and there is no content to stream.
     Settled(FetchState),
-    /// A response for one client only.
+    /// The response is for one client only.
     Unshared(Box<Answered>, NoStore),
-    /// A response for all clients, and the store generation before the request.
+    /// The response may be shared: its metadata, and the store generation before the request.
     Shared(Box<Answered>, Box<Stored>, u64),
 }
 
 fn tell(direct: Option<oneshot::Sender<FetchResult>>, said: FetchResult) {
     if let Some(direct) = direct {
-        // The client may have disconnected; its response is then dropped.
+        // If the client has disconnected, its response is dropped.
         let _ = direct.send(said);
     }
 }
 
-/// Length of the content in bytes, if the head states it or all content is here. With trailers there is none: they
-/// need a framing that carries them over HTTP/1.1 (RFC 9112 §7.1.2).
+/// Returns the length of the content in bytes, if Content-Length states it or all content has been received. Returns
+/// `None` for chunked content with trailers, because trailers require chunked transfer coding over HTTP/1.1 (RFC 9112
+/// §7.1.2).
 pub(crate) fn content_length(incoming: &Incoming) -> Option<u64> {
     match incoming.body.whole() {
         Some((whole, None)) => Some(whole.len() as u64),
@@ -545,7 +545,7 @@ pub(crate) fn content_length(incoming: &Incoming) -> Option<u64> {
     }
 }
 
-/// Calls a function with the response as the cache core represents it.
+/// Calls `look` with the response in the form that `flatout_cache` requires.
 pub(crate) fn with_response<T>(
     incoming: &Incoming,
     (request_time_s, response_time_s): (i64, i64),

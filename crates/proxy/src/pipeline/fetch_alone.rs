@@ -1,4 +1,4 @@
-//! Fetches for one client.
+//! Fetches on behalf of a single client.
 
 use super::Pipeline;
 use super::deliver::{
@@ -24,8 +24,8 @@ use flatout_store::Store;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Reason to forward a miss for this client alone: a key marked as uncacheable, or a request with credentials. `None`:
-/// the general path decides.
+/// Returns the reason to fetch a miss for this client alone, because its key is marked as hit-for-miss or the request
+/// has credentials. Returns `None` if the pipeline must decide.
 pub(super) fn asks_alone(
     store: &Store<Meta>,
     request: &CacheRequest<'_>,
@@ -51,14 +51,16 @@ pub(super) fn asks_alone(
 }
 
 impl Pipeline {
-    /// Step FetchAlone. Most responses to such requests are not shareable, so they need no task and no fill.
+    /// Step FetchAlone: fetches within the request's own task. Most responses to such requests cannot be shared, so
+    /// they need no separate task and no fill.
     pub(super) async fn fetch_alone(
         &self,
         reason: Lookup,
         question: FetchConditions,
         kept: Option<Arc<StoredResponse>>,
     ) -> Result<Response, Refusal> {
-        let invalidations = self.worker.accelerator().fills.invalidations();
+        let fills = &self.worker.accelerator().fills;
+        let invalidations = self.query.ask.mark.get().map_or_else(|| fills.invalidations(), |mark| mark.invalidations);
         let interims = Some(self.query.ask.request.offers().interims());
         let fetch = Fetch { query: Rc::clone(&self.query), kept, question, interims };
         let asked = fetch.ask(&self.worker).await;
@@ -66,8 +68,9 @@ impl Pipeline {
     }
 }
 
-/// Builds the response to a fetch for one client. `invalidations`: number of invalidations before it.
-pub(super) fn respond(
+/// Builds the response from the result of a fetch for one client. `invalidations` is the number of invalidations before
+/// the request was sent.
+fn respond(
     worker: &Rc<ProxyWorker>,
     fetch: Fetch,
     asked: Asked,
@@ -85,17 +88,17 @@ pub(super) fn respond(
         }
         Asked::Settled(_) => Err(not_held()),
         Asked::Shared(answered, stored, generation) => {
-            let (head, interest) = fetch.stream(worker, *answered, *stored, generation, invalidations);
+            let (head, interest) = fetch.stream(worker, *answered, *stored, generation, (invalidations, 0));
             let note = note.of_fill(&head);
             let mut response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s)
                 .ok_or_else(not_held)?;
-            response.cache = Some(note.stored_as());
+            response.logged.cache = Some(note.stored_as());
             Ok(response)
         }
     }
 }
 
-/// Builds the response for the requesting client from the origin's, which is not stored because of `why`.
+/// Builds the client's response from the origin's response, which is not stored because of `why`.
 pub(super) fn respond_unstored(
     query: &Query,
     answered: Answered,
@@ -106,6 +109,6 @@ pub(super) fn respond_unstored(
     let is_error = had_kept && answered.incoming.status >= 500;
     let reason = if is_error { Lookup::ErrorPassed } else { note.reason };
     let mut response = deliver::respond_to(query, answered, &Note { reason, why: Some(why), ..note })?;
-    response.cache = Some(why.name());
+    response.logged.cache = Some(why.name());
     Ok(response)
 }

@@ -14,7 +14,6 @@ use crate::worker::ProxyWorker;
 use flatout_cache::validate::Conditions;
 use flatout_cache::vary::{apply_cookie_rules, write_variant_key};
 use flatout_handler::content::InterimResponse;
-use flatout_http::framing::Version;
 use flatout_http::lines::write_line;
 use flatout_http::ranges::ByteRange;
 use flatout_http::token::trim;
@@ -29,18 +28,18 @@ use tokio::task::spawn_local;
 pub(crate) struct SharedFetch {
     pub(super) found: LookupResult,
     pub(super) key: Vec<u8>,
-    /// The missing range that it fetches, if it completes parts, and the conditions of its request.
+    /// If the fetch completes stored parts, the missing range that it fetches and the conditions of its request.
     pub(super) stretch: Option<(ByteRange, Conditions)>,
     pub(super) interest: Interest,
     pub(super) note: Note,
-    /// The result for the client that started it; `None`: another client did.
+    /// Receiver of the result, or `None` if another client started the fetch.
     pub(super) own: Option<oneshot::Receiver<FetchResult>>,
-    /// True if a stored response may be used if the origin fails.
+    /// True if there is a stored response that may be used if the origin fails.
     pub(super) had_kept: bool,
 }
 
 impl Pipeline {
-    /// Step FetchShared: joins the fetch that others wait for, or starts it.
+    /// Step FetchShared: joins a fetch in progress, or starts a fetch that others may join.
     pub(super) fn fetch_shared(&self, found: LookupResult, need: Need, kept: Option<Arc<StoredResponse>>) -> Next {
         let (worker, query) = (&self.worker, &self.query);
         let Need { reason, question, completion } = need;
@@ -76,14 +75,14 @@ impl Pipeline {
     }
 }
 
-/// Returns whether a request is for a suffix. It arrives last in a fetch of the whole response, and its offset is
-/// still unknown.
+/// Returns whether a value of Range requests a suffix, which would arrive last in a fetch of the whole response and
+/// whose offset is not yet known.
 fn is_suffix(range: &[u8]) -> bool {
     range.split(|&byte| byte == b'=').nth(1).is_some_and(|ranges| trim(ranges).starts_with(b"-"))
 }
 
-/// Fetches the whole response for a range request, to store it for later ones, unless too many such fetches are in
-/// progress or the response is known to be too large.
+/// Makes a range request fetch the whole response, so that it can be stored for later requests, unless too many such
+/// fetches are in progress or the response is known to be too large.
 fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
     let is_range =
         query.with(|request| request.method == "GET" && request.field("range").is_some_and(|range| !is_suffix(range)));
@@ -98,7 +97,8 @@ fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
     query.range_fetch.replace(worker.accelerator().range_fetches.begin(client, now.monotonic_ms));
 }
 
-/// Key of a fetch: the cache key, whether the request identifies its visitor, the known variant, and Range.
+/// Returns the key of a fetch, which consists of the cache key, whether the request identifies its visitor, the variant
+/// as far as known, and Range.
 pub(super) fn fill_key(query: &Query, found: &LookupResult) -> Vec<u8> {
     let names = match found {
         LookupResult::Nothing(_, names) => query.vary.borrow().clone().or_else(|| names.clone()),
@@ -107,7 +107,7 @@ pub(super) fn fill_key(query: &Query, found: &LookupResult) -> Vec<u8> {
     let names = names.unwrap_or_else(|| apply_cookie_rules("".into(), &query.cache.rules.cookies));
     let mut key = begin_fill_key(query, &names);
     query.with(|request| {
-        // ESI always fetches the whole response.
+        // If ESI is enabled, the whole response is always fetched.
         let takes_whole = query.cache.esi || query.fetches_whole();
         let ranges: &[&str] = if takes_whole { &[] } else { &["range", "if-range"] };
         for name in ranges {
@@ -120,10 +120,10 @@ pub(super) fn fill_key(query: &Query, found: &LookupResult) -> Vec<u8> {
     key
 }
 
-/// Key of a fetch of the range `missing`.
+/// Returns the key of a fetch of the range `missing`.
 pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: ByteRange, conditions: &Conditions) -> Vec<u8> {
     let mut key = begin_fill_key(query, &set.whole().vary);
-    // No client's Range and If-Range have this form.
+    // The values of Range and If-Range in a request never have this form.
     for line in [b"stretch", write_range(missing).as_bytes(), &conditions.0] {
         key.push(0);
         key.extend_from_slice(line);
@@ -133,23 +133,24 @@ pub(crate) fn stretch_key(query: &Query, set: &PartSet, missing: ByteRange, cond
 
 fn begin_fill_key(query: &Query, names: &str) -> Vec<u8> {
     let mut key = query.fetch_prefix();
-    // Anonymous requests do not wait for one that identifies its visitor, whose response is less often shareable.
+    // Anonymous requests do not wait for requests that identify a visitor, whose responses can less often be shared.
     key.push(u8::from(query.names_visitor));
     query.with(|request| write_variant_key(names, request, &mut key));
     key
 }
 
-/// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated
-/// or replaced. There is no other source of links: a response that is not stored, or not for this request, may be
+/// Sends a 103 with the links of `stale`, the stored response that `query` selects and that is about to be validated or
+/// replaced. There is no other source of links, because a response that is not stored or not for this request may be
 /// private.
 fn send_early_hints(query: &Query, stale: &StoredResponse) {
     let stored = &stale.meta().stored;
-    // A response that always requires validation is not shared before the origin has validated it.
+    // A response that always requires validation must not be shared, not even its links, before the origin has
+    // validated it.
     if !query.cache.early_hints || !(200..300).contains(&stored.status) || !stored.is_reusable() {
         return;
     }
-    // Old HTTP/1.1 clients mistake a 103 for the response; browsers use HTTP/2.
-    if query.ask.request.with(|request| request.head.version != Version::Http2) {
+    // Some old HTTP/1.1 clients mistake a 103 for the final response. Browsers use HTTP/2 or HTTP/3.
+    if query.ask.request.with(|request| !request.head.version.has_streams()) {
         return;
     }
     let mut lines = Vec::new();

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use tokio::task::spawn_local;
 
 impl Pipeline {
-    /// Step Hit: the response from `found`, unless a part of it has gone.
+    /// Step Hit: responds from `found`. If some of its content is no longer available, continues with a miss.
     pub(super) fn hit(&mut self, found: LookupResult, reason: Lookup, revalidate: bool) -> Next {
         if revalidate {
             revalidate_behind(&self.worker, &self.query, &found);
@@ -37,11 +37,11 @@ impl Pipeline {
     }
 }
 
-/// Response to `query` from memory; `None` if waiting is required.
+/// Returns the response to `query` from memory, or `None` if there is none or it cannot be sent without waiting.
 pub(super) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) -> Option<Response> {
     let store = worker.store()?;
     let bucket = store.find(query.key.hash(), query.key.as_bytes())?;
-    let found = select(worker, query, Some(&bucket));
+    let found = select(worker, query, query.search.as_deref(), Some(&bucket));
     let Verdict::Serve { reason, .. } = verdict_of(query, &found, now.unix_s) else { return None };
     if let LookupResult::Parts(set, _) = &found {
         let ranges = first_ranges_of(query, set, now.unix_s);
@@ -61,7 +61,7 @@ pub(super) fn answer_at_once(worker: &Rc<ProxyWorker>, query: &Query, now: Now) 
     answer_from(query, ResponseContent::Kept(object), &Note::hit(reason), now.unix_s)
 }
 
-/// Prebuilds the head of `object` for later requests, if its response needs no more than a head and content.
+/// Prebuilds the response with `object` for later requests, unless it has trailers.
 fn make_ready(worker: &ProxyWorker, query: &Query, object: &Arc<StoredResponse>) {
     if object.meta().trailers.is_empty() {
         let via = query.step.settings.via.as_deref();
@@ -70,7 +70,7 @@ fn make_ready(worker: &ProxyWorker, query: &Query, object: &Arc<StoredResponse>)
     }
 }
 
-/// Revalidates in the background while the stale response is served, unless a fetch is in progress.
+/// Revalidates the stored response in the background while it is served stale, unless a fetch is in progress.
 fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &LookupResult) {
     let Some(object) = found.object() else { return };
     let FetchJoin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };

@@ -1,4 +1,4 @@
-//! Lookup of stored responses: in memory, then on disk.
+//! Lookup of stored responses, first in memory, then on disk.
 
 use super::deliver::stored::{ResponseContent, first_ranges, first_ranges_of};
 use super::fetch::FetchConditions;
@@ -8,6 +8,7 @@ use crate::meta::{Meta, StoredResponse};
 use crate::outcome::only_if_cached;
 use crate::parts::{PartSet, Stitching};
 use crate::query::Query;
+use crate::searches::{SearchRule, is_allowed};
 use crate::worker::ProxyWorker;
 use flatout_cache::decision::{Verdict, decide_miss, decide_stored};
 use flatout_cache::parts::Stretch;
@@ -21,18 +22,23 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Lookup result.
+/// Result of a lookup.
 pub(crate) enum LookupResult {
-    /// The matching variant, and its purge state.
+    /// The stored response of the matching variant, and its purge state.
     Object(Arc<StoredResponse>, Purged),
     /// Parts of the matching variant, and their purge state.
     Parts(Rc<PartSet>, Purged),
-    /// A miss: its reason, and the Vary names of the variants present.
+    /// A miss: its reason, and the names in Vary of a stored variant.
     Nothing(Lookup, Option<Box<str>>),
 }
 
-/// Selects the variant of `bucket` for `query`.
-pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket<Meta>>) -> LookupResult {
+/// Selects the variant in `bucket` that matches `query`. `rule` is the rule by which the bucket's key was written.
+pub(crate) fn select(
+    worker: &ProxyWorker,
+    query: &Query,
+    rule: Option<&SearchRule>,
+    bucket: Option<&Bucket<Meta>>,
+) -> LookupResult {
     let (Some(bucket), Some(store)) = (bucket, worker.store()) else {
         return LookupResult::Nothing(Lookup::MissCold, None);
     };
@@ -40,8 +46,10 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
     let mut variant = Vec::new();
     let mut names: Option<&str> = None;
     let cookies = &query.cache.rules.cookies;
-    // A response stored before a cookie became part of the variant key may apply to any value of it.
-    for object in bucket.objects().iter().filter(|object| has_cookie_rules(&object.meta().stored.vary, cookies)) {
+    // Skip responses stored under other cookie rules: a response stored before a cookie became part of the variant key
+    // may depend on any value of the cookie.
+    let allowed = || bucket.objects().iter().filter(|object| is_allowed(rule, &object.meta().stored));
+    for object in allowed().filter(|object| has_cookie_rules(&object.meta().stored.vary, cookies)) {
         let stored = &object.meta().stored;
         if names != Some(&stored.vary) {
             variant.clear();
@@ -55,7 +63,7 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
             Purged::Hard => missed = Lookup::MissPurged,
             purged => {
                 object.touch();
-                return match gather(store, query, object, bucket) {
+                return match gather(store, query, object, allowed()) {
                     Some(set) => LookupResult::Parts(Rc::new(set), purged),
                     None => LookupResult::Object(Arc::clone(object), purged),
                 };
@@ -66,23 +74,29 @@ pub(crate) fn select(worker: &ProxyWorker, query: &Query, bucket: Option<&Bucket
         let speaks = |object: &&Arc<StoredResponse>| {
             store.check(object) == Purged::No && query.with(|request| matches_language(request, &object.meta().stored))
         };
-        if let Some(object) = bucket.objects().iter().find(speaks) {
+        if let Some(object) = allowed().find(speaks) {
             return LookupResult::Object(Arc::clone(object), Purged::No);
         }
     }
-    LookupResult::Nothing(missed, bucket.objects().first().map(|object| object.meta().stored.vary.clone()))
+    LookupResult::Nothing(missed, allowed().next().map(|object| object.meta().stored.vary.clone()))
 }
 
-/// Collects the parts that can be combined with `newest`, the first of its variant; `None` if there are none.
-fn gather(store: &Store<Meta>, query: &Query, newest: &Arc<StoredResponse>, bucket: &Bucket<Meta>) -> Option<PartSet> {
-    // A template is never a part.
+/// Collects the parts among `others` that can be combined with `newest`, the newest part of the variant. Returns `None` if
+/// `newest` is not a part or cannot be combined.
+fn gather<'a>(
+    store: &Store<Meta>,
+    query: &Query,
+    newest: &Arc<StoredResponse>,
+    others: impl Iterator<Item = &'a Arc<StoredResponse>>,
+) -> Option<PartSet> {
+    // Templates are always stored whole.
     if !newest.is_part() || query.cache.esi || query.ask.request.method() != "GET" {
         return None;
     }
-    PartSet::gather(store, newest, bucket.objects().iter())
+    PartSet::gather(store, newest, others)
 }
 
-/// Decision of the cache core about a lookup result.
+/// Decides how to handle `query`, given a lookup result.
 pub(crate) fn verdict_of(query: &Query, found: &LookupResult, now_s: i64) -> Verdict {
     let rules = &query.cache.rules;
     match found {
@@ -101,7 +115,7 @@ pub(crate) fn verdict_of(query: &Query, found: &LookupResult, now_s: i64) -> Ver
 }
 
 impl LookupResult {
-    /// The stored response whose metadata applies.
+    /// Returns the stored response whose metadata applies.
     pub(crate) fn object(&self) -> Option<&Arc<StoredResponse>> {
         match self {
             Self::Object(object, _) => Some(object),
@@ -110,7 +124,7 @@ impl LookupResult {
         }
     }
 
-    /// The parts, if there may be several.
+    /// Returns the combinable parts, if the result consists of parts.
     pub(crate) fn set(&self) -> Option<&Rc<PartSet>> {
         match self {
             Self::Parts(set, _) => Some(set),
@@ -118,7 +132,7 @@ impl LookupResult {
         }
     }
 
-    /// The stored content.
+    /// Returns the stored content.
     pub(crate) fn content(&self) -> Option<ResponseContent> {
         match self {
             Self::Object(object, _) => Some(ResponseContent::Kept(Arc::clone(object))),
@@ -129,7 +143,7 @@ impl LookupResult {
 }
 
 impl Pipeline {
-    /// Step Lookup: a hit, or what is missing.
+    /// Step Lookup: continues with a hit, or with a miss and the upstream request that it needs.
     pub(super) async fn look_up(&mut self) -> Next {
         self.alone |= self.lookups >= LOOKUPS_MAX;
         self.lookups = self.lookups.saturating_add(1);
@@ -162,7 +176,7 @@ impl Pipeline {
     }
 }
 
-/// The first range that is not stored.
+/// Returns the first missing range.
 fn first_missing(stretches: &[Stretch]) -> Option<ByteRange> {
     stretches.iter().find_map(|stretch| match stretch {
         Stretch::Missing(part) => Some(*part),
@@ -170,8 +184,8 @@ fn first_missing(stretches: &[Stretch]) -> Option<ByteRange> {
     })
 }
 
-/// Validation of the lookup result. A range request for a large response must not make the origin send another version
-/// in full.
+/// Returns the conditions that validate the lookup result. A range request for a large response includes its Range, so
+/// that the origin does not send all of a new version.
 pub(super) fn validation(query: &Query, found: &LookupResult, conditions: Conditions) -> FetchConditions {
     let is_large = match found {
         LookupResult::Object(object, _) => object.body().len() > query.cache.range_fetch_bytes_max,
@@ -182,12 +196,31 @@ pub(super) fn validation(query: &Query, found: &LookupResult, conditions: Condit
     FetchConditions::validation(conditions, found.set().cloned(), is_large && is_range && !query.cache.esi)
 }
 
-/// Looks in memory, then on disk.
+/// Looks up the stored response for `query` in memory, then on disk.
 async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> LookupResult {
     let Some(store) = worker.store() else { return LookupResult::Nothing(Lookup::MissCold, None) };
-    let (hash, key) = (query.key.hash(), query.key.as_bytes());
+    let rule = query.search.as_deref();
+    let found = find_under(worker, query, (query.key.hash(), query.key.as_bytes(), rule)).await;
+    if rule.is_none() || found.object().is_some() {
+        return found;
+    }
+    // A response without No-Vary-Search is stored under the ordinary key.
+    let key = query.plain_key();
+    match Box::pin(find_under(worker, query, (store.hash(&key), &key, None))).await {
+        LookupResult::Nothing(..) => found,
+        plain => plain,
+    }
+}
+
+/// Looks up the stored response for `query` under a key, which was written by `rule`.
+async fn find_under(
+    worker: &Rc<ProxyWorker>,
+    query: &Query,
+    (hash, key, rule): (u64, &[u8], Option<&SearchRule>),
+) -> LookupResult {
+    let Some(store) = worker.store() else { return LookupResult::Nothing(Lookup::MissCold, None) };
     let bucket = store.find(hash, key);
-    let found = select(worker, query, bucket.as_deref());
+    let found = select(worker, query, rule, bucket.as_deref());
     let asks_disk = match (&found, &bucket) {
         (LookupResult::Object(..), _) | (LookupResult::Parts(..), None) => false,
         (LookupResult::Parts(set, _), Some(bucket)) => bucket.is_partial() && !is_enough(query, set),
@@ -196,7 +229,7 @@ async fn find(worker: &Rc<ProxyWorker>, query: &Query) -> LookupResult {
     };
     if asks_disk && let Some(lookup) = store.find_on_disk(hash, key) {
         let bucket = lookup.await;
-        return verified(query, select(worker, query, bucket.as_deref().or(None))).await;
+        return verified(query, select(worker, query, rule, bucket.as_deref())).await;
     }
     verified(query, found).await
 }
@@ -207,7 +240,8 @@ fn is_enough(query: &Query, set: &PartSet) -> bool {
     !matches!(verdict, Verdict::Complete { .. } | Verdict::Forward { reason: Lookup::MissPart })
 }
 
-/// Returns the result if its content is intact. Content from a disk is verified before its first use.
+/// Verifies the content of a lookup result that has not been verified since it was read from disk. Returns the result
+/// if the content is intact, otherwise a miss.
 async fn verified(query: &Query, found: LookupResult) -> LookupResult {
     let now_s = Now::read().unix_s;
     let is_intact = match &found {

@@ -1,4 +1,4 @@
-//! The choice of the upstream request.
+//! Choice of the upstream request for a miss.
 
 use super::fetch::FetchConditions;
 use super::lookup::LookupResult;
@@ -9,50 +9,50 @@ use flatout_cache::validate::Conditions;
 use flatout_os::clock::Now;
 use std::ops::ControlFlow;
 
-/// The required upstream request.
+/// The upstream request that a miss requires.
 pub(crate) struct Need {
-    /// Its reason.
+    /// Reason for the request.
     pub(super) reason: Lookup,
     /// Additions to the client's request.
     pub(super) question: FetchConditions,
-    /// Conditions of requests for missing ranges, if this is one.
+    /// Conditions for the requests of further missing ranges, if this is a request for a missing range.
     pub(super) completion: Option<Conditions>,
 }
 
 impl Need {
-    /// The client's own request.
+    /// Creates a need for the client's own request, without additions.
     pub(super) const fn new(reason: Lookup) -> Self {
         Self { reason, question: FetchConditions::NONE, completion: None }
     }
 }
 
-/// The kind of upstream request.
+/// Kind of upstream request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Upstream {
-    /// Without the cache.
+    /// Forward the request without the cache.
     Pass,
-    /// For this client alone, with the reason to report.
+    /// Fetch for this client alone, with this reason in logs.
     Alone(Lookup),
-    /// For all clients that ask for the same.
+    /// Fetch for all clients that request the same response.
     Shared,
 }
 
-/// Facts about a miss.
+/// Properties of a miss that determine the kind of upstream request.
 #[derive(Clone, Copy, Debug)]
 struct Miss {
     reason: Lookup,
     is_get: bool,
-    /// True if the request may wait for another one's fetch.
+    /// True if the request may wait for a fetch started by another request.
     may_wait: bool,
-    /// True if responses for the key were not shareable lately.
+    /// True if the key is marked as hit-for-miss.
     is_marked: bool,
     /// True if the client's request is sent without additions.
     is_bare: bool,
-    /// Reason after a shared fetch was released.
+    /// Reason of an earlier shared fetch of this request whose response could not be shared.
     released: Option<Lookup>,
 }
 
-/// Chooses the kind of upstream request.
+/// Chooses the kind of upstream request for a miss.
 fn choose(miss: Miss) -> Upstream {
     if miss.reason == Lookup::RequestPrecondition || !miss.is_get {
         return Upstream::Pass;
@@ -69,7 +69,7 @@ impl Pipeline {
     pub(super) fn miss(&self, found: LookupResult, need: Need) -> Next {
         let query = &self.query;
         let reason = need.reason;
-        // The stored response is not for this visitor: it is neither validated nor used after a failure, and the
+        // If the stored response is not for this visitor, it is neither validated nor used after a failure, and the
         // response to this request does not affect it.
         let is_refused = matches!(reason, Lookup::RequestAuthorized | Lookup::RequestCookie);
         let kept = found.object().cloned().filter(|_| !is_refused);
@@ -88,8 +88,8 @@ impl Pipeline {
         });
         ControlFlow::Continue(match chosen {
             Upstream::Pass => Step::Pass { reason, kept },
-            // A response that could not be served is not validated again; and one of several parts is no response by
-            // itself.
+            // Do not validate a response that could not be served, or one of several parts, which is not a complete
+            // response.
             Upstream::Alone(reason) if self.whole || found.set().is_some() => Step::fetch_alone(reason),
             Upstream::Alone(reason) => Step::FetchAlone { reason, question: need.question, kept },
             Upstream::Shared => Step::FetchShared { found, need, kept },

@@ -1,4 +1,5 @@
-//! A request's way through the accelerator, as named steps. Each step has one task and names the next one.
+//! Path of a cacheable request through the proxy, as a sequence of named steps. Each step has one task and selects the
+//! next step.
 //!
 //! ```text
 //! receive ─┬─> Lookup ─┬─> Hit ─────────────────────────────> response
@@ -12,16 +13,16 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `receive` | the first step of a request; hits that need no lookup |
-//! | `direct` | requests without a cache, and for one client alone, while nothing unusual happens |
-//! | `lookup` | the lookup in memory, then on disk |
+//! | `receive` | receipt of a request; hits from the worker's cache |
+//! | `direct` | the fast path for requests without a cache and for fetches on behalf of one client |
+//! | `lookup` | lookup in memory, then on disk |
 //! | `hit` | responses from the store; revalidation in the background |
-//! | `miss` | the choice of the upstream request |
+//! | `miss` | choice of the upstream request |
 //! | `pass` | requests forwarded without the cache |
 //! | `fetch_alone` | fetches for one client |
 //! | `fetch_shared` | fetches that other clients may join |
-//! | `wait` | waiting for a shared fetch, and the use of its result |
-//! | `fetch` | the upstream request of a fetch, and the storage of its response |
+//! | `wait` | waiting for a shared fetch, and use of its result |
+//! | `fetch` | the upstream request of a fetch, and storage of its response |
 //! | `deliver` | the client's response, from the store or from an origin |
 //! | `purge` | PURGE, and invalidation by unsafe methods |
 //! | `tunnel` | upgraded connections |
@@ -56,10 +57,11 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Maximum lookups of a request because shared fetches yielded nothing usable; then it fetches alone.
+/// Maximum number of lookups per request. A lookup is repeated if a shared fetch yields no usable response; at the
+/// limit, the request fetches alone.
 const LOOKUPS_MAX: u32 = 5;
 
-/// One step of a cacheable request.
+/// A step in handling a cacheable request.
 pub(crate) enum Step {
     /// Look for stored responses.
     Lookup,
@@ -67,9 +69,9 @@ pub(crate) enum Step {
     Hit { found: LookupResult, reason: Lookup, revalidate: bool },
     /// Choose the upstream request.
     Miss { found: LookupResult, need: Need },
-    /// Forward the request without the cache; `kept` is the stored response that a HEAD may update.
+    /// Forward the request without the cache. `kept` is the stored response that a response to HEAD may update.
     Pass { reason: Lookup, kept: Option<Arc<StoredResponse>> },
-    /// Fetch for this client alone.
+    /// Fetch the response for this client alone.
     FetchAlone { reason: Lookup, question: FetchConditions, kept: Option<Arc<StoredResponse>> },
     /// Join a fetch, or start one that others may join.
     FetchShared { found: LookupResult, need: Need, kept: Option<Arc<StoredResponse>> },
@@ -78,9 +80,18 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Fetch of the client's own request, for it alone.
+    /// Creates the step that forwards the client's own request for this client alone.
     const fn fetch_alone(reason: Lookup) -> Self {
         Self::FetchAlone { reason, question: FetchConditions::NONE, kept: None }
+    }
+
+    /// Returns the reason for forwarding, if this step forwards the request.
+    const fn forward_reason(&self) -> Option<Lookup> {
+        match self {
+            Self::Pass { reason, .. } | Self::FetchAlone { reason, .. } => Some(*reason),
+            Self::FetchShared { need, .. } => Some(need.reason),
+            Self::Lookup | Self::Hit { .. } | Self::Miss { .. } | Self::Wait(_) => None,
+        }
     }
 }
 
@@ -96,34 +107,40 @@ impl From<Intake> for Step {
 /// The next step, or the response.
 type Next = ControlFlow<Result<Response, Refusal>, Step>;
 
-/// A request on its way through the steps.
+/// State of a request that is handled by the steps.
 struct Pipeline {
     worker: Rc<ProxyWorker>,
     query: Rc<Query>,
     /// Number of lookups so far.
     lookups: u32,
-    /// True if it no longer waits for shared fetches.
+    /// True if the request no longer waits for shared fetches.
     alone: bool,
-    /// True if it no longer validates stored responses or fetches parts.
+    /// True if the request no longer validates stored responses or fetches missing ranges.
     whole: bool,
-    /// Reason for forwarding after a shared fetch was released.
+    /// Reason for forwarding of an earlier shared fetch whose response this request could not use.
     released: Option<Lookup>,
-    /// Note for stored parts that the origin has just validated.
+    /// True if the request has waited for another request's fetch that failed, and may not do so again.
+    retried: bool,
+    /// Note for the response from stored parts that the origin has just validated.
     validated: Option<Note>,
 }
 
 impl Pipeline {
-    /// A shared fetch was unusable: after another lookup, the whole response is fetched for this request alone.
+    /// After an unusable result of a shared fetch, makes this request look up again and then fetch the whole response
+    /// alone.
     fn ask_for_whole(&mut self) {
         (self.alone, self.whole) = (true, true);
     }
 }
 
-/// Takes `query` through the steps, beginning with `step`.
+/// Handles `query` by running the steps, beginning with `step`.
 pub(crate) async fn run(worker: Rc<ProxyWorker>, query: Rc<Query>, mut step: Step) -> Result<Response, Refusal> {
-    let (alone, whole, released, validated) = Default::default();
-    let mut pipeline = Pipeline { worker, query, lookups: 0, alone, whole, released, validated };
+    let (alone, whole, released, retried, validated) = Default::default();
+    let mut pipeline = Pipeline { worker, query, lookups: 0, alone, whole, released, retried, validated };
     loop {
+        if let Some(reason) = step.forward_reason() {
+            pipeline.query.forwarded.set(Some(reason));
+        }
         let next = match step {
             Step::Lookup => pipeline.look_up().await,
             Step::Hit { found, reason, revalidate } => pipeline.hit(found, reason, revalidate),

@@ -6,12 +6,12 @@ use super::deliver::{
     stored::{ResponseContent, whole_answer},
 };
 use super::fetch::{Fetch, FetchConditions, with_response};
-use super::purge::invalidate;
-use crate::exchange::{Answered, Manner, UpstreamRequest, ask_origin};
-use crate::forward::Strip;
+use super::purge::{OwnInvalidation, invalidate};
+use crate::exchange::{Answered, Manner, SendMark, UpstreamRequest, ask_origin};
+use crate::forward::{Strip, forwarded_trailers};
 use crate::meta::StoredResponse;
 use crate::note::Note;
-use crate::outcome::{ForwardOutcome, not_held};
+use crate::outcome::{ForwardOutcome, not_held, origin_failed};
 use crate::query::Query;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
@@ -22,11 +22,11 @@ use flatout_cache::validate::{HeadEffect, decide_head};
 use flatout_handler::response::Response;
 use flatout_handler::routed::{HeaderPolicy, Refusal};
 use flatout_os::clock::Now;
-use flatout_upstream::origin::{Incoming, OutgoingContent};
+use flatout_upstream::origin::{Incoming, OriginFailure, OutgoingContent};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Forwards a request that bypasses the cache, or whose route has none.
+/// Forwards a request for which no cache is configured.
 pub(super) async fn plain(
     worker: Rc<ProxyWorker>,
     step: Arc<ProxyStep>,
@@ -39,51 +39,50 @@ pub(super) async fn plain(
 }
 
 impl Pipeline {
-    /// Step Pass: forwards a request that the cache does not serve; applies invalidations by its response.
+    /// Step Pass: forwards a request that bypasses the cache, and applies the invalidations that its response causes.
     pub(super) async fn pass(&self, reason: Lookup, kept: Option<Arc<StoredResponse>>) -> Result<Response, Refusal> {
         let (worker, query) = (&self.worker, &self.query);
-        let request_time_s = Now::read().unix_s;
-        // The same as for fetches: an origin must not see two kinds of requests.
+        let mark = SendMark::read(worker, Now::read().unix_s);
+        // Modify the request in the same way as for fetches, so that the origin does not distinguish the two.
         let mut capability = Vec::new();
         query.cache.write_capability(&mut capability);
         let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
         let manner = Manner { strip, extra: &capability, method: None };
         let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
-        let times = (request_time_s, Now::read().unix_s);
+        let times = (mark.unix_s, Now::read().unix_s);
         let method = query.ask.request.method();
         let mut why = reason_of(reason, method);
         if reason == Lookup::UnsafeMethod {
-            let generation = worker.store().map_or(0, |store| store.generation());
-            invalidate(worker, query, &answered.incoming, times).await;
+            let own = invalidate(worker, query, &answered.incoming, times).await;
             // RFC 9110 §9.3.3: a response to POST may state that it equals a response to GET.
             let storing = with_response(&answered.incoming, times, |response| {
                 query.with(|request| decide_response(request, response, &query.cache.rules))
             });
             match storing {
-                Storing::Store(stored) => return keep_beside(worker, query, answered, *stored, generation, reason),
+                Storing::Store(stored) => return keep_beside(worker, query, answered, *stored, (mark, own), reason),
                 Storing::No(not_stored) | Storing::Remember(not_stored, _) => why = not_stored,
             }
         } else if let Some(kept) = kept.filter(|_| method == "HEAD") {
-            update_by_head(worker, query, &kept, &answered.incoming, times);
+            update_by_head(worker, query, &kept, &answered.incoming, mark);
         }
         worker.note_not_kept(query, why, answered.incoming.status);
-        // If the request alone is the reason, its name is more specific.
+        // In other cases, the lookup reason is more specific.
         let told = (reason == Lookup::UnsafeMethod || why == NoStore::HeadOnly).then_some(why);
         let note = Note { why: told, ..Note::forwarded(reason) };
         let mut response = deliver::respond_to(query, answered, &note)?;
-        response.cache = Some(note.detail());
+        response.logged.cache = Some(note.detail());
         Ok(response)
     }
 }
 
-/// Reason for not storing the response to a request forwarded for `reason`.
+/// Returns the reason for not storing the response to a request forwarded because of `reason`.
 fn reason_of(reason: Lookup, method: &str) -> NoStore {
     match reason {
         Lookup::BypassOff => NoStore::Off,
         Lookup::BypassNoStore => NoStore::RequestNoStore,
         Lookup::BypassContent => NoStore::RequestContent,
         Lookup::BypassMethod | Lookup::UnsafeMethod => NoStore::MethodNotCacheable,
-        Lookup::BypassCookie | Lookup::BypassMethodOverride | Lookup::BypassUpgrade | Lookup::RequestPrecondition => {
+        Lookup::BypassCookie | Lookup::BypassOverride | Lookup::BypassUpgrade | Lookup::RequestPrecondition => {
             NoStore::Bypassed
         }
         _ if method == "HEAD" => NoStore::HeadOnly,
@@ -91,27 +90,27 @@ fn reason_of(reason: Lookup, method: &str) -> NoStore {
     }
 }
 
-/// Stores a response while it is forwarded.
+/// Stores a response while it is forwarded. `own` is what the request has invalidated, and `mark` the state before it
+/// was sent.
 fn keep_beside(
     worker: &Rc<ProxyWorker>,
     query: &Rc<Query>,
     answered: Answered,
     stored: Stored,
-    generation: u64,
+    (mark, own): (SendMark, OwnInvalidation),
     reason: Lookup,
 ) -> Result<Response, Refusal> {
     let fetch = Fetch { query: Rc::clone(query), kept: None, question: FetchConditions::NONE, interims: None };
-    // The request itself has invalidated the key: that does not apply to its own response.
-    let invalidations = worker.accelerator().fills.invalidations();
-    let (head, interest) = fetch.stream(worker, answered, stored, generation, invalidations);
+    let generation = own.generation(mark.generation, worker.store().map_or(0, |store| store.generation()));
+    let (head, interest) = fetch.stream(worker, answered, stored, generation, (mark.invalidations, own.keys));
     let note = Note::forwarded(reason).of_fill(&head);
     let content = ResponseContent::Coming(head, interest);
     let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(not_held)?;
-    response.cache = Some(note.stored_as());
+    response.logged.cache = Some(note.stored_as());
     Ok(response)
 }
 
-/// Sends the client's request with its content.
+/// Sends the client's request to an origin, with its content.
 async fn ask_as_is(
     worker: &Rc<ProxyWorker>,
     step: &Arc<ProxyStep>,
@@ -119,9 +118,14 @@ async fn ask_as_is(
     manner: Manner<'_>,
 ) -> Result<Answered, Refusal> {
     let offers = ask.request.offers();
-    let content = match offers.take_content() {
-        Some(content) => OutgoingContent::Content(content),
-        // RFC 9110 §8.6: a method that defines a meaning for content sends Content-Length: 0.
+    let taken = offers.take_content_up_to(step.settings.content_bytes_max);
+    let content = match taken.map_err(|_| origin_failed(OriginFailure::ContentTooLarge))? {
+        Some(content) => {
+            let step = Arc::clone(step);
+            let filter = move |lines: &[u8]| forwarded_trailers(lines, &step.settings.request_fields);
+            OutgoingContent::Content(content.with_trailer_filter(filter))
+        }
+        // RFC 9110 §8.6: send Content-Length: 0 if the method defines a meaning for content.
         None if matches!(ask.request.method(), "POST" | "PUT" | "PATCH") => OutgoingContent::Bytes(Vec::new().into()),
         None => OutgoingContent::None,
     };
@@ -129,15 +133,22 @@ async fn ask_as_is(
     ask_origin(worker, step, ask, content, manner, Some(&interims)).await
 }
 
-/// Applies the response to a HEAD to the stored response to GET (RFC 9111 §4.3.5).
+/// Updates or drops the stored response to GET according to a response to HEAD (RFC 9111 §4.3.5). Does nothing if the
+/// stored response has been replaced or invalidated since `mark` was read, before the request was sent.
 fn update_by_head(
     worker: &ProxyWorker,
     query: &Query,
     kept: &Arc<StoredResponse>,
     incoming: &Incoming,
-    times: (i64, i64),
+    mark: SendMark,
 ) {
     let Some(store) = worker.store() else { return };
+    let prefix = query.fetch_prefix();
+    let is_invalidated = || worker.accelerator().fills.is_invalidated_since(mark.invalidations, &prefix);
+    if kept.is_replaced() || is_invalidated() {
+        return;
+    }
+    let times = (mark.unix_s, Now::read().unix_s);
     let effect = with_response(incoming, times, |response| {
         query.with(|request| decide_head(request, &kept.meta().stored, kept.body().len(), response, &query.cache.rules))
     });
@@ -151,7 +162,11 @@ fn update_by_head(
             let (body, generation) = (kept.body().clone(), kept.generation());
             let lines = Arc::clone(kept.lines());
             let object = StoredResponse::new(kept.key().clone(), kept.variant(), meta, lines, body, generation);
-            let _ = store.insert(object, query.cache.rules.variants_max as usize);
+            let (object, _) = store.insert(object, query.cache.rules.variants_max as usize);
+            // The response may have been invalidated between the check above and the insertion.
+            if is_invalidated() {
+                store.remove_object(&object);
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The first step of a request: it bypasses the cache, is served from prebuilt responses, or goes on.
+//! Receipt of a request, which is forwarded without a cache, served from memory, or passed to the steps.
 
-use super::direct::{self, Aim, DirectRequest, Plain};
-use super::{Step, fetch_alone, hit, pass, purge, run};
+use super::direct::{Aim, ForwardedRequest};
+use super::{fetch_alone, hit, purge, run};
 use crate::compose;
 use crate::exchange::UpstreamRequest;
 use crate::forward::Strip;
@@ -9,12 +9,14 @@ use crate::note::IDENTIFIER;
 use crate::outcome::ForwardOutcome;
 use crate::query::Query;
 use crate::rules::CacheStep;
+use crate::searches::{SearchRule, is_allowed};
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, decide_request};
 use flatout_cache::reason::Lookup;
 use flatout_cache::request::CacheRequest;
+use flatout_cache::storable::RequestFacts;
 use flatout_cache::stored::{Flags, Stored};
 use flatout_cache::vary::write_variant_key;
 use flatout_handler::response::Response;
@@ -25,7 +27,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 impl ProxyWorker {
-    /// Handles `routed`.
+    /// Handles a request routed to the `proxy` step `step`, with its `cache` step if there is one.
     pub fn handle(
         self: &Rc<Self>,
         step: &Arc<ProxyStep>,
@@ -39,26 +41,22 @@ impl ProxyWorker {
     }
 
     fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, routed: &RoutedRequest<'_>) -> Handling {
-        let ask = UpstreamRequest::new(step, None, routed.request, (routed.path, routed.query));
-        let policy = Rc::clone(routed.policy);
-        let step = Arc::clone(step);
-        if let Some(sent) = direct::send(self, &step, &ask, routed, (Strip::default(), &[])) {
-            let aim = Aim::Plain(Box::new(Plain { step, ask, policy }));
-            return Handling::later(DirectRequest::new(self, aim, sent));
-        }
-        self.later(move |worker| pass::plain(worker, step, ask, policy), false)
+        let ask = Box::new(UpstreamRequest::new(step, None, routed.request, (routed.path, routed.query)));
+        let aim = Aim::Plain { step: Arc::clone(step), ask, policy: Rc::clone(routed.policy) };
+        ForwardedRequest::begin(self, aim, routed, (Strip::default(), &[]))
     }
 
-    /// Calls `make` in place, so that its future is not moved.
+    /// Handles `query` with the future that `make` returns. `make` is called within the outer future, so that its
+    /// future is not moved.
     fn later<F: Future<Output = Result<Response, Refusal>>>(
         self: &Rc<Self>,
-        make: impl FnOnce(Rc<Self>) -> F + 'static,
-        shows_status: bool,
+        query: Rc<Query>,
+        make: impl FnOnce(Rc<Self>, Rc<Query>) -> F + 'static,
     ) -> Handling {
         let worker = Rc::clone(self);
         Handling::later(async move {
-            let made = make(worker).await;
-            if shows_status { made.map_err(with_status) } else { made }
+            let made = make(worker, Rc::clone(&query)).await;
+            made.map_err(|refusal| with_status(refusal, &query))
         })
     }
 
@@ -78,18 +76,19 @@ impl ProxyWorker {
             forwarding: &forwarding,
         };
         let purges = cache_request.method == "PURGE";
-        if purges && !cache.allows_purge(client) {
+        if purges && !cache.allows_purge(step.original_client(request.head.fields, client)) {
             return Refusal::from(ForwardOutcome::PurgeDenied).into();
         }
         let intake = decide_request(&cache_request, &cache.rules);
         let shows_status = cache.shows_status(client);
         let mut key = self.key.borrow_mut();
         key.clear();
-        self.accelerator().write_lookup_key(step, cache, &cache_request, &mut key);
+        let search = self.accelerator().write_lookup_key(step, cache, &cache_request, &mut key);
         let Some(store) = self.store() else { return self.pass(step, routed) };
         let hash = store.hash(&key);
         if intake == Intake::LookUp
-            && let Some(response) = self.answer_ready(&cache_request, cache, (hash, &key), routed, shows_status)
+            && let Some(response) =
+                self.answer_ready(&cache_request, cache, (hash, &key, search.as_deref()), routed, shows_status)
         {
             return response.into();
         }
@@ -101,15 +100,17 @@ impl ProxyWorker {
             .flatten();
         let ask = UpstreamRequest::new(step, Some(cache), request, (routed.path, routed.query));
         let object_key = ObjectKey::new(&key, locator(&key), hash);
-        let mut query = Query::new(ask, step, cache, object_key, routed.policy);
+        let mut query = Query::new(ask, step, cache, (object_key, search), routed.policy);
         (query.shows_status, query.names_visitor) = (shows_status, names_visitor);
         drop(key);
         let query = Rc::new(query);
         if purges {
-            return self.later(move |worker| purge::purge(worker, query), shows_status);
+            return self.later(query, purge::purge);
         }
         if let Some(reason) = alone {
-            return self.ask_alone(query, routed, reason);
+            let manner = (Strip::CONDITIONS, cache.capability());
+            let facts = RequestFacts::new(&cache_request, &cache.rules);
+            return ForwardedRequest::begin(self, Aim::Alone { query, reason, facts }, routed, manner);
         }
         if intake == Intake::LookUp
             && let Some(response) = hit::answer_at_once(self, &query, routed.now)
@@ -117,28 +118,18 @@ impl ProxyWorker {
             return response.into();
         }
         if query.cache.esi {
-            return self.later(move |worker| compose::serve(worker, query, intake), shows_status);
+            return self.later(query, move |worker, query| compose::serve(worker, query, intake));
         }
-        self.later(move |worker| run(worker, query, intake.into()), shows_status)
+        self.later(query, move |worker, query| run(worker, query, intake.into()))
     }
 
-    /// Forwards the request for this client only.
-    fn ask_alone(self: &Rc<Self>, query: Rc<Query>, routed: &RoutedRequest<'_>, reason: Lookup) -> Handling {
-        let manner = (Strip::CONDITIONS, query.cache.capability());
-        if let Some(sent) = direct::send(self, &query.step, &query.ask, routed, manner) {
-            return Handling::later(DirectRequest::new(self, Aim::Alone { query, reason }, sent));
-        }
-        let shows_status = query.shows_status;
-        self.later(move |worker| run(worker, query, Step::fetch_alone(reason)), shows_status)
-    }
-
-    /// Prebuilt response for a plain request.
+    /// Returns the prebuilt response for a plain request, if there is one.
     #[inline]
     fn answer_ready(
         &self,
         request: &CacheRequest<'_>,
         cache: &CacheStep,
-        (hash, key): (u64, &[u8]),
+        (hash, key, rule): (u64, &[u8], Option<&SearchRule>),
         routed: &RoutedRequest<'_>,
         shows_status: bool,
     ) -> Option<Response> {
@@ -153,6 +144,7 @@ impl ProxyWorker {
             let stored = &ready.object.meta().stored;
             ready.policy_id == routed.policy.id
                 && ready.object.is_current()
+                && is_allowed(rule, stored)
                 && stored.is_fresh_for_plain_request(now_s)
                 && !(cache.esi && stored.flags.any(Flags::ESI))
                 && (stored.flags.any(Flags::SHARED) || !names_visitor(request, &cache.rules.cookies))
@@ -169,10 +161,13 @@ fn is_variant(stored: &Stored, request: &CacheRequest<'_>) -> bool {
     *stored.variant_key == *variant
 }
 
-/// Adds Cache-Status with the reason.
-pub(super) fn with_status(refusal: Refusal) -> Refusal {
-    let is_only_if_cached = refusal.status == 504 && refusal.outcome == Lookup::OnlyIfCached.into();
-    let fwd = if is_only_if_cached { "" } else { "; fwd=miss" };
+/// Adds Cache-Status with the reason for the refusal and, if the request was forwarded, the reason for forwarding.
+pub(super) fn with_status(refusal: Refusal, query: &Query) -> Refusal {
+    if !query.shows_status {
+        return refusal;
+    }
+    let fwd = query.forwarded.get().and_then(Lookup::fwd);
+    let fwd = fwd.map_or_else(String::new, |fwd| format!("; fwd={}", fwd.token()));
     let status = format!("{IDENTIFIER}{fwd}; detail={}", refusal.outcome.name());
     refusal.with("Cache-Status", status)
 }

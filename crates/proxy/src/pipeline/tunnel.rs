@@ -1,4 +1,4 @@
-//! Tunnels of upgraded connections.
+//! Tunnels over upgraded connections.
 
 use crate::exchange::Hold;
 use flatout_handler::ending::CloseReason;
@@ -10,14 +10,14 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Relays bytes in both directions until either side closes, or both are idle for `idle_ms`.
+/// Relays bytes in both directions until a side closes, fails, or no byte has been relayed for `idle_ms` milliseconds.
 pub(super) async fn tunnel(
     mut client: Box<dyn Duplex>,
     origin: Box<dyn Duplex>,
     mut hold: Hold,
     idle_ms: u64,
 ) -> CloseReason {
-    /// Idle checks per timeout.
+    /// Number of idle checks per timeout.
     const LOOKS: u32 = 8;
     let passed = Rc::new(Cell::new(0_u64));
     let mut origin = Counted { inner: origin, passed: Rc::clone(&passed) };
@@ -42,7 +42,7 @@ pub(super) async fn tunnel(
     }
 }
 
-/// The origin's side of a tunnel, which counts bytes.
+/// The origin's side of a tunnel, which counts relayed bytes.
 struct Counted {
     inner: Box<dyn Duplex>,
     passed: Rc<Cell<u64>>,

@@ -1,4 +1,4 @@
-//! Waiting for a shared fetch, and the use of its result.
+//! Waiting for a shared fetch, and use of its result.
 
 use super::deliver::stored::{ResponseContent, answer_from};
 use super::fetch::FetchResult;
@@ -18,15 +18,17 @@ use flatout_handler::response::Response;
 use flatout_handler::routed::Refusal;
 use flatout_os::clock::Now;
 use flatout_store::Purged;
+use flatout_upstream::origin::OriginFailure;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 
 impl Pipeline {
-    /// Step Wait: the response from a shared fetch, or another lookup if it is not for this request.
+    /// Step Wait: responds from the result of a shared fetch, or continues with another lookup if this request cannot
+    /// use it.
     pub(super) async fn wait(&mut self, fetch: SharedFetch) -> Next {
         let SharedFetch { found, key, stretch, interest, note, own, had_kept } = fetch;
-        // If the task is gone, the fill reports it.
+        // If the task has ended without sending a result, the fill reports that.
         if let Some(own) = own
             && let Ok(FetchResult::Own(answered, why)) = own.await
         {
@@ -34,7 +36,7 @@ impl Pipeline {
         }
         let standing = poll_fn(|context| interest.poll_standing(context)).await;
         if note.collapsed && is_purged(&self.worker, &self.query, &standing) {
-            // Its upstream request preceded the purge, and this request may have followed it.
+            // The upstream request was sent before the purge, but this request may have arrived after it.
             self.worker.accelerator().fills.close(&key, &interest);
             return ControlFlow::Continue(Step::Lookup);
         }
@@ -55,7 +57,7 @@ impl Pipeline {
         result.map_or(ControlFlow::Continue(Step::Lookup), ControlFlow::Break)
     }
 
-    /// The response from the result of a fetch; `None`: another lookup is required.
+    /// Builds the response from the result of a fetch. Returns `None` if another lookup is required.
     fn use_fetched(
         &mut self,
         found: &LookupResult,
@@ -65,12 +67,16 @@ impl Pipeline {
     ) -> Option<Result<Response, Refusal>> {
         let query = &self.query;
         // RFC 9111 §4: a response fetched for another request is usable only if it may be reused without validation.
-        // All requests that may not use it continue concurrently.
+        // All requests that cannot use the response continue concurrently.
         let is_anothers = note.collapsed && !is_for(query, &standing);
         match standing {
+            // One of the requests that waited fetches again, and the others wait for it. If that fails too, they fail.
+            FetchState::Failed(refused) if note.collapsed && !self.retried && may_concern_request(&refused) => {
+                self.retried = true;
+            }
             FetchState::Failed(refused) if !is_anothers => return Some(Err(refused)),
             FetchState::Asking if !is_anothers => {}
-            // This freshens all parts; the next lookup determines what is missing.
+            // The validation has freshened all parts. The next lookup determines which ranges are missing.
             FetchState::Use(_, Use::Validated)
                 if !is_anothers && found.set().is_some() && self.lookups < LOOKUPS_MAX =>
             {
@@ -91,14 +97,14 @@ impl Pipeline {
             }
             FetchState::Streaming(head) if !is_anothers => {
                 if !query.with(|request| matches_variant(request, &head.meta.stored)) {
-                    // Another variant: its Vary names are now known.
+                    // The response is a different variant, but now the names in Vary are known.
                     query.vary.replace(Some(head.meta.stored.vary.clone()));
                     return None;
                 }
                 let note = note.of_fill(&head);
                 let response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s);
                 if let Some(mut response) = response {
-                    response.cache = Some(note.stored_as());
+                    response.logged.cache = Some(note.stored_as());
                     return Some(Ok(response));
                 }
                 self.ask_for_whole();
@@ -112,25 +118,36 @@ impl Pipeline {
     }
 }
 
-/// Response from stored parts and a fetch of missing ones; `None`: that fetch belongs to another request only (RFC
-/// 9111 §4).
+/// Returns whether the fields of the request may have caused the failure, so that the same request with other fields may
+/// succeed: the origin received it, and closed the connection or sent a malformed head.
+fn may_concern_request(refused: &Refusal) -> bool {
+    use OriginFailure::{ClosedBeforeHead, CutHead, H2Failed, HeadMalformed, HeadTooLarge, Reset};
+    [ClosedBeforeHead, CutHead, H2Failed, HeadMalformed, HeadTooLarge, Reset]
+        .iter()
+        .any(|failure| failure.name() == refused.outcome.name())
+}
+
+/// Builds a response from stored parts and a fetch of the missing ranges. Returns `None` if the fetch was started by
+/// another request and must not be shared (RFC 9111 §4), or if some content is unavailable.
 fn respond_with_parts(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Response> {
-    if note.collapsed && !supply.first.1.meta.stored.is_reusable() {
+    let stored = &supply.first.1.meta.stored;
+    if note.collapsed && !(stored.is_reusable() && supply.query.has_search_of(stored)) {
         return None;
     }
     let query = Rc::clone(&supply.query);
-    let content = ResponseContent::Parts(Stitching { set: Rc::clone(set), supply: Some(supply) });
+    let set = Rc::new(set.described_by(&supply.first.1.meta.stored));
+    let content = ResponseContent::Parts(Stitching { set, supply: Some(supply) });
     let mut response = answer_from(&query, content, &Note { stored: true, ..note }, Now::read().unix_s)?;
-    response.cache = Some("storing");
+    response.logged.cache = Some("storing");
     Some(response)
 }
 
 /// Returns whether `query`, which waited for another request's fetch, may use the result.
 fn is_for(query: &Query, standing: &FetchState) -> bool {
     let (rules, now_s) = (&query.cache.rules, Now::read().unix_s);
-    let shares = |stored| query.with(|request| may_share(request, stored, rules, now_s));
+    let shares = |stored| query.has_search_of(stored) && query.with(|request| may_share(request, stored, rules, now_s));
     match standing {
-        // Another variant is unusable, but reveals the Vary names.
+        // A different variant cannot be used, but reveals the names in Vary.
         FetchState::Streaming(head) => {
             let stored = &head.meta.stored;
             shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
@@ -141,20 +158,21 @@ fn is_for(query: &Query, standing: &FetchState) -> bool {
             let stored = &object.meta().stored;
             let verdict =
                 query.with(|request| decide_failure(request, stored, OriginFailureKind::Unreachable, rules, now_s));
-            matches!(verdict, Verdict::ServeStale { .. })
+            query.has_search_of(stored) && matches!(verdict, Verdict::ServeStale { .. })
         }
         FetchState::Asking | FetchState::Released | FetchState::Failed(_) => true,
     }
 }
 
-/// Returns whether a range is near enough to wait for in a response fetched from its beginning.
+/// Returns whether a range request should wait for its range in a whole response that is being fetched from the
+/// beginning: only if the response is small.
 fn is_range_near(query: &Query, head: &FillHead) -> bool {
     let is_whole = head.meta.stored.extent == Extent::Whole;
     let is_small = head.length.is_some_and(|length| length <= query.cache.range_fetch_bytes_max);
     !is_whole || is_small || query.with(|request| request.field("range").is_none())
 }
 
-/// Returns whether a purge matches a response from a shared fetch.
+/// Returns whether a purge applies to the response of a shared fetch.
 fn is_purged(worker: &ProxyWorker, query: &Query, standing: &FetchState) -> bool {
     let Some(store) = worker.store() else { return false };
     let purged = match standing {
@@ -163,4 +181,30 @@ fn is_purged(worker: &ProxyWorker, query: &Query, standing: &FetchState) -> bool
         FetchState::Asking | FetchState::Released | FetchState::Failed(_) => Purged::No,
     };
     purged != Purged::No
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_concern_request;
+    use crate::outcome::{ForwardOutcome, origin_failed};
+    use flatout_handler::routed::Refusal;
+    use flatout_upstream::origin::OriginFailure;
+
+    #[test]
+    fn an_origin_that_is_down_is_not_asked_again() {
+        for failure in [
+            OriginFailure::Refused,
+            OriginFailure::Unresolved,
+            OriginFailure::ConnectTimeout,
+            OriginFailure::TlsFailed,
+            OriginFailure::HeadTimeout,
+            OriginFailure::H2NoStream,
+        ] {
+            assert!(!may_concern_request(&origin_failed(failure)), "{failure:?}");
+        }
+        assert!(!may_concern_request(&Refusal::from(ForwardOutcome::NoHealthyOrigin)));
+        for failure in [OriginFailure::ClosedBeforeHead, OriginFailure::Reset, OriginFailure::CutHead] {
+            assert!(may_concern_request(&origin_failed(failure)), "{failure:?}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 use super::{OpenError, read, rerun, write};
-use crate::fixture;
+use crate::tests::fixture;
 use flatout_load::report::RunReport;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
-/// A run that reads two files of the same name.
+/// Returns a run that reads two files with the same name.
 fn with_inputs(folder: &Path) -> RunReport {
     let mut report = fixture::single();
     for (name, content) in [("a/list", "/one\n"), ("b/list", "/two\n")] {
@@ -44,7 +44,7 @@ fn a_bundle_has_all_that_a_rerun_needs() {
     let report = with_inputs(&folder.0);
     let bundle = folder.0.join("bundle");
     write(&bundle, &report).unwrap();
-    // The files themselves may go; their copies stay.
+    // The original files may be deleted; their copies remain.
     fs::remove_dir_all(folder.0.join("a")).unwrap();
     let mut names: Vec<String> =
         fs::read_dir(&bundle).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -59,13 +59,13 @@ fn a_bundle_has_all_that_a_rerun_needs() {
     assert_eq!(line, words(&format!("flatout bench http://a/ --urls {} --body={}", copy("0-list"), copy("1-list"))));
     assert_eq!(fs::read_to_string(copy("0-list")).unwrap(), "/one\n");
     assert_eq!(fs::read_to_string(bundle.join("seed.txt")).unwrap(), "42\n");
-    // The result alone will do as well, as long as its files are where they were.
+    // The result alone is sufficient as long as its files are in their original places.
     let (_, line) = rerun(&bundle.join("run.json")).unwrap();
     assert_eq!(
         line,
         words(&format!("flatout bench http://a/ --urls {0}/a/list --body={0}/b/list", folder.0.display()))
     );
-    // Written again over itself it is the same.
+    // Writing the bundle again over itself changes nothing.
     fs::create_dir_all(folder.0.join("a")).unwrap();
     fs::write(folder.0.join("a/list"), "/one\n").unwrap();
     write(&bundle, &report).unwrap();
@@ -77,7 +77,7 @@ fn what_is_no_result_is_said_to_be_none() {
     let file = folder.0.join("x.json");
     for (content, words) in [
         (&b"not json"[..], "not a result"),
-        (b"\xff\xfe", "it is not text"),
+        (b"\xff\xfe", "it is not UTF-8"),
         (b"{}", "it has no schema"),
         (br#"{"schema":"flatout-limits/1"}"#, "flatout-limits/1"),
         (br#"{"schema":"flatout-run","schema_version":999}"#, "newer flatout"),
@@ -105,8 +105,8 @@ fn a_bundle_that_is_not_whole_is_refused() {
         ("inputs/0-list", "/etc/passwd", "is missing"),
         ("inputs/0-list", "inputs/none", "is missing"),
         ("flatout-bundle/1", "flatout-bundle/2", "its layout is"),
-        ("a/list", "c/list", "is not that of the command"),
-        ("{", "", "not a bundle's list"),
+        ("a/list", "c/list", "does not match the command"),
+        ("{", "", "not the list of a bundle"),
     ] {
         fs::write(bundle.join("bundle.json"), manifest.replacen(from, to, 1)).unwrap();
         let error = rerun(&bundle).unwrap_err();

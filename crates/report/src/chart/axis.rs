@@ -1,11 +1,11 @@
-//! Axes: positions of values, and tick labels.
+//! Axes: the positions of values, and the tick labels.
 
-/// The quantity of an axis, which determines the tick labels.
+/// The kind of quantity on an axis, which determines the tick labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A rate, a second.
+    /// A rate per second.
     PerSecond,
-    /// Nanoseconds, printed in a fitting unit.
+    /// Nanoseconds, shown in a suitable unit.
     Nanoseconds,
     /// Whole seconds since the start.
     Seconds,
@@ -20,29 +20,29 @@ pub enum Quantity {
 enum Scale {
     Linear,
     Log,
-    /// Quantiles by their distance from 1: 0.9, 0.99 and 0.999 are equally far apart.
+    /// Quantiles, placed by their distance from 1: 0.9, 0.99 and 0.999 are equally far apart.
     Tail,
 }
 
-/// One axis.
+/// An axis of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     title: String,
     quantity: Quantity,
     scale: Scale,
-    /// Ends of the scale, in its own (logarithmic, for two of three) measure.
+    /// Ends of the scale, in the measure of the scale, which is logarithmic for two of the three scales.
     ends: (f64, f64),
     ticks: Vec<(f64, String)>,
 }
 
-/// About as many ticks as a phone has room for.
+/// Approximate number of ticks: as many as fit on a phone.
 const TICKS: f64 = 5.0;
 
-/// Upper bound of decades on a logarithmic axis; lower values are drawn at its end.
+/// Maximum number of decades on a logarithmic axis. Lower values are drawn at the lower end.
 const DECADES_MAX: f64 = 7.0;
 
 impl Axis {
-    /// From zero to a round number above the largest of `values`.
+    /// Creates a linear axis from zero to a round number above the largest of `values`.
     pub fn linear(what: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
         let max = values.filter(|value| value.is_finite()).fold(0.0_f64, f64::max);
         let max = if max > 0.0 { max } else { 1.0 };
@@ -59,8 +59,8 @@ impl Axis {
         Self { title, quantity, scale: Scale::Linear, ends: (0.0, steps * step * divisor), ticks }
     }
 
-    /// A logarithmic axis from a round number below the smallest of `values` to one above the largest. Values that are
-    /// not above zero are drawn at the lower end.
+    /// Creates a logarithmic axis from a round number below the smallest of `values` to a round number above the
+    /// largest. Values that are not above zero are drawn at the lower end.
     pub fn log(what: &str, quantity: Quantity, values: impl Iterator<Item = f64>) -> Self {
         let fold = |ends: (f64, f64), value: f64| (ends.0.min(value), ends.1.max(value));
         let (min, max) = values.filter(|value| value.is_finite() && *value > 0.0).fold((f64::INFINITY, 0.0), fold);
@@ -74,7 +74,7 @@ impl Axis {
         Self { title: format!("{what} ({unit})"), quantity, scale: Scale::Log, ends, ticks }
     }
 
-    /// Quantiles from 0 up to one short of 1 by `1 / count`: there is no more to see in `count` values.
+    /// Creates an axis of quantiles from 0 to 1 - 1/`count`, because `count` values cannot show higher quantiles.
     pub fn tail(what: &str, count: u64) -> Self {
         let nines = (count.max(10) as f64).log10().clamp(1.0, DECADES_MAX);
         let mut ticks = vec![(0.0, "0".to_owned()), (0.5, "50".to_owned()), (0.9, "90".to_owned())];
@@ -82,26 +82,27 @@ impl Axis {
             let value = 1.0 - 10_f64.powi(-i32::from(digits));
             ticks.push((value, format!("{:.*}", usize::from(digits) - 2, 100.0 * value)));
         }
-        let title = format!("{what} (%, log scale of what is above)");
+        let title = format!("{what} (%, log scale of the share above)");
         Self { title, quantity: Quantity::Share, scale: Scale::Tail, ends: (0.0, nines), ticks }
     }
 
-    /// Seconds from 0 to the end of a run.
+    /// Creates an axis of seconds from 0 to the end of a run.
     pub fn time(end_s: f64) -> Self {
         let mut axis = Self::linear("time since the start", Quantity::Seconds, [end_s].into_iter());
-        // The run's own end is the end of the picture, not the next round number.
+        // The axis ends with the run, not at the next round number.
         axis.ends.1 = end_s.max(1.0);
         let end = axis.ends.1;
         axis.ticks.retain(|(value, _)| *value <= end);
         axis
     }
 
-    /// The quantity that it shows, with its unit.
+    /// Returns the title: the quantity that the axis shows, with its unit.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// The position of a value, from 0 to 1; values beyond the ends are clamped. `None` if it is not a number.
+    /// Returns the position of a value along the axis, from 0 to 1. Values beyond the ends are clamped. Returns `None`
+    /// for NaN.
     pub fn place(&self, value: f64) -> Option<f64> {
         if value.is_nan() {
             return None;
@@ -114,18 +115,18 @@ impl Axis {
         Some(((measured - self.ends.0) / (self.ends.1 - self.ends.0)).clamp(0.0, 1.0))
     }
 
-    /// Positions and labels of the ticks.
+    /// Returns the positions and labels of the ticks.
     pub fn ticks(&self) -> impl Iterator<Item = (f64, &str)> {
         self.ticks.iter().filter_map(|(value, text)| Some((self.place(*value)?, text.as_str())))
     }
 
-    /// One value in words, for a marker.
+    /// Returns a value as text with its unit, for a marker.
     pub fn words(&self, value: f64) -> String {
         written(self.quantity, value)
     }
 }
 
-/// Divisor and name of the unit in which a linear axis up to `max` is written.
+/// Returns divisor and name of the unit in which a linear axis up to `max` is labelled.
 fn unit_of(quantity: Quantity, max: f64) -> (f64, &'static str) {
     match quantity {
         Quantity::Nanoseconds if max < 1e3 => (1.0, "ns"),
@@ -139,7 +140,7 @@ fn unit_of(quantity: Quantity, max: f64) -> (f64, &'static str) {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, not below `rough`.
+/// Returns the smallest number that is not below `rough` and is 1, 2 or 5 times a power of ten.
 fn round_step(rough: f64) -> f64 {
     let power = 10_f64.powf(rough.log10().floor());
     let leading = [1.0, 2.0, 5.0, 10.0].into_iter().find(|leading| leading * power >= rough * 0.999_999);
@@ -159,7 +160,7 @@ fn above(value: f64) -> f64 {
     rounds.into_iter().find(|round| *round >= value * 0.999_999).unwrap_or(10.0 * power)
 }
 
-/// Decades; with their 2 and 5 where there are few of them.
+/// Returns the ticks of a logarithmic axis: powers of ten and, if there are few of them, their multiples by 2 and 5.
 fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
     let leading: &[f64] = if high - low <= 2.01 { &LEADING } else { &[1.0] };
     let mut ticks = Vec::new();
@@ -174,13 +175,13 @@ fn log_ticks((low, high): (f64, f64)) -> Vec<f64> {
     ticks
 }
 
-/// A number on a linear axis with as many decimals as its step needs.
+/// Formats a number on a linear axis with as many decimals as the step between ticks needs.
 fn plain(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
     if decimals > 0 { format!("{value:.decimals$}") } else { flatout_units::show::count(value.round() as u64) }
 }
 
-/// A value with its unit and no digit too many: `200 µs`, `1 ms`, `2,000`.
+/// Formats a value with its unit and without redundant digits: `200 µs`, `1 ms`, `2,000`.
 fn written(quantity: Quantity, value: f64) -> String {
     let (divisor, unit) = match quantity {
         Quantity::Nanoseconds => unit_of(quantity, value * 1.000_001),

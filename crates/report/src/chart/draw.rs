@@ -1,14 +1,14 @@
-//! From a chart to its `<svg>`.
+//! Drawing of a chart as `<svg>`.
 
 use super::{Axis, Chart, LOOKS, Line, Side};
 use crate::svg::{Svg, escape};
 use std::fmt::Write as _;
 
-/// Size of the drawing in its own units. Small, so that its text stays legible when a phone shows all of it.
+/// Size of the drawing in its own units. It is small, so that text stays legible when a phone shows the whole chart.
 const WIDTH: f64 = 480.0;
 const HEIGHT: f64 = 300.0;
 
-/// Room for the ticks and titles around the plot.
+/// Margins for ticks and titles.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
@@ -17,7 +17,7 @@ const BOTTOM: f64 = 46.0;
 /// Radius of a marker.
 const MARKER: f64 = 3.2;
 
-/// The rectangle of the plot within the drawing.
+/// The rectangle of the plot area within the drawing.
 struct Frame {
     left: f64,
     right: f64,
@@ -75,7 +75,7 @@ fn add_grid(svg: &mut Svg, frame: &Frame, chart: &Chart) {
     for (place, text) in chart.x.ticks() {
         let x = frame.x(place);
         svg.grid_line((x, frame.top), (x, frame.bottom));
-        // A label that would touch the one before it is left out; its line stays.
+        // If a label would touch the label before it, it is left out, and only its grid line is drawn.
         let half = 3.6 * text.chars().count() as f64;
         if x - half > last_x + 4.0 {
             last_x = x + half;
@@ -126,7 +126,8 @@ fn add_line(svg: &mut Svg, frame: &Frame, line: &Line, x_axis: &Axis, y_axis: &A
     svg.add(format_args!("{markers}"));
 }
 
-/// Series differ in shape as well as colour, for print and for readers with colour blindness.
+/// Returns the path of a marker. Lines differ in shape as well as colour, for print and for readers with colour
+/// blindness.
 fn marker(look: usize, x: f64, y: f64) -> String {
     let r = MARKER;
     match look % 3 {

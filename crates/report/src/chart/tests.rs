@@ -17,7 +17,7 @@ fn linear_axes_begin_at_zero_and_end_at_a_round_number() {
     let axis = Axis::linear("share", Quantity::Share, [0.0008].into_iter());
     assert_eq!(axis.title(), "share (%)");
     assert_eq!(labels(&axis), ["0.00", "0.02", "0.04", "0.06", "0.08"]);
-    // Nothing to show is still a picture.
+    // An axis without values can be drawn.
     assert_eq!(labels(&Axis::linear("x", Quantity::Count, std::iter::empty())).last(), Some(&"1.0"));
 }
 
@@ -29,10 +29,10 @@ fn log_axes_have_decades_and_no_place_for_nothing() {
     let halfway = axis.place(1e6).unwrap();
     assert!(halfway > 0.4 && halfway < 0.6, "{halfway}");
     assert_eq!(axis.place(0.0), Some(0.0));
-    // Few decades have their 2 and 5.
+    // With few decades, the ticks include 2 and 5.
     let axis = Axis::log("lag", Quantity::Nanoseconds, [1_100.0, 9_000.0].into_iter());
     assert_eq!(labels(&axis), ["1 µs", "2 µs", "5 µs", "10 µs"]);
-    // One value alone still has room around it.
+    // A single value still has space around it.
     assert!(labels(&Axis::log("x", Quantity::Nanoseconds, [5e6].into_iter())).len() >= 3);
     assert!(!labels(&Axis::log("x", Quantity::Nanoseconds, std::iter::empty())).is_empty());
 }

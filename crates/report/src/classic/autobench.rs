@@ -1,10 +1,10 @@
-//! autobench's table (version 2.1.1, one host): one row for each rate, values apart by tabs.
+//! autobench's table (version 2.1.1, one host): one row per rate, values separated by tabs.
 
 use super::{add_verdict, ms, note, parse_url, ratio, reply_rates, seconds, spread};
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
-/// Columns after the first; each is followed by the host's name.
+/// Names of the columns after the first. In the table, each is followed by the host's name.
 const COLUMNS: [&str; 9] = [
     "req_rate",
     "con_rate",
@@ -35,9 +35,9 @@ pub(super) fn print(report: &RunReport) -> String {
     }
     note(
         &mut text,
-        "errors: percent of requests begun; autobench divides by replies, so that 101 can mean none or more errors than replies.",
+        "errors: percent of requests started; autobench divides by replies, so 101 can mean no replies or more errors than replies.",
     );
-    note(&mut text, "Reply rates are of samples of 5 s, as in httperf; a run shorter than that has none.");
+    note(&mut text, "Reply rates come from samples of 5 s, as in httperf; a shorter run has none.");
     text
 }
 

@@ -6,7 +6,7 @@ use flatout_load::plan::{Loop, Stop, Visit};
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
-/// The failures that httperf names in its two lines; all others count as its `other`.
+/// Failures that httperf names in its two error lines. All other failures count as its `other`.
 const FIRST: [FailureKind; 4] =
     [FailureKind::ClientTimo, FailureKind::SocketTimo, FailureKind::ConnRefused, FailureKind::ConnReset];
 const SECOND: [FailureKind; 3] = [FailureKind::FdUnavail, FailureKind::AddrUnavail, FailureKind::FtabFull];
@@ -65,7 +65,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     text
 }
 
-/// The equivalent command line of httperf.
+/// Returns the equivalent httperf command line.
 fn command(report: &RunReport, step: &StepReport) -> String {
     let url = parse_url(report);
     let mut text = format!(
@@ -195,7 +195,7 @@ fn add_notes(text: &mut String, step: &StepReport) {
         note(
             text,
             &format!(
-                "From the intended start to the last byte [ms]: {words}. httperf times from the actual sending, and connecting apart."
+                "From the intended start to the last byte [ms]: {words}. httperf measures from the actual start and reports connecting separately."
             ),
         );
     }
@@ -210,15 +210,12 @@ fn add_notes(text: &mut String, step: &StepReport) {
     );
     note(
         text,
-        "The median of connection times is of values to three digits; httperf gives the middle of a bin of 1 ms.",
+        "The median of connection times has three significant digits; httperf prints the middle of a bin of 1 ms.",
     );
+    note(text, "Sizes are exact means; httperf uses integer division. Chunk framing counts as header, and in Net I/O.");
     note(
         text,
-        "Sizes are exact means; httperf divides in whole numbers. Framing of chunks counts as header, and in Net I/O.",
-    );
-    note(
-        text,
-        "addrunavail is counted; httperf declares it and counts it as other. Connect burst: arrivals that waited at once.",
+        "addrunavail is counted separately; httperf declares it but counts it as other. Connect burst: the maximum number of arrivals that waited at the same time.",
     );
     let others: Vec<String> = FailureKind::ALL
         .iter()
@@ -228,15 +225,15 @@ fn add_notes(text: &mut String, step: &StepReport) {
         .map(|kind| format!("{} {}", kind.name(), record.counts.failures_of(kind)))
         .collect();
     if !others.is_empty() {
-        note(text, &format!("In other: {}.", others.join(", ")));
+        note(text, &format!("Counted as other: {}.", others.join(", ")));
     }
     if matches!(step.plan.stop, Stop::Tight { .. }) {
-        note(text, "The run ended when its mean was known well enough, not after a number of connections.");
+        note(text, "The run ended when its mean had the required precision, not after a fixed number of connections.");
     }
     if matches!(step.plan.visit, Visit::Session { .. }) {
         note(
             text,
-            "Sessions have one connection each. Their lengths are summed up, not listed; rates by intervals are not kept.",
+            "Sessions have one connection each. Their lengths are summarized, not listed; rates per interval are not recorded.",
         );
     }
 }

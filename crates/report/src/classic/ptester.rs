@@ -46,17 +46,17 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     text.push('\n');
     note(
         &mut text,
-        "One row for each URL or class, where ptester has one for each thread. Rates are by the exact time, not by whole seconds.",
+        "This table has one row for each URL or class; ptester has one for each thread. Rates use the exact time, not whole seconds.",
     );
     note(
         &mut text,
-        "Tx is from the client's act to the last byte, per request: ptester divides times of whole connections by requests, so -k makes them small.",
+        "Tx is measured per request, from the client's first action to the last byte. ptester divides the times of whole connections by requests, so -k makes its times small.",
     );
-    note(&mut text, "Averages of Ct are over connections, of Tx and bytes over responses.");
+    note(&mut text, "Averages of Ct are over connections; averages of Tx and bytes are over responses.");
     text
 }
 
-/// Minimum, average and maximum, in seconds.
+/// Returns minimum, average and maximum as text, in seconds.
 fn times(moments: &Moments) -> String {
     let second = |value_ns: f64| value_ns / 1e9;
     format!(

@@ -1,8 +1,8 @@
 use super::{Classic, parse_url, spread};
-use crate::fixture;
+use crate::tests::fixture;
 use flatout_load::report::RunReport;
 
-/// Words that stand in every report of the original; what is between them differs.
+/// Asserts that a text contains the words of the original's layout, with varying text in between.
 fn assert_layout(text: &str, layout: &str) {
     let lines: Vec<&str> = text.lines().collect();
     for line in layout.lines().filter(|line| !line.is_empty()) {
@@ -72,7 +72,7 @@ fn autobench_has_a_row_for_each_rate() {
 
 #[test]
 fn every_view_says_what_must_not_be_believed_and_takes_an_empty_result() {
-    for view in Classic::ALL {
+    for &view in Classic::ALL {
         assert_eq!(Classic::parse(view.name()), Ok(view));
         let text = view.print(&fixture::sweep("sweep", 10));
         assert!(text.contains("# client-saturated"), "{}", view.name());

@@ -5,7 +5,7 @@ use flatout_load::record::Moments;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
-/// WebStone's megabit.
+/// A megabit as WebStone defines it.
 const MEBI: f64 = 1024.0 * 1024.0;
 
 pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
@@ -31,20 +31,17 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     text.push('\n');
     note(
         &mut text,
-        "Response time is from the client's act, connecting included, to the last byte; a run in open loop waits from the intended start besides.",
+        "Response time is measured from the time the client started, including connecting, to the last byte; in an open loop, from the intended start.",
     );
+    note(&mut text, "The load factor and the test time are not truncated to whole seconds; Mbit is 1024*1024 bits.");
     note(
         &mut text,
-        "The load factor uses all of the time and not whole seconds only; the test time is not cut to whole seconds; Mbit is 1024*1024 bits.",
-    );
-    note(
-        &mut text,
-        "The error level is of all requests begun; WebStone divides by connections made. Microseconds are padded with zeros; WebStone leaves them out.",
+        "The error level is a share of all requests started; WebStone divides by connections. Microseconds are padded with zeros; WebStone omits them.",
     );
     if counts.connections != counts.responses {
         note(
             &mut text,
-            "Connections were reused or opened without use, so averages are over pages and not over connections.",
+            "Some connections were reused, or opened but not used, so averages are over pages, not over connections.",
         );
     }
     if report.class_names.len() > 1 {
@@ -81,7 +78,7 @@ fn add_table(text: &mut String, step: &StepReport) {
     );
 }
 
-/// Average, population standard deviation, minimum, maximum.
+/// Returns average, population standard deviation, minimum and maximum.
 fn figures(moments: &Moments) -> [f64; 4] {
     [
         moments.mean().unwrap_or(0.0),
@@ -91,7 +88,7 @@ fn figures(moments: &Moments) -> [f64; 4] {
     ]
 }
 
-/// The addition of `-v`: the same by page.
+/// Adds the figures of each page, which WebStone's `-v` adds.
 fn add_pages(text: &mut String, report: &RunReport, step: &StepReport) {
     for (name, class) in report.class_names.iter().zip(&step.record.classes) {
         let [mean_ns, deviation_ns, min_ns, max_ns] = figures(&class.sums.service_ns);

@@ -45,7 +45,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     text.push('\n');
     note(
         &mut text,
-        "Latency is from the client's act (sending, or connecting) to the last byte. wrk adds synthetic samples for what it guesses to have missed; here is none.",
+        "Latency is measured from the time the client started (sending, or connecting) to the last byte. wrk adds synthetic samples for requests that it assumes it missed; this output has none.",
     );
     if let Some(response) = &step.response
         && step.plan.is_open()
@@ -62,7 +62,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     note(
         &mut text,
         &format!(
-            "Req/Sec has {} samples of {interval_s} s, divided by threads; wrk takes one of 100 ms from each thread.",
+            "Req/Sec has {} samples of {interval_s} s, divided by the number of threads; wrk takes samples of 100 ms from each thread.",
             rates.len()
         ),
     );
@@ -97,14 +97,14 @@ fn add_errors(text: &mut String, step: &StepReport) {
     }
 }
 
-/// Right-aligned, with room for a unit of two letters.
+/// Aligns text to the right, with room for a unit of two letters.
 fn padded(text: &str, width: usize) -> String {
     let letters = text.chars().rev().take(2).take_while(char::is_ascii_alphabetic).count();
     let room = 2 - letters;
     format!("{text:>0$}{1:2$}", width - room, "", room)
 }
 
-/// wrk changes to the next unit at 85 % of it.
+/// Formats a value with its unit. Like wrk, changes to the next unit at 85 % of that unit.
 fn scaled(value: f64, step: f64, units: &[&str], decimals: usize) -> String {
     let (mut value, mut unit) = (value, units[0]);
     for next in &units[1..] {

@@ -1,5 +1,5 @@
 use super::{Blocks, compare};
-use crate::fixture;
+use crate::tests::fixture;
 use flatout_load::stats::compare::Finding;
 
 #[test]
@@ -7,13 +7,13 @@ fn a_run_beside_itself_shows_no_difference() {
     let sweep = fixture::sweep("a", 10);
     let compared = compare(&[(sweep.clone(), sweep)], 1);
     assert_eq!((compared.blocks, compared.levels.len(), compared.pairs), (Blocks::Stretches, 10, 1));
-    // Of the last level the client was the limit: by the clock its rate holds, and its times do not.
+    // The client was saturated at the last level. Its rate is set by the clock and is valid, but its times are not.
     let compared_each: Vec<usize> = compared.levels.iter().map(|level| level.comparisons.len()).collect();
     assert_eq!(compared_each, [2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
     assert_eq!(
         compared.levels[9].left_out,
         [
-            "mean response time: not compared, because it does not hold for A (client-saturated) and for B (client-saturated)"
+            "mean response time: not compared, because it is not valid for A (client-saturated) and for B (client-saturated)"
         ]
     );
     for level in &compared.levels {
@@ -22,8 +22,7 @@ fn a_run_beside_itself_shows_no_difference() {
     assert!(compared.unlike.is_empty());
     assert!(compared.invalid[0].starts_with("A (a): client-saturated"), "{:?}", compared.invalid);
     let text = compared.print(("x.json", "y.json"));
-    for words in
-        ["A is x.json", "no difference shown", "only from segments of these runs", "holds: B (a): client-saturated"]
+    for words in ["A is x.json", "no difference shown", "only segments of these runs", "valid: B (a): client-saturated"]
     {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
@@ -34,7 +33,7 @@ fn a_run_beside_itself_shows_no_difference() {
 fn a_slower_run_is_said_to_be_slower() {
     let a = fixture::sweep("a", 10);
     let mut b = a.clone();
-    // The seventh step waits longer than the first ones.
+    // The seventh step waits longer than the first six.
     b.steps[0].record.series = {
         let mut slow = a.steps[6].record.series.clone();
         slow.start_ns = a.steps[0].record.series.start_ns;
@@ -76,7 +75,7 @@ fn what_else_differs_is_said_and_too_little_is_no_judgement() {
     empty.steps.clear();
     let compared = compare(&[(empty.clone(), empty)], 1);
     assert_eq!(compared.blocks, Blocks::TooFew);
-    assert!(compared.print(("a", "b")).contains("Nothing could be judged") && compared.is_worthless());
+    assert!(compared.print(("a", "b")).contains("Nothing could be compared") && compared.is_worthless());
 }
 
 #[test]

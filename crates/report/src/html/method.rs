@@ -1,4 +1,4 @@
-//! The information needed to repeat the run, and the findings of its questions.
+//! The information needed to repeat the run, and the findings of searches.
 
 use super::{capital, date};
 use crate::{command, plan_words};
@@ -7,10 +7,10 @@ use flatout_units::show;
 use maud::{Markup, html};
 use serde_json::Value;
 
-/// Depth to which a finding is shown; the JSON has the rest.
+/// Maximum depth to which a finding is shown. The JSON contains the rest.
 const DEPTH_MAX: usize = 4;
 
-/// The findings of the questions: each a separate document, shown as it is.
+/// Returns the findings of the run's searches. Each is a separate document, which is shown unchanged.
 pub(super) fn findings(reports: &[RunReport], names: &[String]) -> Markup {
     html! { @for (report, name) in reports.iter().zip(names) { @for (question, finding) in &report.findings {
         section {
@@ -27,7 +27,7 @@ fn title(name: &str) -> String {
 fn value(finding: &Value, depth: usize) -> Markup {
     html! { @match finding {
         Value::Object(fields) if depth < DEPTH_MAX => {
-            // A sentence comes first, and as a sentence.
+            // Show a sentence first, as text.
             @for name in ["sentence", "text"] { @if let Some(Value::String(sentence)) = fields.get(name) { p { (sentence) } } }
             dl { @for (name, field) in fields.iter().filter(|(name, _)| !["sentence", "text"].contains(&name.as_str())) {
                 dt { (title(name)) } dd { (value(field, depth + 1)) }
@@ -51,7 +51,7 @@ fn figure(number: &serde_json::Number) -> String {
     }
 }
 
-/// Rows of the same plain fields are a table.
+/// Returns rows with the same simple fields as a table; `None` if the rows are different.
 fn table(rows: &[Value]) -> Option<Markup> {
     let first = rows.first()?.as_object()?;
     let is_plain = |field: &Value| !field.is_object() && !field.is_array();
@@ -66,12 +66,12 @@ fn table(rows: &[Value]) -> Option<Markup> {
     } } })
 }
 
-/// Machine, versions, command, seed and limits of every run.
+/// Returns machine, versions, command, seed and limits of every run.
 pub(super) fn repeat(reports: &[RunReport], names: &[String]) -> Markup {
     html! {
         section {
-            h2 { "To repeat this" }
-            p.note { code { "flatout rerun" } " does it from the run's bundle, or from its JSON." }
+            h2 { "To repeat this run" }
+            p.note { code { "flatout rerun" } " repeats the run from its bundle or JSON." }
             @for (report, name) in reports.iter().zip(names) {
                 @if reports.len() > 1 { h3 { (name) } }
                 (one(report))
@@ -82,7 +82,7 @@ pub(super) fn repeat(reports: &[RunReport], names: &[String]) -> Markup {
 
 fn one(report: &RunReport) -> Markup {
     let machine = &report.machine;
-    let known = |value: Option<String>| value.unwrap_or_else(|| "not known".to_owned());
+    let known = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
     let memory = show::bytes(machine.memory_bytes as f64);
     html! {
         pre { code { (command::shell_line(&report.command)) } }
@@ -103,21 +103,21 @@ fn one(report: &RunReport) -> Markup {
                 @if let Some(digest) = &machine.binary_digest { ", program " (digest) }
             }
             dt { "Server" } dd { (known(report.server_software.clone())) }
-            dt { "Begun" } dd { (date(report.begun_unix_ms)) }
+            dt { "Started" } dd { (date(report.begun_unix_ms)) }
             dt { "Machine" } dd {
                 (machine.cpu_model) ", " (show::plural(machine.cores as u64, "core", "cores")) ", " (memory) ", Linux " (machine.kernel)
                 @if let Some(host) = &machine.host { ", host " (host) }
                 @if let Some(governor) = &machine.cpu_governor { ", governor " (governor) }
             }
             dt { "Limits" } dd {
-                "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), show::count))
+                "open files " (machine.files_max.map_or_else(|| "unknown".to_owned(), show::count))
                 @for (name, setting) in &machine.sysctls { "; " (name) " " (setting) }
             }
         }
     }
 }
 
-/// How each step warmed up, in short.
+/// Describes briefly how each step warmed up.
 fn warm_up(report: &RunReport) -> String {
     let words = report.steps.iter().filter(|step| step.warm_up.elapsed_ns > 0).map(|step| {
         let state = match step.warm_up.steady {

@@ -1,4 +1,4 @@
-//! The pictures of the report, and their legends.
+//! The charts of the report, with their legends.
 
 use super::tables::busiest;
 use crate::chart::{Axis, Cell, Chart, LOOKS, Line, Quantity, Side, thin};
@@ -8,26 +8,26 @@ use flatout_load::report::{RunReport, StepReport};
 use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
 
-/// Upper bound of columns of a heat map.
+/// Maximum number of columns in a heat map.
 const COLUMNS_MAX: usize = 120;
 
-/// Classes of response time in one row of a heat map: half of a doubling.
+/// Number of response-time classes per row of a heat map: half of a doubling.
 const CLASSES_A_ROW: u16 = 4;
 
-/// Upper bound of overlaid distributions: more are indistinguishable.
+/// Maximum number of overlaid distributions; more could not be distinguished.
 const DISTRIBUTIONS_MAX: usize = LOOKS;
 
 pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
     let sweep = sweep(reports, names);
     html! {
         section {
-            h2 { "Pictures" }
+            h2 { "Charts" }
             div.charts {
                 @if let Some((chart, caption)) = sweep { (figure(&chart, caption)) }
                 @let (chart, caption) = distribution(reports, names);
                 (figure(&chart, caption))
                 @let chart = rates(reports, names);
-                (figure(&chart, "Requests that failed are drawn only where there were any."))
+                (figure(&chart, "The chart shows failed requests only if there were any."))
                 @for (report, name) in reports.iter().zip(names) {
                     @let chart = heat(report, name);
                     (figure(&chart, "Each column is a period of time, including the warm-up; the darker the color, the more responses took that long. The line is the longest response time."))
@@ -37,7 +37,7 @@ pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
     }
 }
 
-/// A picture with its title, its legend and a sentence.
+/// Returns a chart with its title, its legend and a caption.
 pub fn figure(chart: &Chart, caption: &str) -> Markup {
     let mut named: Vec<&Line> = Vec::new();
     for line in &chart.lines {
@@ -60,13 +60,13 @@ pub fn figure(chart: &Chart, caption: &str) -> Markup {
     }
 }
 
-/// A sample of a line for the legend.
+/// Returns a sample of a line style for the legend.
 pub fn swatch(look: usize, is_dashed: bool) -> Markup {
     let class = format!("line s{}{}", look % LOOKS, if is_dashed { " dashed" } else { "" });
     html! { svg.swatch viewBox="0 0 30 12" aria-hidden="true" { path class=(class) d="M1 6h28" {} } }
 }
 
-/// Reply rate and response time by offered load, which shows the limit of a server.
+/// Returns the chart of reply rate and response time by offered load, which shows the limit of a server.
 fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str)> {
     let steps = || reports.iter().flat_map(|report| &report.steps);
     if steps().count() < 2 {
@@ -93,7 +93,7 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
     for (index, (report, name)) in reports.iter().zip(names).enumerate() {
         let points = |value: &dyn Fn(&StepReport) -> f64| {
             let mut points: Vec<(f64, f64)> = report.steps.iter().map(|step| (offered(step), value(step))).collect();
-            // A search tries rates in no order.
+            // A search does not try the rates in ascending order.
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             points
         };
@@ -111,14 +111,17 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
     let title =
         format!("Reply rate and response time against {}", if is_open { "offered rate" } else { "connections" });
     let chart = Chart { title, x, left, right: Some(right), cells: Vec::new(), lines };
-    Some((chart, "Response time is from the intended start to the last byte, so waiting for a busy server is in it."))
+    Some((
+        chart,
+        "Response time is measured from the intended start to the last byte, so it includes waiting for a busy server.",
+    ))
 }
 
 fn line(name: &str, look: usize, side: Side, is_dashed: bool, is_marked: bool, points: Vec<(f64, f64)>) -> Line {
     Line { name: name.to_owned(), look, side, is_dashed, is_marked, points }
 }
 
-/// Latency by percentile, both on logarithmic axes: the tail is what users remember.
+/// Returns the chart of latency by percentile, with both axes logarithmic, because the tail is what users notice.
 fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str) {
     let mut lines = Vec::new();
     let mut count = 0;
@@ -130,9 +133,9 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
         [report] if report.steps.len() == 1 => {
             for step in &report.steps {
                 add("response (from the intended start)".to_owned(), 0, false, &step.record.response);
-                add("service (from the client's act)".to_owned(), 1, true, &step.record.service);
+                add("service (from the time the client started)".to_owned(), 1, true, &step.record.service);
                 if step.plan.is_open() {
-                    add("lag (how late the client acted)".to_owned(), 2, true, &step.record.lag);
+                    add("lag (how late the client started)".to_owned(), 2, true, &step.record.lag);
                 }
             }
             "Where response time and service time differ, requests waited before they were sent: for a free connection, or for this client."
@@ -160,7 +163,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
     (Chart { title: "Latency by percentile".to_owned(), x, left, right: None, cells: Vec::new(), lines }, caption)
 }
 
-/// A histogram as a curve: eight points per decade of the tail.
+/// Returns a histogram as a curve, with eight points per decade of the tail.
 fn quantiles(histogram: &flatout_load::record::Hdr) -> Vec<(f64, f64)> {
     let values = histogram.histogram();
     if values.is_empty() {
@@ -174,7 +177,7 @@ fn quantiles(histogram: &flatout_load::record::Hdr) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// A run's points with the seconds at which each begins, the steps one after another.
+/// Returns the points of a run with the start and length of each in seconds, one step after another.
 fn timeline(report: &RunReport) -> Vec<(f64, f64, Point)> {
     let Some(first) = report.steps.first() else { return Vec::new() };
     let start_ns = first.record.series.start_ns;
@@ -191,12 +194,13 @@ fn timeline(report: &RunReport) -> Vec<(f64, f64, Point)> {
     all
 }
 
-/// The complete points of a step. The last one may end with the run within its second, and its rate would be too low.
+/// Returns the complete points of a step. The last point is left out if the run ended within it, because its rate would
+/// be too low.
 pub(crate) fn whole_points(step: &StepReport) -> Vec<Point> {
     let series = &step.record.series;
     let length_ns = series.step_s.max(1) * 1_000_000_000;
     let end_ns = step.record.measured_from_ns.saturating_add(step.elapsed_ns).saturating_sub(series.start_ns);
-    // A clock that is read a moment too early must not cost a second.
+    // Tolerate a clock that is read slightly early, so that no second is lost.
     let whole = end_ns.saturating_add(length_ns / 100) / length_ns;
     let mut points = series.points();
     points.truncate((whole as usize).max(1));
@@ -207,7 +211,7 @@ fn end_s(timeline: &[(f64, f64, Point)]) -> f64 {
     timeline.iter().map(|(at_s, length_s, _)| at_s + length_s).fold(0.0, f64::max)
 }
 
-/// Requests begun, responses and failures over time.
+/// Returns the chart of requests started, responses and failures over time.
 fn rates(reports: &[RunReport], names: &[String]) -> Chart {
     let mut lines = Vec::new();
     let mut last_s = 0.0_f64;
@@ -222,7 +226,7 @@ fn rates(reports: &[RunReport], names: &[String]) -> Chart {
         let is_alone = reports.len() == 1;
         let named = |what: &str| if is_alone { what.to_owned() } else { format!("{name}: {what}") };
         if is_alone {
-            lines.push(line("begun", 5, Side::Left, true, false, series(|point| point.begun)));
+            lines.push(line("started", 5, Side::Left, true, false, series(|point| point.begun)));
         }
         lines.push(line(&named("responses"), index, Side::Left, false, false, series(|point| point.responses)));
         if timeline.iter().any(|(_, _, point)| point.failures + point.errors > 0) {
@@ -236,7 +240,7 @@ fn rates(reports: &[RunReport], names: &[String]) -> Chart {
     Chart { title: "Rates over time".to_owned(), x: Axis::time(last_s), left, right: None, cells: Vec::new(), lines }
 }
 
-/// Response time over time, as heat.
+/// Returns the heat map of response time over time.
 fn heat(report: &RunReport, name: &str) -> Chart {
     let timeline = timeline(report);
     let end_s = end_s(&timeline);
@@ -259,7 +263,7 @@ fn heat(report: &RunReport, name: &str) -> Chart {
     }
     let most = cells.iter().map(|cell| cell.depth).fold(1.0, f64::max);
     for cell in &mut cells {
-        // The eye sees one response among thousands only if it is not one thousandth as deep.
+        // Colour by the logarithm: on a linear scale, a single response among thousands would be invisible.
         cell.depth = 0.1 + 0.9 * (cell.depth.ln_1p() / most.ln_1p());
     }
     let ends = cells.iter().flat_map(|cell| [cell.y.0, cell.y.1]).chain(longest.iter().map(|point| point.1));

@@ -6,7 +6,7 @@ use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;
 use maud::{Markup, html};
 
-/// Every step of every run, with the name of the run if there are several.
+/// Returns every step of every run, with the name of the run if there are several runs.
 fn rows<'a>(reports: &'a [RunReport], names: &'a [String]) -> Vec<(String, &'a RunReport, &'a StepReport)> {
     let mut rows = Vec::new();
     for (report, name) in reports.iter().zip(names) {
@@ -23,7 +23,7 @@ fn duration(value_ns: Option<u64>) -> String {
     value_ns.map_or_else(|| "–".to_owned(), |ns| show::duration(ns as f64))
 }
 
-/// The results of each step.
+/// Returns the table of the results of each step.
 pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     html! {
@@ -35,7 +35,7 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
                 } }
                 tbody { @for (name, _, step) in &rows { (step_row(name, step)) } }
                 caption {
-                    "Times are from the intended start of a request to the last byte of its response. Late: how long after the intended start the client acted."
+                    "Times are from the intended start of a request to the last byte of its response. Late: the delay between the intended start and the start."
                 }
             } }
             (unanswered(&rows))
@@ -45,7 +45,7 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
     }
 }
 
-/// Which requests the times are of, if some have no response.
+/// States which requests the times cover, if some requests have no response.
 fn unanswered(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
     html! { @for (name, _, step) in rows { @if let Some(of) = verdict::unanswered(step) {
         p { @if rows.len() > 1 { (name) ": times" } @else { "Times" } " are " (of) "." }
@@ -79,7 +79,7 @@ fn thresholds(reports: &[RunReport], names: &[String]) -> Markup {
                 th scope="row" { (outcome.text) @if reports.len() > 1 { " (" (name) ")" } }
                 td { (outcome.step + 1) }
                 td { (outcome.found.as_deref().unwrap_or("–")) }
-                @if !outcome.unsound.is_empty() { td.bad { "not certain" (verdict::uncertain(outcome)) } }
+                @if !outcome.unsound.is_empty() { td.bad { "uncertain" (verdict::uncertain(outcome)) } }
                 @else if outcome.met { td { "yes" } } @else { td.bad { "no" } }
             } } } }
         } }
@@ -97,7 +97,7 @@ fn notes(reports: &[RunReport], names: &[String]) -> Markup {
     } }
 }
 
-/// The phases of requests: with shares for one step, side by side for several.
+/// Returns the phases of requests: with shares for a single step, side by side for several steps.
 pub(super) fn phases(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     html! {
@@ -134,7 +134,7 @@ fn phases_of_one(step: &StepReport) -> Markup {
                 td { (duration(Some(phase.max_ns))) }
             }
         } } }
-        caption { "Connecting and TLS count once per connection, waiting and receiving once per response; the share is that of all service time." }
+        caption { "Connecting and TLS count once per connection, waiting and receiving once per response; each share is of the total service time." }
     } } }
 }
 
@@ -159,7 +159,7 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
     } } }
 }
 
-/// Failures by kind, and the statuses of the other responses.
+/// Returns the failures by kind, and the statuses of the responses.
 pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     let met: Vec<FailureKind> = FailureKind::ALL
@@ -173,7 +173,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
-                    @for head in ["due", "begun", "sent", "in time", "late", "1xx", "2xx", "3xx", "4xx", "5xx", "failed", "never begun"] { th scope="col" { (head) } }
+                    @for head in ["due", "started", "sent", "in time", "late", "1xx", "2xx", "3xx", "4xx", "5xx", "failed", "not started"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in &rows {
                     @let counts = &step.record.counts;
@@ -187,7 +187,7 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                     }
                 } }
             } }
-            p { "Rates count the responses that arrived while load was offered; those that arrived afterwards count as late." }
+            p { "Rates count the responses that arrived while load was offered; responses that arrived afterwards count as late." }
             @if met.is_empty() { p { "No request failed." } } @else {
                 div.wide { table {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }
@@ -214,7 +214,8 @@ fn details(rows: &[(String, &RunReport, &StepReport)], kind: FailureKind) -> Str
     if words.is_empty() { String::new() } else { format!(" ({})", words.join(", ")) }
 }
 
-/// By class of URL, where there are several; of a sweep the step with the most responses.
+/// Returns the results by URL class, if there are several classes. For a sweep, these are the results of the step with
+/// the most responses per second.
 pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
     html! { @if reports.iter().any(|report| report.class_names.len() > 1) {
         section {
@@ -241,28 +242,28 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
                         }
                     }
                 } } }
-                caption { "For a run of several steps, the one with the most responses; the JSON and the tables have all." }
+                caption { "For a run with several steps, the step with the most responses; the JSON and the CSV tables contain all steps." }
             } }
         }
     } }
 }
 
-/// The step with the most responses a second.
+/// Returns the step with the most responses per second.
 pub(super) fn busiest(report: &RunReport) -> Option<&StepReport> {
     report.steps.iter().max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s))
 }
 
-/// The resources that the run used: client, server and kernel.
+/// Returns the resources that the run used: client, server and kernel.
 pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
     let per_response = |cost_ns: Option<f64>| cost_ns.map_or_else(|| "–".to_owned(), show::duration);
     let number = |count: Option<u64>| count.map_or_else(|| "–".to_owned(), show::count);
     html! {
         section {
-            h2 { "What it took" }
+            h2 { "Resource usage" }
             div.wide { table {
                 thead { tr {
                     th scope="col" { "offered" }
-                    @for head in ["client CPU per response", "busy polling", "busiest thread", "loop late (p99)", "other work", "server CPU per response", "server cores", "server memory", "switches, waiting", "switches, forced", "retransmits", "listen overflows"] { th scope="col" { (head) } }
+                    @for head in ["client CPU per response", "busy polling", "busiest thread", "loop lag (p99)", "other work", "server CPU per response", "server cores", "server memory, peak", "voluntary switches", "involuntary switches", "retransmits", "listen overflows"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in rows(reports, names) {
                     @let (client, server, kernel) = (&step.client, step.server.as_ref(), step.kernel.as_ref());
@@ -282,27 +283,27 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
                         td { (number(kernel.map(|kernel| kernel.listen_overflows))) }
                     }
                 } }
-                caption { "Busy polling: CPU per response that the client spent waiting for the next request or for a response. The kernel's counters cover the whole machine. A dash: unknown, or none." }
+                caption { "Busy polling: CPU per response that the client spent waiting for the next request or for a response. The kernel's counters cover the whole machine. A dash means unknown or none." }
             } }
             @for (report, name) in reports.iter().zip(names) { @if let Some(limit) = &report.limit {
                 p {
                     @if reports.len() > 1 { (name) ": " }
                     "The machine's limit (" (limit.words) ") is " (show::figure(limit.value)) " " (limit.unit) "; this run reached "
-                    (show::figure(limit.reached)) ", which is " strong { (show::percent(limit.share)) } " of it."
+                    (show::figure(limit.reached)) ", " strong { (show::percent(limit.share)) } " of it."
                 }
             } }
         }
     }
 }
 
-/// The agents that generated the load, if there were several.
+/// Returns the agents that generated the load, if there were any.
 pub(super) fn agents(reports: &[RunReport], names: &[String]) -> Markup {
     let rows = rows(reports, names);
     html! { @if rows.iter().any(|(_, _, step)| !step.client.agents.is_empty()) {
         section {
             h2 { "Agents" }
             div.wide { table {
-                thead { tr { @for head in ["agent", "began late by", "busiest thread", "responses", "state"] { th scope="col" { (head) } } } }
+                thead { tr { @for head in ["agent", "started late by", "busiest thread", "responses", "state"] { th scope="col" { (head) } } } }
                 @for (name, _, step) in &rows { tbody {
                     @if rows.len() > 1 { tr { th scope="rowgroup" colspan="5" { (name) } } }
                     @for agent in &step.client.agents { tr {

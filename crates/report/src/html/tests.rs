@@ -1,7 +1,7 @@
 use super::page;
-use crate::fixture;
+use crate::tests::fixture;
 
-/// Everything that would make a browser ask for something.
+/// Everything that would make a browser load something.
 const LOADS: [&str; 9] = ["src=", "href=", "url(", "@import", "<link", "<script", "<iframe", "<img", "xlink"];
 
 fn assert_has(page: &str, parts: &[&str]) {
@@ -11,7 +11,7 @@ fn assert_has(page: &str, parts: &[&str]) {
 }
 
 #[test]
-fn one_run_is_told_whole() {
+fn the_report_of_one_run_is_complete() {
     let page = page(&[fixture::single()]);
     assert_has(
         &page,
@@ -19,7 +19,7 @@ fn one_run_is_told_whole() {
             "<!DOCTYPE html>",
             "Valid: the figures are reliable.",
             "Latency by percentile",
-            "percentile (%, log scale of what is above)",
+            "percentile (%, log scale of the share above)",
             "time (log scale)",
             "time since the start (s)",
             "rate (1/s)",
@@ -63,7 +63,7 @@ fn a_sweep_has_the_curve_and_its_findings() {
             "Reply rate and response time against offered rate",
             "offered rate (1/s)",
             "reply rate (1/s)",
-            "Partly valid: not every figure of 1 step holds.",
+            "Partly valid: not every figure of 1 step is valid.",
             "client-saturated",
             "connreset",
             "epipe",
@@ -84,7 +84,7 @@ fn several_runs_are_laid_over_each_other() {
         &["before: reply rate", "after: reply rate", "before: 100 requests/s", "Response time over time: after"],
     );
     assert_eq!(page.matches("class=\"verdict").count(), 2);
-    // Runs of one name are told apart.
+    // Runs with the same name are distinguished.
     let page = super::page(&[fixture::single(), fixture::single()]);
     assert_has(&page, &["one rate (1)", "one rate (2)"]);
 }
@@ -101,7 +101,7 @@ fn what_a_result_says_is_text_and_nothing_else() {
     report.machine.host = Some(evil.to_owned());
     let page = page(&[report]);
     assert!(!page.contains("<script") && !page.contains("<img") && page.contains("&lt;script"));
-    // Nothing at all is a page as well.
+    // An empty result also gives a page.
     let mut empty = fixture::single();
     empty.steps.clear();
     assert!(super::page(&[empty]).contains("There are no steps"));

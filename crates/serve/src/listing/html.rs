@@ -1,17 +1,18 @@
-//! The HTML form of a listing: one page without scripts or external resources.
+//! The HTML page of a listing, without scripts or external resources.
 
 use super::Listing;
-use super::entry::{EntryKind, ListingEntry, Moment, shown};
+use super::entry::{EntryKind, ListingEntry, shown};
 use super::order::{By, ListingOrder};
+use flatout_http::date::format_rfc3339;
 use flatout_units::show;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("page.css");
 
-/// The icons of a folder, a file and the parent, defined once and referenced by every row.
+/// The icons of a folder, a file and the parent folder, which are defined once and referenced by the rows.
 const SYMBOLS: &str = r#"<svg class="o"><symbol id="d" viewBox="0 0 20 20"><path d="M2 5.5V15a1.5 1.5 0 0 0 1.5 1.5h13A1.5 1.5 0 0 0 18 15V7a1.5 1.5 0 0 0-1.5-1.5H10L8 3.5H3.5A1.5 1.5 0 0 0 2 5z"/></symbol><symbol id="f" viewBox="0 0 20 20"><path d="M4.5 2h7L16 6.5V18H4.5zM11.5 2v4.5H16"/></symbol><symbol id="u" viewBox="0 0 20 20"><path d="M10 16.5V4M5 9l5-5 5 5"/></symbol></svg>"#;
 
-/// The page of `listing`, which is in `order`.
+/// Returns the page of `listing`, which is sorted by `order`.
 pub(super) fn page(listing: &Listing<'_>, order: ListingOrder) -> String {
     let path = shown(listing.shown_path);
     let markup = html! {
@@ -57,7 +58,7 @@ pub(super) fn page(listing: &Listing<'_>, order: ListingOrder) -> String {
     markup.into_string()
 }
 
-/// Links to the parent folders, relative so that they are valid wherever the site is mounted.
+/// Returns the links to the parent folders. They are relative, so that they are valid at any path prefix.
 fn crumbs(shown_path: &[u8]) -> Markup {
     let segments: Vec<&[u8]> = shown_path.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty()).collect();
     let depth = segments.len();
@@ -77,8 +78,8 @@ fn crumbs(shown_path: &[u8]) -> Markup {
     }
 }
 
-/// The head of a column: a link to the listing in its order, or in reverse if that is the current order. Sizes and
-/// times begin with the largest and the newest.
+/// Returns the header of a column, which links to the listing sorted by that column. If the listing is already sorted
+/// by it, the link reverses the order. Otherwise, sizes begin with the largest and times with the newest.
 fn column(class: &str, title: &str, by: By, order: ListingOrder) -> Markup {
     let current = order.by == by;
     let descending = if current { !order.descending } else { by != By::Name };
@@ -92,7 +93,7 @@ fn column(class: &str, title: &str, by: By, order: ListingOrder) -> Markup {
 }
 
 fn row(entry: &ListingEntry) -> Markup {
-    let moment = Moment::new(entry.modified_s);
+    let modified = format_rfc3339(entry.modified_s);
     let name = shown(&entry.name);
     html! {
         tr.d[entry.is_folder()] {
@@ -102,7 +103,7 @@ fn row(entry: &ListingEntry) -> Markup {
                     @else { (icon("f")) bdi { (name) } }
                 }
             }
-            td.t { time datetime=(moment.rfc3339()) { (moment.to_minute()) } }
+            td.t { time datetime=(modified) { (&modified[..10]) " " (&modified[11..16]) } }
             @match entry.kind {
                 EntryKind::Folder => td.s {},
                 EntryKind::File { size_bytes } => td.s title=(show::plural(size_bytes, "byte", "bytes")) { (show::bytes(size_bytes as f64)) },
@@ -115,17 +116,17 @@ fn icon(symbol: &str) -> Markup {
     html! { svg aria-hidden="true" { use href=(format!("#{symbol}")) {} } }
 }
 
-/// A note about omitted entries.
+/// Returns a note about entries that are not listed.
 fn note(listing: &Listing<'_>) -> Option<String> {
     match (listing.left_out, listing.read_whole) {
         (0, true) => None,
-        (0, false) => Some("This folder has more entries than were read.".to_owned()),
+        (0, false) => Some("This folder has more entries than shown here.".to_owned()),
         (more, true) => Some(format!("{more} more, not shown.")),
         (more, false) => Some(format!("At least {more} more, not shown.")),
     }
 }
 
-/// `2 folders, 1 file, 3.0 KiB`, of the listed entries.
+/// Returns the totals of the listed entries, as in `2 folders, 1 file, 3.0 KiB`.
 fn counts(entries: &[ListingEntry]) -> String {
     let folders = entries.iter().filter(|entry| entry.is_folder()).count();
     let files = entries.len() - folders;

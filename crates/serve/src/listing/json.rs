@@ -1,12 +1,13 @@
-//! The JSON form of a listing. A name that is not UTF-8 contains U+FFFD, its `href` is exact.
+//! The JSON document of a listing. U+FFFD replaces the bytes of a name that are not UTF-8, but `href` is exact.
 
 use super::Listing;
-use super::entry::{EntryKind, Moment};
+use super::entry::EntryKind;
+use flatout_http::date::format_rfc3339;
 use serde_json::Value;
 use std::fmt::Write;
 
-/// `flatout-listing/1`: an object on one line. A folder's `size_bytes` is null. `truncated` is the minimum number of
-/// omitted entries; it is exact if `truncated_exact`.
+/// Returns an object in the `flatout-listing/1` schema on a single line. The `size_bytes` of a folder is null.
+/// `truncated` is the number of entries that are not listed, or a lower bound if `truncated_exact` is false.
 pub(super) fn text(listing: &Listing<'_>) -> String {
     let mut text = String::with_capacity(200 + listing.entries.len() * 150);
     text.push_str(r#"{"schema":"flatout-listing/1","path":"#);
@@ -19,8 +20,8 @@ pub(super) fn text(listing: &Listing<'_>) -> String {
             EntryKind::Folder => write!(text, r#","type":"folder","size_bytes":null"#),
             EntryKind::File { size_bytes } => write!(text, r#","type":"file","size_bytes":{size_bytes}"#),
         };
-        // Neither contains a character that needs escaping in JSON.
-        let (modified, href) = (Moment::new(entry.modified_s).rfc3339(), entry.href());
+        // Neither the time nor the address contains a character that needs escaping in JSON.
+        let (modified, href) = (format_rfc3339(entry.modified_s), entry.href());
         let _ = write!(text, r#","modified":"{modified}","href":"{href}"}}"#);
     }
     let (left_out, exact) = (listing.left_out, listing.read_whole);

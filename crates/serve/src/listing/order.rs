@@ -1,37 +1,27 @@
-//! The order of a listing: folders before files, names in natural order.
+//! The order of a listing. Folders come before files, and names are in natural order.
 
 use super::entry::ListingEntry;
 use std::cmp::Ordering;
 
-/// The sort key of a listing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum By {
+flatout_reason::reasons! {
+    /// The sort key of a listing.
+    #[derive(Default)]
+    pub(crate) enum By { name, }
     /// The name, in natural order.
     #[default]
-    Name,
-    /// The size of files; folders, which have none, are sorted by name.
-    Size,
+    Name, "name";
+    /// The size of files. Folders have no size and are sorted by name.
+    Size, "size";
     /// The time of the last modification.
-    Time,
+    Time, "time";
 }
 
-impl By {
-    /// The value of `sort` in the query.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Name => "name",
-            Self::Size => "size",
-            Self::Time => "time",
-        }
-    }
-}
-
-/// The order of a listing. Folders come first in each.
+/// The order of a listing. Folders always come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListingOrder {
-    /// The key. The name decides between equals, ascending.
+    /// The sort key. Entries with equal keys are sorted by name, ascending.
     pub(crate) by: By,
-    /// True if the last, the largest or the newest comes first.
+    /// True if the last name, the largest size or the newest time comes first.
     pub(crate) descending: bool,
 }
 
@@ -49,12 +39,13 @@ pub(super) fn sort(entries: &mut [ListingEntry], order: ListingOrder) {
     });
 }
 
-/// Case-insensitive natural order; then, so that no two names are equal, by bytes.
+/// Compares names in natural order, ignoring case. Names that are then equal are compared by bytes, so that no two
+/// compare as equal.
 fn compare_names(a: &ListingEntry, b: &ListingEntry) -> Ordering {
     compare_naturally(a.key.as_bytes(), b.key.as_bytes()).then_with(|| a.name.cmp(&b.name))
 }
 
-/// Compares byte by byte, but runs of digits by their numeric values, of any length.
+/// Compares byte by byte, but compares runs of digits, of any length, by their numeric values.
 fn compare_naturally(mut a: &[u8], mut b: &[u8]) -> Ordering {
     loop {
         let ordering = match (a, b) {
@@ -77,7 +68,7 @@ fn compare_naturally(mut a: &[u8], mut b: &[u8]) -> Ordering {
     }
 }
 
-/// The leading digits without leading zeros, and the rest.
+/// Returns the leading digits of `text` without leading zeros, and the text after them.
 fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
     let end = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

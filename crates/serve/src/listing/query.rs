@@ -1,7 +1,7 @@
-//! The listing query, from the query string and Accept (RFC 9110 §12.5.1).
+//! The requested format and order of a listing, from the query string and Accept (RFC 9110 §12.5.1).
 
 use super::order::{By, ListingOrder};
-use flatout_http::token::trim;
+use flatout_http::accept::{Weight, media_ranges};
 
 /// The format of a listing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,11 +9,10 @@ pub(crate) enum Format {
     /// An HTML page.
     #[default]
     Html,
-    /// JSON.
     Json,
 }
 
-/// A listing query.
+/// The format and order that a request for a listing asks for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ListingQuery {
     /// The output format.
@@ -23,8 +22,8 @@ pub(crate) struct ListingQuery {
 }
 
 impl ListingQuery {
-    /// Parses `sort=name|size|time`, `order=asc|desc` and `format=html|json` from the query. Other parameters are
-    /// ignored, and the last of several counts. Without `format` the Accept lines decide.
+    /// Parses `sort=name|size|time`, `order=asc|desc` and `format=html|json` from the query string. Ignores other
+    /// parameters. If a parameter is repeated, the last value counts. Without `format`, the Accept field decides.
     pub(crate) fn parse<'a>(query: Option<&[u8]>, accept: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut order = ListingOrder::default();
         let mut format = None;
@@ -43,37 +42,36 @@ impl ListingQuery {
         Self { format: format.unwrap_or_else(|| accepted(accept)), order }
     }
 
-    /// A key that distinguishes listing queries.
+    /// Returns a key that differs for each combination of format and order.
     pub(crate) const fn key(self) -> [u8; 3] {
         [self.format as u8, self.order.by as u8, self.order.descending as u8]
     }
 }
 
-/// The preference for a media type: how specifically it is named (3 exactly, 1 by `*/*`, 0 not at all), and its
-/// weight in thousandths.
+/// The client's preference for a media type: how specifically Accept names it (3 for the type itself, 2 for a range
+/// such as `text/*`, 1 for `*/*`, 0 for none), and its weight in thousandths.
 #[derive(Clone, Copy, Default)]
 struct Liking {
     closeness: u8,
-    weight: u16,
+    weight: Weight,
 }
 
 impl Liking {
-    /// The most specific range decides (RFC 9110 §12.5.1); among equals the least weight.
-    fn hear(&mut self, closeness: u8, weight: u16) {
+    /// Takes a media range into account. The most specific range decides (RFC 9110 §12.5.1); among equally specific
+    /// ranges, the lowest weight.
+    fn hear(&mut self, closeness: u8, weight: Weight) {
         if closeness > self.closeness || (closeness == self.closeness && weight < self.weight) {
             *self = Self { closeness, weight };
         }
     }
 }
 
-/// JSON if it has the greater weight, or the same while HTML is named less specifically (`application/json, */*`).
+/// Returns the format that the client prefers. This is JSON if it has the greater weight, or if the weights are equal
+/// and HTML is named less specifically, as in `application/json, */*`.
 fn accepted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Format {
     let (mut html, mut json) = (Liking::default(), Liking::default());
-    for element in lines.into_iter().flat_map(|line| line.split(|&byte| byte == b',')) {
-        let mut parts = element.split(|&byte| byte == b';').map(trim);
-        let range = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let Some(weight) = weight_among(parts) else { continue };
-        match &range[..] {
+    for (range, weight) in media_ranges(lines) {
+        match &range.to_ascii_lowercase()[..] {
             b"text/html" => html.hear(3, weight),
             b"text/*" => html.hear(2, weight),
             b"application/json" => json.hear(3, weight),
@@ -90,34 +88,6 @@ fn accepted<'a>(lines: impl IntoIterator<Item = &'a [u8]>) -> Format {
     } else {
         Format::Html
     }
-}
-
-/// The weight among the parameters of a media range: 1000 if there is none, `None` if it is malformed.
-fn weight_among<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
-    for parameter in parameters {
-        if let [b'q' | b'Q', b'=', value @ ..] = parameter {
-            return parse_weight(value);
-        }
-    }
-    Some(1000)
-}
-
-/// `qvalue` (RFC 9110 §12.4.2) in thousandths.
-fn parse_weight(value: &[u8]) -> Option<u16> {
-    let (whole, decimals) = match value {
-        [whole @ (b'0' | b'1')] => (*whole, &[][..]),
-        [whole @ (b'0' | b'1'), b'.', decimals @ ..] if decimals.len() <= 3 => (*whole, decimals),
-        _ => return None,
-    };
-    let mut weight = u16::from(whole - b'0');
-    for at in 0..3 {
-        let digit = *decimals.get(at).unwrap_or(&b'0');
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        weight = weight * 10 + u16::from(digit - b'0');
-    }
-    (weight <= 1000).then_some(weight)
 }
 
 #[cfg(test)]

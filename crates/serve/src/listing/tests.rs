@@ -1,4 +1,4 @@
-//! Folders as they are on a disk, and the pages that are made of them.
+//! Tests with folders on a disk, and the listings generated from them.
 
 use super::order::{By, ListingOrder};
 use super::{Format, ListingQuery, content_type, make};
@@ -138,12 +138,12 @@ fn large_folders_are_cut() {
     let page = |entries_max| String::from_utf8(content_of(&root, "", false, entries_max, HTML).unwrap()).unwrap();
     assert!(page(3).contains("<p class=\"note\">9 more, not shown.</p>"));
     assert!(page(2).contains("At least 6 more, not shown."));
-    assert!(page(0).contains("This folder has more entries than were read."));
+    assert!(page(0).contains("This folder has more entries than shown here."));
     assert!(!page(12).contains("class=\"note\""));
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// With FLATOUT_ARTEFACTS set to a folder, the page is left there for people to look at.
+/// With FLATOUT_ARTEFACTS set to a folder, the page is saved there for inspection.
 #[test]
 fn the_page_has_what_people_need() {
     let folder = temporary_folder("listing-page");
@@ -204,7 +204,7 @@ fn the_page_has_what_people_need() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// Workers read a folder at different times, and clients ask any of them with If-Modified-Since.
+/// Workers read a folder at different times, and clients send If-Modified-Since to any of them.
 #[test]
 fn a_listing_is_as_old_as_its_last_change() {
     let folder = temporary_folder("listing-time");

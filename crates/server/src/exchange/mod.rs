@@ -1,9 +1,9 @@
-//! One request and its response, whatever the protocol: HTTP/1.1 and HTTP/2 are framers around these parts.
+//! A request and its response, independent of the protocol. HTTP/1.1, HTTP/2 and HTTP/3 only frame these parts.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `record` | the data of a request that its log line needs |
-//! | `intake` | content on its way to the handler that took it |
+//! | `record` | data of a request for its log line |
+//! | `intake` | request content on its way to the handler that took it |
 //! | `pending` | a response that is not ready, with its interim responses |
 //! | `streamed` | a response whose content is still arriving |
 

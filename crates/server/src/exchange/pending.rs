@@ -1,4 +1,4 @@
-//! Pending responses, with their interim responses.
+//! Pending responses and their interim responses.
 
 use super::record::ExchangeRecord;
 use flatout_handler::LaterResponse;
@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 /// A request whose response is pending.
 pub(crate) struct PendingResponse {
     response: LaterResponse,
-    /// Interim responses, if the handler took the channel.
+    /// Interim responses, if the handler took the channel for them.
     interims: Option<Interims>,
     pub(crate) record: ExchangeRecord,
 }
@@ -27,12 +27,20 @@ impl PendingResponse {
         Self { response, interims, record }
     }
 
-    /// Polls the response, and calls `send` with each valid interim response before it.
+    /// Polls the response, and calls `send` for each valid interim response that precedes it.
     pub(crate) fn poll(&mut self, context: &mut Context<'_>, mut send: impl FnMut(&InterimResponse)) -> Poll<Response> {
         let polled = Pin::new(&mut self.response).poll(context);
         if let Some(interims) = &self.interims {
-            while let Poll::Ready(interim) = interims.poll_next(context) {
-                // 100 is sent by the connection, and 101 is not interim (RFC 9110 §15.2).
+            let next = || match polled {
+                // No interim response follows a final response, so the task need not be woken for one.
+                Poll::Ready(_) => interims.take_next(),
+                Poll::Pending => match interims.poll_next(context) {
+                    Poll::Ready(interim) => Some(interim),
+                    Poll::Pending => None,
+                },
+            };
+            for interim in std::iter::from_fn(next) {
+                // The connection itself sends 100, and 101 is not an interim response (RFC 9110 §15.2).
                 if matches!(interim.status, 102..=199) {
                     send(&interim);
                 }

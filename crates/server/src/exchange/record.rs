@@ -1,13 +1,12 @@
-//! The logged data of an exchange, retained until it has ended.
+//! Data of a request and its response, kept until the exchange ends and is logged.
 
 use crate::worker::Worker;
 use flatout_access_log::{Description, LoggedResponse};
-use flatout_handler::response::Response;
-use flatout_handler::{Handler, LogSource};
+use flatout_handler::Handler;
+use flatout_handler::response::{LogFacts, Response};
 use flatout_http::framing::Version;
-use std::rc::Rc;
 
-/// The data of a request retained until its response.
+/// Data of a request that is kept until its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub(crate) to_head: bool,
@@ -16,39 +15,38 @@ pub(crate) struct Exchange {
     pub(crate) started_ns: u64,
 }
 
-/// The same with the request's log description, for a response that is delayed, streamed, or not fully sent.
+/// Data of a request together with its description for the log, for a response that is delayed, streamed, or not fully
+/// sent.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeRecord {
     pub(crate) exchange: Exchange,
-    /// `None` if nothing is logged.
+    /// `None` if the request is not logged.
     pub(crate) description: Option<Description>,
-    /// The log and site to record if the handler's response is never sent.
-    pub(crate) source: LogSource,
+    /// The facts to log if the handler's response is never sent.
+    pub(crate) facts: LogFacts,
 }
 
 impl Exchange {
-    /// The logged data of `response` to this request.
+    /// Returns the log data of `response` to this request.
     pub(crate) fn logged<'a>(&self, response: &'a Response) -> LoggedResponse<'a> {
         LoggedResponse {
-            log: response.log,
             status: response.status,
             body_bytes: if self.to_head { 0 } else { response.body.len() },
             outcome: response.outcome.name(),
             started_ns: self.started_ns,
-            user: response.user.as_deref(),
-            site: response.site.as_deref(),
-            cache: response.cache,
+            facts: &response.logged,
         }
     }
 }
 
 impl ExchangeRecord {
-    /// Stages the log line of this request with `response`.
+    /// Stages the log line of this request and `response`.
     pub(crate) fn stage<H: Handler>(&self, worker: &Worker<H>, response: &Response) {
         worker.stage_described(self.description.as_ref(), || self.exchange.logged(response));
     }
 
-    /// Stages the line of this request with a response that is not the handler's; a `status` of 0 is none.
+    /// Stages the log line of this request and a response that did not come from the handler. A `status` of 0 means
+    /// that there was no response.
     pub(crate) fn stage_without_response<H: Handler>(
         &self,
         worker: &Worker<H>,
@@ -57,45 +55,26 @@ impl ExchangeRecord {
         outcome: &'static str,
     ) {
         worker.stage_described(self.description.as_ref(), || {
-            LoggedResponse::refused(0, status, outcome, body_bytes, self.exchange.started_ns).with_source(&self.source)
+            LoggedResponse::refused(status, outcome, body_bytes, self.exchange.started_ns).with_facts(&self.facts)
         });
     }
 }
 
-/// The logged data of a response, retained until it has ended.
+/// Data of a response that is kept until its content has been sent.
 #[derive(Debug)]
 pub(crate) struct ResponseOutline {
-    log: u8,
     status: u16,
     outcome: &'static str,
-    user: Option<Rc<str>>,
-    site: Option<Rc<str>>,
-    cache: Option<&'static str>,
+    facts: LogFacts,
 }
 
 impl ResponseOutline {
     pub(crate) fn new(response: &Response) -> Self {
-        Self {
-            log: response.log,
-            status: response.status,
-            outcome: response.outcome.name(),
-            user: response.user.clone(),
-            site: response.site.clone(),
-            cache: response.cache,
-        }
+        Self { status: response.status, outcome: response.outcome.name(), facts: response.logged.clone() }
     }
 
-    /// The log's view of the response, of which `body_bytes` were sent.
-    pub(crate) fn logged(&self, body_bytes: u64, started_ns: u64) -> LoggedResponse<'_> {
-        LoggedResponse {
-            log: self.log,
-            status: self.status,
-            body_bytes,
-            outcome: self.outcome,
-            started_ns,
-            user: self.user.as_deref(),
-            site: self.site.as_deref(),
-            cache: self.cache,
-        }
+    /// Returns the log data of the response, of which `body_bytes` were sent.
+    pub(crate) const fn logged(&self, body_bytes: u64, started_ns: u64) -> LoggedResponse<'_> {
+        LoggedResponse { status: self.status, body_bytes, outcome: self.outcome, started_ns, facts: &self.facts }
     }
 }

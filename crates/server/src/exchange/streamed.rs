@@ -1,4 +1,4 @@
-//! Streamed responses: pieces of content, checked against the declared length and counted.
+//! Streamed responses, whose content is checked against the declared length and counted.
 
 use super::record::{ExchangeRecord, ResponseOutline};
 use crate::worker::Worker;
@@ -8,16 +8,16 @@ use flatout_handler::response::{Response, Segment};
 use flatout_handler::stream::{ContentEvent, MessageEnd, Stream};
 use std::task::{Context, Poll};
 
-/// The next event of a streamed response.
+/// A piece of a streamed response, or its end.
 #[derive(Debug)]
 pub(crate) enum StreamedPiece {
     /// More content, never empty.
     Segment(Segment),
-    /// The end.
+    /// The content is complete.
     End(MessageEnd),
-    /// The content will stay incomplete.
+    /// The content will never be complete.
     Failed(CloseReason),
-    /// The source has nothing yet.
+    /// The source has no content yet.
     Wait,
 }
 
@@ -25,31 +25,32 @@ pub(crate) enum StreamedPiece {
 #[derive(Debug)]
 pub(crate) struct StreamedResponse {
     source: Stream,
-    /// Bytes still to come, if the head declares a length.
+    /// Bytes of content still to come, if the head declares a length.
     remaining_bytes: Option<u64>,
-    /// Trailers may follow content of a declared length.
+    /// True if trailers may follow content of a declared length.
     awaits_end: bool,
     pub(crate) record: ExchangeRecord,
     outline: ResponseOutline,
-    /// Bytes of content put into the output.
+    /// Number of content bytes added to the output.
     content_bytes: u64,
 }
 
 impl StreamedResponse {
-    /// `awaits_end` is true if the protocol sends trailers after content of a declared length.
+    /// Creates a streamed response. `awaits_end` is true if the protocol can send trailers after content of a declared
+    /// length.
     pub(crate) fn new(source: Stream, awaits_end: bool, record: ExchangeRecord, response: &Response) -> Self {
         let (remaining_bytes, outline) = (source.length(), ResponseOutline::new(response));
         Self { source, remaining_bytes, awaits_end, record, outline, content_bytes: 0 }
     }
 
-    /// The next piece; wakes `context` once there is one.
+    /// Returns the next piece, or wakes `context` when it arrives.
     pub(crate) fn poll_piece(&mut self, context: &mut Context<'_>) -> StreamedPiece {
         loop {
             return match self.source.poll_piece(context) {
                 Poll::Ready(ContentEvent::Segment(segment)) if segment.is_empty() => continue,
                 Poll::Ready(ContentEvent::Segment(segment)) => match &mut self.remaining_bytes {
                     None => StreamedPiece::Segment(segment),
-                    // Drop all of it: the client must not mistake the content for the whole.
+                    // Drop the whole segment, so that the client does not mistake the content for complete.
                     Some(remaining) => match remaining.checked_sub(segment.len()) {
                         None => StreamedPiece::Failed(CloseReason::LengthBroken),
                         Some(rest) => {
@@ -63,7 +64,7 @@ impl StreamedResponse {
                 }
                 Poll::Ready(ContentEvent::End(trailers)) => StreamedPiece::End(MessageEnd(trailers)),
                 Poll::Ready(ContentEvent::Failed(reason)) => StreamedPiece::Failed(reason),
-                // All declared bytes have arrived, even if the source has not ended yet.
+                // All declared bytes have arrived, even if the source has not reported its end.
                 Poll::Pending if self.is_complete() && !self.awaits_end => StreamedPiece::End(MessageEnd(None)),
                 Poll::Pending => StreamedPiece::Wait,
             };
@@ -75,12 +76,12 @@ impl StreamedResponse {
         self.remaining_bytes == Some(0)
     }
 
-    /// Counts content put into the output.
+    /// Counts `bytes` of content that were added to the output.
     pub(crate) const fn count(&mut self, bytes: u64) {
         self.content_bytes += bytes;
     }
 
-    /// Stages the line of the response, of which `unsent_bytes` of the output never reached the kernel.
+    /// Stages the log line of the response. `unsent_bytes` is the number of output bytes that never reached the kernel.
     pub(crate) fn stage<H: Handler>(&self, worker: &Worker<H>, unsent_bytes: u64) {
         let sent_bytes = self.content_bytes.saturating_sub(unsent_bytes);
         let logged = || self.outline.logged(sent_bytes, self.record.exchange.started_ns);

@@ -1,6 +1,6 @@
-//! Pending responses, with their interim responses.
+//! Pending responses and their interim responses.
 
-use super::exchanges::{Exchanges, Turn};
+use super::exchanges::{CONTINUE, Exchanges, Turn};
 use super::receiving::Receiving;
 use super::streaming::{ContentFraming, Flow, Streaming};
 use crate::exchange::pending::PendingResponse;
@@ -18,28 +18,38 @@ use std::io::Write as _;
 use std::task::{Context, Poll};
 
 impl Exchanges {
-    /// Makes `response` the pending response.
+    /// Starts waiting for `response`.
     pub(super) fn wait(&mut self, response: LaterResponse, request: ExchangeRecord, interims: Option<Interims>) {
         // HTTP/1.0 clients do not understand interim responses (RFC 9110 §15.2).
         let interims = interims.filter(|_| request.exchange.version != Version::Http10);
         self.awaiting = Some(Box::new(PendingResponse::new(response, interims, request)));
     }
 
-    /// Polls the pending response, or the streamed one in progress, and appends it to the output.
+    /// Polls the pending or the streamed response, and appends to the output what is ready.
     pub(crate) fn poll_answer<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Flow {
         if let Some(awaiting) = self.awaiting.as_mut() {
             let polled = awaiting.poll(context, |interim| {
                 append_interim(turn.output, interim);
                 self.machine.advance(ConnectionEvent::Interim);
             });
-            let Poll::Ready(response) = polled else { return Flow::Wait };
+            let Poll::Ready(response) = polled else {
+                if self.take_continue() {
+                    self.send_continue(turn);
+                }
+                return Flow::Wait;
+            };
             let Some(awaiting) = self.awaiting.take() else { return Flow::Done };
             self.answer_awaited(turn, response, awaiting.record);
         }
         self.poll_stream(turn, context)
     }
 
-    /// Responds to a request whose content may still be arriving.
+    fn send_continue<H: Handler>(&mut self, turn: &mut Turn<'_, H>) {
+        turn.output.extend_from_slice(CONTINUE);
+        self.machine.advance(ConnectionEvent::Interim);
+    }
+
+    /// Appends a response to a request whose content may still be arriving.
     fn answer_awaited<H: Handler>(&mut self, turn: &mut Turn<'_, H>, response: Response, request: ExchangeRecord) {
         if self.intake.is_none() {
             self.answer_described(turn, response, request, None);
@@ -50,13 +60,16 @@ impl Exchanges {
             self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims: None }));
             return;
         }
-        // The response precedes the rest of the content, so nothing can follow on this connection. While it is
-        // streamed, its handler may continue reading.
+        // The response precedes the rest of the content, so the connection cannot be used again. While the response is
+        // streamed, its handler may continue to read the content.
         let goes_on = matches!(response.body, Body::Stream(_))
             && !request.exchange.to_head
             && self.intake.as_ref().is_some_and(|intake| intake.is_read());
         if !goes_on {
             self.cut_content(CloseReason::RefusedBody);
+        } else if self.intake.as_ref().is_some_and(|intake| intake.owes_continue()) {
+            // A final response would make the client withhold content that the handler may still read.
+            self.send_continue(turn);
         }
         self.answer_described(turn, response, request, Some(CloseReason::RefusedBody));
     }

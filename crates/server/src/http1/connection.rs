@@ -1,13 +1,17 @@
-//! One connection of the server: bytes in, exchanges, bytes out. Nothing here blocks; each turn returns what the
-//! connection waits for next.
+//! One HTTP/1.1 connection of the server: received bytes, exchanges, sent bytes. Nothing here blocks; each turn returns
+//! what the connection waits for next.
 
 use super::exchanges::{Exchanges, Peer, Turn};
+use crate::deadline::Incomplete;
+use crate::limits::ConnectionPermits;
 use crate::sending::{SendProgress, Sending, Tail, Then, write_out};
 use crate::tls_session::{Received, TlsSession};
 use crate::worker::{Protocol, Worker};
 use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
 use flatout_http::connection::{ConnectionEvent, ConnectionState};
+use flatout_http::timeouts::Timeouts;
+use flatout_net::deadlines::DeadlineId;
 use flatout_os::socket::unacknowledged_bytes;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
@@ -15,10 +19,10 @@ use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// Receives in one turn before it yields to other connections.
+/// Maximum receive calls in one turn before the connection yields to others.
 const RECEIVES_MAX: u32 = 8;
 
-/// Bytes read and discarded after the connection's last response.
+/// Maximum number of bytes received and discarded after the connection's last response.
 const LINGER_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// The next action of a connection after a turn.
@@ -28,22 +32,24 @@ pub(crate) enum Next {
     Read,
     /// Wait until the socket is writable.
     Write,
-    /// Wait for the handler's response or more of it, and watch the client meanwhile.
+    /// Wait for the handler's response or more of it, and watch for the client to disconnect.
     Answer,
-    /// Continue after other connections had their turn.
+    /// Continue after other connections have had their turn.
     Yield,
     /// Continue with HTTP/2.
     Http2,
     /// Continue with the handler's tunnel.
     Tunnel,
-    /// Close.
+    /// Close the connection.
     Close(CloseReason),
 }
 
-/// The event that the connection waits for, which determines the timeout.
+/// The event that a connection waits for, which determines the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     Handshake,
+    /// The client preface of HTTP/2.
+    Preface,
     Idle,
     Head,
     Body,
@@ -52,39 +58,77 @@ pub(crate) enum Wait {
     Linger,
 }
 
-/// The state of one connection.
+/// How long a new client may take to send a request while the server is stopping, in milliseconds.
+pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
+
+impl Wait {
+    /// Returns the maximum duration of this wait, in milliseconds, and the reason to close the connection after that.
+    /// `drains` is true if the server is stopping.
+    pub(crate) const fn limit(self, timeouts: &Timeouts, drains: bool) -> (u64, CloseReason) {
+        match self {
+            Self::Handshake => (timeouts.handshake_timeout_ms, CloseReason::TlsHandshakeTimeout),
+            Self::Preface => (timeouts.handshake_timeout_ms, CloseReason::PrefaceTimeout),
+            Self::Idle if drains => (DRAIN_IDLE_MS, CloseReason::Draining),
+            Self::Idle => (timeouts.idle_timeout_ms, CloseReason::IdleTimeout),
+            Self::Head => (timeouts.head_timeout_ms, CloseReason::HeadTimeout),
+            Self::Body => (timeouts.body_timeout_ms, CloseReason::BodyTimeout),
+            Self::Write => (timeouts.write_timeout_ms, CloseReason::WriteTimeout),
+            Self::Linger => (timeouts.linger_timeout_ms, CloseReason::Refused),
+            // The handler limits how long its response takes.
+            Self::Answer => (u64::MAX, CloseReason::ClientClosed),
+        }
+    }
+}
+
+/// The state of one HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct ServerConnection {
     pub(super) exchanges: Exchanges,
     /// The TLS session, if the listener uses TLS.
     pub(super) tls: Option<Box<TlsSession>>,
-    /// True if the client may use HTTP/2, and has sent nothing but a part of its preface.
+    /// True if the client may use HTTP/2 and has sent at most a part of the preface.
     pub(super) may_be_http2: bool,
-    /// Unprocessed bytes: a partial head, or requests beyond the pipelining bound. Empty, without capacity, on an
-    /// idle connection.
+    /// Unprocessed bytes: a partial head, or requests beyond the pipelining limit. Empty and without capacity while the
+    /// connection is idle.
     pub(super) stash: Vec<u8>,
     sending: Option<Box<Sending>>,
-    /// The sending side is closed, and received bytes are discarded.
+    /// True if the sending side is closed and received bytes are discarded.
     lingering: bool,
     lingered_bytes: u64,
-    /// Unacknowledged bytes when the write timeout last passed; `None` since the last successful write.
+    /// Number of unacknowledged bytes when the write timeout last expired. `None` if a write has succeeded since then.
     unacknowledged_bytes: Option<u32>,
-    /// Count of successful writes: each starts a new wait.
+    /// Number of successful writes, each of which starts a new wait.
     writes: u32,
-    /// The last receive did not empty the socket, or the session.
+    /// True if the last receive call did not empty the socket or the TLS session.
     pub(super) undrained: bool,
-    /// The client had closed its sending side before its response started, and may still read.
+    /// True if the client closed its sending side before its response began, and may still read.
     pub(super) half_closed: bool,
-    /// The number of the request whose handler is pending, and since when, in milliseconds.
+    /// The number of the request whose response is pending, and since when, in milliseconds.
     pub(super) watched: Option<(u32, u64)>,
+    /// `None` after another protocol has taken over the connection.
+    permits: Option<ConnectionPermits>,
+}
+
+/// The parts of a connection that another protocol takes over.
+pub(crate) struct TakenConnection {
+    pub(crate) tls: Option<Box<TlsSession>>,
+    /// Bytes received after the last request.
+    pub(crate) stash: Vec<u8>,
+    pub(crate) permits: Option<ConnectionPermits>,
 }
 
 impl ServerConnection {
-    /// `None` if the listener uses TLS and no session can be created.
-    pub(crate) fn new<H: Handler>(worker: &Worker<H>, origin: Peer, protocol: Protocol) -> Option<Self> {
+    /// Creates a connection. Returns `None` if the listener uses TLS and no TLS session can be created.
+    pub(crate) fn new<H: Handler>(
+        worker: &Worker<H>,
+        (origin, permits): (Peer, ConnectionPermits),
+        protocol: Protocol,
+    ) -> Option<Self> {
         let (tls, may_be_http2) = match protocol {
             Protocol::Plain { http2 } => (None, http2),
             Protocol::Tls => (Some(TlsSession::new(worker.tls.as_deref()?)?), false),
+            // QUIC connections come from their endpoint.
+            Protocol::Quic => return None,
         };
         Some(Self {
             exchanges: Exchanges::new(origin),
@@ -99,25 +143,61 @@ impl ServerConnection {
             undrained: false,
             half_closed: false,
             watched: None,
+            permits: Some(permits),
         })
     }
 
-    /// Hands the TLS session and the received bytes to HTTP/2.
-    pub(crate) fn take_over(&mut self) -> (Option<Box<TlsSession>>, Vec<u8>) {
-        (self.tls.take(), std::mem::take(&mut self.stash))
+    /// Passes the connection to another protocol.
+    pub(crate) fn take_over(&mut self) -> TakenConnection {
+        let mut permits = self.permits.take();
+        if let Some(permits) = &mut permits {
+            permits.beginning.unmark();
+        }
+        TakenConnection { tls: self.tls.take(), stash: std::mem::take(&mut self.stash), permits }
+    }
+
+    /// Records in the entry `slot` whether the request head or handshake is incomplete, which it has been since
+    /// `since_ms`.
+    ///
+    /// # Errors
+    /// The reason to close this connection, if the client has too many incomplete heads or handshakes.
+    pub(crate) fn note_incomplete<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        slot: DeadlineId,
+        since_ms: u64,
+    ) -> Result<(), CloseReason> {
+        let kind = match self.wait() {
+            Wait::Handshake | Wait::Preface => Some(Incomplete::Handshake),
+            Wait::Head => Some(Incomplete::Head),
+            _ => None,
+        };
+        let client = self.origin().client;
+        let incomplete = kind.map(|kind| (kind, since_ms));
+        match &mut self.permits {
+            Some(permits) if !permits.beginning.is_set(incomplete) => {
+                permits.beginning.set(worker, Some(slot), client, incomplete)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the client has not completed `kind`.
+    pub(crate) fn is_incomplete(&self, kind: Incomplete) -> bool {
+        self.permits.as_ref().is_some_and(|permits| permits.beginning.kind() == Some(kind))
     }
 
     pub(crate) const fn origin(&self) -> Peer {
         self.exchanges.origin()
     }
 
-    /// Identifies the current wait: while it is unchanged, the deadline is too, so a trickle of bytes extends
-    /// nothing.
+    /// Identifies the current wait. While the identifier stays the same, so does the deadline, which a trickle of bytes
+    /// therefore cannot extend.
     pub(crate) fn wait_id(&self) -> (Wait, u32) {
         (self.wait(), self.exchanges.requests().wrapping_add(self.writes).wrapping_add(self.exchanges.content_rounds()))
     }
 
-    /// The event that the connection waits for.
+    /// Returns what the connection waits for.
     pub(crate) fn wait(&self) -> Wait {
         if self.is_handshaking() {
             return Wait::Handshake;
@@ -142,7 +222,7 @@ impl ServerConnection {
         self.tls.as_ref().is_some_and(|session| session.is_handshaking())
     }
 
-    /// Receives, and returns whether the socket was drained.
+    /// Receives once into `input`, from the TLS session if there is one.
     #[inline]
     pub(super) fn receive<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, input: &mut [u8]) -> Received {
         if self.tls.is_some() {
@@ -151,7 +231,7 @@ impl ServerConnection {
         loop {
             return match recv(fd, &mut *input, RecvFlags::empty()) {
                 Ok((0, _)) => Received::End,
-                // A short receive emptied the socket: another would only return EAGAIN.
+                // A short receive emptied the socket, and another would only return EAGAIN.
                 Ok((count, _)) => Received::Bytes { count, drained: count < input.len() },
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Received::Blocked,
@@ -163,9 +243,9 @@ impl ServerConnection {
         }
     }
 
-    /// Advances as far as possible without blocking.
+    /// Advances the connection as far as possible without blocking.
     pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
-        // Once per turn: the rest takes microseconds, and the clock is coarser than that.
+        // Once per turn is enough: the rest takes microseconds, and the clock is coarser than that.
         worker.clock.read();
         if self.is_handshaking()
             && let Some(next) = self.handshake(worker, fd)
@@ -207,7 +287,7 @@ impl ServerConnection {
                 }
                 Received::Blocked => {
                     self.undrained = false;
-                    // `requests > 0`: a new client has a moment to send its request.
+                    // `requests > 0`: a new client has a moment to send its first request.
                     let leave = worker.draining.get()
                         && !worker.handing_over.get()
                         && self.wait() == Wait::Idle
@@ -221,19 +301,19 @@ impl ServerConnection {
         Next::Yield
     }
 
-    /// Returns whether the stash needs more bytes to make progress.
+    /// Returns whether progress requires more bytes than the stash has.
     fn stash_is_waiting(&self) -> bool {
         self.stash.is_empty() || !self.may_have_request()
     }
 
-    /// Returns whether every received request has its response, and all responses were sent.
+    /// Returns whether every received request has a response and all responses have been sent.
     pub(super) fn is_idle(&self) -> bool {
         let exchanges = &self.exchanges;
         let over = self.sending.is_none() && !exchanges.is_under_way() && !exchanges.has_tunnel();
         over && self.stash.is_empty() && exchanges.closing().is_none() && exchanges.state() == ConnectionState::Idle
     }
 
-    /// Returns whether the stash may hold a complete request, as opposed to a partial head.
+    /// Returns whether the stash may contain a complete request rather than a partial head.
     fn may_have_request(&self) -> bool {
         self.exchanges.closing().is_none() && self.exchanges.state() != ConnectionState::RequestHead
     }
@@ -241,7 +321,7 @@ impl ServerConnection {
     fn go_on_sending<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
         let then = self.then();
         let sending = self.sending.as_mut()?;
-        let (count, progress) = sending.write(fd, self.tls.as_deref_mut(), then);
+        let (count, progress) = sending.write(fd, self.tls.as_deref_mut(), then, &worker.send_room);
         worker.counters.bytes_sent.add(count);
         if count > 0 {
             self.writes = self.writes.wrapping_add(1);
@@ -283,12 +363,12 @@ impl ServerConnection {
         self.use_input(worker, fd, &stash)
     }
 
-    /// The action after the data being sent: none if the last response is complete.
+    /// Returns what follows the data being sent: nothing if the last response is complete.
     const fn then(&self) -> Then {
         if self.exchanges.closing().is_some() && !self.exchanges.is_under_way() { Then::Closed } else { Then::Open }
     }
 
-    /// Writes through the TLS session, if there is one.
+    /// Sends `output` and `tail`, through the TLS session if there is one.
     fn write(&mut self, fd: BorrowedFd<'_>, output: &[u8], tail: &mut Tail) -> (usize, u64, SendProgress) {
         let then = self.then();
         match self.tls.as_mut() {
@@ -349,41 +429,37 @@ impl ServerConnection {
         }
     }
 
-    /// Returns whether the client has taken nothing for a whole timeout. A blocked socket does not prove that: the
-    /// kernel buffers up to megabytes, and reports room only when a third of that is free.
+    /// Returns whether the client has accepted nothing for a whole write timeout. A blocked socket does not prove that:
+    /// the kernel buffers up to megabytes, and reports room only when a third of the buffer is free.
     fn is_stuck(&mut self, fd: BorrowedFd<'_>) -> bool {
         let before = self.unacknowledged_bytes;
         self.unacknowledged_bytes = unacknowledged_bytes(fd).ok();
         match (before, self.unacknowledged_bytes) {
-            // The amount at the start of the wait is unknown; the next timeout decides.
+            // The amount at the start of the wait is unknown, so the next timeout decides.
             (None, now) => now.is_none(),
             (Some(before), now) => now.is_none_or(|now| now >= before),
         }
     }
 
-    /// Handles a timeout: 408 for a slow request; otherwise the connection closes.
+    /// Handles a timeout: responds 408 to a slow request, otherwise closes the connection.
     pub(crate) fn handle_expired<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
-        let reason = match self.wait() {
-            Wait::Handshake => return Next::Close(CloseReason::TlsHandshakeTimeout),
-            Wait::Idle => return Next::Close(CloseReason::IdleTimeout),
-            // The handler bounds the duration of its response.
-            Wait::Answer => return Next::Answer,
-            Wait::Linger => return Next::Close(self.exchanges.closing().unwrap_or(CloseReason::Refused)),
-            Wait::Write if self.is_stuck(fd) => return Next::Close(CloseReason::WriteTimeout),
-            Wait::Write => {
+        let wait = self.wait();
+        let (_, reason) = wait.limit(&worker.settings.timeouts, worker.drains_idle());
+        match wait {
+            Wait::Answer => Next::Answer,
+            Wait::Linger => Next::Close(self.exchanges.closing().unwrap_or(reason)),
+            Wait::Write if !self.is_stuck(fd) => {
                 worker.clock.read();
-                return Next::Write;
+                Next::Write
             }
-            Wait::Head => CloseReason::HeadTimeout,
-            Wait::Body => CloseReason::BodyTimeout,
-        };
-        if !self.refuse_slow(worker, fd, reason) {
-            return Next::Close(reason);
+            Wait::Head | Wait::Body if self.refuse_slow(worker, fd, reason) => {
+                self.close_or_linger(fd).unwrap_or(Next::Read)
+            }
+            _ => Next::Close(reason),
         }
-        self.close_or_linger(fd).unwrap_or(Next::Read)
     }
 
-    /// Responds 408 to an incomplete request. Returns whether the kernel has taken the response.
+    /// Responds 408 to an incomplete request. Returns whether the kernel has accepted the whole response.
     fn refuse_slow<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, reason: CloseReason) -> bool {
         worker.clock.read();
         let raw = std::mem::take(&mut self.stash);
@@ -397,24 +473,24 @@ impl ServerConnection {
         is_sent
     }
 
-    /// Closes the connection, whose request head or TLS handshake is incomplete, because another one needs its
-    /// descriptor.
-    pub(crate) fn give_way<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
+    /// Closes the connection for `reason` in favour of others, because its request head or TLS handshake is incomplete.
+    pub(crate) fn give_way<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>, reason: CloseReason) -> Next {
         if self.wait() == Wait::Head {
-            self.refuse_slow(worker, fd, CloseReason::DescriptorPressure);
+            self.refuse_slow(worker, fd, reason);
         }
-        Next::Close(CloseReason::DescriptorPressure)
+        Next::Close(reason)
     }
 
-    /// Ends the connection when its last response is sent: immediately, or after the client has closed as well.
+    /// Closes the connection after its last response has been sent, either immediately or after the client has closed
+    /// its side.
     pub(super) fn close_or_linger(&mut self, fd: BorrowedFd<'_>) -> Option<Next> {
         let reason = self.exchanges.closing()?;
         if self.lingering {
             return None;
         }
         if !self.exchanges.lingers() {
-            // The last bytes in the kernel have waited for the FIN. Closing alone would discard them if the client
-            // has sent more than it declared. TLS sends its own close_notify first, and has no bytes waiting.
+            // The last bytes in the kernel have waited for the FIN. Closing the socket without it would discard them if
+            // the client has sent more than it declared. TLS sends close_notify first and has no bytes waiting.
             if self.tls.is_none() {
                 let _ = shutdown(fd, Shutdown::Write);
             }
@@ -428,7 +504,7 @@ impl ServerConnection {
         }
     }
 
-    /// Handles the end of the client's side.
+    /// Handles the end of the client's sending side.
     fn handle_end(&mut self) -> CloseReason {
         if let Some(reason) = self.exchanges.closing() {
             return reason;
@@ -444,25 +520,25 @@ impl ServerConnection {
         self.exchanges.closing().unwrap_or(CloseReason::ClientReset)
     }
 
-    /// Prepares closing the connection: sends close_notify over TLS, unless a response delimited by the close is
-    /// incomplete. A reset reports that.
+    /// Prepares to close the connection. Sends close_notify over TLS, unless a response that is delimited by the close
+    /// is incomplete; a reset then tells the client so.
     pub(crate) fn end(&mut self, fd: BorrowedFd<'_>) {
         if self.exchanges.must_reset() {
-            // If it fails, the connection has failed too.
+            // If this fails, the connection has failed too.
             let _ = set_socket_linger(fd, Some(Duration::ZERO));
         } else {
             self.end_tls(fd);
         }
     }
 
-    /// Sends close_notify.
+    /// Sends close_notify, if the connection uses TLS.
     fn end_tls(&mut self, fd: BorrowedFd<'_>) {
         if let Some(session) = self.tls.as_mut() {
             session.close(fd);
         }
     }
 
-    /// Logs responses that were still being sent when the connection closed for `reason`.
+    /// Logs responses that were still being sent when the connection was closed for `reason`.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason) {
         let mut unsent_bytes = 0;
         if let Some(sending) = self.sending.take() {

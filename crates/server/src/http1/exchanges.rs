@@ -1,4 +1,4 @@
-//! The exchanges of one connection: from received bytes to output, through the handler. Nothing here touches the
+//! The exchanges of one connection, which turn received bytes into output with the handler. Nothing here touches the
 //! socket; [`super::connection`] moves the bytes.
 
 use super::receiving::{DecodedIntake, Receiving};
@@ -11,8 +11,8 @@ use crate::worker::Worker;
 use flatout_access_log::{Logged, LoggedPeer};
 use flatout_handler::content::Offers;
 use flatout_handler::ending::CloseReason;
-use flatout_handler::response::{Body, Response};
-use flatout_handler::{Handler, LogSource, Reply, Request};
+use flatout_handler::response::{Body, LogFacts, Response};
+use flatout_handler::{Handler, Reply, Request};
 use flatout_http::body::BodyDecoder;
 use flatout_http::connection::{Connection, ConnectionEvent, ConnectionState};
 use flatout_http::framing::{Framing, Version};
@@ -22,17 +22,17 @@ use flatout_http::status::has_content;
 use flatout_os::clock::Now;
 use std::net::SocketAddr;
 
-/// Bodies up to this size are copied after their head into one buffer and one send; larger ones are sent from their
-/// own memory. Copying 16 KiB costs about a microsecond, less than a second slice costs the kernel.
+/// Maximum size of a body that is copied after its head, so that both are sent from one buffer. Larger bodies are sent
+/// from their own memory. Copying 16 KiB takes about a microsecond, less than the kernel needs for a second slice.
 pub(super) const COPY_BYTES_MAX: usize = 16 * 1024;
 
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// The source of a connection.
+/// The client of a connection, and how it connected.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) client: Option<SocketAddr>,
-    /// The number of the listener.
+    /// The number of the listener that accepted the connection.
     pub(crate) listener: u32,
     pub secure: bool,
 }
@@ -42,24 +42,24 @@ pub(crate) struct Peer {
 pub(crate) struct Exchanges {
     pub(super) machine: Connection,
     origin: Peer,
-    /// Content that is discarded.
+    /// Set while request content is received and discarded.
     pub(super) receiving: Option<Box<Receiving>>,
-    /// Content that the handler takes.
+    /// Set while request content is delivered to the handler.
     pub(super) intake: Option<Box<DecodedIntake>>,
-    /// A pending response.
+    /// Set while a response is pending.
     pub(super) awaiting: Option<Box<PendingResponse>>,
-    /// A streamed response.
+    /// Set while a response is streamed.
     pub(super) streaming: Option<Box<Streaming>>,
-    /// The tunnel that takes over the connection once the output so far is sent.
+    /// The tunnel that takes over the connection after the output so far has been sent.
     pub(super) tunnel: Option<Box<Tunnelled>>,
-    /// Set if the connection closes after the output so far.
+    /// Set if the connection closes after the output so far has been sent.
     pub(super) closing: Option<CloseReason>,
-    /// The client may still be sending: read that before closing, or a reset would destroy the last response (RFC
-    /// 9112 §9.6).
+    /// True if the client may still be sending. Its bytes must be received before closing, or else a reset would
+    /// destroy the last response (RFC 9112 §9.6).
     pub(super) linger: bool,
-    /// Requests with a complete head.
+    /// Number of requests whose head was complete.
     requests: u32,
-    /// When the first bytes of the incomplete head arrived, on the precise clock; 0 if there are none.
+    /// When the first bytes of the incomplete head arrived, on the precise clock. 0 if none have arrived.
     began_ns: u64,
 }
 
@@ -67,12 +67,12 @@ pub(crate) struct Exchanges {
 pub(crate) struct Turn<'a, H: Handler> {
     pub(crate) worker: &'a Worker<H>,
     pub(crate) now: Now,
-    /// When the bytes were received, on the precise clock; 0 if nothing is logged.
+    /// When the bytes were received, on the precise clock. 0 if nothing is logged.
     pub(crate) started_ns: u64,
     pub(crate) output: &'a mut Vec<u8>,
-    /// The body that follows the output; no more requests are handled before it is sent.
+    /// The body that follows the output. No more requests are handled before it is sent.
     pub(crate) tail: Tail,
-    /// The transition at the end of the tail.
+    /// The transition of the state machine after the tail has been sent.
     pub(crate) ends: Option<ConnectionEvent>,
     /// Offset in the output of the head of a response whose content is still to come.
     pub(crate) head_at: Option<usize>,
@@ -102,7 +102,7 @@ impl Exchanges {
         }
     }
 
-    /// Returns whether a response is pending or streamed; further requests wait for it.
+    /// Returns whether a response is pending or streamed. Further requests wait for it.
     pub(crate) const fn is_under_way(&self) -> bool {
         self.awaiting.is_some() || self.streaming.is_some()
     }
@@ -111,7 +111,7 @@ impl Exchanges {
         self.origin
     }
 
-    /// Records the arrival of bytes that may become a request.
+    /// Records that bytes of a request have begun to arrive.
     pub(crate) fn handle_beginning(&mut self) {
         self.machine.advance(ConnectionEvent::RequestBegins);
     }
@@ -124,17 +124,17 @@ impl Exchanges {
         self.requests
     }
 
-    /// Why the connection closes after the output so far, if it does.
+    /// Returns the reason the connection closes after the output so far has been sent, or `None` if it stays open.
     pub(crate) const fn closing(&self) -> Option<CloseReason> {
         self.closing
     }
 
-    /// Returns whether further bytes from the client must be read before closing.
+    /// Returns whether further bytes from the client must be received before closing.
     pub(crate) const fn lingers(&self) -> bool {
         self.linger
     }
 
-    /// Handles that the kernel has all of the response whose end is `ends`.
+    /// Called when the kernel has accepted the whole response. `ends` is the transition at its end.
     pub(crate) fn handle_sent<H: Handler>(&mut self, worker: &Worker<H>, ends: Option<ConnectionEvent>) {
         if let Some(ends) = ends {
             self.machine.advance(ends);
@@ -144,7 +144,7 @@ impl Exchanges {
         }
     }
 
-    /// Handles as much of `input` as one send can respond to. Returns the bytes used.
+    /// Handles as much of `input` as one send call can respond to. Returns the number of bytes used.
     pub(crate) fn handle_input<H: Handler>(&mut self, turn: &mut Turn<'_, H>, input: &[u8]) -> usize {
         let limits = &turn.worker.settings.limits;
         let (mut used, mut answered) = (0, 0);
@@ -160,7 +160,7 @@ impl Exchanges {
             } else {
                 let mut storage = FieldStorage::new();
                 match parse_request_head(&input[used..], limits, &mut storage) {
-                    // RFC 9110 §7.4: https targets are rejected over clear text.
+                    // RFC 9110 §7.4: https targets are refused on unencrypted connections.
                     Ok(Some(head)) if !self.origin.secure && head.has_https_target() => {
                         self.refuse(turn, flatout_http::refusal::Refusal::TargetScheme, &input[used..]);
                     }
@@ -202,7 +202,7 @@ impl Exchanges {
             match turn.worker.handler.handle(&self.request(head, &offers), turn.now) {
                 Reply::Now(response) => self.answer_head(turn, head, response, exchange, None),
                 Reply::Later(response) => {
-                    let request = self.describe(turn.worker, head, exchange, response.log_source());
+                    let request = self.describe(turn.worker, head, exchange, response.log_facts());
                     self.wait(response, request, offers.taken_interims());
                 }
             }
@@ -216,31 +216,28 @@ impl Exchanges {
         let offers = Offers::with_content(match head.framing {
             Framing::Length(length) => Some(length),
             _ => None,
-        });
+        })
+        .expecting_continue(head.expects_continue);
         let reply = turn.worker.handler.handle(&self.request(head, &offers), turn.now);
         let awaits_continue = head.expects_continue && !more_follows;
         let reply = match (reply, offers.writer()) {
             (Reply::Later(response), Some(writer)) => {
                 if let Some(decoder) = BodyDecoder::new(head.framing, limits) {
-                    self.intake = Some(Box::new(DecodedIntake::new(decoder, writer)));
+                    self.intake = Some(Box::new(DecodedIntake::new(decoder, writer, awaits_continue)));
                 }
-                let request = self.describe(turn.worker, head, exchange, response.log_source());
+                let request = self.describe(turn.worker, head, exchange, response.log_facts());
                 self.wait(response, request, offers.taken_interims());
-                if awaits_continue {
-                    turn.output.extend_from_slice(CONTINUE);
-                    self.machine.advance(ConnectionEvent::Interim);
-                }
                 return;
             }
             (reply, _) => reply,
         };
         if matches!(head.framing, Framing::Length(length) if length > limits.body_bytes_max) {
-            self.refuse_large(turn, head, exchange, &reply.log_source());
+            self.refuse_large(turn, head, exchange, &reply.log_facts());
             return;
         }
         let reply = match reply {
             Reply::Now(response) if awaits_continue && response.status >= 400 => {
-                // RFC 9110 §10.1.1: the final status makes the client not send the content at all.
+                // RFC 9110 §10.1.1: after a final error response, the client does not send the content at all.
                 self.answer_head(turn, head, response, exchange, Some(CloseReason::RefusedBody));
                 return;
             }
@@ -251,7 +248,7 @@ impl Exchanges {
             self.machine.advance(ConnectionEvent::Interim);
         }
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
-        let request = self.describe(turn.worker, head, exchange, reply.log_source());
+        let request = self.describe(turn.worker, head, exchange, reply.log_facts());
         let interims = offers.taken_interims();
         self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims }));
     }
@@ -261,13 +258,13 @@ impl Exchanges {
         worker: &Worker<H>,
         head: &RequestHead<'_>,
         exchange: Exchange,
-        source: LogSource,
+        facts: LogFacts,
     ) -> ExchangeRecord {
-        ExchangeRecord { exchange, description: worker.describe(self.peer(), Logged::Head(head)), source }
+        ExchangeRecord { exchange, description: worker.describe(self.peer(), Logged::Head(head)), facts }
     }
 
-    /// When the current request began: with the first bytes of its head, which arrived at `received_ns` if not
-    /// before.
+    /// Returns when the current request began: when the first bytes of its head arrived, or at `received_ns` if they
+    /// arrived with the current input.
     pub(super) const fn take_started_ns(&mut self, received_ns: u64) -> u64 {
         match std::mem::replace(&mut self.began_ns, 0) {
             0 => received_ns,
@@ -284,7 +281,7 @@ impl Exchanges {
         Request { head, client, secure, listener, offers }
     }
 
-    /// Responds to a request whose head is available.
+    /// Responds to a request whose head is still available.
     fn answer_head<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -294,7 +291,7 @@ impl Exchanges {
         close: Option<CloseReason>,
     ) {
         if matches!(response.body, Body::Stream(_) | Body::Tunnel(_)) {
-            let request = self.describe(turn.worker, head, exchange, LogSource::of(&response));
+            let request = self.describe(turn.worker, head, exchange, response.logged.clone());
             self.answer_described(turn, response, request, close);
             return;
         }
@@ -302,7 +299,7 @@ impl Exchanges {
         self.answer(turn, response, exchange, close);
     }
 
-    /// Responds to a request with a stored log description.
+    /// Responds to a request with a stored description for the log.
     pub(super) fn answer_described<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -312,7 +309,7 @@ impl Exchanges {
     ) {
         let exchange = request.exchange;
         match std::mem::replace(&mut response.body, Body::Empty) {
-            // The source is dropped unpolled (RFC 9110 §9.3.2, §6.4.1).
+            // The source is dropped without being polled (RFC 9110 §9.3.2, §6.4.1).
             Body::Stream(_) if exchange.to_head || !has_content(response.status) => {}
             Body::Stream(source) => return self.begin_stream(turn, &response, source, request, close),
             Body::Tunnel(start) if self.may_tunnel(&response, exchange) => {
@@ -325,7 +322,8 @@ impl Exchanges {
         self.answer(turn, response, exchange, close);
     }
 
-    /// Appends `response` to the output. It is the last one with `close`, or if either side is done.
+    /// Appends `response` to the output. It is the connection's last response if `close` is set or if either side
+    /// cannot continue.
     fn answer<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -351,8 +349,8 @@ impl Exchanges {
         }
     }
 
-    /// Appends the head of `response`, with the field line `framing`, to the output and counts it. Returns the
-    /// transition at its end.
+    /// Appends the head of `response` to the output, with the field line `framing`, and counts the response. Returns
+    /// the transition at the end of the response.
     #[inline]
     pub(super) fn begin_answer<H: Handler>(
         &mut self,
@@ -372,15 +370,18 @@ impl Exchanges {
         };
         let option = match close {
             Some(_) => Some("close"),
-            // RFC 9112 §9.3: an HTTP/1.0 client needs an explicit field.
+            // RFC 9112 §9.3: an HTTP/1.0 client needs an explicit `keep-alive`.
             None if exchange.version == Version::Http10 => Some("keep-alive"),
             None => None,
         };
         response.head.append_framed_to(turn.output, &worker.clock.date(), response.extra_lines(), framing, option);
+        if self.origin.secure {
+            worker.announcements.insert_line(self.origin.listener, turn.output);
+        }
         count_answer(worker, response);
         let Some(reason) = close else { return ConnectionEvent::ResponseEnds };
         self.closing = Some(reason);
-        // A client that requested the close sends nothing more; another may be sending now.
+        // A client that requested the close sends nothing more; any other client may be sending now.
         self.linger = reason != CloseReason::NotPersistent || exchange.persistent;
         ConnectionEvent::ResponseEndsLast
     }

@@ -1,18 +1,19 @@
-//! Requests without the handler's response: refused, too slow, or cut by the end of their connection.
+//! Requests without a response from the handler: refused, too slow, or ended by the close of their connection.
 
 use super::exchanges::{Exchanges, Turn};
 use crate::exchange::record::{Exchange, ExchangeRecord};
 use crate::worker::Worker;
 use flatout_access_log::{Logged, LoggedResponse};
+use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
-use flatout_handler::response::Body;
-use flatout_handler::{Handler, LogSource};
+use flatout_handler::response::{Body, LogFacts};
 use flatout_http::connection::ConnectionEvent;
 use flatout_http::refusal::Refusal;
 use flatout_http::request::RequestHead;
 
 impl Exchanges {
-    /// Refuses the request being received: `raw` if no head was parsed, else the body of the current request.
+    /// Refuses the request being received. `raw` is the received data if no head could be parsed, and empty if the
+    /// content of the current request is refused.
     pub(crate) fn refuse<H: Handler>(&mut self, turn: &mut Turn<'_, H>, refusal: Refusal, raw: &[u8]) {
         let request = self.take_unanswered();
         let started_ns = match &request {
@@ -28,28 +29,28 @@ impl Exchanges {
         }
     }
 
-    /// Refuses a request to the site of `source`: its head announces more content than the server discards.
+    /// Refuses a request whose head announces more content than the server discards. `facts` are facts for the log.
     pub(super) fn refuse_large<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
         head: &RequestHead<'_>,
         at: Exchange,
-        source: &LogSource,
+        facts: &LogFacts,
     ) {
         let refusal = Refusal::BodyTooLarge;
         let failed = self.fail(turn.worker, turn.output, RequestFault::refused(refusal, at.to_head));
         turn.worker.counters.refusals[refusal as usize].add(1);
-        let logged = || failed.logged(refusal.name(), at.started_ns).with_source(source);
+        let logged = || failed.logged(refusal.name(), at.started_ns).with_facts(facts);
         turn.worker.stage(self.peer(), Logged::Head(head), logged);
     }
 
-    /// The request whose content or response was pending.
+    /// Takes the request whose content is being discarded or whose response is pending.
     fn take_unanswered(&mut self) -> Option<ExchangeRecord> {
         let receiving = self.receiving.take().map(|receiving| receiving.request);
         receiving.or_else(|| self.awaiting.take().map(|pending| pending.record))
     }
 
-    /// Sends the one error response that may end a connection. Returns its logged data.
+    /// Appends the error response after which the connection closes. Returns its log data.
     fn fail<H: Handler>(&mut self, worker: &Worker<H>, output: &mut Vec<u8>, fault: RequestFault) -> Failed {
         self.machine.advance(ConnectionEvent::Fault);
         let response = worker.handler.handle_error(fault.status, fault.text);
@@ -66,10 +67,11 @@ impl Exchanges {
             }
             _ => 0,
         };
-        Failed { log: response.log, status: fault.status, body_bytes }
+        Failed { status: fault.status, body_bytes }
     }
 
-    /// Handles an incomplete head or body that timed out: 408 into `output`, for a connection that has sent `raw`.
+    /// Appends a 408 response to `output` because a head or body was not complete in time. `raw` is the received part
+    /// of the head.
     pub(crate) fn handle_slow<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -91,8 +93,8 @@ impl Exchanges {
         }
     }
 
-    /// The connection is closed for `reason`, with `unsent_bytes` of output left: logs the request without complete
-    /// response.
+    /// Handles the close of the connection for `reason`: logs the request that did not get a complete response.
+    /// `unsent_bytes` is the number of output bytes that were not sent.
     pub(crate) fn handle_close<H: Handler>(&mut self, worker: &Worker<H>, reason: CloseReason, unsent_bytes: u64) {
         self.cut_content(reason);
         if let Some(streaming) = self.streaming.take() {
@@ -109,17 +111,16 @@ impl Exchanges {
     }
 }
 
-/// The error response that ended a connection.
+/// Log data of the error response after which a connection closes.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
-    log: u8,
     status: u16,
     body_bytes: u64,
 }
 
 impl Failed {
     const fn logged(self, outcome: &'static str, started_ns: u64) -> LoggedResponse<'static> {
-        LoggedResponse::refused(self.log, self.status, outcome, self.body_bytes, started_ns)
+        LoggedResponse::refused(self.status, outcome, self.body_bytes, started_ns)
     }
 
     fn stage<H: Handler>(self, worker: &Worker<H>, request: &ExchangeRecord, outcome: &'static str) {
@@ -127,13 +128,13 @@ impl Failed {
     }
 }
 
-/// Why and how a connection ends with an error response.
+/// The error response after which a connection closes, and the reason for closing it.
 #[derive(Clone, Copy, Debug)]
 struct RequestFault {
     status: u16,
     text: &'static str,
     reason: CloseReason,
-    /// True for HEAD, whose response has no content (RFC 9110 §9.3.2).
+    /// True if the request method is HEAD, whose response has no content (RFC 9110 §9.3.2).
     to_head: bool,
 }
 
@@ -143,7 +144,7 @@ impl RequestFault {
     }
 }
 
-/// Returns whether the current request is a HEAD, as far as that is known of an unparsed one.
+/// Returns whether the method of the current request is HEAD, as far as that is known for an unparsed request.
 fn asked_by_head(request: Option<&ExchangeRecord>, raw: &[u8]) -> bool {
     match request {
         Some(request) => request.exchange.to_head,

@@ -1,5 +1,5 @@
-//! The beginning of a connection that may not be HTTP/1.1: with a TLS handshake, with the preface of HTTP/2, or meant
-//! for another port.
+//! The beginning of a connection that may not be HTTP/1.1: it begins with a TLS handshake or the HTTP/2 preface, or was
+//! meant for another port.
 
 use crate::http1::connection::{Next, ServerConnection};
 use crate::http1::exchanges::Turn;
@@ -14,7 +14,7 @@ use flatout_net::tls::failure::TlsFailure;
 use std::os::fd::BorrowedFd;
 
 impl ServerConnection {
-    /// Advances the TLS handshake. `None` if it is complete and HTTP/1.1 follows.
+    /// Advances the TLS handshake. Returns `None` if it is complete and HTTP/1.1 follows.
     #[inline(never)]
     pub(super) fn handshake<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Option<Next> {
         let session = self.tls.as_mut()?;
@@ -27,7 +27,7 @@ impl ServerConnection {
             Handshake::Read => Some(Next::Read),
             Handshake::Write => Some(Next::Write),
             Handshake::PlainHttp(input) => {
-                // A client that speaks HTTP on a TLS port receives an HTTP response.
+                // A client that uses HTTP on a TLS port receives an HTTP response.
                 self.tls = None;
                 self.refuse_plain(worker, fd, &input).or_else(|| self.close_or_linger(fd))
             }
@@ -79,20 +79,20 @@ impl ServerConnection {
         if is_invalid_preface(&stash) {
             return Some(Next::Close(CloseReason::H2Protocol));
         }
-        // Everything else is HTTP/1.1, which responds to malformed requests.
+        // Everything else is treated as HTTP/1.1, which responds to malformed requests.
         self.may_be_http2 = false;
         self.use_input(worker, fd, &stash)
     }
 }
 
-/// Returns whether `bytes` resemble the preface without being it: a line without a version of HTTP/1, and an empty
-/// line, in at least as many bytes. No HTTP/1.1 client sends a request without fields, and RFC 9113 §3.4 requires
-/// closing the connection.
+/// Returns whether `bytes` resemble the HTTP/2 preface but differ from it: at least as many bytes, with a line that
+/// does not name a version of HTTP/1, followed by an empty line. No HTTP/1.1 client sends a request without fields, and
+/// RFC 9113 §3.4 requires closing the connection.
 fn is_invalid_preface(bytes: &[u8]) -> bool {
     let Some(line_bytes) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { return false };
     let line = &bytes[..line_bytes];
     let version = line.rsplit(|&byte| byte == b' ').next().unwrap_or(line);
-    bytes.len() >= PREFACE.len() && !line.contains(&b'\r') && !version.starts_with(b"HTTP/")
+    bytes.len() >= PREFACE.len() && !line.is_empty() && !line.contains(&b'\r') && !version.starts_with(b"HTTP/")
 }
 
 fn count_failure<H: Handler>(worker: &Worker<H>, failure: TlsFailure) -> CloseReason {

@@ -1,4 +1,4 @@
-//! A connection that waits for both the handler and its client: content on its way in, a response on its way out.
+//! A connection that waits for both the handler and its client, while content arrives and a response is produced.
 
 use super::connection::{Next, ServerConnection};
 use super::exchanges::Turn;
@@ -13,25 +13,26 @@ use flatout_os::registered::Registered;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Outputs sent before it yields to other connections.
+/// Maximum outputs sent in one turn before the connection yields to others.
 const OUTPUTS_MAX: u32 = 16;
 
-/// Time after the start of a wait in which a client that closes its side is taken for one that has sent all it has, in
-/// milliseconds. Such a client waits for its response (`printf … | nc -N`); one that closes later has left.
+/// How soon after the start of a wait a client must close its side to be regarded as having sent everything, in
+/// milliseconds. Such a client still waits for its response (`printf … | nc -N`); a client that closes later has
+/// disconnected.
 const HALF_CLOSE_GRACE_MS: u64 = 100;
 
-/// Receives of content before it yields to other connections.
+/// Maximum receive calls for content in one turn before the connection yields to others.
 const RECEIVES_MAX: u32 = 8;
 
 impl ServerConnection {
-    /// Polls the handler, sends its output, and delivers received content to it.
+    /// Polls the handler, sends its output, and delivers received content to it. The clock must have been read in this
+    /// turn.
     pub(crate) fn poll_answer<H: Handler>(
         &mut self,
         worker: &Worker<H>,
         socket: &Registered,
         context: &mut Context<'_>,
     ) -> Poll<Next> {
-        worker.clock.read();
         for _ in 0..OUTPUTS_MAX {
             if let Some(next) = self.poll_content(worker, socket, context) {
                 return Poll::Ready(next);
@@ -44,7 +45,7 @@ impl ServerConnection {
             let mut turn = Turn::new(worker, &mut output);
             let flow = self.exchanges.poll_answer(&mut turn, context);
             let Turn { tail, ends, .. } = turn;
-            // A long piece takes the whole turn.
+            // Sending a file piece may take the whole turn.
             let is_long = matches!(&tail, Tail::File(_));
             let has_output = !output.is_empty() || !matches!(tail, Tail::None) || ends.is_some();
             if has_output && let Some(next) = self.send_output(worker, socket.fd(), &output, tail, ends) {
@@ -68,14 +69,14 @@ impl ServerConnection {
         Poll::Pending
     }
 
-    /// Continues after a response. A socket that was drained and has not become readable since is not read again.
+    /// Continues after a response. Does not receive from a socket that was emptied and has not become readable since.
     fn go_on<H: Handler>(&mut self, worker: &Worker<H>, socket: &Registered) -> Next {
         let rests = !self.undrained && !self.half_closed && self.is_idle() && !worker.draining.get();
         if rests { Next::Read } else { self.turn(worker, socket.fd()) }
     }
 
-    /// Delivers received content to the handler while it has room. Returns the next action if that ends the
-    /// connection.
+    /// Delivers received content to the handler while it has room. Returns the next action if the connection cannot
+    /// continue waiting.
     fn poll_content<H: Handler>(
         &mut self,
         worker: &Worker<H>,
@@ -131,9 +132,9 @@ impl ServerConnection {
         if output.is_empty() { None } else { self.send_output(worker, socket.fd(), &output, Tail::None, None) }
     }
 
-    /// Detects that the client leaves while the handler is pending: then nobody needs the response, and the handler is
-    /// dropped. A client that closes its side with the request may still read the response; one that does so later, or
-    /// once the response has begun, does not.
+    /// Detects that the client disconnects while the response is pending. The response is then of no use, and the
+    /// handler's future is dropped. A client that closes its side together with the request may still read the
+    /// response; one that closes later, or after the response has begun, does not.
     fn watch(&mut self, now_ms: u64, socket: &Registered, context: &mut Context<'_>) -> Option<CloseReason> {
         let request = self.exchanges.requests();
         if self.watched.is_none_or(|(watched, _)| watched != request) {
@@ -158,14 +159,14 @@ impl ServerConnection {
                 self.half_closed = true;
                 return None;
             }
-            // Received bytes are read in their turn, without waiting for more.
+            // Received bytes are handled in a later turn; the task does not wait for more.
             guard.clear_ready();
             self.undrained = true;
         }
         None
     }
 
-    /// Hands the connection over to the tunnel.
+    /// Passes the connection to the tunnel.
     pub(crate) fn begin_tunnel<H: Handler>(&mut self, worker: &Rc<Worker<H>>, socket: Registered) {
         if let Some(tunnelled) = self.exchanges.take_tunnel() {
             TunnelTask::spawn(worker, socket, tunnelled, self.take_over());

@@ -1,4 +1,4 @@
-//! Request content: read to its end and discarded, or delivered to the handler that took it.
+//! Request content, which is either received to its end and discarded, or delivered to the handler that took it.
 
 use super::exchanges::{Exchanges, Turn};
 use crate::exchange::intake::Intake;
@@ -12,34 +12,34 @@ use flatout_http::refusal::Refusal;
 use std::rc::Rc;
 use std::task::Context;
 
-/// A request whose content is discarded, with the response that follows.
+/// A request whose content is discarded, and the reply that follows.
 #[derive(Debug)]
 pub(super) struct Receiving {
     pub(super) decoder: BodyDecoder,
     pub(super) body_bytes: u64,
     pub(super) reply: Reply,
     pub(super) request: ExchangeRecord,
-    /// Interim responses of a later reply.
+    /// Interim responses that precede the reply.
     pub(super) interims: Option<Interims>,
 }
 
-/// Content on its way to the handler that took it.
+/// Request content on its way to the handler that took it.
 #[derive(Debug)]
 pub(super) struct DecodedIntake {
     decoder: BodyDecoder,
     intake: Intake,
-    /// Bytes discarded since the reader was dropped.
+    /// Number of bytes discarded since the reader was dropped.
     discarded_bytes: u64,
 }
 
 impl DecodedIntake {
-    pub(super) const fn new(decoder: BodyDecoder, writer: ContentWriter) -> Self {
-        Self { decoder, intake: Intake::new(writer), discarded_bytes: 0 }
+    pub(super) const fn new(decoder: BodyDecoder, writer: ContentWriter, owes_continue: bool) -> Self {
+        Self { decoder, intake: Intake::new(writer, owes_continue), discarded_bytes: 0 }
     }
 
-    /// Returns whether more should be received now; otherwise wakes `context` later. Content that the handler does not
-    /// read is discarded, up to the bound for unread content; beyond it the response comes first, and ends the
-    /// connection.
+    /// Returns whether more content should be received now; otherwise wakes `context` later. Content that the handler
+    /// does not read is discarded, up to the limit on unread content. Beyond the limit, the response is sent first, and
+    /// then the connection is closed.
     fn poll_wanted(&mut self, discarded_bytes_max: u64, context: &mut Context<'_>) -> bool {
         if self.intake.is_read() {
             return self.intake.poll_room(context);
@@ -49,7 +49,8 @@ impl DecodedIntake {
         wanted
     }
 
-    /// Delivers the content in `input` to the reader. Returns the bytes used, and whether that was the end.
+    /// Delivers the content in `input` to the reader. Returns the number of bytes used, and whether the content is
+    /// complete.
     fn give(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
         let mut used = 0;
         while used < input.len() {
@@ -67,21 +68,27 @@ impl DecodedIntake {
         Ok((used, false))
     }
 
-    /// Returns whether it may still be read.
+    /// Returns whether the handler may still read the content.
     pub(super) fn is_read(&self) -> bool {
         self.intake.is_read()
     }
 
-    /// The decoder that discards the content, if it was never polled and its end is near enough to be read before the
-    /// response.
+    /// Returns whether the client waits for 100 (Continue).
+    pub(super) const fn owes_continue(&self) -> bool {
+        self.intake.owes_continue()
+    }
+
+    /// Returns the decoder with which to discard the content, if the handler never polled the content and the rest is
+    /// short enough to be received before the response.
     fn unwanted(self, body_bytes_max: u64) -> Result<BodyDecoder, Self> {
         let near = matches!(self.decoder, BodyDecoder::Length(remaining) if remaining <= body_bytes_max);
-        if near && self.intake.was_never_asked() { Ok(self.decoder) } else { Err(self) }
+        let is_coming = !self.intake.owes_continue();
+        if near && is_coming && self.intake.was_never_asked() { Ok(self.decoder) } else { Err(self) }
     }
 }
 
 impl Exchanges {
-    /// Continues discarding content, to find its end and to refuse it if it is malformed.
+    /// Continues to discard content, to find its end and to refuse malformed content. Returns the number of bytes used.
     pub(super) fn discard<H: Handler>(&mut self, turn: &mut Turn<'_, H>, input: &[u8]) -> usize {
         let Some(receiving) = self.receiving.as_mut() else { return 0 };
         let mut used = 0;
@@ -118,24 +125,29 @@ impl Exchanges {
         }
     }
 
-    /// Ready if the handler wants more of the request's content now; otherwise wakes `context` later.
+    /// Returns whether the handler wants more of the request's content now; otherwise wakes `context` later.
     pub(crate) fn poll_wants_content(&mut self, discarded_bytes_max: u64, context: &mut Context<'_>) -> bool {
         self.intake.as_mut().is_some_and(|intake| intake.poll_wanted(discarded_bytes_max, context))
     }
 
+    /// Returns whether to send 100 (Continue) now. Returns true only once.
+    pub(super) fn take_continue(&mut self) -> bool {
+        self.intake.as_mut().is_some_and(|intake| intake.intake.take_continue())
+    }
+
     /// Returns whether the response waits for the client to send more content.
     pub(crate) fn waits_for_content(&self) -> bool {
-        // After the response has started, its handler and the client decide how long the rest takes.
+        // After the response has begun, its handler and the client decide how long the rest takes.
         self.awaiting.is_some() && self.intake.as_ref().is_some_and(|intake| intake.intake.wait().is_some())
     }
 
-    /// Distinguishes successive waits for content.
+    /// Returns a number that distinguishes successive waits for content.
     pub(crate) fn content_rounds(&self) -> u32 {
         self.intake.as_ref().map_or(0, |intake| intake.intake.rounds())
     }
 
-    /// Delivers received content to the handler. Returns how much of `input` was used, which is all unless the
-    /// content ended, or the reason for closing the connection.
+    /// Delivers received content to the handler. Returns the number of bytes of `input` used, which is all of them
+    /// unless the content ended, or the reason to close the connection.
     pub(crate) fn give_content<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -153,7 +165,7 @@ impl Exchanges {
                 Ok(used)
             }
             Err(refusal) if self.streaming.is_some() => {
-                // The response has started: there can be no other.
+                // The response has begun, so no error response is possible.
                 turn.worker.counters.refusals[refusal as usize].add(1);
                 self.cut_content(CloseReason::Refused);
                 Err(CloseReason::Refused)
@@ -165,15 +177,15 @@ impl Exchanges {
         }
     }
 
-    /// Stops receiving the content.
+    /// Marks the content as incomplete, for `reason`, and stops receiving it.
     pub(super) fn cut_content(&mut self, reason: CloseReason) {
         if let Some(mut cut) = self.intake.take() {
             cut.intake.cut(reason);
         }
     }
 
-    /// A response precedes the end of the content: it waits for the end of content that was never polled, if that is
-    /// near. Returns the decoder for it in that case.
+    /// Prepares to respond before the content has ended. Returns the decoder with which to discard the rest first, if
+    /// the handler never polled the content and the rest is short.
     pub(super) fn take_unwanted(&mut self, body_bytes_max: u64) -> Option<BodyDecoder> {
         match self.intake.take()?.unwanted(body_bytes_max) {
             Ok(decoder) => Some(decoder),

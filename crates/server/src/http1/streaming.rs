@@ -1,4 +1,4 @@
-//! Streamed responses: framed, gathered and counted on their way to the socket.
+//! Streamed responses, which are framed, gathered and counted on their way to the socket.
 
 use super::exchanges::{COPY_BYTES_MAX, Exchanges, Turn};
 use crate::exchange::streamed::{StreamedPiece, StreamedResponse};
@@ -12,30 +12,30 @@ use flatout_http::connection::ConnectionEvent;
 use std::io::Write as _;
 use std::task::Context;
 
-/// Upper bound of pieces gathered into one output.
+/// Maximum number of pieces gathered into one output.
 const PIECES_MAX: u32 = 64;
 
-/// The framing of the content.
+/// How the content of a response is framed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentFraming {
     /// Content-Length.
     Length,
-    /// The chunked transfer coding; `open` if a chunk's line end is still missing.
+    /// Chunked transfer coding. `open` is true if the line ending of the last chunk has not been written yet.
     Chunked { open: bool },
-    /// The end of the connection (RFC 9112 §6.3, for HTTP/1.0).
+    /// The content extends until the connection closes (RFC 9112 §6.3), for HTTP/1.0.
     UntilClose,
 }
 
 /// The result of polling a streamed response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// It waits for its source.
+    /// The response waits for its source.
     Wait,
-    /// More is available once the output is sent.
+    /// More content is available once the output has been sent.
     More,
-    /// It is complete.
+    /// The response is complete.
     Done,
-    /// It is incomplete, and will stay so.
+    /// The response will never be complete.
     Failed(CloseReason),
 }
 
@@ -44,13 +44,13 @@ pub(crate) enum Flow {
 pub(super) struct Streaming {
     pub(super) response: StreamedResponse,
     frame: ContentFraming,
-    /// The head, if it is held back for the first piece.
+    /// The head, while it is held back for the first piece.
     held: Vec<u8>,
     ends: ConnectionEvent,
-    /// Why the content will stay incomplete, if it does.
+    /// The reason the content will never be complete, if there is one.
     failed: Option<CloseReason>,
     finished: bool,
-    /// True if it had to wait after its head was sent.
+    /// True if the response has waited for its source after its head was sent.
     waited_for: bool,
 }
 
@@ -59,7 +59,7 @@ impl Streaming {
         Self { response, frame, held: Vec::new(), ends, failed: None, finished: false, waited_for: false }
     }
 
-    /// Polls for pieces until none is available, or enough for one send.
+    /// Gathers pieces into `output` and `tail` until none is available or there are enough for one send call.
     fn poll(&mut self, output: &mut Vec<u8>, tail: &mut Tail, context: &mut Context<'_>) -> Flow {
         output.append(&mut self.held);
         if let Some(reason) = self.failed {
@@ -90,7 +90,7 @@ impl Streaming {
         Flow::More
     }
 
-    /// Puts the part of `segment` that is to be copied into the output. Returns the rest.
+    /// Appends `segment` to the output as far as it is copied. Returns the rest, to be sent from its own memory.
     fn add(&mut self, segment: Segment, output: &mut Vec<u8>) -> Tail {
         let bytes = segment.len();
         if let ContentFraming::Chunked { open } = &mut self.frame {
@@ -126,7 +126,7 @@ impl Streaming {
 }
 
 impl Exchanges {
-    /// Polls the streamed response for more, into the output and the tail.
+    /// Gathers more of the streamed response into the output and the tail.
     pub(super) fn poll_stream<H: Handler>(&mut self, turn: &mut Turn<'_, H>, context: &mut Context<'_>) -> Flow {
         let Some(streaming) = self.streaming.as_mut() else { return Flow::Done };
         if streaming.finished {
@@ -139,15 +139,15 @@ impl Exchanges {
         flow
     }
 
-    /// Holds back the head of a new response until its first piece is available: `output` contains it from `head_at`
-    /// on.
+    /// Removes the head of a new response, which begins at `head_at`, from `output`, and holds it back until the first
+    /// piece is available.
     pub(crate) fn hold_head(&mut self, output: &mut Vec<u8>, head_at: usize) {
         if let Some(streaming) = self.streaming.as_mut() {
             streaming.held = output.split_off(head_at);
         }
     }
 
-    /// Handles that the kernel has all of a streamed response.
+    /// Called when the kernel has accepted all output so far: ends the streamed response if it is complete.
     pub(super) fn end_stream<H: Handler>(&mut self, worker: &Worker<H>) {
         if let Some(streaming) = self.streaming.take_if(|streaming| streaming.finished) {
             streaming.response.stage(worker, 0);
@@ -157,12 +157,13 @@ impl Exchanges {
         }
     }
 
-    /// Starts waiting for more of a response. Returns whether the client has had time to see that it has begun.
+    /// Starts waiting for more of a response. Returns whether the response had already waited before, so that the
+    /// client has had time to see its beginning.
     pub(crate) fn begin_waiting(&mut self) -> bool {
         self.streaming.as_mut().is_some_and(|streaming| std::mem::replace(&mut streaming.waited_for, true))
     }
 
-    /// Returns whether closing the connection now would make the partial response look complete.
+    /// Returns whether closing the connection now would make an incomplete response look complete.
     pub(crate) fn must_reset(&self) -> bool {
         self.streaming.as_ref().is_some_and(|streaming| streaming.frame == ContentFraming::UntilClose)
     }

@@ -1,28 +1,21 @@
-//! Waiting: readiness and deadlines of one registered connection.
+//! Waits for readiness and deadlines of one registered connection.
 
 use super::connection::{Next, ServerConnection, Wait};
-use crate::deadline::{Call, SlotId};
+use crate::deadline::{Call, INCOMPLETE_GRACE_MS};
 use crate::http2::task::Http2Task;
 use crate::worker::Worker;
 use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
-use flatout_http::timeouts::Timeouts;
+use flatout_net::deadlines::DeadlineId;
 use flatout_os::registered::Registered;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Time for a new client to send a request while the server is stopping, in milliseconds.
-pub(crate) const DRAIN_IDLE_MS: u64 = 1000;
-
-/// Time for which a request head or a TLS handshake may be incomplete before it must give way to a new connection that
-/// needs a descriptor, in milliseconds.
-const INCOMPLETE_GRACE_MS: u64 = 1000;
-
-/// How a task ended.
+/// The reason a task ended.
 enum TaskEnd {
-    /// The connection is to be closed.
+    /// The connection must be closed.
     Closed(CloseReason),
     /// The connection continues with HTTP/2, in another task.
     Http2,
@@ -33,15 +26,15 @@ enum TaskEnd {
 /// A connection registered with the runtime.
 pub(crate) struct ServerTask<H: Handler> {
     worker: Rc<Worker<H>>,
-    /// `None` while it is polled, and after HTTP/2 has taken it over.
+    /// `None` while it is being polled, and after another task has taken it over.
     socket: Option<Registered>,
     connection: ServerConnection,
-    slot: Option<SlotId>,
+    slot: Option<DeadlineId>,
     wait_id: Option<(Wait, u32)>,
-    /// When the current wait began and ends, in milliseconds on the monotonic clock.
+    /// When the current wait began and when it ends, in milliseconds on the monotonic clock.
     began_ms: u64,
     deadline_ms: u64,
-    /// The deadline in the worker's table: this one or an earlier.
+    /// The deadline in the worker's table, which is this deadline or an earlier one.
     armed_ms: u64,
     next: Next,
 }
@@ -55,52 +48,45 @@ impl<H: Handler> ServerTask<H> {
         Self { worker, socket, connection, slot: None, wait_id: None, began_ms, deadline_ms, armed_ms: u64::MAX, next }
     }
 
-    /// Sets the deadline of a new wait.
-    fn set_deadline(&mut self, slot: SlotId) {
+    /// Sets the deadline if a new wait has begun.
+    ///
+    /// # Errors
+    /// The reason to close this connection, if the client has too many connections in this kind of wait.
+    fn set_deadline(&mut self, slot: DeadlineId) -> Result<(), CloseReason> {
         let wait_id = self.connection.wait_id();
         if self.wait_id == Some(wait_id) {
-            return;
+            return Ok(());
         }
         self.wait_id = Some(wait_id);
-        let timeouts: &Timeouts = &self.worker.settings.timeouts;
-        let timeout_ms = match wait_id.0 {
-            Wait::Handshake => timeouts.handshake_timeout_ms,
-            Wait::Idle if self.worker.draining.get() && !self.worker.handing_over.get() => DRAIN_IDLE_MS,
-            Wait::Idle => timeouts.idle_timeout_ms,
-            Wait::Head => timeouts.head_timeout_ms,
-            Wait::Body => timeouts.body_timeout_ms,
-            Wait::Write => timeouts.write_timeout_ms,
-            Wait::Linger => timeouts.linger_timeout_ms,
-            // The handler bounds the duration of its response.
-            Wait::Answer => u64::MAX,
-        };
-        // A wait starts with the turn that led to it, which read the clock.
+        let (timeout_ms, _) = wait_id.0.limit(&self.worker.settings.timeouts, self.worker.drains_idle());
+        // A wait begins with the turn that led to it, which read the clock.
         self.began_ms = self.worker.clock.latest().monotonic_ms;
         self.deadline_ms = self.began_ms.saturating_add(timeout_ms);
         if self.deadline_ms < self.armed_ms {
             self.arm(slot);
         }
+        self.connection.note_incomplete(&self.worker, slot, self.began_ms)
     }
 
-    fn arm(&mut self, slot: SlotId) {
+    fn arm(&mut self, slot: DeadlineId) {
         self.armed_ms = self.deadline_ms;
         self.worker.deadlines.borrow_mut().set(slot, self.deadline_ms);
     }
 
-    /// Handles a call from the sweep, the drain, or a connection that needs a descriptor.
-    fn handle_call(&mut self, socket: &Registered, slot: SlotId, call: Call) {
+    /// Handles a call from the sweep, from the drain, or from a connection that needs a file descriptor.
+    fn handle_call(&mut self, socket: &Registered, slot: DeadlineId, call: Call) {
         let idle = self.connection.wait() == Wait::Idle;
-        // The call may have replaced an expired deadline, so the table's entry is unknown.
+        // The call may have replaced an expired deadline, so the entry in the table is unknown.
         self.armed_ms = u64::MAX;
         if call == Call::Expired && self.deadline_ms > self.worker.clock.read().monotonic_ms {
-            // The deadline of an earlier wait: the current one is later.
+            // The expired deadline belonged to an earlier wait; the current one is later.
             self.arm(slot);
             return;
         }
         self.next = match call {
             Call::Expired => self.connection.handle_expired(&self.worker, socket.fd()),
             Call::Abandon => Next::Close(CloseReason::DrainDeadline),
-            // A request may have arrived with the call: check in one more turn.
+            // A request may have arrived with the call, so run one more turn.
             Call::Drain if idle => self.connection.turn(&self.worker, socket.fd()),
             Call::GiveWay if idle => {
                 let before = self.connection.wait_id();
@@ -109,13 +95,18 @@ impl<H: Handler> ServerTask<H> {
                     next => next,
                 }
             }
-            Call::GiveWay if self.is_slow_to_begin() => self.connection.give_way(&self.worker, socket.fd()),
-            Call::GiveWay | Call::Drain => {
+            Call::GiveWay if self.is_slow_to_begin() => {
+                self.connection.give_way(&self.worker, socket.fd(), CloseReason::DescriptorPressure)
+            }
+            Call::Displace(kind) if self.connection.is_incomplete(kind) => {
+                self.connection.give_way(&self.worker, socket.fd(), self.worker.held.of(kind).1)
+            }
+            Call::GiveWay | Call::Displace(_) | Call::Drain => {
                 self.arm(slot);
                 return;
             }
         };
-        // A new wait starts, even if it is of the same kind.
+        // A new wait begins, even if it is of the same kind.
         self.wait_id = None;
     }
 
@@ -133,6 +124,9 @@ impl<H: Handler> ServerTask<H> {
                 self.handle_call(socket, slot, call);
             }
         }
+        if self.next == Next::Answer {
+            self.worker.clock.read();
+        }
         loop {
             match self.next {
                 Next::Close(reason) => return Poll::Ready(TaskEnd::Closed(reason)),
@@ -141,22 +135,25 @@ impl<H: Handler> ServerTask<H> {
                 Next::Yield => {
                     self.next = self.connection.turn(&self.worker, socket.fd());
                     if self.next == Next::Yield {
-                        self.set_deadline(slot);
+                        if let Err(reason) = self.set_deadline(slot) {
+                            return Poll::Ready(TaskEnd::Closed(reason));
+                        }
                         context.waker().wake_by_ref();
                         return Poll::Pending;
                     }
                 }
                 Next::Answer => {
-                    self.set_deadline(slot);
                     let Poll::Ready(next) = self.connection.poll_answer(&self.worker, socket, context) else {
-                        // The wait may have changed.
-                        self.set_deadline(slot);
+                        // Cannot fail: no head is incomplete while a response is pending.
+                        let _ = self.set_deadline(slot);
                         return Poll::Pending;
                     };
                     self.next = next;
                 }
                 Next::Read | Next::Write => {
-                    self.set_deadline(slot);
+                    if let Err(reason) = self.set_deadline(slot) {
+                        return Poll::Ready(TaskEnd::Closed(reason));
+                    }
                     let polled = match self.next {
                         Next::Write => socket.poll_write_ready(context),
                         _ => socket.poll_read_ready(context),
@@ -165,8 +162,8 @@ impl<H: Handler> ServerTask<H> {
                         return Poll::Ready(TaskEnd::Closed(CloseReason::SocketFailed));
                     };
                     let next = self.connection.turn(&self.worker, socket.fd());
-                    // The readiness that the turn consumed is gone; newer data causes a new notification. Nor is
-                    // there more to read if the last receive drained the socket.
+                    // The turn consumed the readiness, and newer data causes a new notification. There is also nothing
+                    // more to read if the last receive call emptied the socket.
                     let emptied = self.next == Next::Read && next == Next::Answer && !self.connection.undrained;
                     if next == self.next || emptied {
                         guard.clear_ready();

@@ -1,9 +1,11 @@
-//! Connections that switch to another protocol after a 101 (RFC 9110 §7.8): handed over whole, closed at the end of
-//! the drain.
+//! Connections that switch to another protocol after a 101 (RFC 9110 §7.8). They are passed to the tunnel as a whole,
+//! and closed at the latest when the drain timeout expires.
 
-use crate::deadline::{Call, SlotId};
+use crate::deadline::Call;
 use crate::exchange::record::{Exchange, ExchangeRecord, ResponseOutline};
+use crate::http1::connection::TakenConnection;
 use crate::http1::exchanges::{Exchanges, Turn, count_answer};
+use crate::limits::ConnectionPermits;
 use crate::sending::{SendProgress, Tail, Then, write_out};
 use crate::tls_session::{Received, TlsSession};
 use crate::worker::Worker;
@@ -13,7 +15,9 @@ use flatout_handler::response::Response;
 use flatout_handler::stream::{TunnelStart, Tunnelling};
 use flatout_http::connection::ConnectionEvent;
 use flatout_http::framing::Version;
+use flatout_net::deadlines::DeadlineId;
 use flatout_os::registered::Registered;
+use flatout_overload::ClientPermit;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::cell::Cell;
@@ -24,7 +28,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::spawn_local;
 
-/// Bytes of one receive, and of one write to TLS.
+/// Maximum bytes of one receive call, and of one write to the TLS session.
 const PIECE_BYTES: usize = 16 * 1024;
 
 /// A connection that is about to switch protocols.
@@ -36,12 +40,12 @@ pub(crate) struct Tunnelled {
 }
 
 impl Exchanges {
-    /// Returns whether this response can switch protocols: a 101 to a complete HTTP/1.1 request.
+    /// Returns whether this response can switch protocols: it is a 101 to a complete HTTP/1.1 request.
     pub(super) fn may_tunnel(&self, response: &Response, exchange: Exchange) -> bool {
         response.status == 101 && exchange.version != Version::Http10 && self.intake.is_none()
     }
 
-    /// Appends the head of a 101 to the output; its own fields describe the connection.
+    /// Appends the head of a 101 to the output. The response's own Connection field is kept.
     pub(super) fn begin_tunnel<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,
@@ -56,7 +60,7 @@ impl Exchanges {
         self.tunnel = Some(Box::new(Tunnelled { start, request, outline: ResponseOutline::new(response) }));
     }
 
-    /// Returns whether a tunnel follows the output.
+    /// Returns whether a tunnel starts after the output.
     pub(crate) const fn has_tunnel(&self) -> bool {
         self.tunnel.is_some()
     }
@@ -66,32 +70,33 @@ impl Exchanges {
     }
 }
 
-/// The response to send instead of `response` if the connection cannot switch protocols.
+/// Returns the response to send instead of `response` if the connection cannot switch protocols.
 pub(crate) fn refuse_tunnel<H: Handler>(handler: &H, response: &Response) -> Response {
     let refused = handler.handle_error(501, NO_TUNNEL);
-    Response { outcome: response.outcome, log: response.log, ..refused }
+    Response { outcome: response.outcome, logged: response.logged.clone(), ..refused }
 }
 
-/// For a handler that requests a tunnel where none is possible.
-const NO_TUNNEL: &str = "The protocol of this connection cannot be changed.";
+/// The error text if a handler requests a tunnel on a connection that cannot have one.
+const NO_TUNNEL: &str = "The server cannot switch the protocol of this connection.";
 
-/// A tunnel, counted as an open connection.
+/// The task of a tunnel, which counts as an open connection.
 pub(crate) struct TunnelTask<H: Handler> {
     worker: Rc<Worker<H>>,
     tunnelling: Option<Tunnelling>,
     tunnelled: Box<Tunnelled>,
-    /// Bytes sent to the client.
+    /// Number of bytes sent to the client.
     sent_bytes: Rc<Cell<u64>>,
-    slot: Option<SlotId>,
+    slot: Option<DeadlineId>,
+    _permit: Option<ClientPermit>,
 }
 
 impl<H: Handler> TunnelTask<H> {
-    /// Hands `socket` over, with the bytes received after the request.
+    /// Starts the tunnel on `socket`, with the bytes received after the request.
     pub(crate) fn spawn(
         worker: &Rc<Worker<H>>,
         socket: Registered,
         tunnelled: Box<Tunnelled>,
-        (tls, received): (Option<Box<TlsSession>>, Vec<u8>),
+        TakenConnection { tls, stash: received, permits }: TakenConnection,
     ) {
         worker.open.set(worker.open.get() + 1);
         worker.changed.notify_waiters();
@@ -99,11 +104,12 @@ impl<H: Handler> TunnelTask<H> {
         let side = ClientSide { worker: Rc::clone(worker), socket, tls, received, sent_bytes: Rc::clone(&sent_bytes) };
         let tunnelling = tunnelled.start.begin(Box::new(side));
         let worker = Rc::clone(worker);
-        spawn_local(Box::pin(Self { worker, tunnelling, tunnelled, sent_bytes, slot: None }));
+        let permit = permits.map(ConnectionPermits::into_connection);
+        spawn_local(Box::pin(Self { worker, tunnelling, tunnelled, sent_bytes, slot: None, _permit: permit }));
     }
 
     fn end(&mut self, reason: CloseReason) {
-        // The socket is dropped with it.
+        // Dropping the tunnel also drops the socket.
         self.tunnelling = None;
         let Tunnelled { request, outline, .. } = self.tunnelled.as_ref();
         let answer = || outline.logged(self.sent_bytes.get(), request.exchange.started_ns);
@@ -122,14 +128,15 @@ impl<H: Handler> Future for TunnelTask<H> {
         worker.clock.read();
         let slot = *task.slot.get_or_insert_with(|| worker.deadlines.borrow_mut().insert(context.waker().clone()));
         let call = worker.deadlines.borrow_mut().take_call(slot);
-        // A tunnel is never idle: neither a drain nor a shortage of descriptors closes it before the final deadline.
+        // A tunnel is never idle, so neither a drain nor a lack of file descriptors closes it before the final
+        // deadline.
         if call == Some(Call::Abandon) {
             task.end(CloseReason::DrainDeadline);
             return Poll::Ready(());
         }
         let reason = match task.tunnelling.as_mut() {
             Some(tunnelling) => ready!(tunnelling.as_mut().poll(context)),
-            // The tunnel was started before, elsewhere.
+            // The tunnel was already started elsewhere.
             None => CloseReason::TunnelEnded,
         };
         task.end(reason);
@@ -176,11 +183,11 @@ impl<H: Handler> ClientSide<H> {
         }
     }
 
-    /// Writes as much of `bytes` as possible, through the TLS session if there is one. Bytes that are only encrypted
-    /// count as taken and are sent by the next flush.
+    /// Writes as much of `bytes` as possible, through the TLS session if there is one. Bytes that were encrypted but
+    /// not sent count as written, and the next flush sends them.
     fn poll_give(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
-            // Written first: the readiness may have been consumed before the hand-over.
+            // Write before waiting, because the readiness may have been consumed before the tunnel took over.
             let bytes = &bytes[..bytes.len().min(PIECE_BYTES)];
             let (taken, total, progress) = match self.tls.as_deref_mut() {
                 None => write_out(self.socket.fd(), bytes, &mut Tail::None, Then::Open),
@@ -213,7 +220,7 @@ impl<H: Handler> AsyncRead for ClientSide<H> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            // Read first: a TLS session may hold bytes that the socket does not.
+            // Read before waiting, because a TLS session may hold bytes that the socket no longer has.
             match side.receive(&mut buffer.initialize_unfilled()[..wanted]) {
                 Received::Bytes { count, .. } => {
                     side.worker.counters.bytes_received.add(count as u64);
@@ -251,7 +258,7 @@ impl<H: Handler> AsyncWrite for ClientSide<H> {
         if let Some(session) = side.tls.as_mut() {
             session.close(side.socket.fd());
         }
-        // Fails if the client has disconnected, which is also an end.
+        // Fails if the client has disconnected, which also ends the connection.
         let _ = shutdown(side.socket.fd(), Shutdown::Write);
         Poll::Ready(Ok(()))
     }

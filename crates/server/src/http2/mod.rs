@@ -1,27 +1,20 @@
-//! HTTP/2 over the same handler: `flatout_http::http2` on a worker's sockets.
+//! HTTP/2 with the same handlers: `flatout_http::http2` on the sockets of a worker.
 //!
 //! | file | content |
 //! |---|---|
 //! | `settings` | announced settings |
 //! | `link` | the socket or TLS session, written to once per turn |
-//! | `stream` | states of a stream |
-//! | `task` | one connection: its turns and its end |
-//! | `requests` | requests, and their responses |
-//! | `content` | request content |
-//! | `sending` | response content, by priority |
+//! | `task` | the turns and the close of one connection |
+//! | `transport` | the streams and their output |
 //! | `timeouts` | deadlines |
 //!
-//! Absent by design: server push, upgrades from HTTP/1.1, which clients no longer use, and tunnels: a handler that
-//! requests one causes a 501.
+//! Absent by design: server push, and upgrades from HTTP/1.1 to HTTP/2, which clients no longer use.
 
-mod content;
 pub(crate) mod link;
-mod requests;
-mod sending;
 pub(crate) mod settings;
-mod stream;
 pub(crate) mod task;
 mod timeouts;
+mod transport;
 
 #[cfg(test)]
 pub(crate) mod tests;

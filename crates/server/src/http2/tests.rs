@@ -1,4 +1,4 @@
-//! A worker with a handler of a few lines, and the h2 crate's client: what no folder of files can be asked for.
+//! Tests with a small handler and the client of the h2 crate, for behaviour that serving files cannot produce.
 
 mod streams;
 
@@ -25,7 +25,7 @@ use std::thread;
 use tokio::net::TcpStream;
 use tokio::task::{spawn_local, yield_now};
 
-/// Answers by path.
+/// Responds according to the path.
 struct Script;
 
 fn bytes(text: impl Into<Vec<u8>>) -> Response {
@@ -81,7 +81,7 @@ impl Handler for Script {
     }
 }
 
-/// Runs a worker, and `client` against it; returns what was counted.
+/// Runs `client` against a worker. Returns the worker's counters.
 fn with_worker<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) -> Arc<Counters> {
     let (fd, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &ListenOptions::DEFAULT).unwrap();
     let (phase, phases) = phase_channel();
@@ -93,10 +93,12 @@ fn with_worker<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) -> 
             handler: Script,
             settings: Settings { timeouts, ..Settings::default() },
             tls: None,
+            quic: None,
             listeners: vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: true } }],
             commands: command_channel().1,
             log: flatout_access_log::Logs::open(&[], Box::new(|_| {})).unwrap().worker(),
             counters: counted,
+            held: crate::ConnectionCounters::default(),
             phases,
         };
         run_worker(parts, std::future::pending()).unwrap()
@@ -159,7 +161,7 @@ fn answers_that_come_later_hold_up_nobody() {
         assert_eq!(later.headers()["x-later"], "yes");
         assert_eq!(later.headers().get_all("date").iter().count(), 1);
         assert_eq!(content(later.into_body()).await, b"later");
-        // The client loses interest; the future goes with the stream.
+        // The client resets the stream, and the handler's future is dropped with it.
         drop(never);
         let again = get(&mut client, "/now");
         assert_eq!(again.await.unwrap().status(), 200);
@@ -213,14 +215,14 @@ fn content_is_read_to_its_end_and_expectations_are_met() {
         assert_eq!(early.status(), 100);
         stream.send_data(vec![b'x'; 300_000].into(), true).unwrap();
         assert_eq!(response.await.unwrap().status(), 200);
-        // More than is read of content that nobody wants.
+        // More unread content than the server discards.
         let request = http::Request::post("http://test/").body(()).unwrap();
         let (response, mut stream) = client.send_request(request, false).unwrap();
         stream.send_data(vec![b'x'; 2_000_000].into(), true).unwrap();
         let response = response.await.unwrap();
         assert_eq!(response.status(), 413);
         content(response.into_body()).await;
-        // Only the stream has ended.
+        // Only the stream was closed, not the connection.
         assert_eq!(get(&mut client, "/").await.unwrap().status(), 200);
     });
 }

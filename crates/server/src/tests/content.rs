@@ -1,10 +1,10 @@
-//! Content on its way to a handler, and interim answers on their way back.
+//! Tests of content on its way to a handler, and of interim responses on their way to the client.
 
 use super::{Running, read_until, split, timeouts, wait_until};
 use flatout_handler::ending::CloseReason;
 use flatout_http::timeouts::Timeouts;
+use flatout_os::testing::wait_until_read;
 use std::io::{Read, Write};
-use std::thread;
 use std::time::Duration;
 
 #[test]
@@ -14,7 +14,7 @@ fn handlers_are_given_content_as_it_comes() {
     assert_eq!(split(&answer).1, "5 of Some(5) []");
     let chunked = "POST /count HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n";
     assert_eq!(split(&server.ask(chunked)).1, "5 of None [X-Sum: 1;]");
-    // Content is in pieces, and another request follows it.
+    // The content arrives in pieces, and another request follows it.
     let mut stream = server.connect();
     for byte in
         format!("{}GET /now HTTP/1.1\r\nHost: test\r\n\r\n", chunked.replacen("\r\n", "\r\nHost: a\r\n", 1)).bytes()
@@ -23,12 +23,12 @@ fn handlers_are_given_content_as_it_comes() {
     }
     read_until(&mut stream, "5 of None [X-Sum: 1;]");
     read_until(&mut stream, "\r\n\r\nnow");
-    // Taken for an answer that was there at once: it is read to its end all the same.
+    // If a handler takes the content but responds immediately, the content is still received to its end.
     stream.write_all(b"POST /taken HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc").unwrap();
     read_until(&mut stream, "\r\n\r\ntaken");
-    // Taken and not looked at.
+    // The handler takes the content but does not read it.
     stream.write_all(b"POST /untouched HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nab").unwrap();
-    thread::sleep(Duration::from_millis(50));
+    wait_until_read(&stream);
     stream.write_all(b"cGET /now HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
     assert!(!read_until(&mut stream, "untouched").contains("Connection"));
     read_until(&mut stream, "\r\n\r\nnow");
@@ -42,7 +42,7 @@ fn content_beyond_the_bound_goes_to_its_reader() {
     write!(stream, "POST /count HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\n").unwrap();
     stream.write_all(&vec![b'x'; BYTES]).unwrap();
     read_until(&mut stream, &format!("{BYTES} of Some({BYTES}) []"));
-    // And nobody else.
+    // Only handlers that read content may receive this much.
     write!(stream, "POST /now HTTP/1.1\r\nHost: test\r\nContent-Length: {BYTES}\r\n\r\n").unwrap();
     assert!(read_until(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 413 "));
 }
@@ -59,7 +59,7 @@ fn a_slow_reader_holds_back_the_client() {
         sent += count;
         assert!(sent < 64 * 1024 * 1024, "nobody holds it back");
     }
-    // What the server has received beyond what its pipe holds is none.
+    // The server has received no more than its buffers hold.
     assert!(server.counters.bytes_received.get() < 256 * 1024, "{}", server.counters.bytes_received.get());
 }
 
@@ -75,6 +75,44 @@ fn expectations_are_met_when_the_content_is_wanted() {
     read_until(&mut stream, "4 of Some(4) []");
 }
 
+/// RFC 9110 §10.1.1: if a handler does not read the content, the client need not send it.
+#[test]
+fn expectations_are_not_met_for_content_that_nobody_wants() {
+    let server = Running::start();
+    let mut stream = server.connect();
+    stream
+        .write_all(b"POST /untouched HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n")
+        .unwrap();
+    let head = read_until(&mut stream, "\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("\r\nConnection: close\r\n"), "{head}");
+    read_until(&mut stream, "untouched");
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+    // A client that does not wait is treated like any other.
+    let mut stream = server.connect();
+    let request = b"POST /untouched HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nfour";
+    stream.write_all(request).unwrap();
+    let head = read_until(&mut stream, "\r\n\r\n");
+    assert!(head.starts_with("HTTP/1.1 200 ") && !head.contains("close"), "{head}");
+}
+
+#[test]
+fn a_client_that_waits_is_not_slow() {
+    let timeouts = Timeouts { body_timeout_ms: 100, ..timeouts() };
+    let server = Running::with(timeouts, None);
+    let head = b"POST /slow-count HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n";
+    let mut stream = server.connect();
+    stream.write_all(head).unwrap();
+    // The handler polls the content only after the timeout.
+    assert_eq!(read_until(&mut stream, "\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
+    stream.write_all(b"four").unwrap();
+    read_until(&mut stream, "4 of Some(4) []");
+    // After 100 (Continue), the client must send its content.
+    let mut stream = server.connect();
+    stream.write_all(head).unwrap();
+    read_until(&mut stream, "\r\n\r\n");
+    assert!(read_until(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 408 "));
+}
+
 #[test]
 fn an_early_answer_ends_the_connection() {
     let server = Running::start();
@@ -82,7 +120,7 @@ fn an_early_answer_ends_the_connection() {
     stream.write_all(b"POST /early HTTP/1.1\r\nHost: test\r\nContent-Length: 3000000\r\n\r\nbegin").unwrap();
     let head = read_until(&mut stream, "\r\n\r\n");
     assert!(head.contains("\r\nConnection: close\r\n"), "{head}");
-    // What the client goes on sending does not destroy the answer.
+    // Further data from the client does not destroy the response.
     stream.write_all(&vec![b'x'; 1_000_000]).unwrap();
     read_until(&mut stream, "early");
     assert_eq!(stream.read(&mut [0]).unwrap(), 0);
@@ -110,7 +148,7 @@ fn broken_content_is_refused_or_cut() {
     let server = Running::start();
     let broken = "POST /slow-count HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nnone\r\n";
     assert!(server.ask(broken).starts_with("HTTP/1.1 400 "));
-    // The answer has begun: it ends without its end.
+    // The response has begun, so it is truncated.
     let mut stream = server.connect();
     stream.write_all(b"POST /echo HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n3\r\none\r\n").unwrap();
     read_until(&mut stream, "3\r\none");
@@ -119,7 +157,7 @@ fn broken_content_is_refused_or_cut() {
     let _ = stream.read_to_end(&mut rest);
     assert!(!rest.ends_with(b"0\r\n\r\n"), "{rest:?}");
     wait_until("both ends", || server.closed(CloseReason::Refused) == 2);
-    // A client that goes in the middle.
+    // A client that disconnects in the middle of its content.
     let mut stream = server.connect();
     stream.write_all(b"POST /count HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
     drop(stream);
@@ -134,7 +172,7 @@ fn slow_content_is_refused_and_slow_handlers_are_not() {
     stream.write_all(b"POST /count HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
     assert!(read_until(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 408 "));
     wait_until("the end", || server.closed(CloseReason::BodyTimeout) == 1);
-    // Here it is the reader that takes its time, longer than the timeout, with more than a pipe holds to come.
+    // Here, the reader is slower than the timeout, and more content follows than the buffer holds.
     let mut stream = server.connect();
     stream.write_all(b"POST /slow-count HTTP/1.1\r\nHost: test\r\nContent-Length: 300000\r\n\r\n").unwrap();
     stream.write_all(&vec![b'x'; 300_000]).unwrap();
@@ -152,7 +190,7 @@ fn interim_answers_go_ahead_but_not_to_http_1_0() {
     assert!(rest.starts_with("HTTP/1.1 200 OK\r\n") && rest.ends_with("\r\n\r\nhinted"), "{rest}");
     let answer = server.ask("GET /hints HTTP/1.0\r\n\r\n");
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    // Content that nobody has taken is read first.
+    // Content that no handler took is received before the response.
     let answer = server.ask("POST /hints HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc");
     assert!(answer.starts_with("HTTP/1.1 103 ") && answer.ends_with("hinted"), "{answer}");
 }

@@ -7,7 +7,7 @@ use flatout_os::runtime::build_runtime;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 
-/// The values of `names` in each line, in the order of the lines.
+/// Returns the values of `names` in each log line, in the order of the lines.
 fn values(text: &str, names: &[&str]) -> Vec<String> {
     let value = |line: &str, name: &str| {
         let rest = line.split_once(&format!("\"{name}\":")).unwrap().1;

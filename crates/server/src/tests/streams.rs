@@ -1,4 +1,4 @@
-//! Answers that come bit by bit, over HTTP/1.1 and HTTP/1.0.
+//! Tests of responses that arrive in pieces, over HTTP/1.1 and HTTP/1.0.
 
 use super::{Running, read_until, split, timeouts, wait_until};
 use flatout_handler::ending::CloseReason;
@@ -6,8 +6,7 @@ use flatout_http::timeouts::Timeouts;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[test]
 fn unknown_lengths_are_chunked_and_known_ones_sent_as_they_are() {
@@ -16,7 +15,7 @@ fn unknown_lengths_are_chunked_and_known_ones_sent_as_they_are() {
         let answer = server.get(path);
         let (head, content) = split(&answer);
         assert!(head.contains("\r\nTransfer-Encoding: chunked\r\nConnection: close"), "{head}");
-        // What was there at once is in one chunk each; the pause did not matter.
+        // Each piece is one chunk, even with a pause between the pieces.
         assert_eq!(content, "4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n");
     }
     let answer = server.get("/trailers");
@@ -64,7 +63,7 @@ fn a_connection_goes_on_after_a_stream() {
         read_until(&mut stream, end);
     }
     stream.write_all(get("/later/one-send").as_bytes()).unwrap();
-    // Head and content come in one send, so they are received in one call.
+    // Head and content are sent in one call, so they are received in one call.
     let mut buffer = [0; 4096];
     let count = stream.read(&mut buffer).unwrap();
     assert!(count > 1024 && buffer[..count].ends_with(&[b'x'; 1024]), "{count}");
@@ -84,14 +83,14 @@ fn clients_of_http_1_0_are_told_the_end_by_the_connection() {
     let (head, content) = split(&answer);
     assert!(head.ends_with("\r\nConnection: close") && !head.contains("Transfer-Encoding"), "{head}");
     assert_eq!(content, "one two three");
-    // A known length lets the connection go on.
+    // With a known length, the connection can persist.
     let mut stream = server.connect();
     let request = b"GET /known HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
     for _ in 0..2 {
         stream.write_all(request).unwrap();
         assert!(read_until(&mut stream, "\r\n\r\nfourmore").contains("\r\nConnection: keep-alive\r\n"));
     }
-    // What fails must not look whole: the connection is reset.
+    // A failed response must not look complete, so the connection is reset.
     let mut stream = server.connect();
     stream.write_all(b"GET /failing HTTP/1.0\r\n\r\n").unwrap();
     let error = stream.read_to_end(&mut Vec::new()).unwrap_err();
@@ -121,7 +120,7 @@ fn what_is_not_whole_does_not_look_whole() {
         let short = server.get(path);
         assert_eq!(split(&short).1, "fourmor");
     }
-    // The piece that is too long is left out.
+    // The piece that exceeds the declared length is dropped.
     let long = server.get("/long");
     assert_eq!(split(&long).1, "four");
     wait_until("the ends", || server.closed(CloseReason::LengthBroken) == 3);
@@ -177,10 +176,12 @@ fn a_client_that_does_not_read_holds_back_its_source() {
     let given = || server.seen.bytes.load(Ordering::Relaxed);
     wait_until("the first bytes", || given() > 0);
     let mut before = 0;
-    // What the kernel takes, and no more.
+    // The source yields what the kernel buffers and no more, even while other connections have many turns.
     while before != given() {
         before = given();
-        thread::sleep(Duration::from_millis(200));
+        for _ in 0..100 {
+            server.get("/now");
+        }
     }
     assert!(before < 32 * 1024 * 1024, "{before}");
     let mut buffer = vec![0; 1024 * 1024];
@@ -203,7 +204,10 @@ fn a_slow_source_is_waited_for_and_a_stuck_client_is_not() {
     stuck.write_all(b"GET /flood HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
     wait_until("the end of the stuck one", || server.closed(CloseReason::WriteTimeout) == 1);
     assert_eq!(server.seen.dropped.load(Ordering::Relaxed), 1);
-    thread::sleep(Duration::from_millis(300));
+    // A connection that is idle from now on reaches its timeout, while the slow source is still awaited.
+    let idle = server.connect();
+    wait_until("the end of the idle one", || server.closed(CloseReason::IdleTimeout) == 1);
+    drop(idle);
     slow.set_nonblocking(true).unwrap();
     let mut all = Vec::new();
     assert_eq!(slow.read_to_end(&mut all).unwrap_err().kind(), ErrorKind::WouldBlock);

@@ -1,4 +1,4 @@
-//! Connections that go on with another protocol.
+//! Tests of connections that switch to another protocol.
 
 use super::{Running, read_until, timeouts, wait_until};
 use flatout_handler::ending::CloseReason;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const UPGRADE: &[u8] = b"GET /tunnel HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
-/// Speaks through a tunnel that echoes.
+/// Sends data through an echoing tunnel.
 fn speak(stream: &mut (impl Read + Write)) {
     let head = read_until(stream, "\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 101 Switching Protocols\r\n"), "{head}");
@@ -31,7 +31,7 @@ fn speak(stream: &mut (impl Read + Write)) {
 fn a_tunnel_goes_both_ways_and_ends() {
     let server = Running::start();
     let mut stream = server.connect();
-    // What comes with the request is the tunnel's.
+    // Bytes received together with the request belong to the tunnel.
     stream.write_all(&[UPGRADE, b"first "].concat()).unwrap();
     speak(&mut stream);
     stream.shutdown(Shutdown::Write).unwrap();
@@ -60,7 +60,7 @@ fn what_cannot_be_a_tunnel_is_an_error() {
     assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
 }
 
-/// A server with a certificate of its own, and a client's session with it.
+/// Returns a server with a self-signed certificate, and a client's TLS session with it.
 fn over_tls() -> (Running, StreamOwned<ClientConnection, TcpStream>) {
     let CertifiedKey { cert, signing_key } = generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let site = SiteCertificate {
@@ -105,7 +105,7 @@ fn content_comes_bit_by_bit_through_tls() {
             read_until(&mut stream, "0\r\n\r\n");
         }
     }
-    // One large write, most of which waits within the session while the reader takes its time.
+    // One large write, most of which waits in the TLS session because the reader is slow.
     write!(stream, "POST /slow-count HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000\r\n\r\n").unwrap();
     stream.write_all(&vec![b'x'; 500_000]).unwrap();
     read_until(&mut stream, "500000 of Some(500000) []");

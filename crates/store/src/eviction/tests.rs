@@ -1,4 +1,4 @@
-//! The order in which objects leave.
+//! The order in which objects are evicted.
 
 use super::{Bounds, EvictionQueue};
 use crate::object::{Object, ObjectKey};
@@ -23,7 +23,7 @@ impl Cache {
         Self { eviction: EvictionQueue::new(bounds, Arc::default()), held: Vec::new() }
     }
 
-    /// A request for object `number`; returns whether it was a hit, and who left.
+    /// A request for object `number`; returns whether it was a hit, and the evicted objects.
     fn request(&mut self, number: u64) -> (bool, Vec<u64>) {
         let hash = object(number, 0).key().hash();
         if let Some(held) = self.held.iter().find(|held| held.key().hash() == hash) {

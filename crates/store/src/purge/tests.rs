@@ -1,4 +1,4 @@
-//! The log by itself.
+//! Tests of the log alone.
 
 use super::{LastPurges, Purge, PurgeLog, PurgeTarget, Purged, Subject, tag_hash};
 

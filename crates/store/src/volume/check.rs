@@ -1,5 +1,5 @@
-//! Verification of body files on a volume's checking thread: before content is first sent after it was opened, and
-//! daily by a scrubber.
+//! Verification of body files on a volume's verification thread: before restored content is first sent, and daily by a
+//! scrubber.
 
 use super::Volume;
 use super::record::primary_of;
@@ -9,26 +9,27 @@ use crate::notice::VolumeEvent;
 use crate::object::Meta;
 use crate::proof::{Buffer, Proof};
 use crate::seal::{CHUNK_BYTES, Identity};
+use flatout_os::clock;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Interval at which the thread checks whether the volume is still in use.
+/// Interval at which the verification thread checks whether the volume is still in use.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Delay from the start of the process to the first scrub, so that start-up reads come first.
+/// Delay from the start of the thread to the first scrub, so that reads at start-up take precedence.
 const FIRST_DELAY: Duration = Duration::from_mins(10);
 
-/// Interval between the starts of two scrubs.
+/// Interval between the starts of consecutive scrubs.
 const ROUND: Duration = Duration::from_hours(24);
 
-/// Target duration of a scrub, which with the stored bytes determines the rate.
+/// Target duration of a scrub, which determines the rate together with the number of stored bytes.
 const ROUND_TARGET: Duration = Duration::from_hours(20);
 
-/// Bounds of the rate, in bytes per second. Above 4.6 TB a scrub takes longer than the target.
+/// Minimum and maximum rate, in bytes per second. Above 4.8 TB, a scrub takes longer than the target.
 const RATE_MIN: u64 = 1 << 20;
 const RATE_MAX: u64 = 64 << 20;
 
-/// Schedule of the next chunk. Time is an argument.
+/// Schedule of the chunks to verify. Time is passed as an argument.
 #[derive(Debug)]
 pub(super) struct Pace {
     round_begins: Instant,
@@ -36,24 +37,24 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Begins some minutes after `now`.
+    /// Creates a schedule whose first scrub begins [`FIRST_DELAY`] after `now`.
     pub(super) fn new(now: Instant) -> Self {
         Self { round_begins: now + FIRST_DELAY, done_bytes: 0 }
     }
 
-    /// Time to wait at `now`, with `stored_bytes` on the volume.
+    /// Returns how long to wait at `now` before the next chunk is due, given `stored_bytes` on the volume.
     pub(super) fn wait(&self, now: Instant, stored_bytes: u64) -> Duration {
         let rate = (stored_bytes / ROUND_TARGET.as_secs()).clamp(RATE_MIN, RATE_MAX);
         let due = self.round_begins + Duration::from_millis(self.done_bytes.saturating_mul(1_000) / rate);
         due.saturating_duration_since(now)
     }
 
-    /// Accounts for `bytes` verified.
+    /// Adds `bytes` to the number of bytes verified in this scrub.
     pub(super) fn add(&mut self, bytes: u64) {
         self.done_bytes = self.done_bytes.saturating_add(bytes);
     }
 
-    /// Ends a scrub: the next one begins a day after this one did.
+    /// Ends a scrub. The next scrub begins a day after this one began.
     pub(super) fn end_round(&mut self, now: Instant) {
         *self = Self { round_begins: (self.round_begins + ROUND).max(now), done_bytes: 0 };
     }
@@ -63,7 +64,7 @@ impl Pace {
 #[derive(Debug)]
 pub(super) struct Scrub {
     pace: Pace,
-    /// The last file begun, in index order.
+    /// The file that was opened last, in the order of the index.
     last: Option<FileId>,
     current: Option<Scrubbed>,
 }
@@ -84,22 +85,22 @@ impl Scrub {
 }
 
 impl<M: Meta> Volume<M> {
-    /// Handles queued checks, and scrubs in between, until the volume goes out of use.
+    /// Handles queued checks, and scrubs when there are none, until the volume goes out of use.
     pub(super) fn check_on(&self) {
         let mut buffer = Buffer::default();
-        let mut scrub = Scrub::new(Instant::now());
+        let mut scrub = Scrub::new(clock::now());
         let mut wait = Duration::ZERO;
         while !self.is_over() {
             if let Some(check) = self.folder.next_check(wait.min(TIMEOUT)) {
                 self.check(check, &mut buffer);
                 wait = Duration::ZERO;
             } else {
-                wait = self.scrub(&mut scrub, Instant::now(), &mut buffer);
+                wait = self.scrub(&mut scrub, clock::now(), &mut buffer);
             }
         }
     }
 
-    /// Last act of the thread: refuses further checks.
+    /// Refuses further checks. Called when the thread ends.
     pub(super) fn stop_checking(&self) {
         self.folder.end_checks();
     }
@@ -112,11 +113,11 @@ impl<M: Meta> Volume<M> {
         if let Err(event) = outcome {
             self.drop_body(check.file.id(), event);
         }
-        // The requester may be gone.
+        // The requester may no longer be waiting.
         let _ = check.reply.send(outcome.is_ok());
     }
 
-    /// Verifies the next chunk if it is due at `now`. Returns the time to wait for the following one.
+    /// Verifies the next chunk if it is due at `now`. Returns how long to wait before calling this again.
     pub(super) fn scrub(&self, scrub: &mut Scrub, now: Instant, buffer: &mut Buffer) -> Duration {
         let wait = scrub.pace.wait(now, self.folder.used_bytes());
         if !wait.is_zero() {
@@ -139,7 +140,7 @@ impl<M: Meta> Volume<M> {
         Duration::ZERO
     }
 
-    /// Opens the next file; ends the scrub if there is none.
+    /// Opens the next file, or ends the scrub if there is none.
     fn begin_next(&self, scrub: &mut Scrub, now: Instant) {
         let Some(index) = self.index() else { return scrub.pace.end_round(now) };
         let next = match index.next_body(scrub.last) {
@@ -163,13 +164,13 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Removes the entry whose content is in `file` from the index and memory. Does nothing if the index no longer
-    /// references the file.
+    /// Removes the object whose content is in `file` from the index and from memory because of `event`. Does nothing if
+    /// the index no longer references the file.
     pub(super) fn drop_body(&self, file: FileId, event: VolumeEvent) {
         let Some(index) = self.index() else { return };
         let (id, key) = match index.find_body(file) {
             Ok(Some(found)) => found,
-            // It was evicted or replaced in the meantime.
+            // The object was evicted or replaced during the check.
             Ok(None) => return,
             Err(error) => return self.fail("cannot read the index", &error),
         };

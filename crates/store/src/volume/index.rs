@@ -1,16 +1,16 @@
-//! Index of a volume: records, small bodies and the purge log, in redb.
+//! Index of a volume, which contains records, small bodies and the purge log in a redb database.
 //!
 //! | table | key | value |
 //! |---|---|---|
-//! | `index` | name of key and variant | sequence number |
+//! | `index` | name of the key and variant | sequence number |
 //! | `records` | sequence number | the record |
 //! | `bodies` | sequence number | small content |
 //! | `files` | name of a body's file | sequence number |
-//! | `purges` | target | last hard and soft generation |
+//! | `purges` | target | generation of the last hard and soft purge |
 //! | `facts` | name | number |
 //!
-//! Records are sorted by arrival, which is the order of eviction: new ones are appended, the oldest are removed from
-//! the front, and only the small `index` table has random writes.
+//! Records are sorted by arrival, which is the order of eviction. New records are appended, and the oldest are removed
+//! from the front; only the small `index` table has random writes.
 
 use super::record::{Checksum, ContentLocation, Id, Primary, Record, checksum, id_of, primary_of};
 use super::reserve::{IndexFile, Reserve};
@@ -21,7 +21,6 @@ use crate::private::create_private_file;
 use crate::purge::{LastPurges, PurgeTarget};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
-use std::fmt;
 use std::fs::File;
 use std::ops::Not;
 use std::path::Path;
@@ -34,24 +33,19 @@ pub(super) const FILES: TableDefinition<'static, u128, u64> = TableDefinition::n
 pub(super) const PURGES: TableDefinition<'static, &[u8], (u64, u64)> = TableDefinition::new("purges");
 pub(super) const FACTS: TableDefinition<'static, &str, u64> = TableDefinition::new("facts");
 
-/// Format version of records and tables. An index with another version is replaced by an empty one.
+/// Format version of records and tables. An index with a different version is replaced by an empty one.
 const FORMAT: u64 = 2;
 
-/// File name in the volume's folder.
+/// Name of the index file in the volume's folder.
 pub(super) const FILE_NAME: &str = "index.redb";
 
-/// Bytes of redb's page cache; the kernel's page cache holds the rest.
+/// Size in bytes of redb's page cache. The kernel's page cache holds the rest.
 const CACHE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Index error, in words.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Index error, as text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub(crate) struct IndexError(String);
-
-impl fmt::Display for IndexError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
 
 macro_rules! faults {
     ($($error:ty),+) => { $(
@@ -77,7 +71,7 @@ pub(super) struct IndexStatistics {
     pub(super) sequence: u64,
 }
 
-/// A record with its small content, as stored.
+/// A record as stored, with its content if that is in the index.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) id: Id,
@@ -93,13 +87,13 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Opens the index in `folder`, or creates one if it is missing or unreadable. Returns the event for an old index
-    /// that could not be used.
+    /// Opens the index in `folder`, or creates an empty one if it is missing, unreadable or outdated. Also returns the
+    /// event to report if an old index was lost.
     pub(super) fn open(folder: &Path, reserve: &Arc<Reserve>) -> Result<(Self, Option<VolumeEvent>), IndexError> {
         let path = folder.join(FILE_NAME);
         let is_missing = std::fs::metadata(&path).is_ok_and(|data| data.len() > 0).not();
         let event = match Self::open_file(&path, reserve) {
-            // Content without an index.
+            // There is content, but no index.
             Ok(index) if is_missing && has_bodies(folder)? => return Ok((index, Some(VolumeEvent::IndexDestroyed))),
             Ok(index) => return Ok((index, None)),
             Err(OpenFault::Unreadable) => VolumeEvent::IndexDestroyed,
@@ -115,7 +109,7 @@ impl Index {
     }
 
     fn open_file(path: &Path, reserve: &Arc<Reserve>) -> Result<Self, OpenFault> {
-        // Restrict it to its owner, regardless of the umask.
+        // Restrict the file to its owner, regardless of the umask.
         drop(create_private_file(path).map_err(IndexError::from)?);
         let file = File::options().read(true).write(true).open(path).map_err(IndexError::from)?;
         let file = IndexFile::new(FileBackend::new(file).map_err(IndexError::from)?, Arc::clone(reserve));
@@ -124,7 +118,7 @@ impl Index {
             DatabaseError::Storage(redb::StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => {
                 OpenFault::Unreadable
             }
-            // Shorter than a header: creation was interrupted.
+            // The file is shorter than a header, because its creation was interrupted.
             DatabaseError::Storage(redb::StorageError::Io(error))
                 if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
             {
@@ -136,7 +130,7 @@ impl Index {
         if index.begin()? == FORMAT { Ok(index) } else { Err(OpenFault::Outdated) }
     }
 
-    /// Creates the tables of a new index. Returns the format version.
+    /// Creates the tables if the index is new. Returns the format version.
     fn begin(&self) -> Result<u64, IndexError> {
         if let Ok(table) = self.database.begin_read()?.open_table(FACTS)
             && let Some(format) = table.get("format")?
@@ -154,7 +148,7 @@ impl Index {
         Ok(FORMAT)
     }
 
-    /// Begins a transaction that permits quick recovery, however the process ends.
+    /// Begins a write transaction that permits quick recovery after a crash.
     fn begin_write(&self) -> Result<WriteTransaction, IndexError> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_quick_repair(true);
@@ -209,7 +203,7 @@ impl Index {
         Ok(all)
     }
 
-    /// Visits the name of each record.
+    /// Calls `visit` with the name of each record, until it returns false.
     pub(super) fn each_id(&self, mut visit: impl FnMut(Id) -> bool) -> Result<(), IndexError> {
         for row in self.database.begin_read()?.open_table(INDEX)?.iter()? {
             if !visit(row?.0.value()) {
@@ -219,7 +213,7 @@ impl Index {
         Ok(())
     }
 
-    /// Visits each readable record with its sequence number.
+    /// Calls `visit` with each readable record and its sequence number.
     pub(super) fn each_record(&self, mut visit: impl FnMut(u64, &Record<'_>)) -> Result<(), IndexError> {
         for row in self.database.begin_read()?.open_table(RECORDS)?.iter()? {
             let (sequence, bytes) = row?;
@@ -230,7 +224,8 @@ impl Index {
         Ok(())
     }
 
-    /// The first body file after `last` by name, with its key and content length.
+    /// Returns the first body file after `last` in the order of names, with its key and the length of its content in
+    /// bytes.
     pub(super) fn next_body(&self, last: Option<FileId>) -> Result<Option<(FileId, Vec<u8>, u64)>, IndexError> {
         let transaction = self.database.begin_read()?;
         let (files, records) = (transaction.open_table(FILES)?, transaction.open_table(RECORDS)?);
@@ -239,14 +234,14 @@ impl Index {
         for row in files.range(first..)? {
             let (id, sequence) = row?;
             let Some(bytes) = records.get(sequence.value())? else { continue };
-            // A lookup handles undecodable records.
+            // Records that cannot be decoded are handled by lookups.
             let Some(record) = Record::decode_unchecked(bytes.value()) else { continue };
             return Ok(Some((FileId::decode(id.value()), record.key.to_vec(), record.content.bytes())));
         }
         Ok(None)
     }
 
-    /// The record whose content is in `file`, and its key.
+    /// Returns the name and key of the record whose content is in `file`.
     pub(super) fn find_body(&self, file: FileId) -> Result<Option<(Id, Vec<u8>)>, IndexError> {
         let transaction = self.database.begin_read()?;
         let Some(sequence) = transaction.open_table(FILES)?.get(file.encode())? else { return Ok(None) };
@@ -255,14 +250,14 @@ impl Index {
         Ok(record.map(|record| (id_of(&primary_of(record.key), record.variant), record.key.to_vec())))
     }
 
-    /// Function that returns whether the index references a file.
+    /// Returns a function that returns whether the index references a file.
     pub(super) fn known_files(&self) -> Result<impl Fn(FileId) -> bool + use<>, IndexError> {
         let table = self.database.begin_read()?.open_table(FILES)?;
-        // On a read error, leave the file.
+        // On a read error, assume that the file is referenced, so that it is not removed.
         Ok(move |id: FileId| table.get(id.encode()).map_or(true, |row| row.is_some()))
     }
 
-    /// Changes the index atomically.
+    /// Changes the index atomically, by calling `change` within a transaction.
     pub(super) fn write<T>(
         &self,
         change: impl FnOnce(&mut Writing<'_>) -> Result<T, IndexError>,
@@ -278,7 +273,7 @@ impl Index {
     }
 }
 
-/// Range of all variants of a key.
+/// Returns the range of the names of all variants of a key.
 pub(super) fn range_of(primary: &Primary) -> std::ops::RangeInclusive<Id> {
     let (mut first, mut last) = ([0; 32], [0xff; 32]);
     first[..16].copy_from_slice(primary);
@@ -287,9 +282,9 @@ pub(super) fn range_of(primary: &Primary) -> std::ops::RangeInclusive<Id> {
 }
 
 enum OpenFault {
-    /// It is not an index, or is damaged.
+    /// The file is not an index, or is damaged.
     Unreadable,
-    /// It has another format version.
+    /// The index has a different format version.
     Outdated,
     Other(IndexError),
 }
@@ -300,7 +295,7 @@ impl From<IndexError> for OpenFault {
     }
 }
 
-/// Returns whether there are body files.
+/// Returns whether there are any non-empty body files.
 fn has_bodies(folder: &Path) -> std::io::Result<bool> {
     for subfolder in std::fs::read_dir(folder.join("bodies"))? {
         for file in std::fs::read_dir(subfolder?.path())? {
@@ -312,7 +307,7 @@ fn has_bodies(folder: &Path) -> std::io::Result<bool> {
     Ok(false)
 }
 
-/// Returns whether small content matches its record.
+/// Returns whether content in the index, if there should be any, matches its record.
 pub(super) fn is_intact(content: ContentLocation, body: Option<&[u8]>) -> bool {
     let holds = |body: &[u8], bytes: u64, sum: Checksum| body.len() as u64 == bytes && checksum(body) == sum;
     match content {

@@ -1,23 +1,24 @@
-//! Keys on a volume, so that lookups of other keys skip it.
+//! Set of the keys on a volume, so that lookups of other keys skip the volume.
 //!
-//! Eight bytes per key plus the overhead of a hash table: about 18 MiB for a million. A collision costs a lookup.
+//! Each key takes eight bytes plus the overhead of a hash table, which is about 18 MiB for a million keys. A hash
+//! collision costs an unnecessary lookup.
 
 use super::record::Primary;
 use crate::hold;
-use crate::memory::Prehashed;
+use flatout_os::random::Prehashed;
 use std::collections::HashSet;
 use std::sync::Mutex;
 
-/// Number of shards: a growing table is moved under its lock, so each should be small.
+/// Number of shards. A table is locked while it grows, so each should be small.
 const PARTS: usize = 256;
 
-/// Short names of keys.
+/// Set of the short names of keys.
 #[derive(Debug)]
 pub(super) struct ShortKeys {
     parts: Box<[Mutex<HashSet<u64, Prehashed>>]>,
 }
 
-/// The stored part of a name.
+/// Returns the short name of a key: the first eight bytes of its name.
 pub(super) fn short(primary: &Primary) -> u64 {
     primary.iter().take(8).fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }

@@ -1,4 +1,5 @@
-//! Changes not yet in a volume's index. Lookups include them, so they never return replaced objects.
+//! Changes that are not yet in a volume's index. Lookups take them into account, so that they never return replaced
+//! objects.
 
 use super::record::{Id, Primary, primary_in};
 use crate::folder::FileId;
@@ -6,13 +7,13 @@ use crate::object::Object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Maximum objects queued for writing.
+/// Maximum number of objects queued for writing.
 const WRITES_MAX: usize = 16_384;
 
-/// Maximum bytes of small content queued for writing, which stays in memory until then.
+/// Maximum total size in bytes of queued content that is not in a file and stays in memory until it is written.
 const BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Change to a record.
+/// A change to a record.
 #[derive(Debug)]
 pub(super) enum Change<M> {
     Write(Arc<Object<M>>),
@@ -28,7 +29,7 @@ impl<M> Clone for Change<M> {
     }
 }
 
-/// Changes of one step: removals of whole keys come first.
+/// Set of changes that are applied in one step. Removals of whole keys are applied first.
 #[derive(Debug)]
 pub(super) struct Layer<M> {
     pub(super) removed: BTreeSet<Primary>,
@@ -56,14 +57,14 @@ impl<M> Layer<M> {
         self.changes.range(first..).take_while(move |(id, _)| primary_in(id) == *primary)
     }
 
-    /// The part of this layer that concerns one key.
+    /// Returns the changes in this layer for one key.
     fn of(&self, primary: &Primary) -> Self {
         let changes = self.changes_of(primary).map(|(id, change)| (*id, change.clone())).collect();
         Self { removed: self.removed.iter().filter(|other| *other == primary).copied().collect(), changes }
     }
 }
 
-/// Two layers over the index: changes being written, and later ones.
+/// Two layers of changes on top of the index: those being written, and later ones.
 #[derive(Debug)]
 pub(super) struct Pending<M> {
     in_flight: Arc<Layer<M>>,
@@ -79,12 +80,12 @@ impl<M> Default for Pending<M> {
 }
 
 impl<M> Pending<M> {
-    /// Returns whether changes for a key are queued.
+    /// Returns whether changes for a key are queued or being written.
     pub(super) fn names(&self, primary: &Primary) -> bool {
         self.queued.names(primary) || self.in_flight.names(primary)
     }
 
-    /// Returns whether the record `id` of the index will be removed or replaced.
+    /// Returns whether the record `id` in the index will be removed or replaced.
     pub(super) fn replaces(&self, id: &Id) -> bool {
         let layers = [&*self.in_flight, &self.queued];
         layers.iter().any(|layer| layer.changes.contains_key(id) || layer.removed.contains(&primary_in(id)))
@@ -94,7 +95,7 @@ impl<M> Pending<M> {
         self.writes
     }
 
-    /// Returns whether the queue is long enough to write now.
+    /// Returns whether the queue is so long that it should be written now.
     pub(super) const fn is_long(&self) -> bool {
         self.writes > WRITES_MAX / 8 || self.bytes > BYTES_MAX / 4
     }
@@ -108,8 +109,8 @@ impl<M> Pending<M> {
         self.queued.is_empty() && self.in_flight.is_empty()
     }
 
-    /// Queues writing `object`. Returns whether there was room; content in a file always has room, as it uses none
-    /// here.
+    /// Queues `object` for writing. Returns whether there was room. There is always room for content in a file, because
+    /// it uses no memory in the queue.
     pub(super) fn write(&mut self, id: Id, object: &Arc<Object<M>>) -> bool {
         let bytes = inline_bytes(object);
         let is_full = self.writes >= WRITES_MAX || self.bytes + bytes > BYTES_MAX;
@@ -123,21 +124,21 @@ impl<M> Pending<M> {
         true
     }
 
-    /// Queues removal of the record `id`. The number of removals is bounded by the number of records: only existing
-    /// ones are removed.
+    /// Queues the removal of the record `id`. The number of removals is bounded by the number of records, since only
+    /// existing records are removed.
     pub(super) fn remove(&mut self, id: Id) {
         self.forget(&id);
         self.queued.changes.insert(id, Change::Remove);
     }
 
-    /// Queues removal of the record `id`, unless another change is queued.
+    /// Queues the removal of the record `id`, unless a change for its key is queued.
     pub(super) fn remove_if_idle(&mut self, id: Id) {
         if !self.names(&primary_in(&id)) {
             self.remove(id);
         }
     }
 
-    /// Queues removal of the record `id` if its content is, or will be, in `file`: other queued content stays.
+    /// Queues the removal of the record `id`, unless the queue contains a version of it whose content is not in `file`.
     pub(super) fn remove_body(&mut self, id: Id, file: FileId) {
         let is_other = |change: &Change<M>| match change {
             Change::Write(object) => object.body().place().is_none_or(|place| place.id() != file),
@@ -149,7 +150,7 @@ impl<M> Pending<M> {
         }
     }
 
-    /// Queues removal of all variants of a key.
+    /// Queues the removal of all variants of a key.
     pub(super) fn remove_key(&mut self, primary: Primary) {
         let ids: Vec<_> = self.queued.changes_of(&primary).map(|(id, _)| *id).collect();
         for id in ids {
@@ -165,7 +166,7 @@ impl<M> Pending<M> {
         }
     }
 
-    /// Turns queued changes into the layer being written.
+    /// Makes the queued changes the layer being written, and returns it.
     pub(super) fn begin(&mut self) -> Arc<Layer<M>> {
         debug_assert!(self.in_flight.is_empty());
         self.in_flight = Arc::new(std::mem::take(&mut self.queued));
@@ -173,17 +174,17 @@ impl<M> Pending<M> {
         Arc::clone(&self.in_flight)
     }
 
-    /// Drops the layer after it was written or abandoned.
+    /// Drops the layer being written, after it was written or abandoned.
     pub(super) fn end(&mut self) {
         self.in_flight = Arc::default();
     }
 
-    /// Changes for a key, in order of application.
+    /// Returns the changes for a key, in the order in which they are applied.
     pub(super) fn layers_of(&self, primary: &Primary) -> [Layer<M>; 2] {
         [self.in_flight.of(primary), self.queued.of(primary)]
     }
 
-    /// The newest version of each queued object.
+    /// Returns the newest version of each object that is queued or being written.
     pub(super) fn objects(&self) -> Vec<(Id, Arc<Object<M>>)> {
         let in_flight =
             self.in_flight.changes.iter().filter(|(id, _)| {

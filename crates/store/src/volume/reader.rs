@@ -1,4 +1,4 @@
-//! Lookups on a volume, on its reading thread.
+//! Lookups on a volume, which run on its reading thread.
 
 use super::index::{IndexError, Stored, is_intact};
 use super::pending::Change;
@@ -21,7 +21,7 @@ impl<M: Meta> Volume<M> {
                 let mut lookups = hold(&self.lookups);
                 loop {
                     if lookups.is_over || self.is_over() {
-                        // Dropping a reply means that nothing was found.
+                        // Dropping the senders tells the requesters that nothing was found.
                         lookups.is_over = true;
                         lookups.waiting.clear();
                         return;
@@ -42,7 +42,7 @@ impl<M: Meta> Volume<M> {
                     if !found.is_empty() {
                         self.note_warm(&primary_of(&lookup.key));
                     }
-                    // The requester may be gone.
+                    // The requester may no longer be waiting.
                     let _ = lookup.reply.send(found);
                 }
                 Err(error) => self.fail("cannot read the index", &error),
@@ -53,7 +53,8 @@ impl<M: Meta> Volume<M> {
     /// Reads all usable objects of a key.
     pub(super) fn read_key(&self, hash: u64, key: &[u8]) -> Result<VolumeObjects<M>, IndexError> {
         let primary = primary_of(key);
-        // Queued changes first, then the index: a concurrently written object is then found twice, never missed.
+        // Read queued changes before the index, so that an object that is being written is found twice rather than
+        // missed.
         let floor = self.shared.log.floor();
         let layers = hold(&self.pending).layers_of(&primary);
         let Some(index) = self.index() else { return Ok(Vec::new()) };
@@ -80,13 +81,13 @@ impl<M: Meta> Volume<M> {
         }
         found.retain(|(_, object)| self.shared.log.verdict(&object.subject()).0 != Purged::Hard);
         if self.shared.log.floor() != floor {
-            // The log was cleared during the read, so the result may be outdated.
+            // Purges were removed from the log during the read, so the result may include purged objects.
             found.clear();
         }
         Ok(found)
     }
 
-    /// Removes an invalid record; one of another key with the same name stays.
+    /// Reports and removes an invalid record, but not a valid record of a different key with the same name.
     fn forget_broken(&self, stored: &Stored, key: &[u8], event: VolumeEvent) {
         let is_others = Record::decode(&stored.record).is_some_and(|record| record.key != key);
         if !is_others {
@@ -97,7 +98,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Restores the object of an intact record. Content in a file is verified before use.
+    /// Restores the object from a record, which must be intact. Content in a file is verified later, before use.
     fn restore(&self, stored: &Stored, (hash, key): (u64, &[u8])) -> Result<Object<M>, VolumeEvent> {
         let broken = VolumeEvent::RecordCorrupt;
         let record = Record::decode(&stored.record).ok_or(broken)?;

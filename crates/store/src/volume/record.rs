@@ -17,13 +17,13 @@ use crate::purge::Subject;
 use crate::seal::file_bytes;
 use aws_lc_rs::digest::{SHA256, digest};
 
-/// Half of a SHA-256: sufficient against accidental damage.
+/// Checksum: the first half of a SHA-256, which is sufficient to detect accidental damage.
 pub(crate) type Checksum = [u8; 16];
 
-/// Name of a record: 16 bytes for the key, 16 for the variant.
+/// Name of a record: 16 bytes for the key and 16 bytes for the variant.
 pub(crate) type Id = [u8; 32];
 
-/// Name of all variants of a key.
+/// Name of a key: the part that the names of all its variants have in common.
 pub(crate) type Primary = [u8; 16];
 
 pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
@@ -32,12 +32,13 @@ pub(crate) fn checksum(bytes: &[u8]) -> Checksum {
     sum
 }
 
-/// Name of all variants of `key`. Not keyed: the same after each restart; the full key is compared afterwards.
+/// Returns the name of `key`. Has no random seed, so that it is the same after each restart. Collisions are harmless,
+/// because the full key is compared.
 pub(crate) fn primary_of(key: &[u8]) -> Primary {
     checksum(key)
 }
 
-/// Name of one variant.
+/// Returns the name of a variant.
 pub(crate) fn id_of(primary: &Primary, variant: &[u8]) -> Id {
     let mut id = [0; 32];
     id[..16].copy_from_slice(primary);
@@ -82,17 +83,17 @@ pub(super) struct Record<'a> {
     pub(super) content: ContentLocation,
 }
 
-/// Bytes of a record before its variable-length fields.
+/// Size in bytes of the fixed-length fields at the beginning of a record.
 const FIXED_BYTES: usize = 16 + 8 + 8 + 6 * 4 + 2 + 1 + 8 + 16;
 
 impl<'a> Record<'a> {
-    /// Decodes a record. `None` if it is invalid.
+    /// Decodes a record. Returns `None` if it is invalid.
     pub(super) fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (sum, rest) = bytes.split_at_checked(16)?;
         (checksum(rest) == sum).then(|| Self::decode_unchecked(bytes)).flatten()
     }
 
-    /// Like `decode`, without verifying the checksum, for scans of the whole index.
+    /// Decodes a record without verifying its checksum, for scans of the whole index.
     pub(super) fn decode_unchecked(bytes: &'a [u8]) -> Option<Self> {
         let fixed = bytes.get(16..FIXED_BYTES)?;
         let mut rest = &bytes[FIXED_BYTES..];
@@ -131,14 +132,14 @@ impl<'a> Record<'a> {
         })
     }
 
-    /// Data that purges compare.
+    /// Returns the data that purges compare.
     pub(super) fn subject(&self) -> Subject<'_> {
         let locator = &self.key[self.locator.clone()];
         Subject { key: self.key, locator, tags: &self.tags, generation: self.generation }
     }
 }
 
-/// Encodes a record. `None` if a field is too long.
+/// Encodes the record of an object. Returns `None` if a field is too long.
 pub(super) fn encode<M: Meta>(object: &Object<M>, content: ContentLocation) -> Option<Vec<u8>> {
     let mut meta = Vec::new();
     object.meta().encode(&mut meta);
@@ -173,15 +174,15 @@ pub(super) fn encode<M: Meta>(object: &Object<M>, content: ContentLocation) -> O
     Some(bytes)
 }
 
-/// Estimated bytes of a record on its volume.
+/// Returns the estimated size in bytes of a record and its content on a volume.
 pub(super) fn cost(record_bytes: usize, content: ContentLocation) -> u64 {
-    /// Rows in three tables, and partly filled pages: measured.
+    /// Overhead of rows in three tables and of partly filled pages, as measured.
     const ROWS_BYTES: u64 = 200;
     const PAGE_BYTES: u64 = 4_096;
     let content = match content {
         ContentLocation::None => 0,
         ContentLocation::Inline { bytes, .. } if bytes <= PAGE_BYTES / 2 => bytes + bytes / 3,
-        // redb gives each such row a run of pages whose number is a power of two.
+        // redb allocates a power of two of pages for each such row.
         ContentLocation::Inline { bytes, .. } => (bytes + 64).div_ceil(PAGE_BYTES).next_power_of_two() * PAGE_BYTES,
         ContentLocation::File { bytes, .. } => file_bytes(bytes).div_ceil(PAGE_BYTES) * PAGE_BYTES,
     };

@@ -1,12 +1,12 @@
 //! Disk space reserved for the index.
 //!
-//! The index must not run out of disk space within a transaction: a database that was refused a page is unusable.
-//! Therefore a file of some MiB reserves space. If the file system refuses the index a write, the file frees its space
-//! and the write is retried. The volume is then full; its remaining writes, removals and purges, fit. The file is
-//! refilled once there is space.
+//! The index must not run out of disk space during a transaction, because a database that cannot allocate a page
+//! becomes unusable. Therefore, a file of a few MiB reserves space. If the file system refuses a write to the index,
+//! the space of this file is freed and the write is retried. The volume is then full, but the writes that are still
+//! necessary (removals and purges) fit. The space is reserved again when the file system has room.
 //!
-//! If the file system gives the space to another process at that moment, the second write fails too. The volume then
-//! goes out of use, as after any other failure.
+//! If another process takes the space at that moment, the second write fails too. The volume then goes out of use, as
+//! after any other failure.
 
 use crate::folder::is_no_room;
 use crate::private::create_private_file;
@@ -19,10 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// File name in the volume's folder.
+/// Name of the reserve file in the volume's folder.
 pub(super) const FILE_NAME: &str = "reserve";
 
-/// Its size: some hundred pages for each of the index's tables, the amount that a step of a full volume changes.
+/// Size of the reserve in bytes: some hundred pages for each table of the index, which is what a step of a full volume
+/// changes.
 pub(super) const RESERVE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The file that reserves space.
@@ -33,35 +34,36 @@ pub(super) struct Reserve {
 }
 
 impl Reserve {
-    /// Opens the reserve of the volume in `folder` in its last state; empty if it is missing.
+    /// Opens the reserve of the volume in `folder` in its last state. If the file is missing, creates an empty one.
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         Ok(Self { file: create_private_file(&folder.join(FILE_NAME))?, spent: AtomicU64::new(0) })
     }
 
-    /// Reserves the space if necessary. Stays empty if the file system cannot reserve space or has none.
+    /// Reserves the space unless it is already reserved. If the file system is full or cannot reserve space, leaves the
+    /// file empty.
     pub(super) fn fill(&self) {
         if self.file.metadata().is_ok_and(|data| data.len() >= RESERVE_BYTES) {
             return;
         }
         if rustix::fs::fallocate(&self.file, FallocateFlags::empty(), 0, RESERVE_BYTES).is_err() {
-            // Part of it may have been allocated.
+            // Some of the space may have been allocated.
             let _ = self.file.set_len(0);
         }
     }
 
-    /// Frees the space. Returns whether there was any.
+    /// Frees the space. Returns whether any was reserved.
     fn spend(&self) -> bool {
         let is_filled = self.file.metadata().is_ok_and(|data| data.len() > 0);
         self.spent.fetch_add(u64::from(is_filled), Ordering::Release);
         is_filled && self.file.set_len(0).is_ok()
     }
 
-    /// Number of times that it was spent.
+    /// Returns the number of times that the space was freed.
     pub(super) fn spent(&self) -> u64 {
         self.spent.load(Ordering::Acquire)
     }
 
-    /// Performs a write, and if it is refused, once more with the reserve's space.
+    /// Performs a write. If it is refused for lack of space, frees the reserved space and retries.
     fn with_room<T>(&self, work: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match work() {
             Err(error) if is_no_room(&error) && self.spend() => work(),
@@ -70,7 +72,7 @@ impl Reserve {
     }
 }
 
-/// File of the index, which uses the reserve if the file system is full.
+/// File of the index, whose writes use the reserve if the file system is full.
 #[derive(Debug)]
 pub(super) struct IndexFile {
     file: FileBackend,

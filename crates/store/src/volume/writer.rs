@@ -13,43 +13,46 @@ use crate::notice::VolumeEvent;
 use crate::object::{Meta, Object};
 use crate::purge::{PurgeTarget, Purged};
 use crate::seal::ChunkSums;
+use flatout_os::clock;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
-/// Interval between two steps: each waits for the disk, and more objects per step cost little more.
+/// Interval between steps. Each step waits for the disk, and further objects in a step cost little.
 const STEP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Space left free on the file system, since an index that runs out of space becomes unreliable.
+/// Minimum free space on the file system in bytes, since an index that runs out of space becomes unusable.
 const RESERVE_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Maximum records moved to the other end in one step.
+/// Maximum number of records moved to the end of the eviction order in one step.
 const MOVES_MAX: usize = 1_024;
 
-/// Maximum records dropped in one step.
+/// Maximum number of purged records removed in one step.
 const DROPS: usize = 10_000;
 
-/// The same on a full file system, where a step must fit into the index's reserve: a page of 4 KiB of each of four
-/// tables.
+/// Maximum number of purged records removed in one step if the file system is full. The step must then fit into the
+/// index's reserve: each record may change a 4 KiB page in each of four tables.
 const DROPS_WHEN_FULL: usize = (reserve::RESERVE_BYTES / (4 * 4_096)) as usize;
 
-/// Free space required before a full volume accepts objects again: twice the maximum of one step, plus the reserve.
+/// Free space in bytes required before a full volume accepts objects again. Larger than [`RESERVE_BYTES`], so that the
+/// state does not alternate.
 const ROOM_AGAIN_BYTES: u64 = 4 * RESERVE_BYTES;
 
-/// Delay before a retry if writes are refused despite free space, for instance by a quota.
+/// Delay before writes are retried if they are refused despite free space, for instance because of a quota.
 const REFUSED_WAIT: Duration = Duration::from_mins(10);
 
-/// Decision whether there is space. Time and measurements are arguments.
+/// Decides whether a volume is full. Time and measurements are passed as arguments.
 #[derive(Debug, Default)]
 struct Room {
-    /// Refusals so far, for content and the index.
+    /// Number of writes of content and the index refused so far.
     refusals: u64,
     refused_until: Option<Instant>,
 }
 
 impl Room {
-    /// Returns whether the volume is full at `now`, given that it `was_full` and the file system reports `free_bytes`.
+    /// Returns whether the volume is full at `now`, given whether it `was_full`, the free space of the file system and
+    /// the number of refused writes.
     fn is_full(&mut self, now: Instant, was_full: bool, free_bytes: u64, refusals: u64) -> bool {
         let least = if was_full { ROOM_AGAIN_BYTES } else { RESERVE_BYTES };
         if refusals != self.refusals {
@@ -60,25 +63,25 @@ impl Room {
     }
 }
 
-/// An object that is ready for the index.
+/// An object that is ready to be entered in the index.
 struct ReadyObject<M> {
     id: Id,
     object: Arc<Object<M>>,
     record: Vec<u8>,
     content: ContentLocation,
-    /// The file first referenced in this step, if any.
+    /// The content's file, if this step references it for the first time.
     file: Option<Arc<BodyFile>>,
-    /// Its replacement in memory, if its content has moved to the disk.
+    /// The object that replaces it in memory, if its content was copied to the volume.
     moved: Option<Arc<Object<M>>>,
 }
 
 impl<M: Meta> Volume<M> {
-    /// Writes until the volume goes out of use.
+    /// Writes queued changes and carries out commands until the volume goes out of use.
     pub(super) fn write_behind(&self) {
-        let mut last_step = Instant::now();
+        let mut last_step = clock::now();
         let mut room = Room::default();
         loop {
-            self.look_for_room(&mut room, Instant::now());
+            self.look_for_room(&mut room, clock::now());
             self.folder.tend();
             if !self.folder.is_good() {
                 return;
@@ -89,11 +92,11 @@ impl<M: Meta> Volume<M> {
                 let pending = hold(&self.pending);
                 (pending.is_long(), pending.is_empty())
             };
-            let is_due = is_long || is_ending || !orders.is_empty() || last_step.elapsed() >= STEP_INTERVAL;
+            let is_due = is_long || is_ending || !orders.is_empty() || clock::since(last_step) >= STEP_INTERVAL;
             let is_over_budget = self.folder.used_bytes() > self.folder.bytes_max
                 && self.folder.indexed_bytes.load(Ordering::Relaxed) > 0;
             if is_due && (!is_empty || is_over_budget) {
-                last_step = Instant::now();
+                last_step = clock::now();
                 if let Err(error) = self.step() {
                     self.fail("cannot write the index", &error);
                     continue;
@@ -122,10 +125,10 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Last act of the thread, however it ended.
+    /// Cleans up when the thread ends, for whatever reason.
     pub(super) fn stop_writing(&self) {
         let orders = std::mem::replace(&mut *hold(&self.orders), super::Orders { is_over: true, ..Default::default() });
-        // Waiting threads learn that their order failed.
+        // Dropping the commands tells waiting threads that they failed.
         drop(orders);
         if !self.folder.is_good() {
             let problem = self.folder.problem();
@@ -134,14 +137,14 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Makes the content of this volume unusable, now and after a restart.
+    /// Discards all content of this volume, so that it is not used now or after a restart.
     fn abandon(&self) {
         *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
-        // A full or read-only disk may refuse even this; the next start then uses the index it finds.
+        // A full or read-only disk may refuse even this. The next start then uses the index that it finds.
         let _ = std::fs::remove_file(self.folder.path.join(super::index::FILE_NAME));
         *hold(&self.pending) = super::Pending::default();
         self.known.clear();
-        // Their content may become unreadable at any moment.
+        // The content of objects on this volume may become unreadable at any moment.
         let mut lost = Vec::new();
         self.shared.memory.each(|object| {
             if object.body().place().is_some_and(|place| Arc::ptr_eq(place.folder(), &self.folder)) {
@@ -153,7 +156,7 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Writes all queued changes, and evicts the oldest records if there is no space.
+    /// Writes all queued changes, and evicts the oldest records if the volume's limit is exceeded.
     fn step(&self) -> Result<(), IndexError> {
         let layer = hold(&self.pending).begin();
         let outcome = self.write_layer(&layer);
@@ -205,7 +208,7 @@ impl<M: Meta> Volume<M> {
                     && matches!(made.content, ContentLocation::Inline { .. })
                     && !writing.holds(&made.id, made.content)?
                 {
-                    // It is larger than the existing record, so it must wait for space.
+                    // The content is not in the index yet, and there is no space for it.
                     writing.remove(&made.id)?;
                     unplaced.push(position);
                     continue;
@@ -213,7 +216,7 @@ impl<M: Meta> Volume<M> {
                 if let (ContentLocation::File { id, .. }, None) = (made.content, &made.file)
                     && !writing.knows_file(id)?
                 {
-                    // It was evicted in the meantime; its file is gone.
+                    // The record has been evicted since, and its file was removed.
                     writing.remove(&made.id)?;
                     unplaced.push(position);
                     continue;
@@ -228,11 +231,11 @@ impl<M: Meta> Volume<M> {
             Ok((self.make_room(writing)?, unplaced))
         })?;
 
-        // From here on, a restart finds this state.
+        // The changes are durable now: a restart finds this state.
         for primary in &written.emptied {
             self.known.remove(primary);
         }
-        // After those: a key may have been emptied and filled in one step.
+        // Add keys after removing others, since a key may have lost its records and gained new ones in the same step.
         for made in &ready {
             self.known.add(&primary_in(&made.id));
         }
@@ -267,8 +270,8 @@ impl<M: Meta> Volume<M> {
         Ok(())
     }
 
-    /// Compares free space with the required reserve. A volume that is full although its budget is not used up retains
-    /// its objects and accepts no more until there is space.
+    /// Compares the free space with the required reserve. A volume that is full although it is below its limit retains
+    /// its objects, and accepts no more until there is space.
     fn look_for_room(&self, room: &mut Room, now: Instant) {
         let refusals = self.folder.refusals() + self.reserve.spent();
         let is_full = room.is_full(now, self.folder.is_full(), self.free_bytes(), refusals);
@@ -282,7 +285,6 @@ impl<M: Meta> Volume<M> {
         if self.folder.is_full() == is_full || !self.folder.is_good() {
             return;
         }
-        self.folder.set_full(is_full);
         let event = if is_full { VolumeEvent::VolumeFull } else { VolumeEvent::VolumeHasRoom };
         let mebibytes = |bytes: u64| bytes / (1 << 20);
         let detail = format!(
@@ -291,15 +293,17 @@ impl<M: Meta> Volume<M> {
             mebibytes(self.folder.used_bytes()),
             mebibytes(self.folder.bytes_max)
         );
+        // Count the event first, so that the count includes the change as soon as the new state is visible.
         self.shared.notices.report(event, &self.folder.path.display(), &detail);
+        self.folder.set_full(is_full);
     }
 
-    /// Free space on the file system; the maximum if it is unknown.
+    /// Returns the free space on the file system in bytes, or the maximum value if it is unknown.
     fn free_bytes(&self) -> u64 {
         rustix::fs::statvfs(&self.folder.path).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
     }
 
-    /// Abandons writing an object. Content that was never synced may become unreadable.
+    /// Abandons writing an object. If its content is in a file that is not in the index, also removes it from memory.
     fn give_up(&self, object: &Arc<Object<M>>) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
         if object.body().place().is_some_and(|place| !place.is_indexed()) {
@@ -307,7 +311,8 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Writes all of an object except its record. `None` if it must not or cannot be written.
+    /// Writes and syncs the content of an object, and encodes its record. Returns `None` if the object must not or
+    /// cannot be written.
     fn make_ready(&self, id: Id, object: &Arc<Object<M>>) -> Option<ReadyObject<M>> {
         let (purged, _) = self.shared.log.verdict(&object.subject());
         if !self.shared.log.may_be_written(object.generation(), purged) {
@@ -341,7 +346,7 @@ impl<M: Meta> Volume<M> {
         Some(ReadyObject { id, object: Arc::clone(object), record, content, file, moved })
     }
 
-    /// The same object with other content.
+    /// Returns a copy of the object with `body` as its content. Returns `None` if the metadata cannot be copied.
     fn with_body(&self, object: &Object<M>, body: StoredBody) -> Option<Arc<Object<M>>> {
         let mut meta = Vec::new();
         object.meta().encode(&mut meta);
@@ -352,7 +357,7 @@ impl<M: Meta> Volume<M> {
         Some(Arc::new(made))
     }
 
-    /// Seals a file and syncs it. Returns whether that succeeded; a full disk is no failure.
+    /// Seals a file and syncs it. Returns whether that succeeded. A full disk does not take the volume out of use.
     fn seal(&self, file: &Arc<BodyFile>, primary: Primary, bytes: u64) -> bool {
         match file.seal(primary, bytes).and_then(|()| file.sync()) {
             Ok(()) => true,
@@ -375,7 +380,8 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Copies content from a memory file to a file on the volume.
+    /// Copies content from a memory file to a new file on the volume. Returns `None` if there is no space or a write
+    /// fails.
     fn copy(&self, from: &OwnedFd, bytes: u64) -> Option<(Arc<BodyFile>, Arc<OwnedFd>)> {
         self.folder.room_for(bytes)?;
         if self.free_bytes() < RESERVE_BYTES + bytes {
@@ -403,9 +409,10 @@ impl<M: Meta> Volume<M> {
         copied.map_err(|error| self.note_write_error(&error)).ok()
     }
 
-    /// Evicts the oldest records until the budget is met. Returns their files with keys.
+    /// Evicts the oldest records until the volume's limit is met. Returns the files of the evicted records, with their
+    /// keys.
     fn make_room(&self, writing: &mut Writing<'_>) -> Result<Vec<(Vec<u8>, FileId)>, IndexError> {
-        let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let now_s = clock::unix_s().max(0).cast_unsigned();
         let loose = self.folder.loose_bytes();
         let bytes_max = self.folder.bytes_max.saturating_sub(loose);
         let (mut files, mut moves) = (Vec::new(), 0);
@@ -422,7 +429,7 @@ impl<M: Meta> Volume<M> {
         Ok(files)
     }
 
-    /// Returns whether a record was requested since it was written, here or in memory.
+    /// Returns whether a record was requested since it was written, on this volume or in memory.
     fn is_warm(&self, record: &Record<'_>) -> bool {
         if self.shared.log.verdict(&record.subject()).0 != Purged::No {
             return false;
@@ -435,7 +442,7 @@ impl<M: Meta> Volume<M> {
         bucket.objects().iter().any(|object| object.variant() == record.variant && object.hits() > 0)
     }
 
-    /// Closes a removed file that memory still holds open.
+    /// Removes the object whose content is in `file` from memory, so that the file is closed.
     pub(super) fn drop_from_memory(&self, key: &[u8], file: FileId) {
         let hash = self.shared.hash(key);
         self.shared.memory.change_key(hash);
@@ -447,14 +454,14 @@ impl<M: Meta> Volume<M> {
         }
     }
 
-    /// Carries out an order of the control thread.
+    /// Carries out a command of the control thread.
     fn obey(&self, order: VolumeCommand) -> Result<(), IndexError> {
         let Some(index) = self.index() else { return Ok(()) };
         match order {
             VolumeCommand::Purges { purges, generation, dropped, done } => {
                 index.write(|writing| {
                     if purges.iter().any(|(target, last)| *target == PurgeTarget::All && last.hard == generation) {
-                        // This covers all earlier purges.
+                        // A purge of everything supersedes all earlier purges.
                         writing.forget_purges(generation - 1)?;
                     }
                     for (target, last) in &purges {
@@ -462,7 +469,7 @@ impl<M: Meta> Volume<M> {
                     }
                     writing.set_generation(generation)
                 })?;
-                // The purges are now effective. The rest only frees space and happens gradually.
+                // The purges are effective now. Removing the records only frees space and is done gradually.
                 hold(&self.drops).extend(dropped);
                 let _ = done.try_send(());
             }
@@ -495,19 +502,19 @@ impl<M: Meta> Volume<M> {
         if self.folder.is_full() { DROPS_WHEN_FULL } else { DROPS }
     }
 
-    /// Removes some of the purged records.
+    /// Removes some of the purged records that are queued for removal.
     fn drop_some(&self) -> Result<(), IndexError> {
         let part = {
             let mut drops = hold(&self.drops);
             let rest = drops.len().saturating_sub(self.drops_max());
             drops.split_off(rest)
         };
-        // A record stored again in the meantime stays.
+        // A record that has been replaced since is not removed.
         let goes = |record: &Record<'_>| self.shared.log.verdict(&record.subject()).0 == Purged::Hard;
         if part.is_empty() { Ok(()) } else { self.drop_all(&part, goes) }
     }
 
-    /// Removes records in one step.
+    /// Removes the records with these sequence numbers for which `goes` returns true, in one step.
     fn drop_all(&self, sequences: &[u64], goes: impl Fn(&Record<'_>) -> bool) -> Result<(), IndexError> {
         let Some(index) = self.index() else { return Ok(()) };
         let ((), written) =
@@ -524,8 +531,8 @@ impl<M: Meta> Volume<M> {
     }
 }
 
-/// Returns whether an object may be written to a full disk: its content is already there, so only a record changes.
-/// Content in the index is compared with the existing one first.
+/// Returns whether an object may be written to a full disk because its content may already be there, so that only a
+/// record changes. Content in the index is compared with that of the existing record later.
 fn needs_little_room<M>(object: &Object<M>) -> bool {
     match object.body() {
         StoredBody::Empty | StoredBody::Memory(_) => true,
@@ -533,7 +540,8 @@ fn needs_little_room<M>(object: &Object<M>) -> bool {
     }
 }
 
-/// Bytes that a change adds to the disk, except content already in a file there.
+/// Returns the number of bytes that a change adds to the disk, not counting content that is already in a file on the
+/// volume.
 fn inline_bytes<M>(change: &Change<M>) -> u64 {
     match change {
         Change::Write(object) if object.body().place().is_none() => object.body().len(),

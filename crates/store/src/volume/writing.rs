@@ -1,4 +1,4 @@
-//! A write transaction of the index.
+//! A write transaction on the index.
 
 use super::index::{BODIES, FACTS, FILES, INDEX, IndexError, PURGES, RECORDS, range_of};
 use super::record::{ContentLocation, Id, Primary, Record, cost, id_of, primary_in, primary_of};
@@ -11,14 +11,14 @@ use redb::{ReadableTable, Table, WriteTransaction};
 pub(super) struct Written {
     pub(super) bytes: u64,
     pub(super) objects: u64,
-    /// Files that the index no longer references.
+    /// Files that the index no longer references and that must be removed.
     pub(super) obsolete: Vec<FileId>,
-    /// Keys without any remaining record.
+    /// Keys that no longer have any records.
     pub(super) emptied: Vec<Primary>,
     pub(super) evicted: u64,
 }
 
-/// A write transaction of the index.
+/// A write transaction on the index.
 pub(super) struct Writing<'t> {
     index: Table<'t, Id, u64>,
     records: Table<'t, u64, &'static [u8]>,
@@ -46,7 +46,7 @@ impl<'t> Writing<'t> {
         })
     }
 
-    /// Closes the tables and records the statistics.
+    /// Records the statistics and closes the tables.
     pub(super) fn end(mut self) -> Result<Written, IndexError> {
         self.facts.insert("bytes", self.written.bytes)?;
         self.facts.insert("objects", self.written.objects)?;
@@ -55,7 +55,7 @@ impl<'t> Writing<'t> {
 }
 
 impl Writing<'_> {
-    /// Estimated bytes of all records.
+    /// Returns the estimated size in bytes of all records and their content.
     pub(super) const fn bytes(&self) -> u64 {
         self.written.bytes
     }
@@ -65,7 +65,7 @@ impl Writing<'_> {
         Ok(self.files.get(id.encode())?.is_some())
     }
 
-    /// Content location of the record `id`.
+    /// Returns the location of the content of the record `id`, if the record exists.
     pub(super) fn content_of(&self, id: &Id) -> Result<Option<ContentLocation>, IndexError> {
         let Some(sequence) = self.index.get(id)?.map(|row| row.value()) else { return Ok(None) };
         let record = self.records.get(sequence)?;
@@ -81,7 +81,8 @@ impl Writing<'_> {
         })
     }
 
-    /// Writes a record. `body` is small content; `None` retains the identical existing one.
+    /// Writes a record. `body` is the content if it belongs in the index. If the existing record has the same content,
+    /// that is retained.
     pub(super) fn put(
         &mut self,
         (id, sequence): (&Id, u64),
@@ -133,7 +134,7 @@ impl Writing<'_> {
         ids.iter().try_for_each(|id| self.remove(id))
     }
 
-    /// Removes the record with this sequence number, if it exists and `goes` returns true.
+    /// Removes the record with this sequence number, if it exists and `goes` returns true for it.
     pub(super) fn remove_sequence(
         &mut self,
         sequence: u64,
@@ -169,8 +170,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Removes the oldest record or, if `keeps` returns true, moves it to the other end under the number `next`.
-    /// Returns whether there was one, and whether the number was used.
+    /// Removes the oldest record or, if `keeps` returns true for it, moves it to the end of the eviction order with the
+    /// sequence number `next`. Returns `None` if there are no records.
     pub(super) fn evict(
         &mut self,
         next: u64,
@@ -179,14 +180,14 @@ impl Writing<'_> {
         let oldest = self.records.first()?.map(|(sequence, record)| (sequence.value(), record.value().to_vec()));
         let Some((sequence, bytes)) = oldest else { return Ok(None) };
         let Some(record) = Record::decode(&bytes) else {
-            // It is unreadable, so its name is unknown.
+            // The record is unreadable, so its name is unknown.
             self.drop_record(sequence)?;
             return Ok(Some(Evicted::Gone(None)));
         };
         let id = id_of(&primary_of(record.key), record.variant);
         if !keeps(&record) {
             self.remove(&id)?;
-            // A record that its name no longer refers to.
+            // If the name refers to a different record, this one still exists.
             self.drop_record(sequence)?;
             self.written.evicted += 1;
             let file = if let ContentLocation::File { id, .. } = record.content { Some(id) } else { None };
@@ -213,7 +214,7 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Removes purges up to `generation`.
+    /// Removes purges up to `generation` from the log.
     pub(super) fn forget_purges(&mut self, generation: u64) -> Result<(), IndexError> {
         self.purges.retain(|_, (hard, soft)| hard.max(soft) > generation)?;
         Ok(())
@@ -230,11 +231,11 @@ impl Writing<'_> {
     }
 }
 
-/// Result for the oldest record.
+/// The result of evicting the oldest record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Evicted {
-    /// It was removed, and with it this file of this key.
+    /// The record was removed. If its content is in a file, contains the key and the file.
     Gone(Option<(Vec<u8>, FileId)>),
-    /// It was moved to the other end.
+    /// The record was moved to the end of the eviction order.
     Moved,
 }

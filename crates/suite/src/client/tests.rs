@@ -1,6 +1,8 @@
 use super::*;
 use crate::measure::Measure;
 use flatout_load::judge::InvalidReason;
+use flatout_load::plan::Stop;
+use flatout_load::record::{Point, Series};
 
 fn counts(program: ClientProgram, output: &str) -> Option<(u64, u64, u64, f64)> {
     let counts = program.counts(output, 2.0).ok()?;
@@ -77,7 +79,22 @@ fn a_run_has_rates_and_costs_and_is_judged_like_a_bench() {
     assert!(idle.steps[0].failing.is_empty());
     assert_eq!(reasons(&report(1_990_000_000, 0)), [InvalidReason::ClientSaturated]);
     assert!(!report(1_000_000_000, 3).steps[0].failing.is_empty());
-    // It is read back from its file as it was.
+    // The report survives being written to a file and read again.
     let text = serde_json::to_string(&idle).unwrap();
     assert_eq!(RunReport::parse(&text).unwrap().steps[0].record.counts.responses, 1_000_000);
+}
+
+/// 400 responses per second while load is offered, and the rest of a queue after that.
+#[test]
+fn goodput_is_no_more_than_a_server_delivers_under_load() {
+    let counts = ClientCounts { responses: 1_200, failures: 0, bytes_in: 1_200, seconds: 2.0 };
+    let run =
+        ClientRun { command: vec!["wrk".to_owned()], url: "http://h/".to_owned(), cores: 1, ..ClientRun::default() };
+    let mut report = ClientProgram::Wrk.report(run, counts).unwrap();
+    let point = Point { responses: 400, heat: vec![(0, 400)], ..Point::default() };
+    let series = serde_json::json!({ "start_ns": 0, "step_s": 1, "points": vec![point; 3] });
+    let step = &mut report.steps[0];
+    step.plan.stop = Stop::After { duration_ns: 2_000_000_000 };
+    step.record.series = serde_json::from_value::<Series>(series).unwrap();
+    assert_eq!(Measure::GoodputPerS.value(&report, "s", &[]), Some(400.0));
 }

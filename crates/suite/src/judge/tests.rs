@@ -1,4 +1,4 @@
-//! Each kind of check, met, missed and not judged.
+//! Tests each kind of check with the verdicts met, missed and not judged.
 
 use super::{judge, with_unit};
 use crate::document::{Cell, Figure, RunEntry, StepEntry, SuiteReport, Verdict, Why};
@@ -40,7 +40,7 @@ fn cell(server: &str, n: &str, measure: &str, values: &[f64]) -> Cell {
     }
 }
 
-/// A run of a closed loop with these reasons.
+/// Returns a run of a closed loop that is invalid for these reasons.
 fn invalid(reasons: &[InvalidReason]) -> RunEntry {
     let invalid: Vec<Invalid> =
         reasons.iter().map(|reason| Invalid { reason: *reason, text: "so".to_owned() }).collect();
@@ -56,7 +56,7 @@ fn step(name: &str, cells: Vec<Cell>) -> StepEntry {
     StepEntry { name: name.to_owned(), servers, cells, ..StepEntry::default() }
 }
 
-/// Verdict and sentence of the only finding.
+/// Returns verdict and sentence of the only finding.
 fn one(check: &str, report: &SuiteReport) -> (Verdict, String) {
     let entries = judge(&suite(&format!("check \"c\" {{ {check} }}")), report, false);
     assert_eq!(entries[0].findings.len(), 1, "{entries:?}");
@@ -81,12 +81,12 @@ fn met_and_missed_are_said_in_one_form() {
     let report = report();
     let ours = "s, n 1: a's requests-per-s is 100/s (90.0/s to 110/s)";
     for (check, verdict, sentence) in [
-        ("at-least 2; times \"b\"", Verdict::Met, ", 2.00 × b's 50.0/s; asked: at least 2.00 ×: met"),
-        ("at-least 2.01; times \"b\"", Verdict::Missed, ", 2.00 × b's 50.0/s; asked: at least 2.01 ×: missed"),
-        ("at-least 1; times \"best\"", Verdict::Missed, ", 0.50 × c's 200/s; asked: at least 1.00 ×: missed"),
-        ("at-most 4; times-step \"t\"", Verdict::Met, ", 4.00 × step t's 25.0/s; asked: at most 4.00 ×: met"),
-        ("at-least 100", Verdict::Met, "; asked: at least 100/s: met"),
-        ("at-most 99", Verdict::Missed, "; asked: at most 99.0/s: missed"),
+        ("at-least 2; times \"b\"", Verdict::Met, ", 2.00 × b's 50.0/s; required: at least 2.00 ×: met"),
+        ("at-least 2.01; times \"b\"", Verdict::Missed, ", 2.00 × b's 50.0/s; required: at least 2.01 ×: missed"),
+        ("at-least 1; times \"best\"", Verdict::Missed, ", 0.50 × c's 200/s; required: at least 1.00 ×: missed"),
+        ("at-most 4; times-step \"t\"", Verdict::Met, ", 4.00 × step t's 25.0/s; required: at most 4.00 ×: met"),
+        ("at-least 100", Verdict::Met, "; required: at least 100/s: met"),
+        ("at-most 99", Verdict::Missed, "; required: at most 99.0/s: missed"),
     ] {
         assert_eq!(one(&format!("{FIGURE} {check}"), &report), (verdict, format!("{ours}{sentence}")), "{check}");
     }
@@ -102,7 +102,9 @@ fn what_cannot_be_judged_says_why() {
     let best = format!("{FIGURE} at-least 1; times \"c\"");
     report.steps[0].cells[2].figures.clear();
     report.steps[0].cells[2].runs[0] = invalid(&[InvalidReason::ClientSaturated]);
-    assert!(one(&best, &report).1.ends_with("not judged: c's requests-per-s holds in no run: client-saturated: so"));
+    assert!(
+        one(&best, &report).1.ends_with("not judged: c's requests-per-s is not valid in any run: client-saturated: so")
+    );
     report.steps[0].cells[2].runs.clear();
     report.steps[0].cells[2].absent =
         Some(Why { name: "program-missing".to_owned(), text: "c is not installed".to_owned() });
@@ -110,9 +112,9 @@ fn what_cannot_be_judged_says_why() {
     report.steps[0].cells[0].runs = vec![RunEntry::default(); 7];
     let (verdict, sentence) = one(&best, &report);
     assert_eq!(verdict, Verdict::NotJudged);
-    assert!(sentence.ends_with("a's requests-per-s holds in only 3 of 7 runs"), "{sentence}");
+    assert!(sentence.ends_with("a's requests-per-s is valid in only 3 of 7 runs"), "{sentence}");
     report.steps.clear();
-    assert!(one(&best, &report).1.ends_with("not judged: the step s has not run"));
+    assert!(one(&best, &report).1.ends_with("not judged: step s has not run"));
 }
 
 #[test]
@@ -120,13 +122,13 @@ fn where_the_client_was_the_limit_cost_is_judged() {
     let mut report = report();
     let check = format!("{FIGURE} at-least 1.25; times \"best\"; client-limit \"server-cpu-per-request\"");
     assert_eq!(one(&check, &report).0, Verdict::Missed, "rates are known");
-    // One of the others could do more than was asked of it: no rate is better than another any more.
+    // One of the other servers might be faster than the load it was offered, so no rate is known to be the best.
     let c = &mut report.steps[0].cells[2];
     c.figures.clear();
     c.runs[0] = invalid(&[InvalidReason::ClientSaturated, InvalidReason::ConnectionsNotReached]);
     let (verdict, sentence) = one(&check, &report);
     assert_eq!(verdict, Verdict::NotJudged);
-    assert!(sentence.contains("c's requests-per-s holds in no run: client-saturated: so"), "{sentence}");
+    assert!(sentence.contains("c's requests-per-s is not valid in any run: client-saturated: so"), "{sentence}");
     let costs = [("a", 8_000.0), ("b", 30_000.0), ("c", 10_000.0)];
     for ((server, cost), cell) in costs.iter().zip(&mut report.steps[0].cells) {
         cell.figures.extend(self::cell(server, "1", "server-cpu-per-request", &[*cost]).figures);
@@ -139,8 +141,8 @@ fn where_the_client_was_the_limit_cost_is_judged() {
         (verdict, sentence.as_str()),
         (
             Verdict::Met,
-            "s, n 1: the client was the limit, or late: a's server-cpu-per-request is 8.00 µs, 0.80 × c's 10.0 µs; \
-             asked: at most 0.80 ×: met"
+            "s, n 1: the client was the bottleneck, or started requests late: a's server-cpu-per-request is 8.00 µs, 0.80 × \
+             c's 10.0 µs; required: at most 0.80 ×: met"
         )
     );
 }
@@ -148,29 +150,30 @@ fn where_the_client_was_the_limit_cost_is_judged() {
 #[test]
 fn servers_that_took_turns_are_compared_turn_by_turn() {
     let mut report = report();
-    // The machine was slow in the second turn; by medians, 60 beside 90, ours would be ahead.
+    // The machine was slow in the second turn. By medians, 60 compared with 90, `a` would be ahead.
     report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &[100.0, 50.0, 90.0]);
     report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &[110.0, 60.0, 60.0]);
     let check = format!("{FIGURE} at-least 1; times \"b\"");
     let (verdict, sentence) = one(&check, &report);
-    // 90.0 beside 60.0 in the third turn: the range of the ratios includes 1, so neither is ahead.
+    // 90.0 and 60.0 in the third turn: the range of the ratios includes 1, so neither is ahead.
     assert_eq!(verdict, Verdict::NotShown);
     assert!(
-        sentence.contains("90.0/s (50.0/s to 100/s), 0.91 × b's 60.0/s (60.0/s to 110/s) turn by turn (0.83 to 1.50);"),
+        sentence
+            .contains("90.0/s (50.0/s to 100/s), 0.91 × b's 60.0/s (60.0/s to 110/s) per repetition (0.83 to 1.50);"),
         "{sentence}"
     );
-    assert!(sentence.ends_with("asked: at least 1.00 ×: not shown"), "{sentence}");
+    assert!(sentence.ends_with("required: at least 1.00 ×: inconclusive"), "{sentence}");
     for (bound, verdict) in [("0.8", Verdict::Met), ("1.6", Verdict::Missed)] {
         assert_eq!(one(&format!("{FIGURE} at-least {bound}; times \"b\""), &report).0, verdict, "{bound}");
     }
-    // Seven turns that agree have a confidence interval, and it is narrow.
+    // Seven turns that agree have a narrow confidence interval.
     let around = |figure: f64| [1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0].map(|share| share * figure);
     report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &around(105.0));
     report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &around(100.0));
     assert_eq!(one(&check, &report).0, Verdict::Met);
     report.steps[0].cells[0] = cell("a", "1", "requests-per-s", &[100.0, 50.0, 90.0]);
     report.steps[0].cells[1] = cell("b", "1", "requests-per-s", &[110.0, 60.0, 60.0]);
-    // One pair alone is no turn by turn.
+    // A single pair is not enough for a comparison by turns.
     for repetition in &mut report.steps[0].cells[1].figures[0].repetitions {
         *repetition += 2;
     }
@@ -184,16 +187,16 @@ fn the_best_is_of_all_who_were_there() {
     let mut report = report();
     let best = format!("{FIGURE} at-least 2; times \"best\"");
     let why = |name: &str| Some(Why { name: name.to_owned(), text: String::new() });
-    // It died in a later repetition: what it gave before counts.
+    // The server died in a later repetition: its earlier results count.
     report.steps[0].cells[2].absent = why("died");
     assert!(one(&best, &report).1.contains("0.50 × c's"));
-    // It died before it gave anything: nobody knows whether it would have been the best.
+    // The server died before its first result, so it might have been the best.
     report.steps[0].cells[2].runs.clear();
     report.steps[0].cells[2].figures.clear();
     assert_eq!(one(&best, &report).0, Verdict::NotJudged);
     report.steps[0].cells[2].absent = why("program-missing");
     assert!(one(&best, &report).1.contains("2.00 × b's"));
-    // A peak says when it is of some values only.
+    // The sentence says so if a peak covers only some of the values.
     let peak = "step \"s\"; measure \"requests-per-s\"; of \"a\"; where \"n\" 2; at-least 0.95; times-peak \"n\"";
     report.steps[0].cells[0].figures.clear();
     let (_, sentence) = one(peak, &report);

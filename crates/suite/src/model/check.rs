@@ -1,61 +1,61 @@
-//! A check in a suite's file: a condition on the figures.
+//! A check in a suite's file: a condition on the results.
 
 use super::Placed;
 use flatout_config::model::Place;
 
-/// A check. It is judged for each combination of its step's variables that its `where` leaves.
+/// A check, which is evaluated for each combination of its step's variables that `where` allows.
 #[derive(Clone, Debug)]
 pub struct Check {
-    /// Its name, in words.
+    /// Name of the check, which is a sentence.
     pub name: String,
-    /// Its place in the file.
+    /// Place of the check in the file.
     pub place: Place,
-    /// The step the figure is of.
+    /// Name of the step with the judged figure.
     pub step: Placed,
-    /// The figure, by the name of its measure.
+    /// Name of the judged measure.
     pub measure: Placed,
-    /// The measure judged instead, with the bound turned over, where the client was the limit of a figure: what a server
-    /// takes for what it gives is known then as well.
+    /// Name of the measure to use instead if the client was saturated, with the bound inverted. For example, the
+    /// server's cost per response is known even then.
     pub client_limit: Option<Placed>,
-    /// The server it is of.
+    /// Name of the server with the judged figure.
     pub of: Placed,
-    /// Which values of variables it is judged for.
+    /// Values of variables to which the check is restricted.
     pub only: Vec<Where>,
     /// The bound.
     pub bound: Bound,
-    /// The base of the bound.
+    /// The reference value of which the bound is a multiple.
     pub against: Against,
 }
 
-/// Values of a variable.
+/// The values of a variable to which a check is restricted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Where {
-    /// The variable.
+    /// Name of the variable.
     pub name: Placed,
     /// The values.
     pub values: Vec<String>,
 }
 
-/// A bound.
+/// The bound of a check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
-    /// At most so much.
+    /// The figure must be at most this.
     AtMost(f64),
-    /// At least so much.
+    /// The figure must be at least this.
     AtLeast(f64),
 }
 
-/// The base of a bound.
+/// The reference value of which a bound is a multiple.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Against {
-    /// Of nothing: the bound is a number in the measure's unit.
+    /// No reference value: the bound is a number in the measure's unit.
     Number,
-    /// Of the same figure of another server.
+    /// The same figure of another server.
     Server(Placed),
-    /// Of the same figure of the best of the step's other servers.
+    /// The same figure of the best other server of the step.
     Best,
-    /// Of the same server's best figure over all values of this variable.
+    /// The best figure of the same server, over all values of this variable.
     Peak(Placed),
-    /// Of the same server's figure in another step, where the variables have the same values.
+    /// The figure of the same server in another step, for the same values of the variables.
     Step(Placed),
 }

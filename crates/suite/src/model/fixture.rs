@@ -3,46 +3,46 @@
 use super::Placed;
 use flatout_config::model::Place;
 
-/// A folder that is created once, before the first step; `{its name}` is its path.
+/// A folder that is created once, before the first step. The fixture's name in braces is replaced by the folder's path.
 #[derive(Clone, Debug, Default)]
 pub struct Fixture {
-    /// Its name.
+    /// Name of the fixture.
     pub name: String,
-    /// Its place in the file.
+    /// Place of the fixture in the file.
     pub place: Place,
-    /// Its content.
+    /// The parts that make up the fixture.
     pub pieces: Vec<FixturePart>,
 }
 
-/// A part of a fixture.
+/// A part of a fixture, such as a file.
 #[derive(Clone, Debug)]
 pub enum FixturePart {
-    /// A file of random bytes that do not compress.
+    /// A file of random bytes, which do not compress.
     Bytes {
-        /// Its name in the folder; with names of variables in braces, one for every value.
+        /// Name of the file in the folder. If the name contains variables in braces, there is one file per value.
         name: Placed,
-        /// Its length, in bytes.
+        /// Length of the file, in bytes.
         bytes: Placed,
     },
     /// A file of text.
     Text {
-        /// Its name in the folder; with names of variables in braces, one for every value.
+        /// Name of the file in the folder. If the name contains variables in braces, there is one file per value.
         name: Placed,
-        /// Its content.
+        /// Content of the file.
         content: Placed,
-        /// Its length, in bytes: `{fill}` in its content is as much plain text as that takes.
+        /// Length of the file in bytes. Each `{fill}` in the content is replaced with filler text, in equal shares.
         bytes: Option<Placed>,
     },
-    /// A certificate for 127.0.0.1 and localhost, signed by itself.
+    /// A self-signed certificate for 127.0.0.1 and localhost.
     Certificate {
-        /// Name of the certificate's file.
+        /// Name of the certificate file.
         name: Placed,
-        /// Name of the key's file.
+        /// Name of the key file.
         key: Placed,
     },
-    /// A folder of the suite's own, copied.
+    /// A copy of a folder.
     Folder {
-        /// Its path, relative to the suite's file.
+        /// Path of the folder, relative to the suite's file.
         from: Placed,
     },
     /// The files of a workload.

@@ -1,88 +1,88 @@
-//! A server in a suite's file: its command, its readiness check, and its requirements.
+//! A server in a suite's file: its command, its readiness check and its requirements.
 
 use super::Placed;
 use flatout_config::model::Place;
 
-/// A server.
+/// A server of the suite.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
-    /// Its name in the suite.
+    /// Name of the server in the suite.
     pub name: String,
-    /// Its place in the file.
+    /// Place of the server in the file.
     pub place: Place,
-    /// Its description for reports; empty if its name suffices.
+    /// Description of the server for reports; empty if the name suffices.
     pub about: String,
     /// The program to start.
     pub program: Program,
-    /// Files written into `{dir}` before it starts.
+    /// Files that are written into `{dir}` before the server starts.
     pub configs: Vec<ConfigFile>,
-    /// Arguments, with names in braces.
+    /// Arguments of the program, with placeholders.
     pub start: Vec<Placed>,
-    /// Environment variables beside those of this process.
+    /// Names and values of additional environment variables.
     pub environment: Vec<(String, Placed)>,
-    /// Its readiness check.
+    /// The readiness check of the server.
     pub ready: Ready,
-    /// Servers that run beside it and start before it, such as an application server or an origin.
+    /// Servers that start before this server and run at the same time, such as an application server or an origin.
     pub after: Vec<Placed>,
-    /// The address it listens on where there is no testbed.
+    /// Address on which the server listens outside a testbed.
     pub address: String,
-    /// Its port, where it cannot be any free one.
+    /// Port of the server, if it cannot be any free port.
     pub port: Option<u16>,
-    /// Its cores, if different from the suite's.
+    /// Cores of the server, if they differ from the suite's.
     pub cores: Option<Vec<usize>>,
-    /// True if its URL begins with `https`.
+    /// True if the server's URL begins with `https`.
     pub tls: bool,
-    /// The path of its counts of requests: its metrics, or the status page of nginx.
+    /// Path of a page on which the server reports its number of requests: its metrics, or nginx's `stub_status`.
     pub counts: Option<Placed>,
-    /// Values of names in its `config` files.
+    /// Names and values of placeholders in the `config` files.
     pub values: Vec<(String, Placed)>,
-    /// A signal for an orderly stop, as the kernel counts it: 15 unless the file says otherwise.
+    /// Number of the signal that stops the server in an orderly way; 15 (SIGTERM) by default.
     pub stop_signal: i32,
 }
 
 /// A program on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Program {
-    /// Its name, looked for in `PATH` and in the folders of the system's programs; with a slash, a path. `flatout` is
-    /// this program itself.
+    /// Name of the program, which is looked up in `PATH` and in the system's folders for servers. With a slash, it is a
+    /// path. `flatout` is this program itself.
     pub name: Placed,
-    /// The Debian package that brings it.
+    /// Debian package that contains the program.
     pub package: Option<String>,
-    /// Files that must be there beside it, such as a module, each with the package that brings it.
+    /// Other required files, such as a module, each with the package that contains the file.
     pub needs: Vec<(Placed, Option<String>)>,
-    /// Its required minimum version.
+    /// Minimum version that is required.
     pub version: Option<VersionAsked>,
 }
 
 /// A minimum version of a program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionAsked {
-    /// Numbers of the version, the greatest first.
+    /// Components of the version, beginning with the major version.
     pub at_least: Vec<u64>,
-    /// As it is written.
+    /// The version as written.
     pub text: String,
-    /// The arguments by which the program says its version.
+    /// Arguments with which the program prints its version.
     pub from: Vec<String>,
-    /// Its place in the file.
+    /// Place of the version in the file.
     pub place: Place,
 }
 
 /// A file that a server reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConfigFile {
-    /// Its name within `{dir}`.
+    /// Name of the file within `{dir}`.
     pub name: String,
-    /// Its content, with names in braces.
+    /// Content of the file, with placeholders.
     pub content: Placed,
 }
 
-/// A server's readiness check.
+/// The readiness check of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// A path that is answered with a status below 400; without one, a connection is enough.
+    /// Path that must give a response with a status below 400. If `None`, a connection is enough.
     pub path: Option<Placed>,
-    /// A socket in the file system that takes connections, instead of the port.
+    /// Path of a Unix socket to connect to instead of the port.
     pub socket: Option<Placed>,
-    /// Its timeout, in milliseconds.
+    /// Maximum time to wait for the server to become ready, in milliseconds.
     pub timeout_ms: u64,
 }

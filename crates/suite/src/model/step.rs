@@ -1,123 +1,126 @@
-//! A step in a suite's file: one measurement, for each of its servers and each value of its variables.
+//! A step in a suite's file: one measurement for each of its servers and each value of its variables.
 
 use super::Placed;
 use crate::client::ClientProgram;
 use flatout_config::model::Place;
 
-/// A step.
+/// A step of the suite.
 #[derive(Clone, Debug, Default)]
 pub struct Step {
-    /// Its name: letters, digits and hyphens.
+    /// Name of the step: lower-case letters, digits, hyphens and underscores.
     pub name: String,
-    /// Its place in the file.
+    /// Place of the step in the file.
     pub place: Place,
-    /// Its question.
+    /// Purpose of the step.
     pub about: String,
-    /// Its servers, in the order in which they take turns.
+    /// Names of the step's servers, in the order in which they take turns.
     pub servers: Vec<Placed>,
     /// Path of the URL.
     pub path: Placed,
-    /// A path for one server instead, by its name, where servers call the same thing differently.
+    /// Names of single servers that need a different path, with their paths.
     pub paths: Vec<(Placed, Placed)>,
-    /// Arguments of `flatout bench`, with names in braces. The engine adds the URL, the time and the output.
+    /// Arguments of `flatout bench`, with placeholders. The engine adds the URL, the duration and the output files.
     pub bench: Vec<Placed>,
-    /// Other programs than `flatout bench` that make the requests.
+    /// Clients other than `flatout bench`.
     pub clients: Vec<Client>,
-    /// The servers beside which the report shows the others; without any, the first one.
+    /// Names of the servers with which the report compares the others. If empty, this is the first server.
     pub compare: Vec<Placed>,
-    /// Required properties of the responses, checked before the measurements.
+    /// Required properties of the responses, which are checked before the measurements.
     pub expect: Option<Expectation>,
-    /// Servers, such as origins, with the share of the requests that must reach them.
+    /// Names of servers, such as origins, and the share of the requests that must reach each of them.
     pub reaches: Vec<(Placed, Reach)>,
-    /// The testbed it runs in; without one, on this machine alone.
+    /// Name of the testbed in which the step runs. If `None`, it runs on this machine without a testbed.
     pub testbed: Option<Placed>,
-    /// The classic view the report shows it in.
+    /// Name of the classic view in which the report shows the step.
     pub view: Option<String>,
-    /// Number of repetitions, if different from the suite's.
+    /// Number of repetitions, if it differs from the suite's.
     pub repetitions: Option<u32>,
-    /// Duration, if different from the suite's, in seconds.
+    /// Duration of each measurement in seconds, if it differs from the suite's.
     pub seconds: Option<f64>,
-    /// Expected duration of a measurement without `--duration`, in seconds, for the estimated remaining time.
+    /// Expected duration in seconds of a measurement without `--duration`, for estimating the remaining time.
     pub expected_seconds: Option<f64>,
-    /// A variable made of a figure of an earlier step.
+    /// Variables that are computed from figures of earlier steps.
     pub takes: Vec<Take>,
-    /// True if failed requests are expected, as past the knee: they are shown, but are not errors; nor are arrivals
-    /// that wait for a connection or find none.
+    /// True if failed requests are expected, as beyond the knee. They are shown but are not errors. The same applies to
+    /// arrivals that wait for a connection or are dropped.
     pub failures_expected: bool,
-    /// True if the client's own limit is expected, as in measurements of a link: it does not invalidate a run.
+    /// True if the client is expected to be saturated, as in measurements of a link. Saturation then does not
+    /// invalidate a run.
     pub client_limit: bool,
-    /// Arguments of a `flatout bench` that precedes every measurement and is not part of it, with names in braces; such as a
-    /// pass over all files, after which caches are warm.
+    /// Arguments, with placeholders, of a `flatout bench` that runs before every measurement and is not part of it, for
+    /// example to warm up caches. If empty, there is none.
     pub first: Vec<Placed>,
-    /// True if servers restart for every repetition, instead of once per step.
+    /// True if servers are restarted for every repetition, instead of once per step.
     pub fresh_servers: bool,
 }
 
-/// Another program that makes the requests of a step.
+/// A client other than `flatout bench`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Client {
-    /// The program.
+    /// The load generator.
     pub program: ClientProgram,
-    /// Its arguments, with names in braces. The engine adds the duration and the URL.
+    /// Arguments of the load generator, with placeholders. The engine adds the duration and the URL.
     pub arguments: Vec<Placed>,
-    /// The only server that it is for; `None`: all that have none of their own.
+    /// Name of the only server for which the client is used. If `None`, it is used for all servers without a client of
+    /// their own.
     pub server: Option<Placed>,
 }
 
-/// Required properties of a step's responses: a server that responds wrongly may well respond fast.
+/// Required properties of a step's responses, because a wrong response may be a fast one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expectation {
-    /// A file with exactly the content of the response.
+    /// Path of a file whose content the response must equal.
     pub file: Option<Placed>,
-    /// Fields that must be present, with this value if any, each for this server or all.
+    /// Fields that the response must have.
     pub fields: Vec<ExpectedField>,
-    /// Field lines of the request, `Name: value`.
+    /// Field lines of the request, in the form `Name: value`.
     pub send: Vec<Placed>,
     /// True if the response must be HTTP/2.
     pub http2: bool,
 }
 
-/// A field of a response.
+/// A field that a response must have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExpectedField {
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// Its value; `None`: any.
+    /// Value of the field. If `None`, any value is accepted.
     pub value: Option<Placed>,
-    /// The only server that must send it, and which other servers must not; `None`: all must.
+    /// Name of the only server that must send the field, and that no other server may send it. If `None`, all servers
+    /// must send it.
     pub server: Option<Placed>,
 }
 
 /// The share of a step's requests that must reach another server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// None: the measured server responds from its cache.
+    /// No request may reach it: the measured server responds from its cache.
     None,
-    /// Every one.
+    /// Every request must reach it: the measured server forwards all requests.
     All,
 }
 
 impl Step {
-    /// The program that makes the requests to this server; `None`: `flatout bench`.
+    /// Returns the client for this server; `None` for `flatout bench`.
     pub fn client_for(&self, server: &str) -> Option<&Client> {
         let own = self.clients.iter().find(|client| client.server.as_ref().is_some_and(|of| of.text == server));
         own.or_else(|| self.clients.iter().find(|client| client.server.is_none()))
     }
 }
 
-/// A variable of one step: a figure of an earlier step, times a number.
+/// A variable of a step that is computed: a figure of an earlier step, multiplied by a number.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Take {
-    /// Its name.
+    /// Name of the variable.
     pub name: String,
-    /// Its place in the file.
+    /// Place of the variable in the file.
     pub place: Place,
-    /// The step the figure is of.
+    /// Name of the step with the figure.
     pub step: String,
-    /// The figure, by the name of its measure.
+    /// Name of the measure.
     pub measure: String,
-    /// The server it is of; without one, the server that is measured.
+    /// Name of the server with the figure. If `None`, this is the measured server.
     pub of: Option<Placed>,
-    /// The factor, a number or a variable in braces.
+    /// The factor, which is a number or a variable in braces.
     pub times: Placed,
 }

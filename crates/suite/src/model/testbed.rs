@@ -1,25 +1,25 @@
-//! A network in a suite's file.
+//! A testbed in a suite's file: a simulated network.
 
 use super::Placed;
 use flatout_config::model::Place;
 
-/// Two hosts and a link between them, made of network namespaces.
+/// Two hosts and a link between them, implemented with network namespaces.
 #[derive(Clone, Debug, Default)]
 pub struct Testbed {
-    /// Its name.
+    /// Name of the testbed.
     pub name: String,
-    /// Its place in the file.
+    /// Place of the testbed in the file.
     pub place: Place,
-    /// Its description.
+    /// Description of the testbed.
     pub about: String,
-    /// Largest packet of the link, in bytes; may name a variable.
+    /// MTU of the link in bytes. May contain a variable.
     pub mtu: Option<Placed>,
-    /// Rate of the link in each direction, such as `100mbit`; may name a variable.
+    /// Rate of the link in each direction, such as `100mbit`. May contain a variable.
     pub rate: Option<Placed>,
-    /// Added on the way in each direction, such as `1ms`.
+    /// Delay of the link in each direction, such as `1ms`.
     pub delay: Option<Placed>,
-    /// Share of a core's time that servers have, such as `0.04`; may name a variable.
+    /// Share of a core that each server may use, such as `0.04`. May contain a variable.
     pub cpu: Option<Placed>,
-    /// Hosts: 1 (servers and clients share one) or 2.
+    /// Number of hosts: 1, which servers and clients share, or 2.
     pub hosts: u8,
 }

@@ -1,42 +1,44 @@
-//! References between parts of a suite: collected during parsing, resolved when all parts are known.
+//! References between parts of a suite. They are collected while the file is read, and resolved when all parts are
+//! known.
 
 use super::{RUNS_MAX, Reader};
-use crate::model::{Suite, Variable};
+use crate::model::{Placed, Suite, Variable};
 use crate::template;
 use flatout_config::diagnostic::Span;
 use flatout_config::syntax::{Node, Value};
 use flatout_config::{Code, nearest};
 
-/// Names that every text of a server or step may have in braces.
+/// Placeholders that are available in every setting of a server or a step.
 pub(crate) const BUILT_IN: &[&str] = &["address", "cores", "dir", "flatout", "port", "port2", "suite-dir", "url"];
 
-/// Those of them that may name another server after a colon.
+/// Built-in placeholders that can name another server after a colon.
 pub(crate) const OF_SERVER: &[&str] = &["address", "dir", "port", "port2", "url"];
 
-/// The references so far.
+/// The references that have been collected so far.
 #[derive(Debug, Default)]
 pub(super) struct References {
-    /// Existing parts: kind, name, place.
+    /// The parts that exist, as kind, name and place.
     known: Vec<(&'static str, String, Span)>,
-    /// Referenced parts: kind, name, place.
+    /// The parts that are referred to, as kind, name and place.
     referred: Vec<(&'static str, String, Span)>,
-    /// Names in braces where a wrong one can only be a mistake: the text, its place, and names that are known there besides.
+    /// Strings in which an unknown placeholder is always a mistake: the string, its place, and additional names that
+    /// are known in it.
     texts: Vec<(String, Span, Vec<String>)>,
-    /// Values of variables that are named elsewhere: variable, value, place.
+    /// References to values of variables, as variable, value and place.
     values: Vec<(String, String, Span)>,
-    /// References of checks to parts of their steps: step, kind, name, place.
+    /// References of checks to parts of their steps, as step, kind, name and place.
     pub(super) parts: Vec<(String, &'static str, String, Span)>,
 }
 
 impl References {
-    /// Returns whether a part of this name exists already.
+    /// Returns whether a part with this kind and name already exists.
     pub(super) fn has(&self, kind: &str, name: &str) -> bool {
         self.known.iter().any(|(of, known, _)| *of == kind && known == name)
     }
 }
 
 impl Reader<'_> {
-    /// Takes note of a part.
+    /// Records a part that exists. Reports an error if there is already one with this name.
     pub(super) fn known(&mut self, kind: &'static str, name: &str, node: &Node) {
         if name.is_empty() {
             return;
@@ -58,17 +60,26 @@ impl Reader<'_> {
         self.references.known.push((kind, name.to_owned(), node.span));
     }
 
-    /// Takes note that a part is referred to.
+    /// Records a reference to a part.
     pub(super) fn refer(&mut self, kind: &'static str, name: &str, span: Span) {
         self.references.referred.push((kind, name.to_owned(), span));
     }
 
-    /// Takes note of a text whose names in braces must all be known; `more` are known there besides.
+    /// Reads the values of a setting that are names of parts, and records the references.
+    pub(super) fn referred_words(&mut self, kind: &'static str, node: &Node) -> Vec<Placed> {
+        let words = self.words_of_spans(node);
+        for (word, span) in &words {
+            self.refer(kind, &word.text, *span);
+        }
+        words.into_iter().map(|(word, _)| word).collect()
+    }
+
+    /// Records a string whose placeholders must all be known. The names in `more` are also known in it.
     pub(super) fn refer_text(&mut self, text: &str, span: Span, more: &[String]) {
         self.references.texts.push((text.to_owned(), span, more.to_owned()));
     }
 
-    /// Records a reference to values of a variable; the setting is `NAME VARIABLE VALUES…`.
+    /// Records a reference to values of a variable. The setting has the form `NAME VARIABLE VALUES…`.
     pub(super) fn refer_kept(&mut self, kept: &Variable, node: &Node) {
         let spans: Vec<Span> = node.arguments.iter().map(|value: &Value| value.span).collect();
         self.refer("variable", &kept.name, spans.first().copied().unwrap_or(node.span));
@@ -77,7 +88,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks at everything that was noted.
+    /// Checks all references that have been recorded.
     pub(super) fn resolve(&mut self, suite: &Suite) {
         let References { known, referred, texts, values, parts } = std::mem::take(&mut self.references);
         let names = |kind: &str| -> Vec<&str> {
@@ -139,18 +150,15 @@ impl Reader<'_> {
             kind => format!("there is no {kind} `{name}`"),
         };
         let near = nearest(name.trim_matches(['{', '}']), there);
-        let draft = self.report.add(Code::WordUnknown, span, message);
-        if let Some(near) = near {
-            draft.label(format!("did you mean `{near}`?"));
-        }
+        let draft = self.report.add(Code::WordUnknown, span, message).meant(near);
         if there.is_empty() {
             draft.note(format!("the suite has no {kind}"));
         } else {
-            draft.note(format!("there are: {}", there.join(", ")));
+            draft.note(format!("use one of: {}", there.join(", ")));
         }
     }
 
-    /// A suite is to end some day.
+    /// Checks that the number of measurements is within its limit.
     fn count(&mut self, suite: &Suite) {
         let runs: usize = suite.steps.iter().fold(0, |sum, step| {
             let repetitions = step.repetitions.unwrap_or(suite.repetitions) as usize;

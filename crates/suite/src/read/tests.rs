@@ -1,4 +1,4 @@
-//! Good files are read whole, and bad ones say all that is wrong with them.
+//! Valid files are read completely, and all mistakes in invalid files are reported.
 
 use super::read;
 use crate::Suite;
@@ -12,7 +12,7 @@ fn load(text: &str) -> Result<Suite, Diagnostics> {
     read(path, &MemorySource::new().file(path, text))
 }
 
-/// Messages with line and column.
+/// Returns the messages, with line and column.
 fn mistakes(text: &str) -> Vec<String> {
     let found = load(text).unwrap_err();
     let shown =
@@ -20,7 +20,7 @@ fn mistakes(text: &str) -> Vec<String> {
     found.list.iter().map(shown).collect()
 }
 
-/// The suites of the documentation.
+/// Returns the suites in the documentation.
 fn documented() -> Vec<String> {
     let page = include_str!("../../../../docs/suites.md");
     page.split("```kdl\n").skip(1).filter_map(|rest| rest.split("```").next()).map(str::to_owned).collect()
@@ -78,7 +78,7 @@ fn all_mistakes_are_told_at_once_with_their_places() {
         mistakes(text),
         [
             "2:5 unknown setting `repetition`",
-            "3:5 0 seconds are out of bounds",
+            "3:5 0 seconds are out of range",
             "4:5 `{port}` is a built-in name",
             "5:20 the value 2 is repeated",
             "6:25 `size` has no value 3",
@@ -86,18 +86,18 @@ fn all_mistakes_are_told_at_once_with_their_places() {
             "7:37 there is no `{prot}` here",
             "7:55 there is no server `b`",
             "7:73 there is no server `c`",
-            "7:78 \"10.0.0.1\" is not an address of 127.0.0.0/8",
+            "7:78 \"10.0.0.1\" is not an address in 127.0.0.0/8",
             "8:5 the server `a` has no `program`",
             "8:5 there is already a server `a`",
             "9:28 there is no server `b`",
             "9:39 --json is not allowed in a step of a suite",
             "9:52 there is no `{nope}` here",
-            "9:67 a path begins with `/`",
+            "9:67 a path must begin with `/`",
             "9:72 there is no view called \"httpref\"",
             "9:96 there is no testbed `wire`",
             "10:22 there is no step `t`",
             "10:35 there is no measure called \"hits\"",
-            "10:62 a check has one bound, and this is a second one",
+            "10:62 a check may have only one bound, but this is a second one",
             "10:80 there is no server `z`",
         ]
     );
@@ -128,10 +128,10 @@ fn a_check_names_what_its_step_has() {
             "7:75 the step `s` has no variable `m`",
             "8:59 the step `s` has no variable `m`",
             "8:83 the step `s` has no server `b`",
-            "8:88 a check compares with one figure, and this is a second one",
-            "9:66 bytes-per-s is not known where the client is the limit",
-            "10:66 memory is judged by the inverted multiple, and this check has none: give `times`",
-            "11:66 of requests-per-cpu-s more is better, as of requests-per-s: the bound cannot be turned over",
+            "8:88 a check may compare with only one figure, but this is a second one",
+            "9:66 bytes-per-s is unknown if the client is saturated",
+            "10:66 memory needs a multiple to invert, but this check has none: add `times`",
+            "11:66 requests-per-cpu-s and requests-per-s improve in the same direction, so the bound cannot be inverted",
         ]
     );
 }
@@ -145,31 +145,31 @@ fn every_kind_of_block_says_what_it_lacks() {
         ("suite \"x\"", "`suite` needs a block"),
         ("suite \"X\" { about \"x\" }", "\"X\" is not a valid name"),
         ("suite \"x\" { about \"x\" }", "the suite has no `step`, so there is nothing to measure"),
-        ("suite \"x\" { about \"x\"; about \"y\" }", "`about` is given twice"),
-        ("suite \"x\" { about (env)\"HOME\" }", "a suite takes literal values, not `(env)`"),
-        ("suite \"x\" { about #true }", "expected a string or a number, found #true or #false"),
-        ("suite \"x\" { repetitions 1.5 }", "`repetitions` takes a whole number, and this is one with a fraction"),
-        ("suite \"x\" { repetitions 0 }", "0 is out of bounds"),
+        ("suite \"x\" { about \"x\"; about \"y\" }", "`about` occurs twice"),
+        ("suite \"x\" { about (env)\"HOME\" }", "a suite accepts only literal values, not `(env)`"),
+        ("suite \"x\" { about #true }", "expected a string or a number, found a boolean"),
+        ("suite \"x\" { repetitions 1.5 }", "`repetitions` takes a whole number, but this is a number with a fraction"),
+        ("suite \"x\" { repetitions 0 }", "0 is out of range"),
         ("suite \"x\" { cores server=\"0-\" }", "\"0-\" is not a list of cores"),
         ("suite \"x\" { cores servers=0 }", "`cores` has no property `servers`"),
-        ("suite \"x\" { let \"a\" }", "`let` needs values"),
-        ("suite \"x\" { fixture \"f\" { bytes \"../x\" 1 } }", "\"../x\" is not a file name below the folder"),
+        ("suite \"x\" { let \"a\" }", "`let` needs one more value"),
+        ("suite \"x\" { fixture \"f\" { bytes \"../x\" 1 } }", "\"../x\" is not a valid file name inside the folder"),
         ("suite \"x\" { fixture \"f\" { bytes \"x\" -1 } }", "\"-1\" is not a length in bytes"),
         (
             "suite \"x\" { fixture \"f\" { text \"x\" \"y\" bytes=9 } }",
-            "a text of a given length needs `{fill}` where it may grow",
+            "a string with a fixed length needs `{fill}` for the filler text",
         ),
-        ("suite \"x\" { testbed \"t\" { mtu 12 } }", "\"12\" is not an MTU: it is 68 to 65535 bytes"),
+        ("suite \"x\" { testbed \"t\" { mtu 12 } }", "\"12\" is not an MTU: use 68 to 65535 bytes"),
         (
             "suite \"x\" { testbed \"t\" { rate \"fast\" } }",
             "\"fast\" is not a rate: write a whole number with kbit, mbit or gbit, such as 100mbit",
         ),
-        ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of bounds"),
+        ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of range"),
         ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is not a version"),
         ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "\"BANG\" is not a supported signal"),
         (
             "suite \"x\" { server \"s\" { program \"s\"; config \"/etc/passwd\" \"\" } }",
-            "\"/etc/passwd\" is not a file name below the folder",
+            "\"/etc/passwd\" is not a valid file name inside the folder",
         ),
         ("suite \"x\" { server \"s\" { program \"s\"; ready \"/\" timeout=0 } }", "`timeout` takes seconds"),
         ("suite \"x\" { step \"s\" { path \"/\" } }", "the step `s` has no `servers`"),
@@ -237,14 +237,14 @@ fn mistakes_about_clients_and_expectations() {
     let of = |parts: &str| mistakes(&format!("suite \"x\" {{ server \"a\" {{ program \"nginx\" }}\n{parts}\n}}"));
     let step = |setting: &str| of(&format!("step \"s\" {{ servers \"a\"; {setting} }}"));
     assert_eq!(step("client \"httperf\""), ["2:32 \"httperf\" is not a supported client"]);
-    assert_eq!(step("client"), ["2:25 `client` needs a program and its arguments"]);
+    assert_eq!(step("client"), ["2:25 `client` needs a value"]);
     assert_eq!(step("client \"wrk\" \"{size}\""), ["2:38 there is no `{size}` here"]);
     assert_eq!(step("reaches \"a\" \"some\""), ["2:25 `reaches` takes a server, and `none` or `all`"]);
     assert_eq!(step("compare \"b\""), ["2:33 there is no server `b`"]);
     assert_eq!(step("expect { fild \"x\" }"), ["2:34 unknown setting `fild`"]);
-    assert_eq!(step("expect { field }"), ["2:34 `field` needs the name of a field"]);
+    assert_eq!(step("expect { field }"), ["2:34 `field` needs a value"]);
     assert_eq!(of("server \"b\" like=\"c\" { program \"x\" }")[0], "2:17 no server `c` comes before this one");
-    assert_eq!(of("server \"b\" like=\"a\" { set \"x\" }")[0], "2:23 `set` needs a name and a value");
+    assert_eq!(of("server \"b\" like=\"a\" { set \"x\" }")[0], "2:23 `set` needs one more value");
     assert_eq!(of("server \"b\" like=\"a\" { counts \"x\" }")[0], "2:23 \"x\" is not a path");
     assert_eq!(of("fixture \"f\" { certificate \"c.pem\" }")[0], "2:15 `certificate` needs a `key`");
 }

@@ -1,32 +1,33 @@
-//! Bar charts: one group per value of a variable, one bar per server, with the range of repetitions as whiskers.
+//! Bar charts with one group per value of a variable and one bar per server. Whiskers show the range over the
+//! repetitions.
 
 use super::figures::shown;
 use flatout_report::chart::{Axis, LOOKS, Quantity};
 use flatout_report::svg::{Svg, escape};
 
-/// One bar.
+/// A bar of a chart.
 pub(super) struct Bar {
-    /// Whose it is: name and look.
+    /// Label of the bar.
     pub name: String,
-    /// Its look.
+    /// Number of the bar's colour and pattern.
     pub look: usize,
-    /// Median, least and greatest.
+    /// Length of the bar: the median over the repetitions.
     pub value: f64,
-    /// Least of the repetitions.
+    /// Smallest value over the repetitions.
     pub min: f64,
-    /// Greatest of the repetitions.
+    /// Largest value over the repetitions.
     pub max: f64,
-    /// The unit of all three.
+    /// Unit of the three values.
     pub unit: String,
-    /// True if it is a figure of other hardware.
+    /// True if the figure is from other hardware.
     pub is_other: bool,
 }
 
-/// Bars that stand together.
+/// A group of adjacent bars.
 pub(super) struct BarGroup {
-    /// Their common name; may be empty.
+    /// Label of the group. May be empty.
     pub name: String,
-    /// The bars.
+    /// The bars of the group.
     pub bars: Vec<Bar>,
 }
 
@@ -38,7 +39,7 @@ const GAP: f64 = 9.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
 
-/// The groups below one another, as one `<svg>` element.
+/// Draws the groups one below the other, as one `<svg>` element.
 pub(super) fn draw(title: &str, what: &str, groups: &[BarGroup]) -> String {
     let bars = || groups.iter().flat_map(|group| &group.bars);
     let quantity = match bars().next().map(|bar| bar.unit.as_str()) {
@@ -55,7 +56,7 @@ pub(super) fn draw(title: &str, what: &str, groups: &[BarGroup]) -> String {
     for (place, text) in axis.ticks() {
         let at = LEFT + place * (WIDTH - RIGHT - LEFT);
         svg.grid_line((at, TOP), (at, bottom));
-        // An axis of bytes has no ticks; the bars say their values.
+        // An axis in bytes has no ticks; the bars are labelled with their values.
         if quantity != Quantity::Count {
             svg.anchored_text("tick", at, bottom + 15.0, "middle", text);
         }

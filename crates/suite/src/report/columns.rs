@@ -1,9 +1,8 @@
 //! Selection of a step's measures for its table and its charts.
 
 use crate::document::{StepEntry, SuiteReport};
-use flatout_report::command::current_name;
 
-/// In this order, where they say something of the step.
+/// The usual measures of a table, in this order. A measure is shown only if it is meaningful for the step.
 const USUAL: &[&str] = &[
     "offered-per-s",
     "requests-per-s",
@@ -21,10 +20,10 @@ const USUAL: &[&str] = &[
     "memory-peak",
 ];
 
-/// Pictures of one step, at most.
+/// Maximum number of charts per step.
 const DRAWN_MAX: usize = 3;
 
-/// Measures of the step's table.
+/// Returns the measures in the step's table.
 pub(super) fn of_table(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     let judged = judged(report, step);
     let says_something = |measure: &&&str| {
@@ -51,7 +50,7 @@ pub(super) fn of_table(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     measures
 }
 
-/// Measures that are drawn: what the step's checks judge, and how much was answered.
+/// Returns the measures that are drawn: those of the step's checks, and the rate.
 pub(super) fn of_pictures(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     let primary = if is_open(step) { "goodput-per-s" } else { "requests-per-s" };
     let mut measures = vec![primary.to_owned()];
@@ -65,7 +64,7 @@ pub(super) fn of_pictures(report: &SuiteReport, step: &StepEntry) -> Vec<String>
     measures
 }
 
-/// The measures of this step's checks.
+/// Returns the measures of this step's checks.
 fn judged(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for check in report.checks.iter().filter(|check| check.step == step.name) {
@@ -76,14 +75,14 @@ fn judged(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     names
 }
 
-/// Returns whether the step runs in open loop.
+/// Returns whether the step is an open loop.
 pub(super) fn is_open(step: &StepEntry) -> bool {
     step.cells.iter().any(|cell| cell.figure("offered-per-s").is_some())
 }
 
-/// Returns whether responses are long, such as large files: the rate of the best second is meaningful then.
+/// Returns whether responses are so long that the rate of the best second is meaningful.
 fn has_large(step: &StepEntry) -> bool {
-    /// Mean length of an answer, in bytes.
+    /// Mean length from which responses count as long, in bytes.
     const LARGE_BYTES: f64 = 1_048_576.0;
     step.cells.iter().any(|cell| {
         let median = |name: &str| cell.figure(name).map_or(0.0, |figure| figure.median);
@@ -93,6 +92,7 @@ fn has_large(step: &StepEntry) -> bool {
 
 /// Returns whether connections are opened during the measurement.
 fn opens_many(step: &StepEntry) -> bool {
-    let asks = |argument: &String| matches!(current_name(argument), "--close" | "--arrival-unit" | "--calls");
+    // Results stored by earlier versions contain the earlier name `--per`.
+    let asks = |argument: &String| matches!(argument.as_str(), "--close" | "--arrival-unit" | "--per" | "--calls");
     step.bench.iter().any(asks)
 }

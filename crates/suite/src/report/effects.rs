@@ -1,9 +1,9 @@
-//! Effects: each server's figure relative to the first one's, or to those that the step compares with, with confidence
-//! intervals.
+//! Effects: the figure of each server relative to that of the first server, or of the servers in `compare`, with
+//! confidence intervals.
 //!
 //! Servers take turns within every repetition, so repetitions are the blocks of the bootstrap (see
-//! `flatout_load::stats::bootstrap`). If the step has the first server twice (`NAME` and `NAME-again`), the second
-//! turn shows the variation without any change, and no smaller difference is reported as an effect.
+//! `flatout_load::stats::bootstrap`). If a step contains the first server twice (`NAME` and `NAME-again`), the second
+//! shows the variation between identical servers, and no smaller difference is reported as an effect.
 
 use super::combination;
 use super::figures::{explained, heading};
@@ -16,25 +16,25 @@ use flatout_load::stats::compare::{Comparison, Finding, Measure as Compared, Mea
 use flatout_report::svg::{Svg, escape};
 use maud::{Markup, PreEscaped, html};
 
-/// The name of the first server's second turn ends so.
+/// The suffix of the name under which the first server is measured again.
 const AGAIN: &str = "-again";
 
-/// One server beside the first.
+/// One server compared with a reference server.
 pub(super) struct Effect {
-    /// The combination of variables.
+    /// Names and values of the variables.
     pub values: Vec<(String, String)>,
-    /// The first server.
+    /// Name of the reference server.
     pub reference: String,
-    /// The other one.
+    /// Name of the compared server.
     pub server: String,
-    /// The measure.
+    /// Name of the measure.
     pub measure: String,
-    /// Its figure as a multiple of the first's.
+    /// The figure of the compared server divided by that of the reference server.
     pub comparison: Comparison,
 }
 
 impl Effect {
-    /// One sentence, of the same form whichever way it came out.
+    /// Returns the effect as one sentence, in the same form for every outcome.
     pub(super) fn sentence(&self) -> String {
         let Interval { estimate, low, high } = self.comparison.ratio;
         let place = if self.values.is_empty() { String::new() } else { format!(" ({})", combination(&self.values)) };
@@ -47,7 +47,7 @@ impl Effect {
         )
     }
 
-    /// The finding in words.
+    /// Describes the finding in words.
     pub(super) fn finding(&self) -> String {
         let is_more = self.comparison.ratio.estimate > 1.0;
         match (self.comparison.finding, self.comparison.measure.kind) {
@@ -58,12 +58,12 @@ impl Effect {
     }
 }
 
-/// The servers that a step compares with: the first one, unless it names others.
+/// Returns the servers with which a step compares the others: the first server, unless `compare` names others.
 pub(super) fn references(step: &StepEntry) -> &[String] {
     if step.compare.is_empty() { step.servers.get(..1).unwrap_or_default() } else { &step.compare }
 }
 
-/// The effects of a step for these measures; none where there are too few repetitions.
+/// Returns the effects of a step for these measures; empty if there are too few repetitions.
 pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
     let mut effects = Vec::new();
     for (measure, reference) in measures.iter().flat_map(|measure| references(step).iter().map(move |of| (measure, of)))
@@ -81,7 +81,7 @@ pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
                     name: heading(measure),
                     kind: if is_rate { MeasureKind::Rate } else { MeasureKind::Cost },
                 };
-                // The baseline for noise is not compared with itself.
+                // Do not compare the baseline for noise with itself.
                 let same = same.filter(|_| !other.server.ends_with(AGAIN));
                 effects.push(Effect {
                     values: one.values.clone(),
@@ -96,11 +96,11 @@ pub(super) fn of(step: &StepEntry, measures: &[&str]) -> Vec<Effect> {
     effects
 }
 
-/// Table and picture.
+/// Returns the table and the chart of the effects.
 pub(super) fn section(step: &StepEntry, measures: &[&str]) -> Markup {
     let effects = of(step, measures);
     html! { @if !effects.is_empty() {
-        h3 { "Beside " (references(step).join(", ")) ", with 95 % confidence intervals" }
+        h3 { "Compared with " (references(step).join(", ")) ", with 95 % confidence intervals" }
         div.charts { @for measure in measures {
             @let of_measure: Vec<&Effect> = effects.iter().filter(|effect| effect.measure == *measure).collect();
             @if !of_measure.is_empty() { figure {
@@ -109,11 +109,11 @@ pub(super) fn section(step: &StepEntry, measures: &[&str]) -> Markup {
                 figcaption { (explained(measure)) " The line at 1 means equality; a bar that reaches it shows no difference." }
             } }
         } }
-        details { summary { "In words" } ul { @for effect in &effects { li { (effect.sentence()) } } } }
+        details { summary { "Summary" } ul { @for effect in &effects { li { (effect.sentence()) } } } }
     } }
 }
 
-/// Size of the drawing in its own units, as of the lab's charts.
+/// Width of the chart in its own units, as in the lab's charts.
 const WIDTH: f64 = 480.0;
 const LEFT: f64 = 170.0;
 const RIGHT: f64 = 58.0;
@@ -121,16 +121,16 @@ const ROW: f64 = 20.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 40.0;
 
-/// Rows of one picture, at most; the others stand in the words below.
+/// Maximum number of rows in a chart. Further effects appear only in the text.
 const ROWS_MAX: usize = 36;
 
-/// Each effect as a bar from the lower to the upper end of its interval.
+/// Draws each effect as an interval with a mark at the estimate.
 fn forest(effects: &[&Effect]) -> String {
     let effects = &effects[..effects.len().min(ROWS_MAX)];
     let is_of_several = effects.iter().any(|effect| effect.reference != effects[0].reference);
     let ends = effects.iter().map(|effect| effect.comparison.ratio);
     let (low, high) = ends.fold((1.0_f64, 1.0_f64), |(low, high), ratio| (low.min(ratio.low), high.max(ratio.high)));
-    // A ratio and its inverse are equally far from 1.
+    // On a logarithmic axis, a ratio and its inverse are equally far from 1.
     let (low, high) = (low.max(1e-3).ln() - 0.02, high.max(1e-3).ln() + 0.02);
     let x = |ratio: f64| LEFT + (ratio.max(1e-3).ln() - low) / (high - low) * (WIDTH - RIGHT - LEFT);
     let bottom = TOP + ROW * effects.len() as f64;
@@ -170,7 +170,7 @@ fn forest(effects: &[&Effect]) -> String {
     svg.finish()
 }
 
-/// Round ratios between the ends, few enough to be read.
+/// Returns a few round ratios between the ends, which are logarithms.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     const NARROW: &[f64] = &[0.8, 0.85, 0.9, 0.95, 0.98, 1.0, 1.02, 1.05, 1.1, 1.15, 1.2];
     const WIDE: &[f64] = &[0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];

@@ -1,10 +1,10 @@
-//! Figures for display, and pairs of them.
+//! Formatting of figures.
 
 use crate::document::Figure;
 use crate::measure::Measure;
 use flatout_units::show;
 
-/// A value in its unit.
+/// Formats a value with its unit.
 pub(super) fn shown(unit: &str, value: f64) -> String {
     match unit {
         "ns" => show::duration(value),
@@ -16,7 +16,7 @@ pub(super) fn shown(unit: &str, value: f64) -> String {
     }
 }
 
-/// Least and greatest of several repetitions, and how far they lie apart; nothing where there is one.
+/// Returns the minimum and maximum over several repetitions, and their distance; `None` for a single repetition.
 pub(super) fn spread(figure: &Figure) -> Option<String> {
     let ends = || format!("{} to {}", shown(&figure.unit, figure.min), shown(&figure.unit, figure.max));
     match figure.values.len() {
@@ -32,7 +32,7 @@ pub(super) fn spread(figure: &Figure) -> Option<String> {
     }
 }
 
-/// A measure's name as a heading: `requests per s`.
+/// Returns the name of a measure as a heading, such as `responses per second`.
 pub(super) fn heading(measure: &str) -> String {
     match measure {
         "requests-per-s" => "responses per second".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn heading(measure: &str) -> String {
     }
 }
 
-/// A one-sentence explanation of a measure.
+/// Returns an explanation of a measure in one sentence.
 pub(super) fn explained(measure: &str) -> &'static str {
     Measure::parse(measure).map_or("", Measure::text)
 }

@@ -1,22 +1,22 @@
-//! Memory over the run: the memory of each server's processes after each measurement, in order.
+//! Memory over time: the memory of each server's processes after each measurement, in the order of the measurements.
 
 use crate::document::{Cell, SuiteReport};
 use flatout_report::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
 use flatout_report::html::figure;
 use maud::{Markup, html};
 
-/// Lines of the picture, at most.
+/// Maximum number of lines in the chart.
 const SERVERS_MAX: usize = LOOKS - 1;
 
-/// Bytes of a MiB.
+/// Number of bytes per MiB.
 const MIB: f64 = 1_048_576.0;
 
-/// The picture, where there is enough for a line.
+/// Returns the chart, if there are enough values for a line.
 pub(super) fn section(report: &SuiteReport) -> Markup {
     let lines = lines(report);
     html! { @if !lines.is_empty() { section {
-        h2 { "Memory over the run" }
-        (figure(&chart(lines), "Resident memory of all processes of a server after each of its measurements, shared pages counted in each process. Servers are restarted for every step, and whenever their configuration changes."))
+        h2 { "Memory during the run" }
+        (figure(&chart(lines), "Resident memory of all processes of a server after each of its measurements; shared pages count in each process. Servers are restarted for every step, and whenever their configuration changes."))
     } } }
 }
 
@@ -46,7 +46,7 @@ fn lines(report: &SuiteReport) -> Vec<Line> {
     lines
 }
 
-/// The memory of the cell's own server after each of its runs.
+/// Returns the memory of the cell's own server after each of the cell's runs, in bytes.
 fn memory_of(cell: &Cell) -> impl Iterator<Item = u64> {
     let processes = cell.runs.iter().flat_map(|run| &run.processes);
     processes.filter(|cost| cost.server == cell.server && cost.memory_bytes > 0).map(|cost| cost.memory_bytes)
@@ -87,6 +87,6 @@ mod tests {
         let found: Vec<(f64, f64)> = super::lines(&report).remove(0).points;
         assert_eq!(found, [(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)]);
         let page = section(&report).into_string();
-        assert!(page.contains("Memory over the run") && page.contains("<svg"), "{page}");
+        assert!(page.contains("Memory during the run") && page.contains("<svg"), "{page}");
     }
 }

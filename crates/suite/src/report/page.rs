@@ -1,11 +1,11 @@
-//! The page: the results of the checks first, the information for repeating it last.
+//! The HTML page: the results of the checks come first, the information for repeating the run last.
 
-use super::{Runs, checks_by_weight, headline, memory, rank, repeat, seeds, steps};
+use super::{Runs, checks_by_weight, headline, left_out_by_only, memory, rank, repeat, seeds, steps};
 use crate::document::{CheckEntry, SuiteReport, Verdict};
 use flatout_report::html::{date, document};
 use maud::{Markup, html};
 
-/// The style of this page, in addition to the lab's.
+/// The style sheet of this page, in addition to that of the lab's pages.
 const MORE_STYLE: &str = include_str!("page.css");
 
 pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {
@@ -30,7 +30,7 @@ pub(super) fn page(report: &SuiteReport, runs: Runs<'_>) -> String {
 
 fn verdict(report: &SuiteReport) -> Markup {
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
-    let is_open = report.checks.iter().any(|check| check.verdict.is_open());
+    let is_open = checks_by_weight(report).iter().any(|check| check.verdict.is_open());
     let class = match (is_missed || !report.troubles.is_empty(), is_open || report.quick || report.interrupted) {
         (true, _) => "invalid",
         (false, true) => "failed",
@@ -42,15 +42,17 @@ fn verdict(report: &SuiteReport) -> Markup {
         ul {
             @for (server, why) in absent { li { "Left out: " (server.name) ": " (why.text) } }
             @for testbed in &report.testbeds { @if let Some(why) = &testbed.absent { li { "Left out: testbed " (testbed.name) ": " (why.text) } } }
+            @if let Some(line) = left_out_by_only(report) { li { (line) } }
         }
         p.facts { (date(report.begun_unix_ms)) ", flatout " (report.flatout_version) ", " (report.machine.cpu_model) }
     } }
 }
 
 fn checks(report: &SuiteReport) -> Markup {
-    html! { @if !report.checks.is_empty() { section {
+    let checks = checks_by_weight(report);
+    html! { @if !checks.is_empty() { section {
         h2 { "Checks" }
-        @for check in checks_by_weight(report) {
+        @for check in checks {
             h3 { span.mark.(class_of(check.verdict)) { (check.verdict.word()) } " " (check.name) }
             (findings(check))
         }
@@ -59,7 +61,7 @@ fn checks(report: &SuiteReport) -> Markup {
 
 fn findings(check: &CheckEntry) -> Markup {
     html! {
-        @if check.findings.is_empty() { p.note { "Nothing that it refers to was measured." } }
+        @if check.findings.is_empty() { p.note { "None of its figures was measured." } }
         ul.findings { @for finding in &check.findings { li.(class_of(finding.verdict)) {
         (finding.sentence)
     } } } }

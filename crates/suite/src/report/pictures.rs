@@ -1,4 +1,4 @@
-//! A step's charts: lines over a rate, bars over everything else.
+//! A step's charts: lines in an open loop with a variable whose values are numbers, bars otherwise.
 
 use super::bars::{Bar, BarGroup, draw};
 use super::columns::{is_open, of_pictures};
@@ -10,13 +10,14 @@ use flatout_report::chart::{Axis, Chart, LOOKS, Line, Quantity, Side};
 use flatout_report::html::{capital, figure, swatch};
 use maud::{Markup, PreEscaped, html};
 
-/// Groups of one picture, at most; the rest stands in the table.
+/// Maximum number of groups in a chart. The table contains all of them.
 const GROUPS_MAX: usize = 16;
 
-/// Pictures of one measure, at most: one for each combination of the variables that are not drawn along an axis.
+/// Maximum number of charts per measure. There is one chart for each combination of the variables that are not on an
+/// axis.
 const PICTURES_MAX: usize = 6;
 
-/// The pictures of a step.
+/// Returns the charts of a step.
 pub(super) fn all(report: &SuiteReport, step: &StepEntry) -> Markup {
     if step.cells.iter().all(|cell| cell.figures.is_empty()) {
         return html! {};
@@ -30,7 +31,7 @@ pub(super) fn all(report: &SuiteReport, step: &StepEntry) -> Markup {
     } } }
 }
 
-/// The variable that is drawn along the horizontal axis: the one with the most values, all of them numbers.
+/// Returns the variable on the horizontal axis: the variable with the most values, all of which must be numbers.
 fn axis(step: &StepEntry) -> Option<&str> {
     let count = |name: &str| {
         let mut values: Vec<&str> = step.cells.iter().filter_map(|cell| value_of(cell, name)).collect();
@@ -51,7 +52,7 @@ fn others(cell: &Cell, axis: &str) -> Vec<(String, String)> {
     cell.values.iter().filter(|(name, _)| name != axis).cloned().collect()
 }
 
-/// Combinations of the variables that are not the axis, in order.
+/// Returns the combinations of the other variables' values, in order.
 fn combinations(step: &StepEntry, axis: &str) -> Vec<Vec<(String, String)>> {
     let mut all: Vec<Vec<(String, String)>> = Vec::new();
     for cell in &step.cells {
@@ -70,7 +71,7 @@ fn lines(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str) -> M
     } }
 }
 
-/// One line for each server; what was offered and what other hardware did are dashed.
+/// Returns a chart with one line per server. The offered load and figures from other hardware are dashed.
 fn line_chart(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str, values: &[(String, String)]) -> Chart {
     let is_rate = Measure::parse(measure).is_some_and(|measure| measure.unit() == "1/s");
     let mut lines = Vec::new();
@@ -81,7 +82,7 @@ fn line_chart(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str,
         lines.push(Line { name: server.clone(), look, side: Side::Left, is_dashed: false, is_marked: true, points });
     }
     for column in beside(report, step, measure).iter().filter(|column| column.variable == axis) {
-        // Their load is what they say it was; ours may be scaled.
+        // Earlier figures state their load directly; the load of the new figures may be scaled.
         let mut points: Vec<(f64, f64)> = seed_points(step, column, axis);
         points.dedup();
         let name = format!("{} ({})", column.title(), column.name.replace('_', " "));
@@ -90,7 +91,7 @@ fn line_chart(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str,
     let x_values = || lines.iter().flat_map(|line| &line.points).map(|point| point.0);
     let y_values = || lines.iter().flat_map(|line| &line.points).map(|point| point.1);
     let (x, what) = if step.cells.iter().any(|cell| cell.figure("offered-per-s").is_some()) {
-        (Axis::linear("offered", Quantity::PerSecond, x_values()), "what was offered")
+        (Axis::linear("offered", Quantity::PerSecond, x_values()), "the offered load")
     } else {
         (Axis::linear(axis, Quantity::Count, x_values()), axis)
     };
@@ -105,7 +106,8 @@ fn line_chart(report: &SuiteReport, step: &StepEntry, measure: &str, axis: &str,
     Chart { title, x, left, right: None, cells: Vec::new(), lines }
 }
 
-/// The position of a cell: the offered load in open loop, else the variable's value.
+/// Returns the position of a cell. Its horizontal position is the offered load in an open loop, otherwise the
+/// variable's value.
 fn point(cell: &Cell, measure: &str, axis: &str) -> Option<(f64, f64)> {
     let offered = cell.figure("offered-per-s").map(|figure| figure.median);
     let x = offered.or_else(|| value_of(cell, axis)?.parse().ok())?;
@@ -148,7 +150,7 @@ fn groups(
 ) -> Vec<BarGroup> {
     let mut groups: Vec<BarGroup> = Vec::new();
     for cell in step.cells.iter().filter(|cell| others(cell, axis) == *values) {
-        // With one bar per server, the server's name is its label.
+        // If there is one bar per server, the server's name is its label.
         let name = value_of(cell, axis).map_or_else(|| cell.server.clone(), |value| format!("{axis} {value}"));
         if groups.last().is_none_or(|group| group.name != name) {
             if groups.len() == GROUPS_MAX {
@@ -160,7 +162,7 @@ fn groups(
         let look = step.servers.iter().position(|server| *server == cell.server).unwrap_or(0);
         group.bars.push(Bar {
             name: cell.server.clone(),
-            // Names tell them apart where colours cannot.
+            // Without groups, names distinguish the bars, so all have the same colour.
             look: if axis.is_empty() { 0 } else { look },
             value: figure.median,
             min: figure.min,

@@ -1,4 +1,4 @@
-//! Today's servers ranked in a table of earlier ones, with figures per core, MHz, GiB, dollar and watt.
+//! The new servers, ranked in a table of earlier servers, with figures per core, MHz, GiB, dollar and watt.
 
 use super::figures::heading;
 use super::seeds::{Ranked, pretty, provenance, ranked};
@@ -6,17 +6,17 @@ use crate::document::SuiteReport;
 use flatout_units::show;
 use maud::{Markup, html};
 
-/// Today's figure of one server.
+/// The rate of a new server.
 struct Today<'a> {
     server: &'a str,
-    /// Operations a second: the best of all that the step has, by its median.
+    /// Operations per second: the server's highest median in the step.
     per_s: f64,
 }
 
-/// Bytes of a GiB.
+/// Number of bytes per GiB.
 const GIB: f64 = 1_073_741_824.0;
 
-/// Every table with a place for today.
+/// Returns every table with a `rank` directive.
 pub(super) fn section(report: &SuiteReport) -> Markup {
     html! { @for table in ranked(report) {
         @let today = today(report, &table);
@@ -36,7 +36,7 @@ fn today<'a>(report: &'a SuiteReport, table: &Ranked<'_>) -> Vec<Today<'a>> {
     step.servers.iter().filter_map(best).collect()
 }
 
-/// Cores that the servers could use.
+/// Returns the number of cores that the servers could use.
 fn cores(report: &SuiteReport) -> usize {
     if report.server_cores.is_empty() { report.machine.cores.max(1) } else { report.server_cores.len() }
 }
@@ -50,9 +50,9 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
         _ => "not given".to_owned(),
     };
     html! { @if !today.is_empty() { section {
-        h2 { "What it comes to" }
+        h2 { "Figures relative to the machine" }
         div.wide { table {
-            thead { tr { @for head in ["server", "a second", "for each core", "per core and MHz", "per GiB of memory", "for each dollar", "for each watt"] { th scope="col" { (head) } } } }
+            thead { tr { @for head in ["server", "per second", "per core", "per core and MHz", "per GiB of memory", "per dollar", "per watt"] { th scope="col" { (head) } } } }
             tbody { @for Today { server, per_s } in today { tr {
                 th scope="row" { (server) }
                 td { (show::figure(*per_s)) }
@@ -65,7 +65,7 @@ fn prices(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mark
             caption {
                 "The best of step " (table.step) " by " (heading(table.measure)) ", with " (show::plural(cores as u64, "core", "cores")) " for the server"
                 @if let Some(mhz) = report.machine.cpu_mhz { " at " (show::count(mhz)) " MHz, as reported by the kernel" }
-                ", in a machine with " (show::bytes(report.machine.memory_bytes as f64)) ". Dollars and watts are what the user gives; no program can find them out."
+                ", in a machine with " (show::bytes(report.machine.memory_bytes as f64)) ". Dollars and watts were given by the user."
             }
         } }
     } } }
@@ -100,13 +100,13 @@ fn history(report: &SuiteReport, table: &Ranked<'_>, today: &[Today<'_>]) -> Mar
     }
     rows.sort_by(|one, other| other.0.total_cmp(&one.0));
     html! { section {
-        h2 { "Its place among " (table.table.rows.len()) " published results" }
-        p.note { strong { "Other hardware." } " Those of the table were measured by its authors on the machines it names; today's rows were measured here, over loopback or a virtual link, by a workload like theirs. So this is not a ranking, but a picture of three decades." }
+        h2 { "Comparison with " (table.table.rows.len()) " published results" }
+        p.note { strong { "Other hardware." } " The table's authors measured these figures on the machines that the table names; the new rows were measured here, over loopback or a virtual link, with a similar workload. The table is therefore not a ranking; it shows three decades of hardware." }
         (provenance(table.table))
         div.wide { table {
             thead { tr {
                 @for column in &table.table.columns { th scope="col" { (column.replace('_', " ")) } }
-                th scope="col" { "for each MHz" }
+                th scope="col" { "per MHz" }
             } }
             tbody { @for (_, is_today, cells) in &rows { tr.today[*is_today] {
                 @for (index, cell) in cells.iter().enumerate() {

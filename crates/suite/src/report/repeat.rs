@@ -1,11 +1,11 @@
-//! Everything needed to repeat the measurement: machine, command, servers with their exact settings, testbeds,
-//! problems.
+//! The information needed to repeat the measurements: the machine, the command, the servers with their exact settings,
+//! the testbeds and the problems.
 
 use crate::document::{ServerEntry, SuiteReport};
 use flatout_units::show;
 use maud::{Markup, html};
 
-/// Servers, the absent ones too.
+/// Returns the servers, including absent servers.
 pub(super) fn servers(report: &SuiteReport) -> Markup {
     html! { section {
         h2 { "Servers" }
@@ -32,10 +32,10 @@ fn one(server: &ServerEntry) -> Markup {
     }
 }
 
-/// The problems of a run.
+/// Returns the problems that occurred.
 pub(super) fn troubles(report: &SuiteReport) -> Markup {
     html! { @if !report.troubles.is_empty() { section {
-        h2 { "What went wrong" }
+        h2 { "Problems" }
         @for trouble in &report.troubles {
             p {
                 strong.bad { (trouble.why.name) } ": " (trouble.why.text)
@@ -51,7 +51,7 @@ pub(super) fn troubles(report: &SuiteReport) -> Markup {
     } } }
 }
 
-/// Machine, command, cores, testbeds.
+/// Returns the machine, the command line, the cores and the testbeds.
 pub(super) fn method(report: &SuiteReport) -> Markup {
     let machine = &report.machine;
     let cores = |list: &[usize]| match list {
@@ -59,11 +59,11 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
         list => list.iter().map(usize::to_string).collect::<Vec<_>>().join(", "),
     };
     html! { section {
-        h2 { "To repeat this" }
+        h2 { "To repeat this run" }
         pre { code { (report.command.join(" ")) } }
         dl {
             dt { "Suite" } dd { (report.file) ", kept in the bundle as suite.kdl" }
-            dt { "Repetitions" } dd { (report.repetitions) ", servers taking turns within each; " (report.seconds) " s a measurement" }
+            dt { "Repetitions" } dd { (report.repetitions) ", with the servers interleaved in each; " (report.seconds) " s per measurement" }
             dt { "Cores" } dd { "servers " (cores(&report.server_cores)) "; clients " (cores(&report.client_cores)) }
             dt { "Machine" } dd {
                 (machine.cpu_model) ", " (show::plural(machine.cores as u64, "core", "cores"))
@@ -72,8 +72,8 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
                 @if let Some(host) = &machine.host { ", host " (host) }
                 @if let Some(governor) = &machine.cpu_governor { ", governor " (governor) }
             }
-            @if let Some(dollars) = report.given.dollars { dt { "Price" } dd { (dollars) " dollars, as the user gives it" } }
-            @if let Some(watts) = report.given.watts { dt { "Power" } dd { (watts) " W, as the user gives it" } }
+            @if let Some(dollars) = report.given.dollars { dt { "Price" } dd { (dollars) " dollars, as given by the user" } }
+            @if let Some(watts) = report.given.watts { dt { "Power" } dd { (watts) " W, as given by the user" } }
             dt { "Limits" } dd {
                 "open files " (machine.files_max.map_or_else(|| "not known".to_owned(), show::count))
                 @for (name, setting) in &machine.sysctls { "; " (name) " " (setting) }
@@ -85,9 +85,9 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
                     @if let Some(absent) = &testbed.absent { span.bad { "left out: " (absent.text) } " " }
                     @if !testbed.about.is_empty() { (testbed.about) "; " }
                     (show::plural(u64::from(testbed.hosts), "host", "hosts"))
-                    @if let Some(mtu) = &testbed.mtu { ", packets of at most " (mtu) " bytes" }
+                    @if let Some(mtu) = &testbed.mtu { ", packets of up to " (mtu) " bytes" }
                     @if let Some(rate) = &testbed.rate { ", " (rate) }
-                    @if let Some(delay) = &testbed.delay { ", " (delay) " more each way" }
+                    @if let Some(delay) = &testbed.delay { ", " (delay) " of added delay each way" }
                     @if let Some(cpu) = &testbed.cpu { ", servers with " (cpu) " of a core's time" }
                 }
             }

@@ -1,10 +1,10 @@
-//! Earlier figures, on other hardware, beside today's.
+//! Earlier figures from other hardware, shown next to the new figures.
 //!
-//! A table's own lines say how it belongs to the suite, among those that say where it is from:
+//! Comment lines of a table relate it to the suite:
 //!
-//! - `# beside STEP VARIABLE: MEASURE=COLUMN[*NUMBER] …`: rows of its first column are values of that variable, and the
-//!   columns are those measures, in their units after they are multiplied;
-//! - `# rank STEP MEASURE COLUMN MHZ`: today's servers take their place in the table, by that measure in the step, see
+//! - `# beside STEP VARIABLE: MEASURE=COLUMN[*NUMBER] …`: the first column contains values of the variable. Each named
+//!   column, multiplied by its number, contains the measure in its unit;
+//! - `# rank STEP MEASURE COLUMN MHZ`: the new servers are ranked in the table by this measure of the step; see
 //!   [`super::rank`].
 
 use super::figures::shown;
@@ -13,14 +13,14 @@ use crate::measure::Measure;
 use flatout_units::show;
 use maud::{Markup, html};
 
-/// Prefix of a table's directives.
+/// The prefix of a `beside` directive.
 const BESIDE: &str = "beside ";
 const RANK: &str = "rank ";
 
-/// A column that stands beside a measure of a step.
+/// A column that is shown next to a measure of a step.
 pub(super) struct Beside<'a> {
     table: &'a SeedTable,
-    /// The variable whose values the first column has.
+    /// Name of the variable in the first column.
     pub variable: String,
     column: usize,
     factor: f64,
@@ -29,7 +29,7 @@ pub(super) struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// The figure at a value of the variable, in the measure's unit.
+    /// Returns the figure for a value of the variable, in the measure's unit.
     pub(super) fn at(&self, value: &str) -> Option<f64> {
         let wanted: f64 = value.parse().ok()?;
         let row = self.table.rows.iter().find(|row| {
@@ -38,19 +38,19 @@ impl Beside<'_> {
         Some(row.get(self.column)?.parse::<f64>().ok()? * self.factor)
     }
 
-    /// Its name in a legend, which always mentions the other hardware.
+    /// Returns the label for a legend, which says that the figures are from other hardware.
     pub(super) fn title(&self) -> String {
         format!("{}, other hardware", when(self.table))
     }
 }
 
-/// Whose figures a table has: its first line up to a colon, such as `Coyote, 1998`.
+/// Returns where and when a table comes from, such as `Coyote, 1998`: its first line up to the colon.
 fn when(table: &SeedTable) -> &str {
     let first = table.source.first().map_or(table.name.as_str(), |line| line.trim());
     first.split_once(':').map_or(first, |(name, _)| name)
 }
 
-/// The columns that stand beside a measure of a step.
+/// Returns the columns that are shown next to a measure of a step.
 pub(super) fn beside<'a>(report: &'a SuiteReport, step: &StepEntry, measure: &str) -> Vec<Beside<'a>> {
     let mut found = Vec::new();
     for table in &report.seeds {
@@ -73,21 +73,21 @@ pub(super) fn beside<'a>(report: &'a SuiteReport, step: &StepEntry, measure: &st
     found
 }
 
-/// The content of a `rank` directive.
+/// A table with its `rank` directive.
 pub(super) struct Ranked<'a> {
-    /// The table.
+    /// The table with the directive.
     pub table: &'a SeedTable,
-    /// The step that today's figures are of.
+    /// Name of the step with the new figures.
     pub step: &'a str,
-    /// Their measure.
+    /// Name of the measure of the new figures.
     pub measure: &'a str,
-    /// The column they are ranked by.
+    /// Index of the column by which servers are ranked.
     pub column: usize,
-    /// The column with the clock of a machine with one processor, in MHz.
+    /// Index of the column with the clock rate in MHz of a machine with one processor.
     pub mhz_column: usize,
 }
 
-/// The tables in which today's servers take a place.
+/// Returns the tables with a `rank` directive.
 pub(super) fn ranked(report: &SuiteReport) -> Vec<Ranked<'_>> {
     let of = |table| ranked_of(table);
     report.seeds.iter().filter_map(of).collect()
@@ -101,11 +101,11 @@ fn ranked_of(table: &SeedTable) -> Option<Ranked<'_>> {
     Some(Ranked { table, step, measure, column: index(column)?, mhz_column: index(mhz)? })
 }
 
-/// All tables, as they are.
+/// Returns all tables without a `rank` directive, unchanged.
 pub(super) fn section(report: &SuiteReport) -> Markup {
     let plain = report.seeds.iter().filter(|table| ranked_of(table).is_none());
     html! { @for table in plain { section {
-        h2 { "The first experiment: " (when(table)) }
+        h2 { "The original experiment: " (when(table)) }
         p.note { strong { "Other hardware." } " These figures were not measured here and cannot be compared with today's." }
         (provenance(table))
         div.wide { table {
@@ -119,7 +119,7 @@ pub(super) fn section(report: &SuiteReport) -> Markup {
     } } }
 }
 
-/// The source of the figures.
+/// Returns the source of the figures.
 pub(super) fn provenance(table: &SeedTable) -> Markup {
     let is_ours = |line: &&String| {
         let line = line.trim();
@@ -129,7 +129,7 @@ pub(super) fn provenance(table: &SeedTable) -> Markup {
     html! { @if !lines.is_empty() { p.note { (lines.join(" ")) } } }
 }
 
-/// A cell of a table: numbers with their thousands apart, nothing as a dash.
+/// Formats a cell: numbers have thousands separators, and an empty cell becomes a dash.
 pub(super) fn pretty(cell: &str) -> String {
     match cell.parse::<u64>() {
         Ok(number) if number >= 10_000 => show::count(number),
@@ -138,7 +138,7 @@ pub(super) fn pretty(cell: &str) -> String {
     }
 }
 
-/// A figure of other hardware in the unit of a measure.
+/// Formats a figure from other hardware in the unit of a measure.
 pub(super) fn shown_as(measure: &str, value: f64) -> String {
     shown(Measure::parse(measure).map_or("", Measure::unit), value)
 }

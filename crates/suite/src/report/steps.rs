@@ -1,32 +1,31 @@
-//! The steps: the results of each, as a table, charts, effects and classic reports.
+//! The results of each step: table, charts, effects and classic reports.
 
 use super::columns::{is_open, of_table};
 use super::figures::{explained, heading, shown, spread};
 use super::seeds::{beside, shown_as};
 use super::unsound::unsound_lines;
-use super::{Runs, combination, effects, pictures};
+use super::{Runs, combination, effects, pictures, steps_shown};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
 use flatout_report::classic::Classic;
-use flatout_report::command::current_name;
 use flatout_units::show;
 use maud::{Markup, html};
 
-/// Classic reports of one step, at most: all are in the bundle.
+/// Maximum number of classic reports per step. The bundle contains all of them.
 const VIEWS_MAX: usize = 48;
 
-/// Measures whose effects are shown, where repetitions suffice.
+/// The measures whose effects are shown if there are enough repetitions.
 const EFFECTS: &[&str] = &["requests-per-s", "server-cpu-per-request"];
 
-/// Lines of what has no figures, at most: all are in the JSON.
+/// Maximum number of lines about missing figures. The JSON contains all of them.
 const ABSENCES_MAX: usize = 30;
 
-/// Statements of capacity of one step, at most.
+/// Maximum number of capacity statements per step.
 const CAPACITIES_MAX: usize = 30;
 
-/// All steps.
+/// Returns the results of all steps.
 pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
-    html! { @for step in &report.steps { section {
+    html! { @for step in steps_shown(report) { section {
         h2 { "Step: " (step.name) }
         @if !step.about.is_empty() { p { (step.about) } }
         @if let Some(absent) = &step.absent {
@@ -48,7 +47,7 @@ pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
     } } }
 }
 
-/// Missing figures, and the reasons.
+/// Lists the missing figures with the reasons.
 fn absences(step: &StepEntry) -> Markup {
     let mut lines: Vec<String> = Vec::new();
     for cell in &step.cells {
@@ -58,7 +57,7 @@ fn absences(step: &StepEntry) -> Markup {
             (None, Some(invalid)) if cell.figures.is_empty() => {
                 let place =
                     if cell.values.is_empty() { String::new() } else { format!(", {}", combination(&cell.values)) };
-                format!("{}{place}: no figure holds in any run: {invalid}", cell.server)
+                format!("{}{place}: no figure is valid in any run: {invalid}", cell.server)
             }
             _ => continue,
         };
@@ -101,15 +100,15 @@ fn table(report: &SuiteReport, step: &StepEntry) -> Markup {
             }
         } } }
         caption {
-            "Medians of the repetitions; below them least, greatest, and the standard deviation (σ) of a single one."
-            @if step.cells.iter().any(Cell::has_invalid) { " * In one or more runs a figure does not hold and is left out." }
+            "Medians of the repetitions; below them, the minimum, the maximum and the standard deviation (σ) of a single repetition."
+            @if step.cells.iter().any(Cell::has_invalid) { " * In one or more runs, the figure is not valid; those runs are left out." }
         }
     } }
     @for line in unsound_lines(step) { p.facts { (line) "." } }
     } }
 }
 
-/// The capacity statement: what each server's rate comes to in an hour, and what link it fills.
+/// Returns the capacity statements: the rate of each server per hour, and the link that it would fill.
 fn capacity(step: &StepEntry) -> Markup {
     if is_open(step) {
         return html! {};
@@ -120,7 +119,7 @@ fn capacity(step: &StepEntry) -> Markup {
             let place =
                 if cell.values.is_empty() { String::new() } else { format!(" at {}", combination(&cell.values)) };
             format!(
-                "{}{place}: {} hits an hour, which fill a link of {} Mbit/s.",
+                "{}{place}: {} hits per hour, enough to fill a link of {} Mbit/s.",
                 cell.server,
                 show::figure(per_s * 3600.0),
                 show::figure(bytes * 8.0 / 1e6)
@@ -129,14 +128,14 @@ fn capacity(step: &StepEntry) -> Markup {
     };
     let lines: Vec<String> = step.cells.iter().filter_map(of).take(CAPACITIES_MAX).collect();
     html! { @if !lines.is_empty() { details open[lines.len() <= 3] {
-        summary { "What it could carry" }
+        summary { "Link capacity" }
         ul { @for line in &lines { li { (line) } } }
     } } }
 }
 
-/// The answer to a question of the bench, in its own sentence.
+/// Returns the results of searches of `flatout bench`, such as the knee, in the sentences of the findings.
 fn findings(step: &StepEntry, runs: Runs<'_>) -> Markup {
-    let asks = |argument: &String| matches!(current_name(argument), "--find-knee" | "--overload" | "--compare");
+    let asks = |argument: &String| matches!(argument.as_str(), "--find-knee" | "--overload" | "--compare");
     if !step.bench.iter().any(asks) {
         return html! {};
     }
@@ -152,7 +151,7 @@ fn findings(step: &StepEntry, runs: Runs<'_>) -> Markup {
     html! { @if !lines.is_empty() { ul { @for line in &lines { li { (line) } } } } }
 }
 
-/// The machine's limit beside the figures, if the step requests it.
+/// Returns the machine's limit, if the step measures it.
 fn limits(step: &StepEntry, runs: Runs<'_>) -> Markup {
     if !step.bench.iter().any(|argument| argument == "--limit") {
         return html! {};
@@ -163,7 +162,7 @@ fn limits(step: &StepEntry, runs: Runs<'_>) -> Markup {
     });
     let rows: Vec<_> = rows.collect();
     html! { @if !rows.is_empty() {
-        h3 { "Beside the machine's own limit" }
+        h3 { "Compared with the machine's limit" }
         div.wide { table {
             thead { tr { @for head in ["server", "limit", "reached", "share"] { th scope="col" { (head) } } } }
             tbody { @for (cell, limit) in &rows { tr {
@@ -177,7 +176,7 @@ fn limits(step: &StepEntry, runs: Runs<'_>) -> Markup {
     } }
 }
 
-/// The classic reports the step is to be shown in.
+/// Returns the classic reports of a step with `view`.
 fn views(step: &StepEntry, runs: Runs<'_>) -> Markup {
     let Some(view) = step.view.as_deref().and_then(|name| Classic::parse(name).ok()) else { return html! {} };
     let shown = step.cells.iter().filter_map(|cell| {
@@ -186,7 +185,7 @@ fn views(step: &StepEntry, runs: Runs<'_>) -> Markup {
     });
     let shown: Vec<_> = shown.take(VIEWS_MAX).collect();
     html! { @if !shown.is_empty() {
-        h3 { "As " (view.name()) " would print it" }
+        h3 { "In the format of " (view.name()) }
         @for (cell, run, text) in &shown { details {
             summary { (cell.server) @if !cell.values.is_empty() { ", " (combination(&cell.values)) } ", repetition " (run.repetition + 1) }
             pre { (text) }
@@ -194,7 +193,7 @@ fn views(step: &StepEntry, runs: Runs<'_>) -> Markup {
     } }
 }
 
-/// The meanings of the measures in a step's table.
+/// Explains the measures in the tables of the steps.
 pub(super) fn glossary(report: &SuiteReport) -> Markup {
     let mut names: Vec<String> = Vec::new();
     for name in report.steps.iter().flat_map(|step| of_table(report, step)) {

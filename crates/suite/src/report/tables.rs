@@ -1,4 +1,4 @@
-//! The tables of a suite as Markdown, for documents: what was measured, where, and what the checks say.
+//! The tables of a suite as Markdown, for use in documents: the machine, the programs, the results and the checks.
 
 use super::combination;
 use super::effects::references;
@@ -8,14 +8,14 @@ use crate::measure::Measure;
 use crate::pairs::ratio;
 use std::fmt::Write as _;
 
-/// All steps with results, each as a heading, a table and the findings of its checks.
+/// Returns all steps with results, each with a heading, a table and the results of its checks.
 pub(super) fn tables(report: &SuiteReport) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "{}. {} repetitions of {} s, in which the servers take turns, every second time in reverse order; servers on \
-         core {}, client on core {}. Medians with minimum and maximum; ratios are medians of the ratios within a \
-         repetition, with 95 % confidence intervals.\n",
+        "{}. {} interleaved repetitions of {} s, with the order of the servers reversed in every second one; servers \
+         on core {}, client on core {}. Figures are medians with minimum and maximum; ratios are medians of the ratios \
+         within each repetition, with 95 % confidence intervals.\n",
         report.machine,
         report.repetitions,
         report.seconds,
@@ -23,7 +23,7 @@ pub(super) fn tables(report: &SuiteReport) -> String {
         cores(&report.client_cores)
     );
     if report.quick {
-        text.push_str("**A quick run, to see that everything works: do not quote these figures.**\n\n");
+        text.push_str("**A quick run, which only verifies that everything works: do not quote these figures.**\n\n");
     }
     let _ = writeln!(text, "{}\n", versions(report));
     for step in report.steps.iter().filter(|step| step.cells.iter().any(|cell| !cell.figures.is_empty())) {
@@ -37,7 +37,7 @@ fn cores(cores: &[usize]) -> String {
     if cores.is_empty() { "any".to_owned() } else { cores.join(", ") }
 }
 
-/// The programs, each once.
+/// Returns the versions of the programs, without duplicates.
 fn versions(report: &SuiteReport) -> String {
     let servers = report.servers.iter().filter_map(|server| server.version.clone());
     let clients = report.steps.iter().flat_map(|step| &step.clients);
@@ -51,10 +51,10 @@ fn versions(report: &SuiteReport) -> String {
     format!("Programs: {}.", versions.join("; "))
 }
 
-/// The measures of a step's table: those of its checks and its rate, the first one being that of the ratios.
+/// Returns the measures in a step's table: those of its checks, and its rate. The ratios refer to the first measure.
 fn measures(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     let judged = report.checks.iter().filter(|check| check.step == step.name).map(|check| check.measure.clone());
-    // With flatout bench for some servers and other clients for others, the clients are compared.
+    // If some servers are measured with flatout bench and others with other clients, the step compares clients.
     let compares_clients = !step.bench.is_empty() && !step.clients.is_empty();
     let cost = if compares_clients { Measure::ClientCpuPerRequest } else { Measure::ServerCpuPerRequest };
     let mut measures: Vec<String> = Vec::new();
@@ -112,7 +112,7 @@ const fn sep(values: &str) -> &'static str {
     if values.is_empty() { "" } else { ", " }
 }
 
-/// A median with minimum and maximum; a dash where no run has a figure that holds.
+/// Formats a median with minimum and maximum, or a dash if the figure is valid in no run.
 fn figure(cell: &Cell, measure: &str) -> String {
     cell.figure(measure).map_or_else(
         || "–".to_owned(),
@@ -123,7 +123,7 @@ fn figure(cell: &Cell, measure: &str) -> String {
     )
 }
 
-/// A server's figure as a multiple of a reference's, by the first measure.
+/// Formats the figure of a server as a multiple of the reference server's figure, for the first measure.
 fn beside(step: &StepEntry, cell: &Cell, reference: &str, measures: &[String]) -> String {
     if cell.server == reference {
         return "1".to_owned();

@@ -1,27 +1,27 @@
-//! The short report for a terminal: a table for each step, then the results of the checks. Problems were reported
-//! when they happened.
+//! The short report for a terminal: a table for each step, followed by the results of the checks. Problems are not
+//! repeated, because they were printed when they occurred.
 
 use super::columns::of_table;
 use super::figures::{heading, shown};
 use super::unsound::unsound_lines;
-use super::{checks_by_weight, headline};
+use super::{checks_by_weight, headline, left_out_by_only, steps_shown};
 use crate::document::{StepEntry, SuiteReport, Verdict};
 use flatout_report::page::TextPage;
 use flatout_report::style::{Style, Weight};
 use flatout_units::show;
 use std::fmt::Write as _;
 
-/// Measures of a table in a terminal, at most: more do not fit a line.
+/// Maximum number of measures in a table. More would not fit in a line.
 const COLUMNS_MAX: usize = 6;
 
 pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     let mut page = TextPage::new(style);
     page.painted(Weight::Strong, &format!("{}: {}", report.suite, report.about));
-    for step in &report.steps {
+    for step in steps_shown(report) {
         add_step(&mut page, report, step);
     }
     page.plain("");
-    // The most important one last, where a reader of a terminal looks.
+    // The most important check comes last, because the reader of a terminal looks there first.
     for check in checks_by_weight(report).iter().rev() {
         let weight = match check.verdict {
             Verdict::Met => Weight::Good,
@@ -34,6 +34,9 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
         }
     }
     page.plain(&measurements(report));
+    if let Some(line) = left_out_by_only(report) {
+        page.plain(&line);
+    }
     for server in &report.servers {
         if let Some(why) = &server.absent {
             let line = format!("{} was left out: {}", server.name, why.text);
@@ -44,7 +47,7 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
         page.painted(Weight::Warning, &why.text);
     }
     if report.interrupted {
-        let line = "interrupted; run it again with the same --out to resume";
+        let line = "interrupted; to resume, run the suite again with the same --out";
         page.painted(Weight::Warning, line);
     }
     let is_missed = report.checks.iter().any(|check| check.verdict == Verdict::Missed);
@@ -53,17 +56,18 @@ pub(super) fn text(report: &SuiteReport, style: Style) -> String {
     page.finish()
 }
 
-/// Number of measurements, of those with an invalid figure, and of those without a valid one.
+/// Returns the number of measurements, of measurements with an invalid figure, and of measurements without any valid
+/// figure.
 fn measurements(report: &SuiteReport) -> String {
     let runs = || report.steps.iter().flat_map(|step| &step.cells).flat_map(|cell| &cell.runs);
     let mut text = show::plural(runs().count() as u64, "measurement", "measurements");
     let partly = runs().filter(|run| !run.invalid.is_empty() && run.has_sound()).count();
     if partly > 0 {
-        let _ = write!(text, "; in {partly} of them not every figure holds, and those that do not are left out");
+        let _ = write!(text, "; in {partly} of them, some figures are not valid and are left out");
     }
     let worthless = runs().filter(|run| !run.has_sound()).count();
     if worthless > 0 {
-        let _ = write!(text, "; in {worthless} of them no figure holds");
+        let _ = write!(text, "; in {worthless} of them, no figure is valid");
     }
     text
 }

@@ -1,12 +1,12 @@
-//! Invalid figures of a step's runs, with reasons and remedies.
+//! The invalid figures of a step's runs, with reasons and remedies.
 
 use crate::document::StepEntry;
 use flatout_load::judge::{Figure, InvalidReason};
 use flatout_report::verdict::label;
 use flatout_units::show;
 
-/// A line for each reason, in the order of the table: in how many runs it was found, which figures it touched there, and what
-/// to do.
+/// Returns one line per reason, in the order of the table of reasons. Each says in how many runs the reason was found,
+/// which figures it affected, and what to do.
 pub(super) fn unsound_lines(step: &StepEntry) -> Vec<String> {
     let runs: Vec<_> = step.cells.iter().flat_map(|cell| &cell.runs).collect();
     let of = |reason: &InvalidReason| {

@@ -1,4 +1,5 @@
-//! One measurement: a separate `flatout bench` or another client, on the client's cores, in the client's network.
+//! One measurement: a separate `flatout bench` or another client, which runs on the client's cores and in the client's
+//! network.
 
 use super::StopRequest;
 use crate::bundle::{RunFiles, write_whole};
@@ -16,10 +17,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Between two looks at a bench that runs.
+/// Interval at which a running bench is polled.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Bounds of a bench's overtime, as a multiple of its expected duration and in addition to it: searches take long.
+/// Multiple of its expected duration after which a bench is stopped. It is large because searches take long.
 const TIMEOUT_TIMES: f64 = 20.0;
 const TIMEOUT_S: f64 = 600.0;
 
@@ -29,50 +30,50 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The parameters of a measurement.
 #[derive(Debug)]
 pub(super) struct Measurement<'m> {
-    /// Program and arguments, the namespace's words first.
+    /// The program and its arguments, after the words that select the namespace.
     pub(super) command: Vec<String>,
-    /// The files of its results.
+    /// The files that the results are written to.
     pub(super) files: &'m RunFiles,
-    /// The client's cores.
+    /// Cores of the client.
     pub(super) cores: &'m [usize],
-    /// Its expected duration, in seconds.
+    /// Expected duration of the measurement, in seconds.
     pub(super) expected_s: f64,
-    /// The client, if it is not `flatout bench`.
+    /// The client; `None` for `flatout bench`.
     pub(super) client: Option<ForeignClient<'m>>,
 }
 
-/// Another client than `flatout bench`.
+/// A client other than `flatout bench`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ForeignClient<'m> {
-    /// The program.
+    /// The load generator.
     pub(super) program: ClientProgram,
     /// The requested URL.
     pub(super) url: &'m str,
     /// The requested duration, in seconds.
     pub(super) seconds: f64,
-    /// Cores that it may use.
+    /// Number of cores that the client may use.
     pub(super) cores: usize,
 }
 
-/// The result of a measurement.
+/// The outcome of a measurement.
 #[derive(Debug)]
 pub(super) enum Ending {
-    /// A result, which may be invalid.
+    /// There is a result, which may be invalid.
     Report(Box<RunReport>),
-    /// This server ended meanwhile.
+    /// A server exited during the measurement. Contains the index of the server.
     Died(usize),
-    /// The suite is to end.
+    /// The suite was requested to stop.
     Stopped,
-    /// It could not be made.
+    /// The measurement failed for this reason.
     Failed(Why),
 }
 
-/// Makes it. `servers` are those that must live on.
+/// Makes a measurement. `servers` are the servers that must not exit during the measurement.
 pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instance], stop: &StopRequest) -> Ending {
     let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
     let Measurement { command: words, files, cores, expected_s, client } = measurement;
     let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };
-    // A leftover of an earlier run must not be mistaken for this one's.
+    // A file left over from an earlier run must not be mistaken for the result of this run.
     match fs::remove_file(&files.part) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return failed(format!("{}: {error}", files.part.display()));
@@ -98,7 +99,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
     let mut cpu_ns = 0;
     let status = loop {
         if client.is_some() && has_ended(&child) {
-            // The kernel knows its CPU time until it is waited for.
+            // The kernel keeps the CPU time of an exited child until the child is waited for.
             cpu_ns = CpuReading::of([child.id()]).used_since(&CpuReading::default());
         }
         match child.try_wait() {
@@ -117,11 +118,11 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
         if begun.elapsed() > timeout {
             end(&mut child);
             let seconds = timeout.as_secs();
-            return Ending::Failed(Reason::BenchHung.why(format!("the bench did not end within {seconds} s")));
+            return Ending::Failed(Reason::BenchHung.why(format!("the bench did not finish within {seconds} s")));
         }
         std::thread::sleep(LOOK);
     };
-    // A server that ended in the last moment has spoilt the result all the same.
+    // A server that exited at the last moment also invalidates the result.
     if let Some(dead) = servers.iter_mut().position(|server| !server.is_running()) {
         return Ending::Died(dead);
     }
@@ -144,12 +145,12 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
         return Ending::Report(Box::new(report));
     }
     let said = tail(&files.said).join("; ");
-    let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+    let said = if said.is_empty() { "it printed nothing".to_owned() } else { said };
     let client = client.map_or("the bench", |client| client.program.name());
-    failed(format!("{client} exited with {status} without a result: {said}"))
+    failed(format!("{client} exited without a result ({status}): {said}"))
 }
 
-/// Writes the result of another client, from its output.
+/// Converts the output of another client to a result, and writes the result.
 fn keep_foreign(client: ForeignClient<'_>, run: ClientRun, files: &RunFiles) -> Result<(), String> {
     let output = fs::read(&files.said).map_err(|error| format!("{}: {error}", files.said.display()))?;
     let counts = client.program.counts(&String::from_utf8_lossy(&output), client.seconds)?;
@@ -161,13 +162,13 @@ fn keep_foreign(client: ForeignClient<'_>, run: ClientRun, files: &RunFiles) -> 
     write_whole(&files.part, text.as_bytes()).map_err(|error| format!("{}: {error}", files.part.display()))
 }
 
-/// Returns whether a child has ended, without waiting for it: the kernel keeps it.
+/// Returns whether a child has exited. Does not wait for the child, so that the kernel keeps its CPU time.
 fn has_ended(child: &Child) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(Pid::from_child(child)), options), Ok(Some(_)))
 }
 
-/// Stops a bench, by force if necessary.
+/// Stops a bench, by SIGKILL if necessary.
 fn end(child: &mut Child) {
     let members = BTreeSet::from([child.id()]);
     group::signal(0, &members, 15);
@@ -178,13 +179,13 @@ fn end(child: &mut Child) {
         }
         std::thread::sleep(LOOK);
     }
-    // A process that cannot be killed is not awaited.
+    // The kernel refuses this only if the process has exited.
     let _killed = child.kill();
     let _ended = child.wait();
 }
 
-/// The words of a bench: what the engine gives, then what the step says. With `quick_s`, a time of the step's own is
-/// replaced.
+/// Returns the arguments of a bench: first those that the engine sets, then those of the step. With `quick_s`, this
+/// duration replaces the step's own.
 pub(crate) fn words(url: &str, part: &Path, seconds: f64, quick_s: Option<f64>, step: &[String]) -> Vec<String> {
     let mut words: Vec<String> = ["bench", url, "--no-tui", "--json"].map(str::to_owned).to_vec();
     words.push(part.display().to_string());
@@ -206,7 +207,7 @@ pub(crate) fn words(url: &str, part: &Path, seconds: f64, quick_s: Option<f64>, 
     words
 }
 
-/// Returns whether the command line specifies an end.
+/// Returns whether the arguments specify a duration or a number of requests.
 fn has_end(words: &[String]) -> bool {
     words.iter().any(|word| {
         let name = word.split('=').next().unwrap_or("");

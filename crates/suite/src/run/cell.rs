@@ -1,4 +1,4 @@
-//! From a cell's runs to its figures.
+//! Computation of a cell's figures from its runs.
 
 use crate::document::{Cell, Figure, ProcessCost, RunEntry};
 use crate::measure::Measure;
@@ -8,7 +8,7 @@ use flatout_load::judge::figures::{self, FigureVerdict, Soundness};
 use flatout_load::judge::{Evidence, Invalid, InvalidReason};
 use flatout_load::report::RunReport;
 
-/// One run as it stands in the result.
+/// Creates the entry of a run in the suite's result.
 pub(super) fn entry(
     step: &Step,
     repetition: u32,
@@ -24,7 +24,7 @@ pub(super) fn entry(
         processes,
         ..RunEntry::default()
     };
-    // A search judges its trials one by one, and those by which it learnt where the client ends are part of it.
+    // A search judges its trials one by one, and expects trials in which the client was saturated.
     if Measure::KneePerS.value(report, "", &[]).is_none() {
         let levels = report.steps.iter().map(|level| (&level.evidence, level.invalid.as_slice()));
         (entry.invalid, entry.figures) = judged(step, levels);
@@ -33,9 +33,9 @@ pub(super) fn entry(
     entry
 }
 
-/// Why figures of a run do not hold, and the verdict on each that does not: that of the bench on every level, without the
-/// reasons that the step is about. Beyond what a server bears, what waits and what is never begun is what the step is about,
-/// as it is of `--overload`.
+/// Returns the reasons figures of the run are invalid, and the verdict on each of these figures. The reasons come from
+/// the bench. Reasons that the step expects are left out: for example, requests that wait or are never started are
+/// expected beyond a server's capacity, as with `--overload`.
 fn judged<'l>(
     step: &Step,
     levels: impl Iterator<Item = (&'l Evidence, &'l [Invalid])>,
@@ -51,7 +51,7 @@ fn judged<'l>(
         let left: Vec<Invalid> = invalid.iter().filter(|invalid| !is_meant(invalid)).cloned().collect();
         for verdict in &mut verdicts {
             verdict.merge(&figures::verdict(verdict.figure, evidence, &left));
-            // An interrupted run is not comparable with a complete one.
+            // An interrupted run cannot be compared with a complete run.
             for invalid in left.iter().filter(|invalid| invalid.reason.is_of_a_part()) {
                 verdict.add(invalid.reason, Soundness::Unknown);
             }
@@ -63,13 +63,13 @@ fn judged<'l>(
     (texts, verdicts)
 }
 
-/// The values of a run, by measure.
+/// Returns the values of a run by measure.
 pub(super) fn values(cell: &Cell, report: &RunReport, processes: &[ProcessCost]) -> Vec<(Measure, f64)> {
     let value = |measure: &Measure| Some((*measure, measure.value(report, &cell.server, processes)?));
     Measure::ALL.iter().filter_map(value).collect()
 }
 
-/// Adds a run to its cell: each of its measures whose figures hold.
+/// Adds a run to its cell, with the values of the measures that are valid.
 pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>) {
     let repetition = entry.repetition;
     let values: Vec<_> = values.into_iter().filter(|(measure, _)| entry.unsound(*measure).is_empty()).collect();
@@ -107,7 +107,7 @@ mod tests {
     fn run_of(step: &Step, repetition: u32, reasons: &[InvalidReason]) -> RunEntry {
         let invalid: Vec<Invalid> =
             reasons.iter().map(|reason| Invalid { reason: *reason, text: "so".to_owned() }).collect();
-        // All times are late, so a reason touches all that it can.
+        // All times are late, so a reason affects every figure that it can.
         let evidence = Evidence { lag_p50_ns: u64::MAX, ..Evidence::crowded_throughout() };
         let (invalid, figures) = judged(step, [(&evidence, invalid.as_slice())].into_iter());
         RunEntry { repetition, invalid, figures, ..RunEntry::default() }
@@ -155,12 +155,12 @@ mod tests {
         assert_eq!(kept(&plain, InvalidReason::ClientSaturated), cost);
         assert_eq!(kept(&client_limit, InvalidReason::ClientSaturated), all);
         for step in [&plain, &client_limit, &beyond] {
-            // The client kept the rate, and the times are late.
+            // The client kept the rate, but its times are late.
             assert_eq!(kept(step, InvalidReason::ScheduleLag), format!("requests-per-s {cost}"));
             assert_eq!(kept(step, InvalidReason::LittlesLaw), "");
             assert_eq!(kept(step, InvalidReason::NotMeasured), "", "less than was asked for is no repetition");
         }
-        // Beyond what a server bears arrivals wait; that is a fault of any other run.
+        // Beyond a server's capacity, arrivals wait; in any other run, that is an error.
         assert_eq!(kept(&beyond, InvalidReason::RateNotReached), all);
         assert_eq!(kept(&plain, InvalidReason::RateNotReached), cost);
         assert_eq!(kept(&beyond, InvalidReason::ConnectionsShort), all);

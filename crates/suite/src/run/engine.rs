@@ -1,4 +1,4 @@
-//! The engine: existing results, fixtures, runs, and results.
+//! The engine, which reads existing results, creates fixtures, runs steps and records results.
 
 use super::fill::Whereabouts;
 use super::progress::{Clock, SuiteReporter};
@@ -15,7 +15,7 @@ use flatout_lab::machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// A suite that is being run.
+/// The state of the engine while a suite runs.
 pub(super) struct Engine<'r> {
     pub(super) suite: &'r Suite,
     pub(super) options: &'r Options,
@@ -23,29 +23,29 @@ pub(super) struct Engine<'r> {
     pub(super) watch: &'r mut dyn SuiteReporter,
     pub(super) bundle: Bundle,
     pub(super) report: SuiteReport,
-    /// Programs that are there, by server.
+    /// Programs that were found, by name of the server.
     pub(super) found: BTreeMap<String, LocatedProgram>,
-    /// Servers that run.
+    /// The servers that are running.
     pub(super) instances: Vec<Instance>,
-    /// Their locations.
+    /// The addresses and folders of the servers.
     pub(super) places: Vec<Whereabouts>,
-    /// The network of the present step.
+    /// The network of the current step, if it runs in a testbed.
     pub(super) network: Option<Network>,
-    /// The folder of the suite's file; servers start in folders of their own, so it holds from anywhere.
+    /// Folder of the suite's file, as an absolute path because servers start in their own folders.
     pub(super) suite_dir: PathBuf,
-    /// Folders of fixtures.
+    /// Names and folders of the fixtures.
     pub(super) fixtures: Vec<(String, PathBuf)>,
-    /// Why a fixture could not be made.
+    /// The reason a fixture could not be created, if any.
     pub(super) fixture_fault: Option<Why>,
     pub(super) clock: Clock,
-    /// Starts of each server up to now, for the names of logs.
+    /// Number of starts of each server, which is part of the names of logs.
     pub(super) starts: BTreeMap<String, u32>,
 }
 
-/// Runs a suite, or the rest of one.
+/// Runs a suite, or the remainder of an interrupted suite.
 ///
 /// # Errors
-/// When nothing can be run at all. What goes wrong later is in the result.
+/// Fails if nothing can be run at all. Later failures are recorded in the result.
 pub fn run(
     suite: &Suite,
     options: &Options,
@@ -66,10 +66,10 @@ pub fn run(
     let bundle = bundle.map_err(RunError::Bundle)?;
     group::adopt_orphans();
     for name in testbed::sweep() {
-        watch.say(&format!("the network {name} was left over from a crashed run and is removed"));
+        watch.say(&format!("removed the network {name}, a leftover from a crashed run"));
     }
     if bundle.is_resumed {
-        watch.say(&format!("{} is resumed: existing results are not measured again", bundle.folder().display()));
+        watch.say(&format!("resuming {}: existing results are not measured again", bundle.folder().display()));
     }
     let plans: Vec<&Step> = suite.steps.iter().filter(|step| is_measured(suite, options, step)).collect();
     let (all, expected_s) = plans.iter().fold((0, 0.0), |(all, expected_s), step| {
@@ -109,24 +109,24 @@ pub fn run(
     engine.finish()
 }
 
-/// Returns whether a step is measured in this run; earlier results are included in any case.
+/// Returns whether a step is measured in this run. Earlier results are included in any case.
 pub(super) fn is_measured(suite: &Suite, options: &Options, step: &Step) -> bool {
     let is_skipped = options.quick && suite.quick.skip.iter().any(|skipped| skipped.text == step.name);
     !is_skipped && (options.only.is_empty() || options.only.contains(&step.name))
 }
 
-/// Repetitions of a step.
+/// Returns the number of repetitions of a step.
 pub(super) fn repetitions_of(suite: &Suite, options: &Options, step: &Step) -> u32 {
     let quick = suite.quick.repetitions.filter(|_| options.quick);
     quick.or(step.repetitions).unwrap_or(suite.repetitions)
 }
 
-/// Measurements of a step.
+/// Returns the number of measurements of a step.
 pub fn measurements_of(suite: &Suite, step: &Step, quick: bool) -> usize {
     runs_of(suite, &Options { quick, ..Options::default() }, step)
 }
 
-/// Seconds that a step should take.
+/// Returns the expected duration of a step, in seconds.
 pub fn seconds_of_step(suite: &Suite, step: &Step, quick: bool) -> f64 {
     let options = Options { quick, ..Options::default() };
     if !is_measured(suite, &options, step) {
@@ -140,18 +140,19 @@ fn runs_of(suite: &Suite, options: &Options, step: &Step) -> usize {
     combinations * step.servers.len() * repetitions_of(suite, options, step) as usize
 }
 
-/// Seconds of a measurement of a step, as the suite has them.
+/// Returns the configured duration of each measurement of a step, in seconds.
 pub(super) fn seconds_of(suite: &Suite, options: &Options, step: &Step) -> f64 {
     let quick = suite.quick.seconds.filter(|_| options.quick);
     quick.or(step.seconds).unwrap_or(suite.seconds)
 }
 
-/// Seconds that a measurement should take with all around it.
+/// Returns the expected duration of a measurement in seconds, including preparation.
 pub(super) fn expected_s_of(suite: &Suite, options: &Options, step: &Step) -> f64 {
-    /// A bench's own beginning and end.
+    /// Time that a bench needs to start and to end, in seconds.
     const AROUND_S: f64 = 0.3;
     let own = step.expected_seconds.filter(|_| !options.quick || suite.quick.seconds.is_none());
-    /// Estimated preparation of a measurement, in seconds: about as long as some thousand requests for files.
+    /// Estimated duration of preparing a measurement, in seconds. Preparation takes about as long as some thousand
+    /// requests for files.
     const FIRST_S: f64 = 1.0;
     let first = if step.first.is_empty() { 0.0 } else { FIRST_S };
     own.unwrap_or_else(|| seconds_of(suite, options, step)) + AROUND_S + first
@@ -184,7 +185,7 @@ fn head(suite: &Suite, options: &Options, bundle: &Bundle) -> SuiteReport {
 
 impl Engine<'_> {
     fn find_servers(&mut self) {
-        // Measurements before an interruption used the files and logs of that time.
+        // Measurements made before the interruption used the files and logs of that time.
         let earlier = crate::bundle::read(self.bundle.folder()).map(|report| report.servers).unwrap_or_default();
         for server in &self.suite.servers {
             let mut entry = ServerEntry {
@@ -212,7 +213,7 @@ impl Engine<'_> {
             }
             self.report.servers.push(entry);
         }
-        // A server is unavailable if another one it needs is.
+        // A server is unavailable if a server that it needs is unavailable.
         let mut later: Vec<(String, Why)> = Vec::new();
         for server in &self.suite.servers {
             let absent = combine::needed(self.suite, &server.name)
@@ -247,7 +248,7 @@ impl Engine<'_> {
             };
             if !testbed::is_allowed() {
                 let why = Reason::NeedsRoot.why(format!(
-                    "the testbed {} is left out, and the steps in it: network namespaces need root",
+                    "the testbed {} and its steps are left out: network namespaces require root",
                     testbed.name
                 ));
                 self.watch.say(&format!("{}: {}", shown(&testbed.place), why.text));
@@ -288,7 +289,7 @@ impl Engine<'_> {
             if self.stop.is_asked() {
                 break;
             }
-            self.watch.tell(&self.clock.told(&format!("making {}", fixture.name)));
+            self.watch.tell(&self.clock.told(&format!("creating {}", fixture.name)));
             let folder = self.bundle.path("work/fixtures").join(&fixture.name);
             if let Err(why) = maker.make(fixture, &folder) {
                 fault = Some((why, fixture.place.clone()));
@@ -302,7 +303,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Notes what went wrong, and says it.
+    /// Records a problem and prints it.
     pub(super) fn trouble(
         &mut self,
         why: &Why,
@@ -330,10 +331,10 @@ impl Engine<'_> {
         self.report.troubles.push(trouble);
     }
 
-    /// Stops every server and all their descendants.
+    /// Stops every server, with all its descendants.
     pub(super) fn stop_servers(&mut self) {
         let instances = std::mem::take(&mut self.instances);
-        // Those that others need were started first, and end last.
+        // Servers that others need were started first, so they are stopped last.
         for instance in instances.into_iter().rev() {
             self.stop_server(instance);
         }
@@ -346,7 +347,7 @@ impl Engine<'_> {
         let name = instance.launch.name.clone();
         let log = instance.launch.log.clone();
         if let Some(text) = instance.stop().port_holder {
-            // Its leftovers hold the port, which must be free without them.
+            // The server's leftover processes occupy the port, which must be free.
             let known: BTreeSet<u32> = self.instances.iter().map(Instance::leader).collect();
             if group::reap_orphans(&known).is_empty() {
                 let place = self.suite.server(&name).map(|server| server.place.clone()).unwrap_or_default();
@@ -379,7 +380,7 @@ impl Engine<'_> {
     }
 }
 
-/// A place for people.
+/// Formats a place in the suite's file for messages.
 pub(super) fn shown(place: &Place) -> String {
     if place.line == 0 { place.file.clone() } else { format!("{}:{}", place.file, place.line) }
 }

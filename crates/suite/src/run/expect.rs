@@ -1,6 +1,7 @@
-//! Checks of responses before a measurement, and of the requests that reached other servers during it.
+//! Checks of responses before a measurement, and of the number of requests that reach other servers during it.
 //!
-//! `curl` makes the requests: it speaks every protocol that a step may use, and has no part in the measured code.
+//! The requests are made with `curl`, because it supports every protocol that a step may use and shares no code with
+//! flatout.
 
 use super::engine::Engine;
 use super::step::Health;
@@ -14,24 +15,24 @@ use flatout_load::report::RunReport;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Timeout for a field that a server adds to a response only later, such as a digest.
+/// Maximum time to wait for a field that a server adds only later, such as a digest.
 const FIELD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Between two requests for it.
+/// Interval between two requests while waiting for a field.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A response, as `curl` received it.
+/// A response that `curl` received.
 struct Received {
     status: String,
     version: String,
-    /// Field lines; names in lower case.
+    /// Names and values of the fields. Names are in lower case.
     fields: Vec<(String, String)>,
-    /// The content, without its content coding.
+    /// The content, after decoding its content coding.
     content: Vec<u8>,
 }
 
 impl Engine<'_> {
-    /// Checks once in each combination that the server of `cell` responds as the step requires.
+    /// Checks that the server of `cell` responds as the step requires. Does so once per combination of values.
     pub(super) fn check_response(
         &mut self,
         step: &Step,
@@ -61,7 +62,7 @@ impl Engine<'_> {
         loop {
             let received = self.receive(url, &lines, expect.http2)?;
             if received.status != "200" {
-                return Err(wrong(format!("the response has the status {}", received.status)));
+                return Err(wrong(format!("the response has status {}", received.status)));
             }
             if (received.version == "2") != expect.http2 {
                 return Err(wrong(format!("the response is HTTP/{}", received.version)));
@@ -70,7 +71,9 @@ impl Engine<'_> {
                 let content = std::fs::read(&file).map_err(|error| wrong(format!("{file}: {error}")))?;
                 if content != received.content {
                     let length = received.content.len();
-                    return Err(wrong(format!("the response has {length} bytes that are not the content of {file}")));
+                    return Err(wrong(format!(
+                        "the response has {length} bytes, but they are not the content of {file}"
+                    )));
                 }
             }
             let fault = expect.fields.iter().find_map(|field| {
@@ -103,7 +106,7 @@ impl Engine<'_> {
         let body = self.bundle.path("work/response");
         let mut words = self.network.as_ref().map(|network| testbed::within(network.client())).unwrap_or_default();
         words.push(curl.display().to_string());
-        // The certificates of a suite are signed by themselves.
+        // Certificates in suites are self-signed.
         words.extend(["--silent", "--show-error", "--insecure", "--max-time", "10"].map(str::to_owned));
         words.push(
             match (http2, url.starts_with("https")) {
@@ -147,7 +150,8 @@ impl Engine<'_> {
         })
     }
 
-    /// The requests so far that have reached each server of the step's `reaches` that runs for the server of `cell`.
+    /// Returns how many requests have reached each server in the step's `reaches` so far. Only servers that run for the
+    /// server of `cell` are included.
     pub(super) fn reached<'s>(
         &self,
         step: &'s Step,
@@ -160,7 +164,7 @@ impl Engine<'_> {
         reaches.map(|(server, reach)| Ok((&*server.text, *reach, self.requests_of(&server.text, values)?))).collect()
     }
 
-    /// Compares the requests that reached other servers with the responses of a measurement.
+    /// Compares the number of requests that reached other servers with the number of responses of a measurement.
     pub(super) fn check_reached(
         &mut self,
         step: &Step,
@@ -172,14 +176,14 @@ impl Engine<'_> {
         let responses: u64 =
             report.steps.iter().map(|step| step.record.counts.responses + step.record.warm_up_samples).sum();
         for (server, reach, before) in before {
-            // The request for the count is counted as well.
+            // The request that reads the count is also counted.
             let reached = self.requests_of(server, values)?.saturating_sub(before + 1);
             let is_right = match reach {
                 Reach::None => reached == 0,
                 Reach::All => reached >= responses,
             };
             if !is_right {
-                let text = format!("{}: {reached} requests reached {server}, with {responses} responses", cell.server);
+                let text = format!("{}: {reached} requests reached {server} for {responses} responses", cell.server);
                 let why = Reason::ReachWrong.why(text);
                 self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), Vec::new());
                 return Err(why);
@@ -188,18 +192,18 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// The number of requests in a server's own count.
+    /// Returns the number of requests according to the server's own count.
     fn requests_of(&self, server: &str, values: &Values) -> Result<u64, Why> {
-        let wrong = |text: &str| Reason::ReachWrong.why(format!("the requests of {server} cannot be counted: {text}"));
+        let wrong = |text: &str| Reason::ReachWrong.why(format!("requests to {server} cannot be counted: {text}"));
         let path = self.suite.server(server).and_then(|server| server.counts.as_ref());
         let path = path.ok_or_else(|| wrong("it has no `counts`"))?;
         let url = format!("{}{}", self.fill(server, values).fill("{url}"), path.text);
         let received = self.receive(&url, &[], false)?;
-        parse_count(&String::from_utf8_lossy(&received.content)).ok_or_else(|| wrong("its page has no count"))
+        parse_count(&String::from_utf8_lossy(&received.content)).ok_or_else(|| wrong("its status page has no count"))
     }
 }
 
-/// The number of requests in the metrics of flatout, or in nginx's `stub_status`.
+/// Parses the number of requests in flatout's metrics, or in nginx's `stub_status`.
 fn parse_count(page: &str) -> Option<u64> {
     let metric = page.lines().find_map(|line| line.strip_prefix("flatout_requests_total "));
     let status =

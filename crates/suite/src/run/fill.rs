@@ -1,37 +1,37 @@
-//! Substitution of names in braces, for a server or a step.
+//! Replacement of placeholders for a server or a step.
 
 use crate::combine::Values;
 use crate::template::Name;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The location of a server.
+/// The addresses and the folder of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Whereabouts {
     pub(super) server: String,
     pub(super) address: SocketAddr,
     pub(super) port2: u16,
-    /// True if it speaks TLS.
+    /// True if the server uses TLS.
     pub(super) tls: bool,
     pub(super) dir: PathBuf,
 }
 
-/// The values of names.
+/// The values with which placeholders are replaced.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fill<'f> {
-    /// The server that names without a colon are of.
+    /// Name of the server to which placeholders without a colon refer.
     pub(super) server: &'f str,
-    /// All servers that have an address by now.
+    /// All servers that already have an address.
     pub(super) servers: &'f [Whereabouts],
-    /// Values of variables, those that were taken from figures too.
+    /// Names and values of variables, including variables that are computed from figures.
     pub(super) values: &'f Values,
-    /// Folders of fixtures.
+    /// Names and folders of the fixtures.
     pub(super) fixtures: &'f [(String, PathBuf)],
-    /// Number of the server's cores.
+    /// Number of cores of the server.
     pub(super) cores: usize,
-    /// The folder of the suite's file.
+    /// Folder of the suite's file.
     pub(super) suite_dir: &'f Path,
-    /// This program.
+    /// Path of the flatout executable.
     pub(super) own: &'f Path,
 }
 

@@ -1,4 +1,4 @@
-//! The environment of a measurement: the network, its running servers, and their costs.
+//! The environment of a measurement: the network, the running servers and their costs.
 
 use super::engine::Engine;
 use super::fill::{Fill, Whereabouts};
@@ -45,7 +45,7 @@ impl<'r> Engine<'r> {
                 if Reason::of(&why).is_none_or(Reason::is_failure) {
                     self.trouble(&why, &testbed.place, None, Some(&step.name), Vec::new());
                 } else if let Some(entry) = self.report.testbeds.iter_mut().find(|entry| entry.name == testbed.name) {
-                    // A missing resource is reported once, and omitted from here on.
+                    // Something that is missing on this machine is reported once, and the testbed is then left out.
                     if entry.absent.is_none() {
                         self.watch.say(&why.text);
                     }
@@ -56,7 +56,7 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// The servers that take part when one of a step's is measured.
+    /// Returns the servers that take part in measurements of one server of the step.
     pub(super) fn involved(&self, step: &Step, server: &str) -> Vec<&'r Server> {
         let suite = self.suite;
         let alone = Step {
@@ -66,7 +66,7 @@ impl<'r> Engine<'r> {
         combine::servers_of(suite, &alone)
     }
 
-    /// Has all servers run that a measurement needs.
+    /// Starts all servers that a measurement needs.
     pub(super) fn servers_for(
         &mut self,
         step: &Step,
@@ -76,8 +76,9 @@ impl<'r> Engine<'r> {
     ) -> Result<(), Why> {
         let needed = self.involved(step, &cell.server);
         for server in &needed {
-            self.place(server)
-                .map_err(|error| Reason::StartFailed.why(format!("no port is free for {}: {error}", server.name)))?;
+            self.place(server).map_err(|error| {
+                Reason::StartFailed.why(format!("no port is available for {}: {error}", server.name))
+            })?;
         }
         for server in needed {
             if let Some(why) = health.given_up.get(&server.name) {
@@ -96,7 +97,7 @@ impl<'r> Engine<'r> {
         Ok(())
     }
 
-    /// Gives a server its address, ports and folder.
+    /// Assigns an address, ports and a folder to a server.
     fn place(&mut self, server: &Server) -> std::io::Result<()> {
         if self.places.iter().any(|place| place.server == server.name) {
             return Ok(());
@@ -105,7 +106,7 @@ impl<'r> Engine<'r> {
             Some(network) => network.address().parse().map_err(std::io::Error::other)?,
             None => server.address.parse().map_err(std::io::Error::other)?,
         };
-        // A namespace has all its ports free; at least use distinct ones that are free here.
+        // All ports of a namespace are free. Choose different ports, which are also free on this machine.
         let asked: IpAddr = if self.network.is_some() { IpAddr::from([127, 0, 0, 1]) } else { ip };
         let taken: Vec<u16> = self.places.iter().flat_map(|place| [place.address.port(), place.port2]).collect();
         let free = || -> std::io::Result<u16> {
@@ -133,7 +134,7 @@ impl<'r> Engine<'r> {
         self.bundle.path(&format!("logs/{server}-{}.log", self.starts.get(server).copied().unwrap_or(0)))
     }
 
-    /// Ensures that a server runs with its current texts: one that runs with other texts is restarted.
+    /// Ensures that a server runs with its current settings. Restarts a server that runs with other settings.
     fn server_for(&mut self, server: &Server, values: &Values) -> Result<(), Why> {
         let launch = self.launch(server, values)?;
         let configs: Vec<(String, String)> = {
@@ -176,7 +177,7 @@ impl<'r> Engine<'r> {
             entry.command.clone_from(&launch.command);
             entry.logs.push(format!("logs/{}-{start}.log", server.name));
         }
-        // A run after a crash goes on with these numbers, and keeps these files.
+        // Save now, so that a run that resumes after a crash continues with these numbers and keeps these files.
         self.keep().map_err(|error| Reason::WriteFailed.why(error.to_string()))?;
         let stop = self.stop;
         let instance = Instance::start(launch, &|| stop.is_asked())?;
@@ -212,7 +213,7 @@ impl<'r> Engine<'r> {
             dir: place.dir.clone(),
             log: self.log_of(&server.name),
             cores: server.cores.clone().unwrap_or_else(|| self.suite.cores.server.clone()),
-            within: self.network.as_ref().map(Network::server_words),
+            within: self.network.as_ref().map(|network| network.server_words(&server.name)).transpose()?,
             address: place.address,
             ready_path: server.ready.path.as_ref().map(|path| fill.fill(&path.text)),
             ready_socket: server.ready.socket.as_ref().map(|socket| Path::new(&fill.fill(&socket.text)).to_owned()),
@@ -222,7 +223,8 @@ impl<'r> Engine<'r> {
         })
     }
 
-    /// Writes a server's files to its folder and to the bundle. Identical ones of a later start are not stored twice.
+    /// Writes a server's files to its folder and to the bundle. If an earlier start used identical files, they are not
+    /// stored in the bundle again.
     fn write_configs(
         &mut self,
         server: &Server,
@@ -261,7 +263,7 @@ impl<'r> Engine<'r> {
         }
     }
 
-    /// The costs of these servers' processes so far.
+    /// Returns the cumulative costs of these servers' processes.
     pub(super) fn costs(&self, servers: &[String]) -> Vec<Cost> {
         let instances = self.instances.iter().filter(|instance| servers.contains(&instance.launch.name));
         instances
@@ -278,7 +280,7 @@ impl<'r> Engine<'r> {
     }
 }
 
-/// The cost of a server's processes up to a moment.
+/// The cumulative cost of a server's processes.
 pub(super) struct Cost {
     server: String,
     cpu: CpuReading,

@@ -1,30 +1,30 @@
-//! Progress: the current measurement, and the estimated remaining time.
+//! Progress of a suite: the current measurement, and the estimated remaining time.
 
 use std::time::Instant;
 
-/// A receiver of a suite's progress.
+/// Receives the progress of a suite.
 pub trait SuiteReporter {
-    /// Reports the current measurement, the progress, and the estimated remaining time in seconds.
+    /// Shows the progress: the current measurement, the number of measurements, and the estimated remaining time.
     fn tell(&mut self, told: &SuiteProgress<'_>);
 
-    /// Something to be read, such as a server that was left out.
+    /// Prints a line, for example about a server that was left out.
     fn say(&mut self, line: &str);
 }
 
 /// The progress of a suite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SuiteProgress<'t> {
-    /// The current measurement.
+    /// Description of the current measurement.
     pub what: &'t str,
-    /// Measurements done.
+    /// Number of completed measurements.
     pub done: usize,
-    /// Measurements in all.
+    /// Total number of measurements.
     pub all: usize,
-    /// The estimated remaining time, in seconds.
+    /// Estimated remaining time, in seconds.
     pub left_s: f64,
 }
 
-/// Counts measurements, and learns from those that were made what the others will take.
+/// Counts measurements, and estimates the remaining time from the measurements already made.
 #[derive(Debug)]
 pub struct Clock {
     done: usize,
@@ -36,7 +36,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// So many measurements, which should take so long.
+    /// Creates a clock for `all` measurements with this total expected duration.
     pub fn new(all: usize, expected_s: f64) -> Self {
         Self {
             done: 0,
@@ -48,12 +48,12 @@ impl Clock {
         }
     }
 
-    /// A measurement begins.
+    /// Notes that a measurement starts.
     pub fn begin(&mut self) {
         self.begun = Instant::now();
     }
 
-    /// Called when a measurement of this expected duration is over; `was_made` is false if its result already existed
+    /// Notes that a measurement with this expected duration is over. `was_made` is false if its result already existed
     /// or it was skipped.
     pub fn end(&mut self, expected_s: f64, was_made: bool) {
         self.done += 1;
@@ -64,7 +64,7 @@ impl Clock {
         }
     }
 
-    /// The current progress.
+    /// Returns the current progress.
     pub fn told<'t>(&self, what: &'t str) -> SuiteProgress<'t> {
         let known = self.measured_expected_s > 0.0;
         let factor = if known { self.measured_s / self.measured_expected_s } else { 1.0 };

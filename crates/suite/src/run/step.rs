@@ -1,4 +1,4 @@
-//! A step: for each combination of its variables, in every repetition each of its servers in turn.
+//! Running a step: for each combination of its variables and each repetition, its servers are measured in turn.
 
 use super::bench::{self, Ending, ForeignClient, Measurement};
 use super::cell;
@@ -10,14 +10,14 @@ use crate::document::{Cell, StepEntry, Why};
 use crate::model::{Client, Placed, Step};
 use crate::server::{Instance, program};
 use crate::testbed;
-use crate::why::Reason;
+use crate::why::{LEFT_OUT_BY_ONLY, Reason};
 use flatout_load::report::RunReport;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Deaths of a server in one step after which it is not started again.
+/// Number of exits of a server during one step after which it is not restarted.
 const DEATHS_MAX: u32 = 2;
 
-/// A server that died while something was measured.
+/// A server that exited during a measurement.
 #[derive(Debug, Default)]
 struct Dead {
     server: String,
@@ -25,13 +25,13 @@ struct Dead {
     log: Vec<String>,
 }
 
-/// The state of a step's servers.
+/// The servers of a step that have failed, and those that have been checked.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     deaths: BTreeMap<String, u32>,
-    /// Servers that are not tried again in this combination.
+    /// Servers that are not tried again in this combination, with the reasons.
     pub(super) given_up: BTreeMap<String, Why>,
-    /// Servers whose responses were checked in this combination.
+    /// Servers whose responses have been checked in this combination.
     pub(super) checked: BTreeSet<String>,
 }
 
@@ -58,7 +58,7 @@ impl Engine<'_> {
         for values in &combinations {
             self.combination(step, values, is_absent, &mut health);
         }
-        // A step that is left out this time may have been measured before.
+        // A step that is skipped in this run may have been measured in an earlier run.
         if let Some(entry) = self.report.steps.last_mut()
             && entry.cells.iter().any(|cell| !cell.runs.is_empty())
         {
@@ -68,10 +68,10 @@ impl Engine<'_> {
         self.network = None;
     }
 
-    /// Why a whole step is left out.
+    /// Returns the reason the whole step is left out, if it is.
     fn step_absent(&self, step: &Step) -> Option<Why> {
         if !is_measured(self.suite, self.options, step) {
-            let how = if self.options.only.is_empty() { "--quick leaves it out" } else { "--only leaves it out" };
+            let how = if self.options.only.is_empty() { "--quick leaves it out" } else { LEFT_OUT_BY_ONLY };
             return Some(Reason::Skipped.why(how));
         }
         let testbed = step.testbed.as_ref().and_then(|name| {
@@ -99,11 +99,12 @@ impl Engine<'_> {
             }
             cells.push(cell);
         }
-        // A fault of one combination need not be one of the next.
+        // A failure in one combination need not occur in the next.
         health.given_up.clear();
         health.checked.clear();
         for repetition in 0..repetitions_of(self.suite, self.options, step) {
-            // Who always came after the same server would always inherit the state in which it leaves the machine.
+            // Reverse the order in every second repetition. Otherwise a server would always find the machine in the
+            // state in which the same other server left it.
             let mut turns: Vec<&mut Cell> = cells.iter_mut().collect();
             if repetition % 2 == 1 {
                 turns.reverse();
@@ -121,7 +122,7 @@ impl Engine<'_> {
         }
     }
 
-    /// One measurement, unless it was made before. Returns whether it was made now.
+    /// Makes one measurement, unless its result already exists. Returns whether it was made.
     fn repetition(
         &mut self,
         step: &Step,
@@ -148,7 +149,7 @@ impl Engine<'_> {
             return false;
         }
         if self.stop.is_asked() {
-            cell.absent = Some(Reason::Interrupted.why("the suite was interrupted before it"));
+            cell.absent = Some(Reason::Interrupted.why("the suite was interrupted before this measurement"));
             return false;
         }
         let shown_values: String = cell.values.iter().map(|(name, value)| format!(" {name}={value}")).collect();
@@ -233,7 +234,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Makes a measurement; a server that died in it is named.
+    /// Runs the client. Also returns the server that exited during the measurement, if any.
     fn bench(&mut self, measurement: &Measurement<'_>, involved: &[String]) -> (Ending, Option<Dead>) {
         let mut alive: Vec<&mut Instance> =
             self.instances.iter_mut().filter(|instance| involved.contains(&instance.launch.name)).collect();
@@ -249,7 +250,7 @@ impl Engine<'_> {
         (ending, dead)
     }
 
-    /// The result, or the reported reason for its absence.
+    /// Returns the result of a measurement, or the reason there is none, which is also recorded.
     fn ended(
         &mut self,
         step: &Step,
@@ -265,7 +266,7 @@ impl Engine<'_> {
                 self.died(step, &server, &why, log, health);
                 Err(why)
             }
-            Ending::Stopped => Err(Reason::Interrupted.why("the suite was interrupted during its measurement")),
+            Ending::Stopped => Err(Reason::Interrupted.why("the suite was interrupted during this measurement")),
             Ending::Failed(why) => {
                 let log = self.log_tail(&cell.server);
                 self.trouble(&why, &step.place, Some(&cell.server), Some(&step.name), log);
@@ -274,7 +275,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Preparations before a measurement.
+    /// Runs the step's `first` bench before a measurement.
     fn first(
         &mut self,
         step: &Step,
@@ -289,12 +290,12 @@ impl Engine<'_> {
         let cores = &self.suite.cores.client;
         let measurement = Measurement { command, files, cores, expected_s, client: None };
         let ending = self.bench(&measurement, &involved);
-        // Its result must not be mistaken for the next one's.
+        // The result of this bench must not be mistaken for that of the measurement.
         let _removed = std::fs::remove_file(&files.part);
         self.ended(step, cell, ending, health).map(|_| ())
     }
 
-    /// Requests that failed, unless they are what the step is about.
+    /// Reports failed requests, unless the step expects failures.
     fn say_failing(&mut self, step: &Step, server: &str, failing: &[String]) {
         if failing.is_empty() || step.failures_expected {
             return;
@@ -323,7 +324,7 @@ impl Engine<'_> {
         found.map(Instance::log_tail).unwrap_or_default()
     }
 
-    /// Values made of figures of earlier steps.
+    /// Computes the values of variables that depend on figures of earlier steps.
     fn taken(&self, step: &Step, server: &str, values: &Values) -> Result<Values, Why> {
         let mut taken = Values::new();
         for take in &step.takes {
@@ -349,7 +350,7 @@ impl Engine<'_> {
     }
 }
 
-/// A client's command line and version, for the result.
+/// Returns a client's command line and version, for the result.
 fn client_line(client: &Client) -> String {
     let words = client.arguments.iter().map(|word| word.text.as_str());
     let line = std::iter::once(client.program.name()).chain(words).collect::<Vec<_>>().join(" ");
@@ -358,7 +359,7 @@ fn client_line(client: &Client) -> String {
     version.map_or_else(|| line.clone(), |version| format!("{line} ({version})"))
 }
 
-/// A figure as an argument: whole numbers without a fraction, small ones with three digits of it.
+/// Formats a figure as an argument. Figures from 100 on have no decimals, smaller figures have three.
 fn rounded(value: f64) -> String {
     if value.abs() >= 100.0 { format!("{value:.0}") } else { format!("{value:.3}") }
 }

@@ -1,19 +1,21 @@
-//! All processes of a server: the started one, its descendants, and members of its process group.
+//! All processes of a server: the process that was started, its descendants, and the members of its process group.
 //!
-//! Orphaned ones become children of this process (it requests that from the kernel), so none can escape.
+//! This process is made a child subreaper, which becomes the parent of orphaned descendants, so none of them can
+//! escape.
 
 use flatout_os::procfs::{ProcessStat, read_process_status, read_processes};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The processes of the server that was started as `leader`, zombies left out.
+/// Returns the processes of the server whose first process is `leader`, without zombies.
 pub fn members(leader: u32) -> BTreeSet<u32> {
     let table = read_processes();
     let first = table.iter().filter(|(pid, entry)| **pid == leader || entry.group == leader);
     with_descendants(&table, first.map(|(pid, _)| *pid).collect())
 }
 
-/// A process and its descendants, zombies left out; others of its group, such as those of a shell's pipe, are not meant.
+/// Returns a process and its descendants, without zombies. Other members of its process group, such as those of a shell
+/// pipe, are not included.
 pub fn members_below(process: u32) -> BTreeSet<u32> {
     with_descendants(&read_processes(), BTreeSet::from([process]))
 }
@@ -32,22 +34,22 @@ fn with_descendants(table: &BTreeMap<u32, ProcessStat>, mut members: BTreeSet<u3
     members
 }
 
-/// Resident memory of some processes, in bytes.
+/// Returns the resident memory of these processes together, in bytes.
 pub fn memory(processes: &BTreeSet<u32>) -> u64 {
     processes.iter().filter_map(|pid| read_process_status(*pid).ok()).map(|status| status.memory_bytes).sum()
 }
 
-/// Has the kernel make orphaned descendants children of this process.
+/// Asks the kernel to make orphaned descendants children of this process.
 pub fn adopt_orphans() {
-    // Without kernel support, servers that daemonise are found by their group only.
+    // Without kernel support, servers that daemonise are found only by their process group.
     let _set = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Sends a signal to a group and to these processes.
+/// Sends a signal to a process group and to these processes. A `leader` of 0 means no group.
 pub fn signal(leader: u32, members: &BTreeSet<u32>, number: i32) {
     let Some(signal) = Signal::from_named_raw(number) else { return };
     if let Some(group) = Pid::from_raw(leader.cast_signed()) {
-        // A process that is gone needs no signal.
+        // This may fail if the process has exited, which needs no signal.
         let _sent = kill_process_group(group, signal);
     }
     for pid in members {
@@ -57,7 +59,8 @@ pub fn signal(leader: u32, members: &BTreeSet<u32>, number: i32) {
     }
 }
 
-/// Stops and reaps children of this process that it did not start itself: leftovers of servers.
+/// Kills and reaps children of this process except those in `known`. They are orphans that servers left running.
+/// Returns their process IDs.
 pub fn reap_orphans(known: &BTreeSet<u32>) -> Vec<u32> {
     let own = std::process::id();
     let mut reaped = Vec::new();
@@ -78,15 +81,17 @@ pub fn reap_orphans(known: &BTreeSet<u32>) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::members;
-    use std::process::Command;
+    use std::io::{BufRead as _, BufReader};
+    use std::process::{Command, Stdio};
 
     #[test]
     fn descendants_are_members() {
-        let mut child = Command::new("sh").args(["-c", "sleep 30 & wait"]).spawn().unwrap();
-        let begun = std::time::Instant::now();
-        while members(child.id()).len() < 2 && begun.elapsed().as_secs() < 30 {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 30 & echo begun; wait"]).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "begun\n");
         let found = members(child.id());
         super::signal(0, &found, 9);
         child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! A running server: started on its cores, in its network, stopped with all its descendants.
+//! A running server. It is started on its cores and in its network, and stopped with all its descendants.
 
 use super::{group, ready};
 use crate::document::Why;
@@ -13,68 +13,68 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Timeout for a server to stop in order before it is killed.
+/// Timeout for a server to stop before it is killed.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two looks at something that is waited for.
+/// Interval at which a server is polled while it starts or stops.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Lines of a log that are shown with an error.
+/// Number of log lines that are shown with an error.
 const TAIL_LINES: usize = 12;
 
-/// Bytes of a log that are read for them.
+/// Maximum number of bytes at the end of a log that are read for these lines.
 const TAIL_BYTES: u64 = 16 * 1024;
 
-/// A server to start.
+/// The parameters for starting a server.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The server's name.
+    /// Name of the server.
     pub name: String,
-    /// Program and arguments.
+    /// The program and its arguments.
     pub command: Vec<String>,
-    /// Environment variables beside this process's own.
+    /// Names and values of additional environment variables.
     pub environment: Vec<(String, String)>,
-    /// Its folder, where it is started.
+    /// Working folder of the server.
     pub dir: PathBuf,
-    /// The file of its output.
+    /// Path of the file for the server's output.
     pub log: PathBuf,
-    /// Its cores; empty when the kernel may choose.
+    /// Cores of the server. If empty, the kernel chooses.
     pub cores: Vec<usize>,
-    /// The words before its own that put it into its network, where it has one.
+    /// Words before the command that start the server in its network, if it has one.
     pub within: Option<Vec<String>>,
-    /// Its address.
+    /// Address on which the server listens.
     pub address: SocketAddr,
-    /// The path requested to check its readiness.
+    /// Path that is requested to check readiness. If `None`, a connection is enough.
     pub ready_path: Option<String>,
-    /// A socket in the file system that is tried instead.
+    /// Path of a Unix socket to connect to instead.
     pub ready_socket: Option<PathBuf>,
-    /// The program that asks from within the client's namespace, with the words that precede address and path.
+    /// The program that checks readiness from the client's namespace, with the words that precede address and path.
     pub prober: Option<Vec<String>>,
-    /// Timeout of its readiness.
+    /// Maximum time to wait for the server to become ready.
     pub ready_timeout: Duration,
-    /// The signal that ends it in order.
+    /// Number of the signal that stops the server.
     pub stop_signal: i32,
 }
 
-/// A running server; dropped, it is stopped.
+/// A running server, which is stopped when the value is dropped.
 #[derive(Debug)]
 pub struct Instance {
-    /// Its launch parameters.
+    /// The parameters with which the server was started.
     pub launch: Launch,
     child: Child,
-    /// Its exit status, if it has exited.
+    /// Exit status of the started process, if it has exited.
     ended: Option<ExitStatus>,
 }
 
 /// The result of stopping a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
-    /// The process that still listens on its port, if any.
+    /// Description of the process that still listens on the server's port, if there is one.
     pub port_holder: Option<String>,
 }
 
 impl Instance {
-    /// Starts a server and waits until it is ready. `is_stopped` is polled meanwhile.
+    /// Starts a server and waits until it is ready. Polls `is_stopped` while it waits.
     pub fn start(launch: Launch, is_stopped: &dyn Fn() -> bool) -> Result<Self, Why> {
         if launch.within.is_none() && launch.ready_socket.is_none() {
             free(&launch)?;
@@ -133,7 +133,7 @@ impl Instance {
         let Some(prober) = &self.launch.prober else {
             return ready::probe(self.launch.address, self.launch.ready_path.as_deref());
         };
-        let (program, arguments) = prober.split_first().ok_or("no program asks")?;
+        let (program, arguments) = prober.split_first().ok_or("no probe program is named")?;
         let output = Command::new(program)
             .args(arguments)
             .arg(self.launch.address.to_string())
@@ -153,27 +153,28 @@ impl Instance {
         self.ended.is_none()
     }
 
-    /// Its exit status as text, if it has exited.
+    /// Describes how the started process exited, or says that it is still running.
     pub fn ending(&self) -> String {
-        self.ended.map_or_else(|| "it still runs".to_owned(), |status| status.to_string())
+        self.ended.map_or_else(|| "it is still running".to_owned(), |status| status.to_string())
     }
 
-    /// Its processes.
+    /// Returns the processes of the server.
     pub fn members(&self) -> BTreeSet<u32> {
         group::members(self.child.id())
     }
 
-    /// The process that was started.
+    /// Returns the ID of the process that was started.
     pub fn leader(&self) -> u32 {
         self.child.id()
     }
 
-    /// The end of its log.
+    /// Returns the last lines of the server's log.
     pub fn log_tail(&self) -> Vec<String> {
         tail(&self.launch.log)
     }
 
-    /// Stops it: in order first, by force after a timeout, and all its leftovers in any case.
+    /// Stops the server: first with its signal, then by SIGKILL after a timeout. In any case, stops all processes that
+    /// are left.
     pub fn stop(mut self) -> Stopped {
         self.end();
         let launch = &self.launch;
@@ -186,7 +187,8 @@ impl Instance {
         let leader = self.child.id();
         let members = self.members();
         if self.is_running() {
-            // The leader tells its own; workers that get the signal themselves may stop serving before it knows.
+            // Only the leader gets the signal. Workers that receive it directly may stop serving before the leader
+            // does.
             group::signal(0, &BTreeSet::from([leader]), self.launch.stop_signal);
             let begun = Instant::now();
             while self.is_running() && begun.elapsed() < STOP_TIMEOUT {
@@ -194,7 +196,7 @@ impl Instance {
             }
         }
         let mut left = group::members(leader);
-        // Those that left the group were given to this process when their parent ended.
+        // Processes that left the process group became children of this process when their parent exited.
         let ours = group::members_below(std::process::id());
         left.extend(members.into_iter().filter(|pid| ours.contains(pid)));
         if self.ended.is_some() {
@@ -219,41 +221,42 @@ impl Drop for Instance {
     }
 }
 
-/// Checks that the port is free.
+/// Checks that the server's port is free.
 fn free(launch: &Launch) -> Result<(), Why> {
-    // A port that a stopped server's connections still linger on may be bound again, as servers themselves do.
+    // Like servers themselves, this can bind a port on which connections of a stopped server linger.
     match TcpListener::bind(launch.address) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             let holder = flatout_os::socket::find_port_owner(launch.address.port());
             let holder = holder.map_or_else(String::new, |(pid, name)| format!(" by {name} (process {pid})"));
-            Err(Reason::PortTaken.why(format!("{}: port {} is already in use{holder}", launch.name, launch.address)))
+            Err(Reason::PortTaken.why(format!("{}: {} is already in use{holder}", launch.name, launch.address)))
         }
         Err(error) => {
-            Err(Reason::PortTaken.why(format!("{}: {} cannot be listened on: {error}", launch.name, launch.address)))
+            Err(Reason::PortTaken.why(format!("{}: cannot listen on {}: {error}", launch.name, launch.address)))
         }
     }
 }
 
-/// A port of this address that is free now.
+/// Returns a port that is free at this address now.
 ///
 /// # Errors
-/// When the kernel gives none.
+/// Fails if the kernel has no free port.
 pub fn free_port(address: IpAddr) -> io::Result<u16> {
     Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }
 
-/// Starts a child in a process group of its own, on these cores.
+/// Starts a child process in its own process group, on these cores.
 ///
 /// # Errors
-/// When the kernel refuses.
+/// Fails if the kernel refuses.
 pub fn spawn_pinned(command: &mut Command, cores: &[usize]) -> io::Result<Child> {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
     if cores.is_empty() {
         return command.spawn();
     }
-    // A child has the cores of the thread that starts it, from its first instruction on; this thread keeps its own.
+    // From its first instruction on, a child inherits the core affinity of the thread that starts it. So start it from
+    // another thread, whose affinity may be changed.
     std::thread::scope(|scope| {
         let spawned = scope.spawn(|| {
             let mut set = CpuSet::new();
@@ -265,13 +268,13 @@ pub fn spawn_pinned(command: &mut Command, cores: &[usize]) -> io::Result<Child>
     })
 }
 
-/// Those cores that this process may not use.
+/// Returns the cores in the list that this process may not use.
 pub fn cores_missing(cores: &[usize]) -> Vec<usize> {
     let allowed = cores_allowed();
     cores.iter().copied().filter(|core| !allowed.contains(core)).collect()
 }
 
-/// The last lines of a log.
+/// Returns the last lines of a log.
 pub fn tail(log: &Path) -> Vec<String> {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(log)?;

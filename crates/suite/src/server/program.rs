@@ -1,4 +1,4 @@
-//! Programs: their paths, and checks of their versions.
+//! Programs: looking up their paths, and checking their versions.
 
 use super::version;
 use crate::document::Why;
@@ -12,30 +12,30 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Folders of servers that are often missing in `PATH`.
+/// Folders that contain servers but are often not in `PATH`.
 const SYSTEM_FOLDERS: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/bin", "/bin"];
 
-/// Longest wait for a program to say its version.
+/// Timeout for a program to print its version.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most that is read of what it says, in bytes.
+/// Maximum number of bytes of version output that are read.
 const SAID_BYTES_MAX: u64 = 64 * 1024;
 
 const KILL: i32 = 9;
 
-/// A program that is there.
+/// A program that was found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LocatedProgram {
-    /// Where.
+    /// Path of the program.
     pub path: PathBuf,
-    /// Its version output, in one line.
+    /// Version output of the program, in one line.
     pub version: Option<String>,
 }
 
-/// Finds a program, `flatout` being `own`.
+/// Looks up a program and checks its requirements. `flatout` is the executable `own`.
 ///
 /// # Errors
-/// Why it cannot be used here, with the package that brings it.
+/// Returns the reason the program cannot be used on this machine, with the package that contains it.
 pub fn find(program: &Program, own: &Path, own_version: &str) -> Result<LocatedProgram, Why> {
     let name = program.name.text.as_str();
     let from_package = |package: &Option<String>| {
@@ -71,14 +71,14 @@ fn too_old(name: &str, found: &[u64], asked: &VersionAsked, package: &str) -> Wh
     Reason::TooOld.why(format!("{name} is {}, but {} or later is required{package}", found.join("."), asked.text))
 }
 
-/// A program by its name, or by its path when the name has a slash.
+/// Looks up a program by name, or by path if the name contains a slash.
 pub fn look_up(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let is_program = |path: &PathBuf| {
         path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
     };
     if name.contains('/') {
-        // It is started in another folder than this one.
+        // The program is started in another folder, so its path must be absolute.
         return std::path::absolute(name).ok().filter(is_program);
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -87,7 +87,7 @@ pub fn look_up(name: &str) -> Option<PathBuf> {
     found.or_else(|| newest(&folders, name).filter(is_program))
 }
 
-/// Some programs have their version in their name, as Debian's php-fpm8.2: the newest of them.
+/// Returns the newest of the programs whose name is `name` followed by a version, such as Debian's php-fpm8.2.
 fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     let entries = folders.iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
     let versioned = entries.filter_map(|entry| {
@@ -98,14 +98,14 @@ fn newest(folders: &[PathBuf], name: &str) -> Option<PathBuf> {
     versioned.max().map(|(_, path)| path)
 }
 
-/// The first line of a program's version output that has a version.
+/// Returns the first line of a program's output that contains a version.
 pub fn version_line(path: &Path, arguments: &[&str]) -> Option<String> {
     let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
     let said = say_version(path, &arguments);
     said.lines().find(|line| !version::parse(line).is_empty()).map(|line| line.trim().to_owned())
 }
 
-/// A program's version output, on either stream.
+/// Returns a program's version output, on standard output or standard error.
 fn say_version(path: &Path, arguments: &[String]) -> String {
     use std::os::unix::process::CommandExt;
     let Ok(mut said) = sheet() else { return String::new() };
@@ -123,7 +123,7 @@ fn say_version(path: &Path, arguments: &[String]) -> String {
     while begun.elapsed() < VERSION_TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(5));
     }
-    // One that still runs has said nothing of use.
+    // A program that is still running did not just print its version, so kill it.
     super::group::signal(child.id(), &BTreeSet::from([child.id()]), KILL);
     let _ended = child.wait();
     let mut bytes = Vec::new();
@@ -135,7 +135,7 @@ fn say_version(path: &Path, arguments: &[String]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A file for a program's output: a pipe could be held open by processes it leaves running.
+/// Creates a file for a program's output. A pipe could be held open by processes that the program leaves running.
 fn sheet() -> std::io::Result<File> {
     let sheet = File::from(memfd_create("version", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
     sheet.set_len(SAID_BYTES_MAX)?;
@@ -176,10 +176,10 @@ mod tests {
         assert_eq!((why.name.as_str(), why.text.contains("sh is 2.0.1, but 9.1 or later")), ("too-old", true));
         asked.version = Some(version("2", "sh/2.0.1"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
-        // One that leaves a process behind, which would hold its outputs open for a day.
+        // A program that leaves a process behind, which would keep its outputs open for a day.
         asked.version = Some(version("2", "sh/2.0.1; sleep 86400 & true"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
-        // One that would go on for ever finds its sheet full.
+        // A program that never stops printing reaches the limit of its output file.
         asked.version = Some(version("2", "sh/2.0.1; yes"));
         assert_eq!(find(&asked, Path::new("/x"), "1").unwrap().version.as_deref(), Some("sh/2.0.1"));
         asked.version = Some(version("2", "nothing"));

@@ -1,4 +1,4 @@
-//! Readiness checks of a server: by a request, or by a connection alone.
+//! Readiness checks of a server, by a request or only by a connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,17 +6,17 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longest wait for one answer.
+/// Timeout of one attempt.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Asks for a path, or only connects. What is wrong is said in a few words.
+/// Requests a path. If `path` is `None`, only connects.
 ///
 /// # Errors
-/// Why it is not ready yet.
+/// Returns a few words that say why the server is not ready yet.
 pub fn probe(address: SocketAddr, path: Option<&str>) -> Result<(), String> {
     let said = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no answer".to_owned(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "no response".to_owned(),
         _ => error.to_string(),
     };
     let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT).map_err(said)?;
@@ -30,15 +30,15 @@ pub fn probe(address: SocketAddr, path: Option<&str>) -> Result<(), String> {
     let status = std::str::from_utf8(&head[9..]).ok().and_then(|text| text.parse::<u16>().ok());
     match status {
         Some(status) if status < 400 => Ok(()),
-        Some(status) => Err(format!("the response to {path} has the status {status}")),
+        Some(status) => Err(format!("the response to {path} has status {status}")),
         None => Err("the process on that port does not speak HTTP".to_owned()),
     }
 }
 
-/// Connects to a socket in the file system.
+/// Connects to a Unix socket.
 ///
 /// # Errors
-/// Why it is not ready yet.
+/// Returns why the server is not ready yet.
 pub fn probe_socket(path: &Path) -> Result<(), String> {
     UnixStream::connect(path).map(|_| ()).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -64,7 +64,7 @@ mod tests {
             }
         });
         assert_eq!(probe(address, Some("/")), Ok(()));
-        assert_eq!(probe(address, Some("/x")), Err("the response to /x has the status 503".to_owned()));
+        assert_eq!(probe(address, Some("/x")), Err("the response to /x has status 503".to_owned()));
         assert!(probe(address, Some("/")).unwrap_err().contains("does not speak HTTP"));
         server.join().unwrap();
         assert_eq!(probe(address, Some("/")), Err("nothing listens there".to_owned()));

@@ -1,9 +1,10 @@
-//! Versions: dotted numbers in a program's output.
+//! Versions: numbers with dots in a program's output.
 
-/// Upper bound of numbers in a version; further ones distinguish builds.
+/// Maximum number of components of a version. Further components only distinguish builds.
 const NUMBERS_MAX: usize = 4;
 
-/// The first version in a text: `nginx version: nginx/1.22.1` is 1.22.1. Empty when there is none.
+/// Finds the first version in a string: `nginx version: nginx/1.22.1` gives 1.22.1. Returns an empty list if there is
+/// none.
 pub fn parse(text: &str) -> Vec<u64> {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -16,7 +17,7 @@ pub fn parse(text: &str) -> Vec<u64> {
         let end = text[at..].find(|c: char| !c.is_ascii_digit() && c != '.').map_or(text.len(), |length| at + length);
         let numbers: Vec<u64> =
             text[at..end].split('.').map_while(|part| part.parse().ok()).take(NUMBERS_MAX).collect();
-        // A number alone may be anything, a year or a bit count; with a dot it is a version.
+        // A number without a dot may be anything, such as a year or a bit count.
         if numbers.len() > 1 {
             return numbers;
         }
@@ -28,7 +29,7 @@ pub fn parse(text: &str) -> Vec<u64> {
     whole
 }
 
-/// Returns whether a version is at least another; missing numbers count as 0.
+/// Returns whether the version `found` is at least `asked`. Missing components count as 0.
 pub fn is_at_least(found: &[u64], asked: &[u64]) -> bool {
     let length = found.len().max(asked.len());
     let number = |version: &[u64], index: usize| version.get(index).copied().unwrap_or(0);

@@ -1,36 +1,36 @@
-//! CPU quotas for servers: a small machine, so that one client can overload it several times.
+//! CPU quotas for servers. They simulate a small machine, which a single client can overload several times over.
 //!
-//! It is the quota of a cgroup, v1 or v2, whichever this machine has.
+//! The quota is that of a cgroup, of version 1 or 2, whichever this machine supports.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A turn within a period, in microseconds: the shortest that the kernel gives. The shorter, the less does the share look
-/// like a machine that stops and goes.
+/// Run time per period in microseconds: the shortest that the kernel accepts. The shorter it is, the less the bursts in
+/// which servers run can be noticed.
 const TURN_US: f64 = 1_000.0;
 
 /// Timeout for the kernel to remove processes that have exited.
 const EMPTY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A control group; dropped, it is taken away.
+/// A cgroup, which is removed when the value is dropped.
 #[derive(Debug)]
 pub struct ControlGroup {
     folder: PathBuf,
 }
 
-/// The problem with a quota, if any.
+/// Returns what is wrong with a quota, if anything.
 pub fn fault(text: &str) -> Option<String> {
     let fits = text.parse().is_ok_and(|share: f64| (0.001..=1.0).contains(&share));
     (!fits).then(|| format!("{text:?} is not a share of a core: write 0.001 to 1"))
 }
 
 impl ControlGroup {
-    /// Makes one.
+    /// Creates a cgroup whose processes may use this share of a core.
     ///
     /// # Errors
-    /// Why this machine cannot give it.
+    /// Returns the reason this machine does not support it.
     pub fn make(name: &str, share: &str) -> Result<Self, String> {
         let share: f64 = share.parse().map_err(|_| format!("{share:?} is not a number"))?;
         let period_us = (TURN_US / share).round();
@@ -42,12 +42,12 @@ impl ControlGroup {
                 Err(error) => said = format!("{}: {error}", share.folder.display()),
             }
         }
-        Err(format!("the CPU share of servers cannot be limited: {said}"))
+        Err(format!("the servers' CPU share cannot be limited: {said}"))
     }
 
     fn fill(&self, root: &Root, period_us: f64) -> std::io::Result<()> {
         if root.is_unified {
-            // Where it is switched on already, this changes nothing.
+            // This has no effect if the controller is already enabled.
             let _switched = fs::write(root.path.join("cgroup.subtree_control"), "+cpu");
         }
         fs::create_dir(&self.folder)?;
@@ -58,7 +58,7 @@ impl ControlGroup {
         fs::write(self.folder.join("cpu.cfs_quota_us"), TURN_US.to_string())
     }
 
-    /// The words before a command's own that have it begin within the share.
+    /// Returns the words before a command that start it within the cgroup.
     pub fn words(&self) -> Vec<String> {
         let processes = self.folder.join("cgroup.procs").display().to_string();
         ["/bin/sh", "-c", "echo $$ > \"$0\" && exec \"$@\"", &processes].map(str::to_owned).to_vec()
@@ -71,7 +71,7 @@ impl Drop for ControlGroup {
     }
 }
 
-/// Where control groups with a share of time may be made.
+/// A folder in which cgroups with a quota can be created.
 struct Root {
     path: PathBuf,
     is_unified: bool,
@@ -92,7 +92,7 @@ fn roots_of(mounts: &str) -> Vec<Root> {
     mounts.lines().filter_map(of).collect()
 }
 
-/// Takes away those of processes that are gone. Returns their names.
+/// Removes the cgroups of processes that have exited. Returns their names.
 pub(super) fn sweep(is_orphan: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut removed = Vec::new();
     for root in roots() {
@@ -107,14 +107,14 @@ pub(super) fn sweep(is_orphan: &dyn Fn(&str) -> bool) -> Vec<String> {
     removed
 }
 
-/// Removes a group, with whatever still runs in it.
+/// Removes a cgroup, with all processes that still run in it.
 fn remove(folder: &Path) {
     let begun = Instant::now();
     loop {
         let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
         let processes: BTreeSet<u32> = text.lines().filter_map(|line| line.parse().ok()).collect();
         crate::server::group::signal(0, &processes, 9);
-        // The kernel refuses while it still knows of a process.
+        // The kernel refuses this while the cgroup contains a process.
         let is_gone = fs::remove_dir(folder).is_ok() || !folder.exists();
         if is_gone || begun.elapsed() > EMPTY_TIMEOUT {
             return;

@@ -1,16 +1,16 @@
-//! Escapers for text and attributes of HTML.
+//! Escapers for HTML text and attribute values.
 
 use super::{push, write};
 
-/// Text: between tags, in `<title>` and in `<textarea>`. A browser displays it unchanged, except for U+0000, which
-/// HTML cannot represent and which becomes U+FFFD.
+/// Escapes text between tags, in `<title>` and in `<textarea>`. Browsers display the text unchanged, except for U+0000,
+/// which HTML cannot represent and which becomes U+FFFD.
 pub fn text(input: &[u8], out: &mut Vec<u8>) {
     write(input, out, is_plain, reference);
 }
 
-/// An attribute's value between double or single quotes.
+/// Escapes an attribute's value in double or single quotes.
 pub fn attribute(input: &[u8], out: &mut Vec<u8>) {
-    // Quotes are escaped in text as well: it costs little, and scripts move text into attributes.
+    // Text is escaped in the same way, including quotes: it costs little, and scripts move text into attributes.
     text(input, out);
 }
 

@@ -1,36 +1,36 @@
-//! Escapers for values in scripts: JSON that cannot end an HTML element, and text within strings.
+//! Escapers for values in scripts: JSON that cannot end an HTML element, and characters inside strings.
 
 use super::{push, write};
 
-/// A text as a quoted value, for script elements of JavaScript and JSON.
+/// Writes a string as a quoted value, for script elements with JavaScript or JSON.
 pub fn script_string(input: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     script_text(input, out);
     out.push(b'"');
 }
 
-/// The JSON of a value, for script elements of JavaScript: it cannot end the element or begin a comment.
+/// Writes the JSON of a value, for script elements with JavaScript. It cannot end the element or begin a comment.
 pub fn script_json(json: &[u8], out: &mut Vec<u8>) {
-    // A number's sign must not combine with a preceding one: `1-` and `-1` would be a decrement.
+    // The sign of a number must not combine with a preceding one: `1-` followed by `-1` would be a decrement.
     if json.first() == Some(&b'-') {
         out.push(b' ');
     }
     harden(json, b"\"", true, out);
 }
 
-/// The JSON of a value, for script elements with JSON. The result is valid JSON.
+/// Writes the JSON of a value, for script elements with JSON. The result is valid JSON.
 pub fn script_data(json: &[u8], out: &mut Vec<u8>) {
     harden(json, b"\"", false, out);
 }
 
-/// A text as a quoted value, for event attributes such as `onclick`.
+/// Writes a string as a quoted value, for event attributes such as `onclick`.
 pub fn handler_string(input: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"&#34;");
     script_text(input, out);
     out.extend_from_slice(b"&#34;");
 }
 
-/// The JSON of a value, for event attributes such as `onclick`.
+/// Writes the JSON of a value, for event attributes such as `onclick`.
 pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
     if json.first() == Some(&b'-') {
         out.push(b' ');
@@ -38,9 +38,9 @@ pub fn handler_json(json: &[u8], out: &mut Vec<u8>) {
     harden(json, b"&#34;", true, out);
 }
 
-/// Text within a string of a script, in double or single quotes; in elements, event attributes and JSON. Everything
-/// except letters, digits and a few symbols is written as `\u` and four digits, so it means the same in JavaScript,
-/// JSON and HTML.
+/// Escapes text inside a string of a script, in double or single quotes, in script elements, event attributes and JSON.
+/// Every ASCII character except letters, digits and a few symbols is written as `\u` and four digits, which means the
+/// same in JavaScript, JSON and HTML.
 pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     write(
         input,
@@ -56,8 +56,8 @@ pub fn script_text(input: &[u8], out: &mut Vec<u8>) {
     );
 }
 
-/// In JSON, all characters that are special in HTML, except quotes, are within strings, where the escape by `\u` means
-/// the same.
+/// Rewrites JSON so that it is safe in HTML. All characters that are special in HTML, except quotes, occur only in
+/// strings, where an escape with `\u` means the same.
 fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     const PROTOTYPE: &[u8] = b"\"__proto__\"";
     let mut at = 0;
@@ -65,8 +65,8 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
         let rest = &json[at..];
         let is_key = || rest.strip_prefix(PROTOTYPE).is_some_and(|after| after.trim_ascii_start().starts_with(b":"));
         match byte {
-            // In an object literal of JavaScript, this key would set the prototype; a computed key is an ordinary
-            // one. After a backslash, this is the end of another string.
+            // In a JavaScript object literal, this key would set the prototype, whereas a computed key is an ordinary
+            // key. After a backslash, the quotation mark is inside another string.
             b'"' if is_literal && at.checked_sub(1).is_none_or(|before| json[before] != b'\\') && is_key() => {
                 for part in [&b"["[..], quote, b"__proto__", quote, b"]"] {
                     out.extend_from_slice(part);
@@ -100,8 +100,8 @@ fn harden(json: &[u8], quote: &[u8], is_literal: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// A text as a quoted JSON string (RFC 8259 §7) that may be placed anywhere in HTML: characters special in HTML and
-/// scripts are escaped; invalid UTF-8 becomes U+FFFD.
+/// Writes a string as a quoted JSON string (RFC 8259 §7) that may be placed anywhere in HTML. Characters that are
+/// special in HTML and scripts are escaped, and invalid UTF-8 becomes U+FFFD.
 pub fn json_string(input: &[u8], out: &mut Vec<u8>) {
     let is_plain = |byte: u8| byte.is_ascii() && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0..0x20 | 0x7f);
     out.push(b'"');

@@ -6,7 +6,7 @@ use super::{
 };
 use proptest::prelude::*;
 
-/// They end a line of JavaScript, and none of JSON.
+/// Characters that end a line in JavaScript but not in JSON.
 const LINE: char = '\u{2028}';
 const PARAGRAPH: char = '\u{2029}';
 
@@ -18,7 +18,7 @@ fn escaped(escaper: Escaper, input: &[u8]) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Character references as a browser decodes them; every `&` has to begin one.
+/// Decodes character references as a browser does; every `&` must begin one.
 fn decode_references(text: &str) -> String {
     let (first, rest) = text.split_once('&').map_or((text, None), |(first, rest)| (first, Some(rest)));
     let Some(rest) = rest else { return first.to_owned() };
@@ -46,7 +46,7 @@ fn decode_percent(text: &str) -> Vec<u8> {
     decoded
 }
 
-/// Any bytes, and those that HTML, URLs and scripts look at more often than chance.
+/// Arbitrary bytes, with those that are special in HTML, URLs and scripts occurring more often than by chance.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![
         any::<u8>().prop_map(|byte| vec![byte]),

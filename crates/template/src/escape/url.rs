@@ -2,22 +2,22 @@
 
 use super::{html, write};
 
-/// Allowed schemes. None of them executes its content.
+/// The allowed schemes. URLs with these schemes do not execute code.
 pub const SCHEMES: &[&str] = &["http", "https", "mailto", "tel", "sms", "geo", "ftp"];
 
-/// Replaces a URL whose scheme is not one of [`SCHEMES`]. It leads nowhere.
+/// The URL that replaces a URL whose scheme is not one of [`SCHEMES`]. It leads nowhere.
 pub const REFUSED_URL: &str = "about:invalid#refused";
 
-/// A part of a URL after its beginning: everything except letters, digits and `-._~` is percent-encoded (RFC 3986,
-/// section 2.3), so that it cannot end a segment, a parameter or the attribute.
+/// Escapes part of a URL after its beginning. Everything except letters, digits and `-._~` is percent-encoded (RFC
+/// 3986, section 2.3), so that the part cannot end a segment, a parameter or the attribute.
 pub fn url_part(input: &[u8], out: &mut Vec<u8>) {
     write(input, out, is_unreserved, encode);
 }
 
-/// A whole URL, absolute or relative, in a quoted attribute value. Characters that are invalid in a URL are
-/// percent-encoded; existing encodings are unchanged. A scheme not in [`SCHEMES`] turns it into [`REFUSED_URL`]. As
-/// in browsers (URL Standard, section 4.4), leading controls and spaces are dropped, and tabs and line breaks
-/// everywhere.
+/// Escapes a whole URL, absolute or relative, in a quoted attribute value. Characters that are invalid in a URL are
+/// percent-encoded, and existing encodings are kept. A URL with a scheme that is not one of [`SCHEMES`] is replaced
+/// with [`REFUSED_URL`]. As in browsers (URL Standard, section 4.4), leading control characters and spaces are dropped,
+/// and tabs and line breaks are dropped everywhere.
 pub fn url(input: &[u8], out: &mut Vec<u8>) {
     let start = input.iter().position(|&byte| byte > b' ').unwrap_or(input.len());
     let input = &input[start..];
@@ -33,7 +33,7 @@ pub fn url(input: &[u8], out: &mut Vec<u8>) {
     });
 }
 
-/// Returns whether a URL has no scheme or an allowed one.
+/// Returns whether a URL has no scheme or an allowed scheme.
 fn is_allowed(input: &[u8]) -> bool {
     let mut scheme = [0; 8];
     let mut length = 0;
@@ -41,7 +41,7 @@ fn is_allowed(input: &[u8]) -> bool {
         match byte {
             b':' => return SCHEMES.iter().any(|allowed| allowed.as_bytes() == &scheme[..length]),
             b'/' | b'?' | b'#' => return true,
-            // Longer than any allowed scheme; the following characters decide whether it is one.
+            // The text is longer than any allowed scheme. The following characters determine if it is a scheme.
             _ if length == scheme.len() => scheme[0] = 0,
             _ => {
                 scheme[length] = byte.to_ascii_lowercase();

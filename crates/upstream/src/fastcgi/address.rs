@@ -4,17 +4,17 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
-/// The address of an application server.
+/// Address of an application server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum FastcgiAddress {
     /// A Unix domain socket.
     Unix(PathBuf),
-    /// A host name or an address, without brackets, and a port.
+    /// A host name or IP address, without brackets, and a port.
     Tcp(String, u16),
 }
 
 impl FastcgiAddress {
-    /// Returns whether the host is a name, which must be resolved.
+    /// Returns whether the host is a name that must be resolved.
     pub fn is_named(&self) -> bool {
         matches!(self, Self::Tcp(host, _) if host.parse::<std::net::IpAddr>().is_err())
     }

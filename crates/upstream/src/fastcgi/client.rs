@@ -1,4 +1,4 @@
-//! One worker's connections to one application server.
+//! Connections of a worker to an application server.
 
 use super::address::FastcgiAddress;
 use super::connection::FastcgiConnection;
@@ -15,20 +15,20 @@ use std::path::Path;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// Upper bound of one receive, in bytes. The buffer is shared by all connections of the client.
+/// Size of the receive buffer in bytes, which all connections of the client share.
 const INPUT_BYTES: usize = 64 * 1024;
 
-/// Delay before a retry on a Unix socket with a full backlog, in milliseconds: the kernel does not report when it has
-/// room again.
+/// Delay before connecting is retried to a Unix socket with a full backlog, in milliseconds. The kernel does not report
+/// when the backlog has room again.
 const BUSY_PAUSE_MS: u64 = 10;
 
-/// Interval for checking idle connections, in milliseconds.
+/// Interval between checks of idle connections, in milliseconds.
 const SWEEP_MS: u64 = 100;
 
-/// Why connecting failed.
+/// Reason why connecting failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     Refused,
     /// The socket's path does not exist.
     NoSocket,
@@ -36,45 +36,48 @@ pub enum ConnectFailure {
     Forbidden,
     /// The name has no address, or resolving it failed.
     Unresolved,
-    /// It took longer than the connect timeout.
+    /// Connecting took longer than the connect timeout.
     Timeout,
     /// The server's backlog was full for the whole connect timeout.
     Busy,
-    /// No descriptor or local port was left.
+    /// No file descriptor or local port was available.
     NoDescriptor,
-    /// Another reason.
+    /// Connecting failed for another reason.
     Failed,
 }
 
-/// Timeouts and bounds of one worker's connections to one application server.
+/// Timeouts and limits of a worker's connections to an application server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastcgiSettings {
-    /// Timeout of connecting, including name resolution, in milliseconds.
+    /// Timeout for connecting, including name resolution, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// The shortest other timeout in use, in milliseconds: deadlines are precise to a tenth of it.
+    /// The shortest other timeout in use, in milliseconds. Deadlines are precise to a tenth of it.
     pub shortest_timeout_ms: u64,
     /// Idle time after which a connection is closed, in milliseconds.
     pub idle_timeout_ms: u64,
-    /// Upper bound of idle connections.
+    /// Maximum number of idle connections.
     pub idle_connections_max: u32,
 }
 
 struct Idle {
     socket: Socket,
-    /// When its idle timeout ends, that of the client that used it last.
+    /// Time when the connection expires, in milliseconds, according to the idle timeout of the client that used it
+    /// last.
     expires_ms: u64,
 }
 
-/// One worker's idle connections to one application server, shared by all of the worker's clients of that server: a
-/// server process that waits on one for its next request must be available to the requests of other clients.
+/// Idle connections of a worker to an application server, shared by all of the worker's clients of that server. A
+/// server process that waits for the next request on an idle connection must be available to the requests of all of
+/// them.
 struct Pool {
-    /// Last in, first out, so that surplus connections of a load peak age and expire.
+    /// Stack of idle connections: the last in is used first, so that connections that were needed only for a load peak
+    /// expire.
     idle: RefCell<Vec<Idle>>,
     saturation: Arc<ServerSaturation>,
     sweeps: Cell<bool>,
 }
 
-/// State shared by all connections of one client.
+/// State shared by all connections of a client.
 pub(super) struct FastcgiShared {
     address: FastcgiAddress,
     settings: FastcgiSettings,
@@ -84,19 +87,20 @@ pub(super) struct FastcgiShared {
     pool: Rc<Pool>,
 }
 
-/// A worker's client of one application server. Clones share its connections.
+/// A worker's client of an application server. Clones share its connections.
 #[derive(Clone)]
 pub struct FastcgiClient(Rc<FastcgiShared>);
 
 impl FastcgiClient {
-    /// A client without connections. It may be created anywhere, and is used within one worker's runtime.
+    /// Creates a client without connections. It may be created anywhere, but must be used within a single worker's
+    /// runtime.
     pub fn new(address: FastcgiAddress, settings: FastcgiSettings) -> Self {
         let pool =
             Pool { idle: RefCell::default(), saturation: ServerSaturation::of(&address), sweeps: Cell::new(false) };
         Self::with_pool(address, settings, Rc::new(pool))
     }
 
-    /// A client of the same server with other timeouts and bounds. Both share the idle connections.
+    /// Creates a client of the same server with different settings. Both clients share the idle connections.
     #[must_use]
     pub fn with_settings(&self, settings: FastcgiSettings) -> Self {
         Self::with_pool(self.0.address.clone(), settings, Rc::clone(&self.0.pool))
@@ -119,12 +123,13 @@ impl FastcgiClient {
         }))
     }
 
-    /// Where the server is.
+    /// Returns the address of the server.
     pub fn address(&self) -> &FastcgiAddress {
         &self.0.address
     }
 
-    /// An idle connection on which nothing has arrived, including its end.
+    /// Takes an idle connection that the server has not closed and on which no data has arrived. Returns `None` if
+    /// there is none.
     pub fn kept(&self) -> Option<FastcgiConnection> {
         let shared = &self.0;
         let now = Now::read();
@@ -140,7 +145,7 @@ impl FastcgiClient {
     /// Opens a connection.
     ///
     /// # Errors
-    /// If none is established within the connect timeout.
+    /// Fails if no connection is established within the connect timeout.
     pub async fn connect(&self) -> Result<FastcgiConnection, ConnectFailure> {
         let shared = &self.0;
         let socket = match &shared.address {
@@ -153,27 +158,28 @@ impl FastcgiClient {
         Ok(FastcgiConnection::new(socket, shared, false))
     }
 
-    /// The result of `future`, or `None` after `timeout_ms`, with the precision of [`OriginClient::within`].
+    /// Returns the result of `future`, or `None` if it takes longer than `timeout_ms`, with the precision of
+    /// [`OriginClient::within`].
     pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
         self.0.timing.within(timeout_ms, future).await
     }
 
-    /// The timers of this worker.
+    /// Returns the client that provides timers on this worker.
     pub fn timing(&self) -> &OriginClient {
         &self.0.timing
     }
 
-    /// The server's shared saturation state.
+    /// Returns the saturation state of the server, which all workers share.
     pub fn saturation(&self) -> &ServerSaturation {
         &self.0.pool.saturation
     }
 
-    /// Number of idle connections.
+    /// Returns the number of idle connections.
     pub fn idle_connections(&self) -> usize {
         self.0.pool.idle.borrow().len()
     }
 
-    /// Closes the idle connections.
+    /// Closes all idle connections.
     pub fn close_idle(&self) {
         self.0.pool.idle.borrow_mut().clear();
     }
@@ -186,7 +192,8 @@ impl std::fmt::Debug for FastcgiClient {
 }
 
 impl FastcgiShared {
-    /// Pools a connection on which no data is pending.
+    /// Pools a connection, which must have no pending data. Closes it if the pool is full, and all idle connections if
+    /// the server is saturated.
     pub(super) fn keep(&self, socket: Socket) {
         let now = Now::read();
         let mut idle = self.pool.idle.borrow_mut();
@@ -205,7 +212,8 @@ impl FastcgiShared {
 }
 
 impl Pool {
-    /// Closes expired connections, those closed by the server, and all of them while the server is saturated.
+    /// Closes connections that have expired or were closed by the server, and all connections while the server is
+    /// saturated.
     fn handle_time(&self, now: Now) {
         let mut idle = self.idle.borrow_mut();
         if self.saturation.is_suspected(now) {
@@ -216,7 +224,7 @@ impl Pool {
     }
 }
 
-/// Checks idle connections while there are any.
+/// Checks idle connections periodically while there are any.
 async fn sweep(pool: Weak<Pool>, timing: OriginClient) {
     loop {
         timing.pause(SWEEP_MS).await;
@@ -240,7 +248,7 @@ async fn connect_unix(shared: &FastcgiShared, path: &Path) -> Result<Socket, Con
                 let registered = Registered::new(socket).map_err(|_| ConnectFailure::NoDescriptor)?;
                 return Ok(Socket::new(registered));
             }
-            // For a Unix socket this means that the listener's backlog is full (unix(7)).
+            // On a Unix socket, EAGAIN means that the listener's backlog is full (unix(7)).
             Err(Errno::AGAIN | Errno::INTR) if Now::read().monotonic_ms < deadline_ms => {}
             Err(Errno::AGAIN | Errno::INTR) => return Err(ConnectFailure::Busy),
             Err(errno) => return Err(name_errno(errno)),

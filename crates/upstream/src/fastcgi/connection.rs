@@ -1,4 +1,4 @@
-//! A connection to an application server: bytes in both directions, and timeouts.
+//! Connection to an application server: bytes in both directions, and timeouts.
 
 use super::client::FastcgiShared;
 use flatout_net::task_deadlines::DeadlineTimer;
@@ -8,7 +8,7 @@ use std::io::{self, IoSlice};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// A connection that carries one request at a time. Dropping it closes it.
+/// A connection that carries one request at a time. Dropping this closes the connection.
 pub struct FastcgiConnection {
     pub(super) socket: Socket,
     pub(super) shared: Rc<FastcgiShared>,
@@ -21,44 +21,30 @@ impl FastcgiConnection {
         Self { socket, timer: shared.timing.timer(), shared: Rc::clone(shared), reused }
     }
 
-    /// Returns whether it has carried an earlier request.
+    /// Returns whether the connection has carried an earlier request.
     pub const fn is_reused(&self) -> bool {
         self.reused
     }
 
-    /// Sends as much of `slices` as the socket takes.
+    /// Sends as much of `slices` as the socket accepts. Returns the number of bytes sent.
     pub fn poll_send(&mut self, context: &mut Context<'_>, slices: &[IoSlice<'_>]) -> Poll<io::Result<usize>> {
         self.socket.poll_send(context, slices)
     }
 
-    /// Calls `look` with the received bytes, at most 64 KiB; none at the end. They are discarded afterwards.
+    /// Receives up to 64 KiB and calls `look` with the bytes, which are discarded afterwards. They are empty when the
+    /// server has closed the connection.
     pub fn poll_receive<T>(&mut self, context: &mut Context<'_>, look: impl FnOnce(&[u8]) -> T) -> Poll<io::Result<T>> {
         let mut input = self.shared.input.borrow_mut();
         let count = ready!(self.socket.poll_receive(context, &mut input))?;
         Poll::Ready(Ok(look(&input[..count])))
     }
 
-    /// Starts a wait of at most `timeout_ms`.
-    pub fn begin_wait(&mut self, timeout_ms: u64) {
-        self.timer.begin(timeout_ms);
+    /// Returns the timer of the connection.
+    pub const fn timer(&mut self) -> &mut DeadlineTimer {
+        &mut self.timer
     }
 
-    /// Ends the wait, or makes it unbounded.
-    pub fn end_wait(&mut self) {
-        self.timer.clear();
-    }
-
-    /// Returns whether a wait has started.
-    pub const fn is_waiting(&self) -> bool {
-        self.timer.is_waiting()
-    }
-
-    /// Ready if the wait has timed out. Poll this last, after everything else is pending.
-    pub fn poll_expired(&mut self, context: &Context<'_>) -> Poll<()> {
-        self.timer.poll_expired(context)
-    }
-
-    /// Sends `bytes` if the socket takes them immediately; for optional messages.
+    /// Sends `bytes` if the socket accepts them immediately. For optional messages.
     pub fn send_at_once(&mut self, bytes: &[u8]) {
         let mut context = Context::from_waker(std::task::Waker::noop());
         let _ = self.socket.poll_send(&mut context, &[IoSlice::new(bytes)]);

@@ -3,11 +3,12 @@
 //! | file | content |
 //! |---|---|
 //! | [`address`] | addresses of application servers |
-//! | [`client`] | one worker's connections to one of them |
+//! | [`client`] | connections of a worker to an application server |
 //! | [`connection`] | bytes in both directions, and timeouts |
 //! | [`saturation`] | detection of saturated servers |
 //!
-//! Absent by design: records and their content (see `flatout_fastcgi`). A connection carries one request at a time.
+//! FastCGI records and their content are handled elsewhere (see `flatout_fastcgi`). A connection carries one request at
+//! a time.
 
 pub mod address;
 pub mod client;

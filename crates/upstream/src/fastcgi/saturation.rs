@@ -1,35 +1,36 @@
-//! Detection of saturated application servers, which must not have idle connections.
+//! Detects saturated application servers, to which workers must not keep idle connections.
 //!
-//! An application server such as PHP-FPM has one process per connection, and an idle connection blocks its process.
-//! While there are more requests than processes, a new connection would wait in the server's backlog for a process
-//! that waits on an idle connection. So whenever a new connection has had no response for a while, no worker pools
-//! any.
+//! An application server such as PHP-FPM has one process per connection, and an idle connection blocks its process. If
+//! there are more requests than processes, a new connection would wait in the server's backlog for a process that is
+//! itself waiting for a request on an idle connection. Therefore, when a new connection has received no response for a
+//! while, workers stop pooling connections to the server for some time.
 
 use super::address::FastcgiAddress;
 use flatout_os::clock::Now;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Time that a new connection waits for its first byte before the server is suspected of saturation, in milliseconds.
-/// A slow script has the same effect; the cost is a few unnecessary connections.
+/// Time that a new connection waits for the first byte of a response before the server is assumed to be saturated, in
+/// milliseconds. A slow script has the same effect, which costs a few unnecessary connections.
 pub const SUSPICION_MS: u64 = 50;
 
-/// Time after a suspicion during which nothing is pooled, in milliseconds.
+/// Time for which no connections are pooled after saturation was detected, in milliseconds.
 pub const CAUTION_MS: u64 = 1_000;
 
-/// The saturation state of one application server, shared by all workers.
+/// Saturation state of an application server, shared by all workers.
 #[derive(Debug, Default)]
 pub struct ServerSaturation {
     until_ms: AtomicU64,
 }
 
-/// The states of this process, by server address: all handlers of one server share its processes.
+/// The saturation states in this process, by server address. All handlers that use a server share its processes, and
+/// therefore its state.
 static SATURATIONS: Mutex<Vec<(FastcgiAddress, Weak<ServerSaturation>)>> = Mutex::new(Vec::new());
 
 impl ServerSaturation {
-    /// The state of the server at `address`.
+    /// Returns the state of the server at `address`.
     pub fn of(address: &FastcgiAddress) -> Arc<Self> {
-        // A panic elsewhere leaves the list consistent: every change is one step.
+        // A panic cannot leave the list inconsistent, so ignore poisoning.
         let mut saturations = SATURATIONS.lock().unwrap_or_else(PoisonError::into_inner);
         saturations.retain(|(_, saturation)| saturation.strong_count() > 0);
         let known =
@@ -41,7 +42,7 @@ impl ServerSaturation {
         })
     }
 
-    /// Records that a new connection is waiting.
+    /// Records that a new connection has waited for too long.
     pub fn suspect(&self, now: Now) {
         self.until_ms.store(now.monotonic_ms.saturating_add(CAUTION_MS), Ordering::Relaxed);
     }

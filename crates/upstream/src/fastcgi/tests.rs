@@ -1,12 +1,15 @@
 use super::{ConnectFailure, FastcgiAddress, FastcgiClient, FastcgiConnection, FastcgiSettings};
 use flatout_os::clock::Now;
 use flatout_os::runtime::build_server_runtime;
+use flatout_os::testing::wait_until;
 use std::fs;
 use std::future::poll_fn;
 use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::thread;
 
@@ -37,23 +40,31 @@ async fn echo(connection: &mut FastcgiConnection, text: &[u8]) -> Vec<u8> {
     poll_fn(|context| connection.poll_receive(context, <[u8]>::to_vec)).await.unwrap()
 }
 
-fn serve_echo(mut stream: impl Read + Write + Send + 'static) {
+fn serve_echo(stream: impl Read + Write + Send + 'static) {
+    serve_counted(stream, Arc::default());
+}
+
+/// The same, and counts what it has sent back.
+fn serve_counted(mut stream: impl Read + Write + Send + 'static, echoes: Arc<AtomicUsize>) {
     thread::spawn(move || {
         let mut buffer = [0; 100];
         while let Ok(count @ 1..) = stream.read(&mut buffer) {
             let _ = stream.write_all(&buffer[..count]);
+            echoes.fetch_add(1, Ordering::SeqCst);
         }
     });
 }
 
 #[test]
-fn connections_over_both_kinds_of_sockets_are_kept() {
+fn unix_and_tcp_connections_are_pooled() {
     let path = socket_path("kept");
     let unix = UnixListener::bind(&path).unwrap();
-    thread::spawn(move || unix.incoming().for_each(|stream| serve_echo(stream.unwrap())));
+    let echoes = Arc::<AtomicUsize>::default();
+    let (of_unix, of_tcp) = (Arc::clone(&echoes), Arc::clone(&echoes));
+    thread::spawn(move || unix.incoming().for_each(|stream| serve_counted(stream.unwrap(), Arc::clone(&of_unix))));
     let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let port = tcp.local_addr().unwrap().port();
-    thread::spawn(move || tcp.incoming().for_each(|stream| serve_echo(stream.unwrap())));
+    thread::spawn(move || tcp.incoming().for_each(|stream| serve_counted(stream.unwrap(), Arc::clone(&of_tcp))));
     run(async move {
         for address in [FastcgiAddress::Unix(path), FastcgiAddress::Tcp("127.0.0.1".to_owned(), port)] {
             let client = client(address);
@@ -72,8 +83,9 @@ fn connections_over_both_kinds_of_sockets_are_kept() {
             assert!(again.is_reused());
             assert_eq!(echo(&mut again, b"again").await, b"again");
             // What comes unasked is never taken for an answer.
+            let before = echoes.load(Ordering::SeqCst);
             poll_fn(|context| again.poll_send(context, &[IoSlice::new(b"surplus")])).await.unwrap();
-            thread::sleep(std::time::Duration::from_millis(50));
+            wait_until("the surplus has been sent", || echoes.load(Ordering::SeqCst) > before);
             again.give_back();
             assert!(client.kept().is_some() && client.kept().is_none());
         }
@@ -152,27 +164,27 @@ fn failures_have_names() {
 }
 
 #[test]
-fn waits_end() {
+fn timers_expire() {
     let path = socket_path("waits");
     let _listener = UnixListener::bind(&path).unwrap();
     run(async move {
         let mut connection = client(FastcgiAddress::Unix(path)).connect().await.unwrap();
-        connection.begin_wait(100);
-        assert!(connection.is_waiting());
+        connection.timer().begin(100);
+        assert!(connection.timer().is_waiting());
         let before = Now::read().monotonic_ms;
         poll_fn(|context| match connection.poll_receive(context, <[u8]>::len) {
             Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => connection.poll_expired(context),
+            Poll::Pending => connection.timer().poll_expired(context),
         })
         .await;
         assert!((90..2_000).contains(&(Now::read().monotonic_ms - before)));
-        connection.end_wait();
-        assert!(!connection.is_waiting());
+        connection.timer().clear();
+        assert!(!connection.timer().is_waiting());
     });
 }
 
 #[test]
-fn addresses_are_shown_as_they_are_written() {
+fn addresses_print_as_they_are_written() {
     for (address, text, is_named) in [
         (FastcgiAddress::Unix("/run/php.sock".into()), "unix:/run/php.sock", false),
         (FastcgiAddress::Tcp("::1".to_owned(), 9000), "tcp:[::1]:9000", false),

@@ -1,4 +1,4 @@
-//! The body of a response, piece by piece.
+//! Body of an origin's response, read in pieces.
 
 use super::failure::ExchangeFailure;
 use super::http2::Http2Body;
@@ -8,18 +8,18 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// The next event of a body.
+/// An event while reading a body.
 #[derive(Clone, Debug)]
 pub enum IncomingPiece {
     /// More content, never empty.
     Bytes(SharedBytes),
-    /// The body is complete. Its trailer field lines, each `Name: value` and CR LF, if there were any.
+    /// The body is complete, with these trailer field lines, each `Name: value` and CR LF, if there were any.
     End(Option<Rc<[u8]>>),
-    /// The body will stay incomplete.
+    /// The body failed and will remain incomplete.
     Failed(ExchangeFailure),
 }
 
-/// The body of a response. Dropping it before its end closes the connection, or resets the stream.
+/// Body of a response. Dropping it before its end closes the connection or resets the stream.
 #[derive(Debug)]
 pub struct IncomingBody(BodyState);
 
@@ -33,7 +33,7 @@ enum BodyState {
 }
 
 impl IncomingBody {
-    /// No content and no trailers: the message ended with its head.
+    /// Creates the body of a message without content and trailers.
     pub(super) fn empty() -> Self {
         Self::whole_of(SharedBytes::from(&[][..]), None)
     }
@@ -50,8 +50,8 @@ impl IncomingBody {
         Self(BodyState::Http2(Box::new(body)))
     }
 
-    /// The next piece. After [`IncomingPiece::End`] or [`IncomingPiece::Failed`] it repeats. While it is not polled,
-    /// the origin is slowed down, and no timeout runs.
+    /// Polls for the next piece. After [`IncomingPiece::End`] or [`IncomingPiece::Failed`], returns the same again.
+    /// While this is not called, flow control slows down the origin, and no timeout runs.
     pub fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
         let piece = match &mut self.0 {
             BodyState::Whole { content, trailers } => {
@@ -75,12 +75,12 @@ impl IncomingBody {
         Poll::Ready(piece)
     }
 
-    /// The next piece.
+    /// Waits for the next piece.
     pub async fn piece(&mut self) -> IncomingPiece {
         poll_fn(|context| self.poll_piece(context)).await
     }
 
-    /// The whole content and its trailers, if all of it arrived with the head and no piece was taken.
+    /// Returns the whole content and its trailers, if they arrived together with the head and no piece has been taken.
     pub fn whole(&self) -> Option<(&SharedBytes, Option<&Rc<[u8]>>)> {
         match &self.0 {
             BodyState::Whole { content, trailers } => Some((content, trailers.as_ref())),
@@ -88,7 +88,7 @@ impl IncomingBody {
         }
     }
 
-    /// Returns whether the end was reached, or the body failed.
+    /// Returns whether the end of the body has been reached.
     pub fn is_ended(&self) -> bool {
         match &self.0 {
             BodyState::Whole { content, trailers } => content.is_empty() && trailers.is_none(),

@@ -1,17 +1,19 @@
-//! A complete exchange, and its retries.
+//! Client of origins: a complete exchange, and its retry on a new connection.
 
 use super::connect::connect;
 use super::counts::OriginCounts;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::http1::{self, ExchangeResult, WholeAnswer};
+use super::http1::{self, WholeAnswer};
 use super::http2;
 use super::pool::OriginPool;
-use super::request::{OutgoingContent, OutgoingRequest};
+use super::request::{OutgoingRequest, is_idempotent};
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
+use super::upload::{Http1Upload, begin_head, give_back};
 use flatout_handler::budget::{Budget, PIECE_BYTES_MAX};
 use flatout_handler::shared::SharedBytes;
+use flatout_http::connection_auth::authenticates_connection;
 use flatout_http::limits::Limits;
 use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::{DeadlineTable, DeadlineTimer, now_ms};
@@ -23,29 +25,29 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, ready};
 
-/// Upper bound of one receive, in bytes. The buffer is shared by all connections of the client: a waiting connection
-/// owns none.
+/// Size of the receive buffer in bytes, which all connections of the client share. A waiting connection has no buffer
+/// of its own.
 const INPUT_BYTES: usize = PIECE_BYTES_MAX;
 
-/// Upper bound of the window growth of all HTTP/2 connections of one client, in bytes. Enough for one stream of 16
-/// MiB beside slow readers; further streams keep their initial window.
+/// Maximum growth of the flow-control windows of all HTTP/2 connections of a client, in bytes. Enough for one stream
+/// with 16 MiB alongside slow readers; further streams keep their initial window.
 const WINDOW_GROWTH_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
-/// State shared by all exchanges of one client.
+/// State shared by all exchanges of a client.
 pub(super) struct OriginShared {
     pub(super) settings: OriginSettings,
     pub(super) limits: Limits,
     pub(super) tls: Option<Arc<OriginTls>>,
     pub(super) counts: Arc<OriginCounts>,
     pub(super) deadlines: Rc<DeadlineTable>,
-    /// The budget for HTTP/2 window growth.
+    /// Budget for the growth of HTTP/2 windows.
     pub(super) windows: Rc<WindowBudget>,
     pub(super) input: RefCell<Box<[u8]>>,
-    /// Counts bytes that were received and not forwarded yet.
+    /// Memory budget that counts bytes received and not yet forwarded.
     pub(super) budget: Arc<Budget>,
-    /// A buffer for the next request's head.
+    /// Buffer for the head of the next request.
     pub(super) spare: RefCell<Vec<u8>>,
     origins: RefCell<HashMap<OriginAddress, Rc<OriginPool>>>,
     /// The pool that was used last.
@@ -59,16 +61,16 @@ impl fmt::Debug for OriginShared {
     }
 }
 
-/// Size below which a received piece is not counted, in bytes.
+/// Size in bytes below which a received piece is not counted in the budget.
 const COUNTED_BYTES_MIN: usize = 4 * 1024;
 
 impl OriginShared {
-    /// Upper bound of one receive, in bytes.
+    /// Returns the maximum number of bytes to receive at once.
     pub(super) fn receive_bytes_max(&self) -> usize {
         self.budget.piece_bytes_max().min(INPUT_BYTES)
     }
 
-    /// A copy of received bytes.
+    /// Copies received bytes, counting them in the budget.
     pub(super) fn copy(&self, bytes: &[u8]) -> SharedBytes {
         if bytes.len() < COUNTED_BYTES_MIN { bytes.into() } else { SharedBytes::counted(bytes.to_vec(), &self.budget) }
     }
@@ -76,7 +78,7 @@ impl OriginShared {
 
 impl Drop for OriginShared {
     fn drop(&mut self) {
-        // The sweep finds that nothing is left to check.
+        // Wake the sweep, so that it ends.
         self.deadlines.wake_sweep();
     }
 }
@@ -86,14 +88,14 @@ impl Drop for OriginShared {
 pub struct OriginClient(Rc<OriginShared>);
 
 impl OriginClient {
-    /// A client without connections. It may be created anywhere, and is used within one worker's runtime. `tls` is
-    /// required for https origins.
+    /// Creates a client without connections. It may be created anywhere, but must be used within a single worker's
+    /// runtime. `tls` is required for https origins.
     pub fn new(settings: OriginSettings, tls: Option<Arc<OriginTls>>, counts: Arc<OriginCounts>) -> Self {
         Self::within_budget(settings, tls, counts, Arc::default())
     }
 
-    /// As [`Self::new`]; received bytes count among the pieces of `budget`, and receives are small while memory is
-    /// short.
+    /// Creates a client like [`Self::new`] that counts received bytes in `budget`, and receives small pieces while
+    /// memory is short.
     pub fn within_budget(
         settings: OriginSettings,
         tls: Option<Arc<OriginTls>>,
@@ -119,11 +121,12 @@ impl OriginClient {
     /// Sends `request` to `origin` and returns when the head of its final response has arrived. `interims` is called
     /// with the status and the field lines of every interim response except 100 and 101.
     ///
-    /// If the request met a connection that the origin had just closed, it is sent again immediately on a new one, if
-    /// permitted. The caller decides about any other failure: the request can be sent again, to this origin or
-    /// another, as far as [`ExchangeFailure::repeat`] and its content permit.
+    /// If the request is sent on a connection that the origin has just closed, it is sent again immediately on a new
+    /// connection, if that is permitted. The caller handles all other failures: it may send the request again, to the
+    /// same origin or to a different one, if [`ExchangeFailure::repeat`] and the content permit that.
     ///
-    /// Dropping the future closes the connection. A request whose content is [`OutgoingContent::Taken`] is not sent.
+    /// Dropping the future closes the connection or resets the stream. A request whose content is
+    /// [spent](super::OutgoingContent::is_spent) is not sent.
     pub async fn exchange(
         &self,
         origin: &OriginAddress,
@@ -133,8 +136,9 @@ impl OriginClient {
         self.exchange_by(origin, request, interims, true).await
     }
 
-    /// As [`exchange`](Self::exchange), on a new connection, for a request that [`send_kept`](Self::send_kept) sent
-    /// without a response: if one idle connection was closed, the next may be, too.
+    /// Performs an exchange like [`exchange`](Self::exchange), but always on a new HTTP/1.1 connection. For a request
+    /// that [`send_kept`](Self::send_kept) sent on an idle connection that had been closed, since other idle
+    /// connections may have been closed too.
     pub async fn exchange_afresh(
         &self,
         origin: &OriginAddress,
@@ -152,8 +156,8 @@ impl OriginClient {
         by_kept: bool,
     ) -> Result<Incoming, ExchangeFailure> {
         let shared = &self.0;
-        if request.content.is_taken() {
-            // Without its content it would be a different request.
+        if request.content.is_spent() {
+            // The request must not be sent without its content.
             return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
         }
         self.begin_sweep();
@@ -165,30 +169,53 @@ impl OriginClient {
         answered
     }
 
-    /// Sends `request`, which has no content and requests no upgrade, to `origin` immediately on an idle connection.
-    /// `None` if there is none; use [`exchange`](Self::exchange) then, which connects.
-    pub fn send_kept(&self, origin: &OriginAddress, request: &mut OutgoingRequest<'_>) -> Option<KeptExchange> {
+    /// Sends a request without content and without an upgrade to `origin` immediately on an idle connection. Returns
+    /// `None` if there is no idle connection or `write_lines` returns `None`; use [`exchange`](Self::exchange) then,
+    /// which opens a connection. `write_lines` appends lines to the head, as in [`OutgoingRequest::lines`].
+    pub fn send_kept(
+        &self,
+        origin: &OriginAddress,
+        method: &str,
+        target: &[u8],
+        write_lines: impl FnOnce(&mut Vec<u8>) -> Option<()>,
+    ) -> Option<KeptExchange> {
         let shared = &self.0;
-        let is_bare = matches!(request.content, OutgoingContent::None) && request.upgrade.is_none();
-        if !is_bare || shared.settings.http2 {
+        if shared.settings.http2 {
             return None;
         }
-        let pool = self.pool(origin);
-        let transport = pool.check_out(shared)?;
-        self.begin_sweep();
-        let mut exchange = http1::Http1Exchange::new(shared, &pool, transport, true, request);
-        // The rest is sent when the exchange is polled.
-        if exchange.poll_upload(&mut Context::from_waker(Waker::noop())).is_err() {
-            // Nothing was sent.
-            shared.counts.repeats.add(1);
+        let mut head = begin_head(shared, method, target);
+        let sent = write_lines(&mut head).and_then(|()| {
+            head.extend_from_slice(b"\r\n");
+            let pool = self.pool(origin);
+            let mut transport = pool.check_out(shared)?;
+            self.begin_sweep();
+            let sent = transport.send_now(&head);
+            if sent.is_none() {
+                shared.counts.repeats.add(1);
+            }
+            Some((pool, transport, sent?))
+        });
+        let Some((pool, transport, (sent, has_left))) = sent else {
+            give_back(shared, head);
             return None;
-        }
-        Some(KeptExchange { exchange, is_idempotent: request.is_idempotent() })
+        };
+        shared.counts.bytes_sent.add(sent as u64);
+        let may_pool = !authenticates_connection(&head);
+        let upload = if has_left && sent == head.len() {
+            give_back(shared, head);
+            None
+        } else {
+            // The unsent rest of the head is sent when the exchange is polled.
+            Some(Http1Upload::rest_of(head, sent))
+        };
+        let mut exchange = http1::Http1Exchange::new(shared, &pool, transport, upload, (method == "HEAD", None));
+        exchange.may_pool = may_pool;
+        Some(KeptExchange { exchange, is_idempotent: is_idempotent(method) })
     }
 
-    /// The result of `future`, or `None` after `timeout_ms`. A worker's runtime has no tokio timers, so tokio's own
-    /// timeouts panic there; this one is late by up to a tenth of the shortest timeout of the settings, and by at
-    /// most 100 ms.
+    /// Returns the result of `future`, or `None` if it takes longer than `timeout_ms`. A worker's runtime has no Tokio
+    /// timers, so Tokio's own timeouts would panic. This timeout may be late by up to a tenth of the shortest timeout
+    /// in the settings, but by no more than 100 ms.
     pub async fn within<T>(&self, timeout_ms: u64, future: impl Future<Output = T>) -> Option<T> {
         self.begin_sweep();
         let mut timer = DeadlineTimer::new(&self.0.deadlines);
@@ -201,13 +228,13 @@ impl OriginClient {
         self.within(milliseconds, std::future::pending::<()>()).await;
     }
 
-    /// A timeout with the precision of [`within`](Self::within), not started yet.
+    /// Creates a timer with the precision of [`within`](Self::within), which is not started yet.
     pub(crate) fn timer(&self) -> DeadlineTimer {
         self.begin_sweep();
         DeadlineTimer::new(&self.0.deadlines)
     }
 
-    /// A new connection to `address`, without TLS, for a protocol other than HTTP.
+    /// Opens a connection to `address` without TLS, for a protocol other than HTTP.
     pub(crate) async fn connect_plain(&self, address: &OriginAddress) -> Result<Socket, OriginFailure> {
         self.begin_sweep();
         let pool = self.pool(address);
@@ -217,12 +244,12 @@ impl OriginClient {
         }
     }
 
-    /// Number of idle HTTP/1.1 connections to `origin`.
+    /// Returns the number of idle HTTP/1.1 connections to `origin`.
     pub fn idle_connections(&self, origin: &OriginAddress) -> usize {
         self.0.origins.borrow().get(origin).map_or(0, |pool| pool.idle_count())
     }
 
-    /// Closes the idle connections.
+    /// Closes all idle connections.
     pub fn close_idle(&self) {
         for pool in self.0.origins.borrow().values() {
             pool.close_idle();
@@ -230,7 +257,7 @@ impl OriginClient {
         }
     }
 
-    /// The counters.
+    /// Returns the counters.
     pub fn counts(&self) -> &Arc<OriginCounts> {
         &self.0.counts
     }
@@ -263,20 +290,20 @@ impl OriginClient {
     }
 }
 
-/// An exchange of a request without content on a reused connection.
+/// An exchange of a request without content, on a reused connection.
 pub struct KeptExchange {
     exchange: http1::Http1Exchange,
     is_idempotent: bool,
 }
 
-/// The result of an exchange on a reused connection.
+/// Result of an exchange on a reused connection.
 #[derive(Debug)]
-pub enum KeptAnswer<T> {
-    /// The value that `look` returned for a complete response.
-    Taken(T),
-    /// Any other response, as from [`OriginClient::exchange`].
+pub enum KeptAnswer {
+    /// `look` accepted a complete response.
+    Taken,
+    /// Any other response, as returned by [`OriginClient::exchange`].
     Incoming(Incoming),
-    /// The origin had closed the connection, and the request may be sent again immediately.
+    /// The origin had closed the connection. The request may be sent again immediately.
     Again,
     /// The exchange failed.
     Failed(ExchangeFailure),
@@ -284,19 +311,19 @@ pub enum KeptAnswer<T> {
 
 impl KeptExchange {
     /// Advances the exchange. `interims` is as for [`OriginClient::exchange`]. `look` is called with a response that
-    /// arrived completely with its head and is neither 101 nor 408; it may consume it in place, or return `None`.
-    /// Dropping the exchange closes the connection. Must not be polled again after it was ready.
-    pub fn poll<T>(
+    /// arrived completely with its head and is neither 101 nor 408. It returns true if it has processed the response,
+    /// and false otherwise. Dropping the exchange closes the connection. Must not be polled again after it was ready.
+    pub fn poll(
         &mut self,
         context: &mut Context<'_>,
         mut interims: impl FnMut(u16, &[u8]),
-        mut look: impl FnMut(&WholeAnswer<'_>) -> Option<T>,
-    ) -> Poll<KeptAnswer<T>> {
+        mut look: impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> Poll<KeptAnswer> {
         let polled = ready!(self.exchange.poll(context, &mut interims, &mut look));
         let counts = &self.exchange.shared.counts;
         Poll::Ready(match polled {
-            Ok(ExchangeResult::Taken(taken)) => KeptAnswer::Taken(taken),
-            Ok(ExchangeResult::Incoming(incoming)) => KeptAnswer::Incoming(incoming),
+            Ok(None) => KeptAnswer::Taken,
+            Ok(Some(incoming)) => KeptAnswer::Incoming(incoming),
             Err(failure) if may_repeat_bare(failure, self.is_idempotent) => {
                 counts.repeats.add(1);
                 KeptAnswer::Again
@@ -323,14 +350,48 @@ async fn exchange(
     by_kept: bool,
 ) -> Result<Incoming, ExchangeFailure> {
     if shared.settings.http2 && request.upgrade.is_none() {
-        // An origin without HTTP/2 receives HTTP/1.1. The rare case is boxed, so that it does not enlarge the future
-        // of every request.
+        // If the origin does not support HTTP/2, HTTP/1.1 is used. Box this rare case to keep the future of ordinary
+        // requests small.
         if let Some(incoming) = Box::pin(http2::exchange(shared, pool, request, interims)).await? {
             return Ok(incoming);
         }
     }
-    // Only content streamed from a client, or a request that must not be repeated, is worth the additional system
-    // call.
+    if let Some(protocols) = request.upgrade.filter(|_| shared.settings.http2) {
+        return Box::pin(switch(shared, pool, request, interims, protocols)).await;
+    }
+    exchange_http1(shared, pool, request, interims, by_kept).await
+}
+
+/// Performs the exchange of a request to upgrade to one of `protocols`, to an origin that may support HTTP/2.
+async fn switch(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+    request: &mut OutgoingRequest<'_>,
+    interims: &mut impl FnMut(u16, &[u8]),
+    protocols: &[u8],
+) -> Result<Incoming, ExchangeFailure> {
+    use OriginFailure::{ClosedBeforeHead, CutHead, HeadMalformed, Reset, TlsFailed};
+    if protocols.eq_ignore_ascii_case(b"websocket")
+        && let Some(incoming) = http2::open_websocket(shared, pool, request, interims).await?
+    {
+        return Ok(incoming);
+    }
+    let answered = exchange_http1(shared, pool, request, interims, true).await;
+    answered.map_err(|failure| match failure.failure {
+        ClosedBeforeHead | CutHead | HeadMalformed | Reset | TlsFailed if pool.http2.is_open() => {
+            ExchangeFailure::new(OriginFailure::UpgradeUnsupported, Repeat::Never)
+        }
+        _ => failure,
+    })
+}
+
+async fn exchange_http1(
+    shared: &Rc<OriginShared>,
+    pool: &Rc<OriginPool>,
+    request: &mut OutgoingRequest<'_>,
+    interims: &mut impl FnMut(u16, &[u8]),
+    by_kept: bool,
+) -> Result<Incoming, ExchangeFailure> {
     if by_kept && let Some(transport) = pool.check_out(shared) {
         match http1::exchange(shared, pool, transport, true, request, interims).await {
             Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
@@ -341,12 +402,12 @@ async fn exchange(
     Box::pin(http1::exchange(shared, pool, connected.transport, false, request, interims)).await
 }
 
-/// Returns whether a request that met a connection which the origin was closing may be sent again immediately.
+/// Returns whether a request that failed because the origin was closing the connection may be sent again immediately.
 pub(super) fn may_repeat(failure: ExchangeFailure, request: &OutgoingRequest<'_>) -> bool {
-    may_repeat_bare(failure, request.is_idempotent()) && !request.content.is_taken()
+    may_repeat_bare(failure, request.is_idempotent()) && !request.content.is_spent()
 }
 
-/// As [`may_repeat`], for a request without content.
+/// Returns the same as [`may_repeat`] for a request without content.
 fn may_repeat_bare(failure: ExchangeFailure, is_idempotent: bool) -> bool {
     use OriginFailure::{ClosedBeforeHead, H2Failed, H2Refused, Reset};
     let ended = matches!(failure.failure, ClosedBeforeHead | Reset | H2Failed | H2Refused);
@@ -358,10 +419,10 @@ fn may_repeat_bare(failure: ExchangeFailure, is_idempotent: bool) -> bool {
     ended && may
 }
 
-/// Scans deadlines and idle connections while there are any.
+/// Checks deadlines and idle connections periodically while there are any.
 async fn sweep(shared: Weak<OriginShared>, deadlines: Rc<DeadlineTable>) {
     let Ok(timer) = Timer::new() else {
-        // No descriptor is left. The next exchange tries again.
+        // No file descriptor is available. The next exchange tries again.
         if let Some(shared) = shared.upgrade() {
             shared.sweeps.set(false);
         }
@@ -381,7 +442,7 @@ async fn sweep(shared: Weak<OriginShared>, deadlines: Rc<DeadlineTable>) {
             continue;
         }
         if timer.tick().await.is_err() {
-            // An existing timerfd does not fail; if it does, exchanges have no deadlines.
+            // An existing timerfd does not fail. If it did, exchanges would have no deadlines.
             return;
         }
         let now = now_ms();

@@ -1,4 +1,4 @@
-//! Connecting to one of an origin's addresses.
+//! Opening a connection to one of an origin's addresses.
 
 use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
@@ -8,10 +8,10 @@ use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_net::tls::ClientTlsFailure;
 use flatout_net::tls::config::ALPN_HTTP2;
 use flatout_net::transport::{Socket, Transport};
+use flatout_os::connecting::begin_connection;
 use flatout_os::registered::Registered;
-use flatout_os::socket::new_socket;
 use rustix::io::Errno;
-use rustix::net::{connect as connect_socket, sockopt};
+use rustix::net::sockopt;
 use rustls_pki_types::ServerName;
 use std::future::poll_fn;
 use std::io;
@@ -24,11 +24,12 @@ use tokio_rustls::TlsConnector;
 /// A new connection.
 pub(super) struct Connected {
     pub(super) transport: Transport,
-    /// ALPN negotiated HTTP/2.
+    /// True if HTTP/2 was negotiated by ALPN.
     pub(super) alpn_http2: bool,
 }
 
-/// Connects to the origin of `pool`, including TLS, with or without offering HTTP/2.
+/// Connects to the origin of `pool`, including TLS if it is an https origin. `offers_http2` determines whether HTTP/2
+/// is offered by ALPN.
 pub(super) async fn connect(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
@@ -54,7 +55,7 @@ async fn try_connect(
     let mut failure = OriginFailure::Unresolved;
     for tried in 0..addresses.len() {
         let index = (first + tried) % addresses.len();
-        // Each address has an equal share of the remaining time, the last one all of it.
+        // Each remaining address gets an equal share of the remaining time, so the last gets all of it.
         let share = (addresses.len() - tried) as u64;
         timer.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
         match connect_to(addresses[index], &mut timer).await {
@@ -65,8 +66,8 @@ async fn try_connect(
             }
             Err(why) => failure = why,
         }
-        // Without a descriptor the others fail as well. For a local address, only one address family may be
-        // exhausted.
+        // If no file descriptor is available, the other addresses would fail too. Local ports, in contrast, may be
+        // exhausted for only one address family.
         if failure == OriginFailure::NoDescriptor {
             break;
         }
@@ -77,20 +78,13 @@ async fn try_connect(
 
 async fn connect_to(address: SocketAddr, timer: &mut DeadlineTimer) -> Result<Socket, OriginFailure> {
     let begin = || -> io::Result<(Registered, bool)> {
-        let socket = new_socket(&address)?;
-        // The end of a request must not wait for an acknowledgement of its beginning.
-        sockopt::set_tcp_nodelay(&socket, true)?;
-        let stands = match connect_socket(&socket, &address) {
-            Ok(()) => true,
-            Err(Errno::INPROGRESS) => false,
-            Err(errno) => return Err(errno.into()),
-        };
+        let (socket, stands) = begin_connection(&address)?;
         Ok((Registered::new(socket)?, stands))
     };
     let (fd, stands) = begin().map_err(|error| name_connect_error(&error))?;
     if !stands {
         let connected = timer.bound(poll_fn(|context| {
-            // The guard retains readiness: the socket is writable once it is connected.
+            // Retain readiness, since the socket stays writable after it is connected.
             ready!(fd.poll_write_ready(context))?.retain_ready();
             std::task::Poll::Ready(sockopt::socket_error(fd.fd())?.map_err(io::Error::from))
         }));
@@ -151,7 +145,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn errors_have_names() {
+    fn connect_errors_have_names() {
         for (errno, failure) in [
             (Errno::CONNREFUSED, OriginFailure::Refused),
             (Errno::NETUNREACH, OriginFailure::Unreachable),

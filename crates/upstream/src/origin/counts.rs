@@ -1,28 +1,28 @@
-//! Counters of one worker's exchanges with origins.
+//! Counters of a worker's exchanges with origins.
 
 use super::failure::OriginFailure;
 use flatout_os::counter::Counter;
 
-/// Counters of one client of origins. Only its worker writes them; any thread may read them.
+/// Counters of a worker's clients of origins. Only the worker writes them; any thread may read them.
 #[derive(Debug)]
 pub struct OriginCounts {
-    /// Connections opened, including TLS handshakes.
+    /// Number of connections opened, including their TLS handshakes.
     pub connections_opened: Counter,
-    /// Exchanges started on a reused connection.
+    /// Number of exchanges started on a reused connection.
     pub connections_reused: Counter,
-    /// Idle connections found closed by the origin.
+    /// Number of idle connections that turned out to be closed by the origin.
     pub connections_stale: Counter,
-    /// Requests repeated immediately on a new connection.
+    /// Number of requests repeated immediately on a new connection.
     pub repeats: Counter,
-    /// Final responses whose head was received.
+    /// Number of final responses whose head was received.
     pub responses: Counter,
-    /// Name resolutions.
+    /// Number of name resolutions.
     pub lookups: Counter,
-    /// Bytes sent to origins over HTTP/1.1, without TLS overhead.
+    /// Number of bytes sent to origins over HTTP/1.1, without TLS overhead.
     pub bytes_sent: Counter,
-    /// Bytes received from origins over HTTP/1.1, without TLS overhead.
+    /// Number of bytes received from origins over HTTP/1.1, without TLS overhead.
     pub bytes_received: Counter,
-    /// Failures returned to the caller, in the order of `OriginFailure::ALL`.
+    /// Number of failures returned to callers, by kind, in the order of `OriginFailure::ALL`.
     pub failures: [Counter; OriginFailure::ALL.len()],
 }
 
@@ -48,7 +48,7 @@ impl OriginCounts {
     }
 }
 
-/// The sum over all workers as (name, count) rows, zeros left out.
+/// Returns the sums over all workers as (name, count) rows. Rows with a count of 0 are omitted.
 pub fn sum_origin_rows(workers: &[&OriginCounts]) -> Vec<(String, u64)> {
     let sum = |pick: &dyn Fn(&OriginCounts) -> u64| workers.iter().map(|counts| pick(counts)).sum::<u64>();
     let mut rows = vec![
@@ -74,7 +74,7 @@ mod tests {
     use crate::origin::OriginFailure;
 
     #[test]
-    fn rows_are_summed_and_zeros_left_out() {
+    fn counters_are_summed_and_zeros_omitted() {
         let (one, two) = (OriginCounts::default(), OriginCounts::default());
         one.responses.add(2);
         two.responses.add(3);

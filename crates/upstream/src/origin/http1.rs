@@ -1,4 +1,4 @@
-//! An exchange over HTTP/1.1, up to the head of the final answer.
+//! An exchange over HTTP/1.1, up to the head of the final response.
 
 use super::body::IncomingBody;
 use super::client::OriginShared;
@@ -7,43 +7,46 @@ use super::pool::OriginPool;
 use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::streaming::{Received, Streaming, decode_whole};
-use super::upload::{Upload, UploadError, UploadWait};
+use super::upload::Http1Upload;
+use crate::upload::{HeadWait, UploadState};
 use flatout_handler::shared::SharedBytes;
 use flatout_http::body::BodyDecoder;
+use flatout_http::connection_auth::authenticates_connection;
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::FieldStorage;
+use flatout_http::refusal::Refusal;
+use flatout_http::repair::{RepairedHead, repair_response_head};
 use flatout_http::response::{ResponseHead, parse_response_head};
 use flatout_net::task_deadlines::DeadlineTimer;
 use flatout_net::transport::{Transport, Upgraded};
-use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-/// The state of an exchange while its response is awaited.
+/// State of an exchange until the head of its final response has arrived.
 pub(super) struct Http1Exchange {
     pub(super) shared: Rc<OriginShared>,
     pool: Rc<OriginPool>,
-    /// Present until the response takes it.
+    /// The connection; `None` after it has been passed to the response.
     transport: Option<Transport>,
-    upload: Option<Upload>,
-    /// Bytes sent, once the upload has ended.
-    sent_bytes: u64,
-    /// The origin stopped reading. It may have responded nevertheless.
+    /// The part of the request that has not been sent yet.
+    upload: Option<Box<Http1Upload>>,
+    /// True if the origin stopped reading the request. It may nevertheless respond.
     upload_cut: bool,
     timer: DeadlineTimer,
-    /// The failure to report if the current wait times out.
-    waits_for: OriginFailure,
-    /// A partial head. Empty, and never allocated, if heads arrive in one piece.
+    wait: HeadWait,
+    /// Bytes of an incomplete head. Empty, and never allocated, if heads arrive in one piece.
     stash: Vec<u8>,
     interims: u32,
     to_head: bool,
     asks_upgrade: bool,
     reused: bool,
+    /// False if the connection must not be used for another request, whatever its final response says.
+    pub(super) may_pool: bool,
 }
 
-/// Sends `request` and returns with the head of the final answer.
+/// Sends `request` on `transport` and returns when the head of the final response has arrived.
 pub(super) async fn exchange(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
@@ -52,167 +55,189 @@ pub(super) async fn exchange(
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
 ) -> Result<Incoming, ExchangeFailure> {
-    let mut exchange = Http1Exchange::new(shared, pool, transport, reused, request);
-    poll_fn(|context| {
-        exchange.poll(context, interims, &mut |_| None::<Infallible>).map_ok(|answer| match answer {
-            ExchangeResult::Incoming(incoming) => incoming,
-            ExchangeResult::Taken(never) => match never {},
-        })
-    })
-    .await
+    let upload = Some(Http1Upload::new(shared, request));
+    let mut exchange =
+        Http1Exchange::new(shared, pool, transport, upload, (request.method == "HEAD", request.head_left_ms));
+    exchange.reused = reused;
+    exchange.asks_upgrade = request.upgrade.is_some();
+    exchange.may_pool = !authenticates_connection(request.lines);
+    let answered = poll_fn(|context| exchange.poll(context, interims, &mut |_| false)).await;
+    // `look` always returns false, so there is a response.
+    answered?.ok_or_else(|| exchange.cut())
 }
 
-/// A complete final response in the receive buffer. It is never a 101.
+/// A complete final response in the receive buffer. Never a 101.
 #[derive(Clone, Copy, Debug)]
 pub struct WholeAnswer<'a> {
-    /// The head.
+    /// The response head.
     pub head: &'a ResponseHead<'a>,
-    /// Its field lines, each `Name: value` and CR LF.
+    /// The field lines, each `Name: value` and CR LF.
     pub lines: &'a [u8],
-    /// The content; empty if there is none.
+    /// The content, which is empty if there is none.
     pub content: &'a [u8],
 }
 
-/// The result of an exchange.
-#[derive(Debug)]
-pub(super) enum ExchangeResult<T> {
-    /// The value that `look` returned for the complete response.
-    Taken(T),
-    Incoming(Incoming),
-}
-
-/// The result of reading heads.
-enum Heads<T> {
+/// Result of reading response heads.
+enum Heads {
     Partial,
     Final(Final),
-    Taken(T),
+    /// `look` accepted the response.
+    Taken,
 }
 
-/// The relevant parts of a final head, after its fields were copied.
+/// The relevant parts of a final head, with a copy of its fields.
 struct Final {
     status: u16,
+    /// The reason phrase, if it is not the usual one for the status.
+    reason: Option<Box<[u8]>>,
     version: Version,
     framing: Framing,
     content_length: Option<u64>,
-    /// Timeout for more of the body, in milliseconds.
+    /// Timeout for each further piece of the body, in milliseconds.
     piece_timeout_ms: u64,
     persistent: bool,
-    /// The field lines, the empty line and the bytes that follow.
+    /// The field lines, the empty line and all bytes received after them.
     bytes: SharedBytes,
     section_bytes: usize,
 }
 
 impl Http1Exchange {
-    /// An exchange whose request has not been sent.
+    /// Creates an exchange on a reused connection. `upload` is the part of the request that has not been sent yet, or
+    /// `None` if all of it has been sent.
     pub(super) fn new(
         shared: &Rc<OriginShared>,
         pool: &Rc<OriginPool>,
         transport: Transport,
-        reused: bool,
-        request: &mut OutgoingRequest<'_>,
+        upload: Option<Http1Upload>,
+        (to_head, head_left_ms): (bool, Option<u64>),
     ) -> Self {
+        let mut timer = DeadlineTimer::new(&shared.deadlines);
+        let mut wait = HeadWait::new(shared.settings.body_timeout_ms, shared.settings.head_timeout_ms)
+            .with_continue_timeout_ms(shared.settings.continue_timeout_ms)
+            .with_head_left_ms(head_left_ms);
+        if upload.is_none() {
+            wait.handle(UploadState::Done, &mut timer);
+        }
         Self {
             shared: Rc::clone(shared),
             pool: Rc::clone(pool),
             transport: Some(transport),
-            upload: Some(Upload::new(shared, request)),
-            sent_bytes: 0,
+            upload: upload.map(Box::new),
             upload_cut: false,
-            timer: DeadlineTimer::new(&shared.deadlines),
-            waits_for: OriginFailure::HeadTimeout,
+            timer,
+            wait,
             stash: Vec::new(),
             interims: 0,
-            to_head: request.method == "HEAD",
-            asks_upgrade: request.upgrade.is_some(),
-            reused,
+            to_head,
+            asks_upgrade: false,
+            reused: true,
+            may_pool: true,
         }
     }
 
-    /// Advances the exchange. `look` is called once with a complete final response; its value is the result of the
-    /// exchange. If it returns `None`, the response is returned as usual.
-    pub(super) fn poll<T>(
+    /// Advances the exchange. If the final response arrived completely with its head, calls `look` with it. If `look`
+    /// returns true, the result is `None`; otherwise, the response is returned as usual.
+    pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
         interims: &mut impl FnMut(u16, &[u8]),
-        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
-    ) -> Poll<Result<ExchangeResult<T>, ExchangeFailure>> {
-        if let Err(failure) = self.poll_upload(context) {
-            return Poll::Ready(Err(failure));
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> Poll<Result<Option<Incoming>, ExchangeFailure>> {
+        loop {
+            if let Err(failure) = self.poll_upload(context) {
+                return Poll::Ready(Err(failure));
+            }
+            let was_held = self.is_held();
+            if let Poll::Ready(received) = self.poll_heads(context, interims, look) {
+                return Poll::Ready(received);
+            }
+            if was_held && !self.is_held() {
+                continue;
+            }
+            if self.timer.poll_expired(context).is_pending() {
+                return Poll::Pending;
+            }
+            if !self.wait.is_for_continue() {
+                let failure = self.wait.timeout(OriginFailure::UploadTimeout, OriginFailure::HeadTimeout);
+                return Poll::Ready(Err(self.fail(failure)));
+            }
+            self.release();
         }
+    }
+
+    /// Receives response heads up to the final one.
+    fn poll_heads(
+        &mut self,
+        context: &mut Context<'_>,
+        interims: &mut impl FnMut(u16, &[u8]),
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> Poll<Result<Option<Incoming>, ExchangeFailure>> {
         let shared = Rc::clone(&self.shared);
         loop {
             let Some(transport) = &mut self.transport else {
                 return Poll::Ready(Err(self.cut()));
             };
             let mut input = shared.input.borrow_mut();
-            match transport.poll_receive(context, &mut input[..shared.receive_bytes_max()]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(self.cut())),
-                Poll::Ready(Ok(count)) => {
+            match ready!(transport.poll_receive(context, &mut input[..shared.receive_bytes_max()])) {
+                Ok(0) => return Poll::Ready(Err(self.cut())),
+                Ok(count) => {
                     shared.counts.bytes_received.add(count as u64);
                     match self.handle_bytes(&input[..count], interims, look) {
                         Ok(Heads::Partial) => {}
-                        Ok(Heads::Taken(taken)) => return Poll::Ready(Ok(ExchangeResult::Taken(taken))),
+                        Ok(Heads::Taken) => return Poll::Ready(Ok(None)),
                         Ok(Heads::Final(head)) => {
                             drop(input);
-                            return Poll::Ready(self.answer(head).map(ExchangeResult::Incoming));
+                            return Poll::Ready(self.answer(head).map(Some));
                         }
                         Err(failure) => return Poll::Ready(Err(failure)),
                     }
                 }
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(self.broken(&error))),
-                Poll::Pending => break,
+                Err(error) => return Poll::Ready(Err(self.broken(&error))),
             }
         }
-        if self.timer.poll_expired(context).is_ready() {
-            return Poll::Ready(Err(self.fail(self.waits_for)));
-        }
-        Poll::Pending
     }
 
-    /// Continues sending, and sets the deadline accordingly.
-    pub(super) fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
+    /// Returns whether the content is held back until the origin requests it.
+    fn is_held(&self) -> bool {
+        self.upload.as_ref().is_some_and(|upload| upload.is_held())
+    }
+
+    /// Stops holding the content back.
+    fn release(&mut self) {
+        if let Some(upload) = &mut self.upload {
+            upload.release();
+        }
+    }
+
+    /// Continues sending the request, and sets the deadline accordingly.
+    fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
         let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return Ok(()) };
-        let before = upload.sent_bytes();
-        let polled = upload.poll(&self.shared, transport, context);
-        self.sent_bytes = upload.sent_bytes();
-        match polled {
-            Poll::Pending if upload.wait() == UploadWait::Client => {
-                // The reader of the client's content bounds the client's time.
-                self.timer.clear();
-                return Ok(());
-            }
-            Poll::Pending => {
-                if !self.timer.is_waiting() || self.sent_bytes > before {
-                    self.waits_for = OriginFailure::UploadTimeout;
-                    self.timer.begin(self.shared.settings.body_timeout_ms);
-                }
-                return Ok(());
-            }
-            Poll::Ready(Err(UploadError::ClientCut)) => {
-                return Err(ExchangeFailure::new(OriginFailure::ClientCutContent, Repeat::Never));
-            }
-            Poll::Ready(Err(UploadError::Socket)) if self.sent_bytes == 0 => {
+        let sent = upload.advance(&self.shared, transport, context);
+        let state = sent.map_err(|failure| ExchangeFailure::new(failure, Repeat::Never))?;
+        match state {
+            UploadState::Client | UploadState::Continue | UploadState::Server(_) => {}
+            UploadState::Closed if upload.sent_bytes() == 0 => {
                 return Err(ExchangeFailure::new(OriginFailure::Reset, Repeat::Always));
             }
-            // The origin may have responded before it closed.
-            Poll::Ready(Err(UploadError::Socket)) => self.upload_cut = true,
-            Poll::Ready(Ok(())) => {}
+            // The origin may have responded before it stopped reading.
+            UploadState::Closed | UploadState::Done => {
+                self.upload_cut = state == UploadState::Closed;
+                self.upload = None;
+            }
         }
-        self.upload = None;
-        self.waits_for = OriginFailure::HeadTimeout;
-        self.timer.begin(self.shared.settings.head_timeout_ms);
+        self.wait.handle(state, &mut self.timer);
         Ok(())
     }
 
-    /// Reads heads up to the final one.
-    fn handle_bytes<T>(
+    /// Reads response heads from received bytes, up to the final one.
+    fn handle_bytes(
         &mut self,
         received: &[u8],
         interims: &mut impl FnMut(u16, &[u8]),
-        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
-    ) -> Result<Heads<T>, ExchangeFailure> {
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> Result<Heads, ExchangeFailure> {
         if self.stash.is_empty() {
-            let (used, heads) = self.read_heads(received, interims, look)?;
+            let (used, heads) = self.read_heads(received, false, interims, look)?;
             if matches!(heads, Heads::Partial) {
                 self.stash.extend_from_slice(&received[used..]);
             }
@@ -220,7 +245,7 @@ impl Http1Exchange {
         }
         let mut stash = std::mem::take(&mut self.stash);
         stash.extend_from_slice(received);
-        let (used, heads) = self.read_heads(&stash, interims, look)?;
+        let (used, heads) = self.read_heads(&stash, false, interims, look)?;
         if matches!(heads, Heads::Partial) {
             stash.drain(..used);
             self.stash = stash;
@@ -228,12 +253,15 @@ impl Http1Exchange {
         Ok(heads)
     }
 
-    fn read_heads<T>(
+    /// Reads response heads from `bytes`, up to the final one. Also returns the number of bytes used, which does not
+    /// include a final head. `is_repaired` is true if the first head was [repaired](repair_response_head).
+    fn read_heads(
         &mut self,
         bytes: &[u8],
+        is_repaired: bool,
         interims: &mut impl FnMut(u16, &[u8]),
-        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
-    ) -> Result<(usize, Heads<T>), ExchangeFailure> {
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> Result<(usize, Heads), ExchangeFailure> {
         let mut used = 0;
         loop {
             let rest = &bytes[used..];
@@ -241,40 +269,69 @@ impl Http1Exchange {
                 return Ok((used, Heads::Partial));
             }
             let mut storage = FieldStorage::new();
-            let parsed = parse_response_head(rest, self.to_head, &self.shared.limits, &mut storage);
-            let Some(head) = parsed.map_err(ExchangeFailure::head)? else {
-                return Ok((used, Heads::Partial));
+            let head = match parse_response_head(rest, self.to_head, &self.shared.limits, &mut storage) {
+                Ok(Some(head)) => head,
+                Ok(None) => return Ok((used, Heads::Partial)),
+                Err(refusal) if is_repaired && used == 0 => return Err(ExchangeFailure::head(refusal)),
+                Err(refusal) => {
+                    let (used_of_rest, heads) = self.read_repaired(rest, refusal, interims, look)?;
+                    return Ok((used + used_of_rest, heads));
+                }
             };
-            let section_at = section_start(rest);
+            self.may_pool &= !head.authenticates_connection;
+            let section_at = head.head_bytes - head.fields.section().len();
             if head.status >= 200 || head.status == 101 {
-                let heads = if let Some(taken) = self.look_at(&head, rest, section_at, look) {
-                    Heads::Taken(taken)
+                let heads = if self.look_at(&head, rest, section_at, look) {
+                    Heads::Taken
                 } else {
                     let timeout_ms = self.shared.settings.piece_timeout_ms(head.fields.first("content-type"));
                     Heads::Final(copy_final(&self.shared, &head, rest, section_at, timeout_ms))
                 };
                 return Ok((used, heads));
             }
+            self.may_pool &= head.persistent;
             self.interims += 1;
             if self.interims > self.shared.settings.interims_max {
                 return Err(ExchangeFailure::new(OriginFailure::InterimsTooMany, Repeat::Never));
             }
-            // 100 is hop-by-hop: the client's server has sent its own.
-            if head.status != 100 {
-                interims(head.status, &rest[section_at..head.head_bytes - 2]);
+            match head.status {
+                // The client receives its own 100 (Continue) when its content is polled.
+                100 => self.release(),
+                status => interims(status, &rest[section_at..head.head_bytes - 2]),
             }
             used += head.head_bytes;
         }
     }
 
-    /// Calls `look` if the response is complete and ordinary. If it takes the response, the connection is pooled.
-    fn look_at<T>(
+    /// Reads response heads of which the first was refused because of `refusal`, if it is a kind that old origins send
+    /// and that can be repaired.
+    fn read_repaired(
+        &mut self,
+        bytes: &[u8],
+        refusal: Refusal,
+        interims: &mut impl FnMut(u16, &[u8]),
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> Result<(usize, Heads), ExchangeFailure> {
+        let repaired = repair_response_head(bytes, refusal, &self.shared.limits).map_err(ExchangeFailure::head)?;
+        let Some(RepairedHead { head: mut repaired, received_bytes }) = repaired else {
+            return Ok((0, Heads::Partial));
+        };
+        repaired.extend_from_slice(&bytes[received_bytes..]);
+        let (used, heads) = self.read_heads(&repaired, true, interims, look)?;
+        // A final head is not included in `used`.
+        let left_bytes = repaired.len() - used;
+        Ok((bytes.len().saturating_sub(left_bytes), heads))
+    }
+
+    /// Calls `look` if the response is complete and ordinary. If `look` accepts the response, pools the connection if
+    /// it is persistent. Returns whether it was accepted.
+    fn look_at(
         &mut self,
         head: &ResponseHead<'_>,
         bytes: &[u8],
         section_at: usize,
-        look: &mut impl FnMut(&WholeAnswer<'_>) -> Option<T>,
-    ) -> Option<T> {
+        look: &mut impl FnMut(&WholeAnswer<'_>) -> bool,
+    ) -> bool {
         let (lines, content) = (&bytes[section_at..head.head_bytes - 2], &bytes[head.head_bytes..]);
         let is_whole = match head.framing {
             Framing::None => content.is_empty(),
@@ -282,24 +339,30 @@ impl Http1Exchange {
             Framing::Chunked | Framing::UntilClose => false,
         };
         if !is_whole || matches!(head.status, 101 | 408) || self.upload.is_some() || self.upload_cut {
-            return None;
+            return false;
         }
-        let taken = look(&WholeAnswer { head, lines, content })?;
+        if !look(&WholeAnswer { head, lines, content }) {
+            return false;
+        }
         self.shared.counts.responses.add(1);
-        if let Some(transport) = self.transport.take().filter(|_| head.persistent) {
+        if let Some(transport) = self.transport.take().filter(|_| head.persistent && self.may_pool) {
             self.pool.check_in(&self.shared, transport);
         }
-        Some(taken)
+        true
     }
 
-    /// Handles the final head; the connection continues with the body, or is pooled.
+    /// Turns the final head into a response. The connection is passed on to the body, pooled or closed.
     fn answer(&mut self, head: Final) -> Result<Incoming, ExchangeFailure> {
-        let Final { status, version, framing, content_length, piece_timeout_ms, persistent, bytes, section_bytes } =
-            head;
+        let Final { status, reason, version, framing, content_length, piece_timeout_ms, persistent, .. } = head;
+        let Final { bytes, section_bytes, .. } = head;
         let section = bytes.slice(0..section_bytes);
         let rest = bytes.slice(section_bytes..bytes.len());
         let Some(transport) = self.transport.take() else { return Err(self.cut()) };
         self.shared.counts.responses.add(1);
+        if self.upload.take_if(|upload| upload.is_held()).is_some() {
+            // RFC 9110 §10.1.1: the origin does not want the content, so the client does not send it.
+            self.upload_cut = true;
+        }
         if status == 101 {
             if !self.asks_upgrade || self.upload.is_some() || self.upload_cut || version < Version::Http11 {
                 return Err(ExchangeFailure::new(OriginFailure::SwitchedUnasked, Repeat::Never));
@@ -310,20 +373,26 @@ impl Http1Exchange {
             return Ok(incoming);
         }
         if status == 408 && self.reused && !persistent {
-            // It waited too long for a request, and reported that while this one was on its way (RFC 9110 §15.5.9).
+            // The origin reported that it had waited too long for a request, while this request was in transit (RFC
+            // 9110 §15.5.9).
             return Err(ExchangeFailure::new(OriginFailure::ClosedBeforeHead, Repeat::Idempotent));
         }
-        let may_persist = persistent && self.upload.is_none() && !self.upload_cut;
-        let body = match decode_whole(framing, &rest, &self.shared.limits) {
+        let persistent = persistent && self.may_pool && !self.upload_cut;
+        let may_persist = persistent && self.upload.is_none();
+        // If the framing of the body is already known to be invalid, the exchange fails, so that the client receives an
+        // error.
+        let whole = decode_whole(framing, &rest, &self.shared.limits).map_err(ExchangeFailure::body)?;
+        let body = match whole {
             Some(whole) => {
-                // Bytes after the end were not requested: nothing that follows could be trusted.
+                // If bytes follow the end of the response, nothing received on this connection could be trusted any
+                // more.
                 if may_persist && !whole.has_surplus {
                     self.pool.check_in(&self.shared, transport);
                 }
                 IncomingBody::whole_of(whole.content, whole.trailers)
             }
             None => match BodyDecoder::of_response(framing, &self.shared.limits) {
-                // `decode_whole` returns a value if there is no body.
+                // Cannot happen, because `decode_whole` returns a value if there is no body.
                 None => IncomingBody::empty(),
                 Some(decoder) => IncomingBody::streaming(Streaming {
                     shared: Rc::clone(&self.shared),
@@ -333,7 +402,7 @@ impl Http1Exchange {
                     received_bytes: rest.len(),
                     received: Received::new(rest),
                     upload: self.upload.take(),
-                    persistent: persistent && !self.upload_cut,
+                    persistent,
                     ended: false,
                     timer: DeadlineTimer::new(&self.shared.deadlines),
                     piece_timeout_ms,
@@ -341,19 +410,21 @@ impl Http1Exchange {
             },
         };
         let mut incoming = Incoming::new(status, version, section, body);
+        incoming.reason = reason;
         incoming.content_length = content_length;
         incoming.ends_with_connection = framing == Framing::UntilClose;
         incoming.reused = self.reused;
         Ok(incoming)
     }
 
-    /// The failure of a closed connection.
+    /// Returns the failure for a connection that the origin closed.
     fn cut(&self) -> ExchangeFailure {
         let begun = !self.stash.is_empty() || self.interims > 0;
         self.fail(if begun { OriginFailure::CutHead } else { OriginFailure::ClosedBeforeHead })
     }
 
-    /// The failure of a receive. A TLS session closed without close_notify is an ordinary close.
+    /// Returns the failure for a receive that failed. The end of a TLS connection without close_notify is treated as an
+    /// ordinary close.
     fn broken(&self, error: &io::Error) -> ExchangeFailure {
         if error.kind() == io::ErrorKind::UnexpectedEof { self.cut() } else { self.fail(OriginFailure::Reset) }
     }
@@ -364,12 +435,7 @@ impl Http1Exchange {
     }
 }
 
-/// Offset of the field lines in a parsed head.
-fn section_start(head: &[u8]) -> usize {
-    head.iter().position(|&byte| byte == b'\n').map_or(0, |line_feed| line_feed + 1)
-}
-
-/// Copies the final response out of the worker's input buffer: the field lines and all bytes after them, at once.
+/// Copies the final head from the receive buffer: the field lines and all bytes after them, in one copy.
 fn copy_final(
     shared: &OriginShared,
     head: &ResponseHead<'_>,
@@ -379,6 +445,7 @@ fn copy_final(
 ) -> Final {
     Final {
         status: head.status,
+        reason: head.unusual_reason().map(Into::into),
         version: head.version,
         framing: head.framing,
         content_length: head.content_length,

@@ -1,25 +1,28 @@
-//! The client role towards origin servers, with one connection pool per worker.
+//! HTTP client for origin servers, with a connection pool per worker.
 //!
-//! A forwarded request is: send, wait, receive; with small messages one call each. The head of a response and the
-//! part of its content that arrived with it are copied out of the worker's input buffer once, together. Longer
-//! content streams in both directions at once, as an origin may respond before it has read everything.
+//! An exchange with small messages needs one send, one wait and one receive. The head of a response and the content
+//! that arrived with it are copied from the receive buffer together, in one copy. Longer content is streamed in both
+//! directions at the same time, since an origin may respond before it has read the whole request.
 //!
 //! | file | content |
 //! |---|---|
-//! | [`settings`], [`tls`] | timeouts and bounds, certificate verification |
+//! | [`settings`], [`tls`] | timeouts and limits, certificate verification |
 //! | [`request`], [`response`], [`body`] | upstream requests and their responses |
 //! | [`failure`], [`counts`] | failures by name; counters |
-//! | `client` | a complete exchange, and its retries |
+//! | `client` | a complete exchange, and its retry on a new connection |
 //! | `resolve`, `connect`, `transport` | from a name to a connection |
 //! | `pool` | idle connections |
+//! | `content` | the content of a request, as it is sent |
 //! | `http1`, `upload`, `streaming` | the exchange over HTTP/1.1 |
 //! | `http2` | the exchange over HTTP/2 |
 //!
-//! Absent by design: the choice of an origin, retry policy, and the use of the response.
+//! By design, this module does not select origins, decide on retries other than those of stale connections, or process
+//! responses.
 
 pub mod body;
 mod client;
 mod connect;
+mod content;
 pub mod counts;
 pub mod failure;
 mod http1;

@@ -1,4 +1,4 @@
-//! The idle connections to one origin.
+//! Pool of idle connections to an origin.
 
 use super::client::OriginShared;
 use super::http2::Http2Pool;
@@ -15,7 +15,7 @@ struct Idle {
     since_ms: u64,
 }
 
-/// The state of one origin, and its connections.
+/// State of an origin, and its connections.
 #[derive(Debug)]
 pub(super) struct OriginPool {
     pub(super) address: OriginAddress,
@@ -23,7 +23,8 @@ pub(super) struct OriginPool {
     /// Index of the address that worked last.
     pub(super) preferred: Cell<usize>,
     pub(super) http2: Http2Pool,
-    /// Last in, first out, so that surplus connections of a load peak age and expire.
+    /// Stack of idle connections: the last in is used first, so that connections that were needed only for a load peak
+    /// expire.
     idle: RefCell<Vec<Idle>>,
 }
 
@@ -38,7 +39,7 @@ impl OriginPool {
         }
     }
 
-    /// Takes a connection that appears usable.
+    /// Takes an idle connection that appears usable. Returns `None` if there is none.
     pub(super) fn check_out(&self, shared: &OriginShared) -> Option<Transport> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
@@ -47,12 +48,12 @@ impl OriginPool {
         let oldest_ms = now_ms().saturating_sub(shared.settings.idle_timeout_ms);
         while let Some(mut last) = idle.pop() {
             if last.since_ms < oldest_ms {
-                // All others are older.
+                // All others have been idle for longer.
                 idle.clear();
                 return None;
             }
-            // One additional system call: unsolicited data from an origin must never be taken for the next response,
-            // and the runtime may not have been notified of it yet.
+            // This costs a system call, but unsolicited data from an origin must never be mistaken for the next
+            // response, and the runtime may not have been notified of it yet.
             if last.transport.is_quiet(true) {
                 shared.counts.connections_reused.add(1);
                 return Some(last.transport);
@@ -85,7 +86,7 @@ impl OriginPool {
         });
     }
 
-    /// Returns whether a connection needs periodic checks.
+    /// Returns whether any connection needs periodic checks.
     pub(super) fn is_kept(&self) -> bool {
         !self.idle.borrow().is_empty() || self.http2.is_open()
     }

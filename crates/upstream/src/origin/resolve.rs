@@ -1,4 +1,4 @@
-//! Name resolution on a separate thread, cached for a while.
+//! Name resolution on a separate thread, with a cache.
 
 use super::client::OriginShared;
 use super::failure::OriginFailure;
@@ -10,13 +10,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::sync::Notify;
 
-/// Minimum time between a failed resolution and the next, in milliseconds.
+/// Minimum time between a failed resolution and the next attempt, in milliseconds.
 const FAILURE_TTL_MS: u64 = 1_000;
 
-/// Stale addresses are used while new ones are being resolved, or if that fails, for this multiple of their TTL.
+/// Multiple of the TTL for which addresses are used. After the TTL, they are used only while new ones are being
+/// resolved or if that fails.
 const STALE_TTLS: u64 = 6;
 
-/// The cached addresses of an origin.
+/// Cached addresses of an origin.
 #[derive(Debug)]
 pub(super) struct Resolution {
     known: RefCell<ResolvedHost>,
@@ -33,7 +34,7 @@ struct ResolvedHost {
 }
 
 impl Resolution {
-    /// For `address`, which is resolved already if its host is an IP address.
+    /// Creates the cache for `address`. If its host is an IP address, it needs no resolution.
     pub(super) fn new(address: &OriginAddress) -> Self {
         let ip = address.ip();
         // An IP address is never resolved.
@@ -48,7 +49,7 @@ impl Resolution {
         Self { known: RefCell::new(known), arrived: Notify::new() }
     }
 
-    /// Invalidates the addresses of a name after none of them could be connected to.
+    /// Makes the addresses of a name stale, because connecting to all of them failed.
     pub(super) fn doubt(&self) {
         let mut known = self.known.borrow_mut();
         if known.fresh_until_ms != u64::MAX {
@@ -57,7 +58,7 @@ impl Resolution {
     }
 }
 
-/// The origin's addresses, at least one.
+/// Returns the origin's addresses, of which there is at least one.
 pub(super) async fn resolve(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,

@@ -1,4 +1,4 @@
-//! Responses of an origin.
+//! Responses from an origin.
 
 use super::body::IncomingBody;
 use flatout_handler::shared::SharedBytes;
@@ -8,24 +8,27 @@ use flatout_http::head::{FieldStorage, Fields, parse_fields};
 use flatout_http::limits::Limits;
 use std::fmt;
 
-/// An origin's final response: its head, and its streamed body.
+/// Final response of an origin, with its head and body.
 pub struct Incoming {
-    /// 200 to 599, or 101 if an upgrade was requested.
+    /// Status code, 200 or more, or 101 if an upgrade was requested.
     pub status: u16,
+    /// The reason phrase, if it is not the usual one for the status. Always `None` over HTTP/2, which has no reason
+    /// phrases.
+    pub reason: Option<Box<[u8]>>,
     /// The HTTP version of the response.
     pub version: Version,
-    /// Content-Length as declared, also if no body follows (HEAD, 304).
+    /// Value of Content-Length, even if no body follows (in a response to HEAD, or a 304).
     pub content_length: Option<u64>,
-    /// True if only the end of the connection delimits the body (RFC 9112 §6.3, rule 8). Truncation of such a body is
-    /// undetectable, except over TLS.
+    /// True if the body is close-delimited (RFC 9112 §6.3, rule 8). Truncation of such a body is undetectable, except
+    /// over TLS.
     pub ends_with_connection: bool,
     /// True if the request was sent on a reused connection.
     pub reused: bool,
     /// The body.
     pub body: IncomingBody,
-    /// Both directions of the connection after a 101; bytes that the origin sent after its head are read first.
+    /// Both directions of the connection or stream after a 101. Bytes that arrived along with the head are read first.
     pub upgraded: Option<Box<dyn Duplex>>,
-    /// The field lines and the empty line after them.
+    /// The field lines, and the empty line after them.
     section: SharedBytes,
 }
 
@@ -33,6 +36,7 @@ impl Incoming {
     pub(super) fn new(status: u16, version: Version, section: SharedBytes, body: IncomingBody) -> Self {
         Self {
             status,
+            reason: None,
             version,
             content_length: None,
             ends_with_connection: false,
@@ -43,24 +47,25 @@ impl Incoming {
         }
     }
 
-    /// The body alone; frees the head's memory.
+    /// Returns the body, and frees the memory of the head.
     pub fn into_body(self) -> IncomingBody {
         self.body
     }
 
-    /// The field lines as received, each `Name: value` and CR LF, including framing and connection fields.
+    /// Returns the field lines as received, each `Name: value` and CR LF, including framing and connection-specific
+    /// fields.
     pub fn lines(&self) -> &[u8] {
         &self.section[..self.section.len() - 2]
     }
 
-    /// The field lines and the empty line after them, as input of [`parse_fields`].
+    /// Returns the field lines and the empty line after them, as input for [`parse_fields`].
     pub const fn section(&self) -> &SharedBytes {
         &self.section
     }
 
-    /// The field lines, parsed.
+    /// Parses the field lines.
     pub fn fields<'a>(&'a self, storage: &'a mut FieldStorage<'a>) -> Fields<'a> {
-        // They were parsed on arrival, under bounds no wider than these.
+        // The lines were parsed on arrival with limits at least as strict as these.
         let limits = Limits { head_bytes_max: usize::MAX, ..Limits::CLIENT };
         parse_fields(&self.section, &limits, storage).unwrap_or(Fields::EMPTY)
     }

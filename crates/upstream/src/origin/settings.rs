@@ -1,34 +1,39 @@
-//! Timeouts and bounds of exchanges with origins.
+//! Timeouts and limits of exchanges with origins.
 
 use flatout_http::limits::Limits;
 use flatout_http::media::{is_event_stream, is_grpc};
 
-/// Timeouts and bounds of one client of origins.
+/// Timeouts and limits of a client of origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OriginSettings {
-    /// Timeout of connecting, including name resolution and TLS, in milliseconds.
+    /// Timeout for connecting, including name resolution and TLS, in milliseconds.
     pub connect_timeout_ms: u64,
-    /// Timeout of a complete response head since the request was sent, in milliseconds. Interim responses do not
-    /// extend it.
+    /// Timeout for the complete response head after the request has been sent, in milliseconds. Interim responses do
+    /// not extend it.
     pub head_timeout_ms: u64,
-    /// Timeout for more of a response's body, or for the origin to take more of a request's content, in milliseconds.
+    /// How long content is held back until the origin sends 100 (Continue) or a final response, if the client expects
+    /// 100 (Continue), in milliseconds. After that, the content is sent to origins that ignore the expectation, as in
+    /// Go's client and curl.
+    pub continue_timeout_ms: u64,
+    /// Timeout for each further piece of a response's body, and for the origin to read more of a request's content, in
+    /// milliseconds.
     pub body_timeout_ms: u64,
-    /// The body timeout of event streams and gRPC, where silence is normal, in milliseconds; for gRPC also the
-    /// timeout of the head.
+    /// Body timeout of event streams and gRPC, in which long pauses are normal, in milliseconds. For gRPC, also the
+    /// timeout for the response head.
     pub stream_timeout_ms: u64,
     /// Idle time after which a connection is closed, in milliseconds.
     pub idle_timeout_ms: u64,
-    /// Upper bound of idle connections to each origin.
+    /// Maximum number of idle connections to each origin.
     pub idle_connections_max: u32,
-    /// How long resolved addresses are used, in milliseconds. The system's resolver does not report their TTL.
+    /// How long resolved addresses are used, in milliseconds. The system's resolver does not report the TTL.
     pub resolve_ttl_ms: u64,
-    /// Upper bound of a response head, also of an interim one, in bytes.
+    /// Maximum size of a response head in bytes, including those of interim responses.
     pub head_bytes_max: usize,
-    /// Upper bound of interim responses (1xx) to one request.
+    /// Maximum number of interim responses (1xx) to a request.
     pub interims_max: u32,
-    /// True if HTTP/2 is used: with prior knowledge over http, and if negotiated by ALPN over https.
+    /// True to use HTTP/2: with prior knowledge over http, and if negotiated by ALPN over https.
     pub http2: bool,
-    /// True if responses in unknown transfer codings are accepted unchanged; see `Limits::unknown_codings`.
+    /// True to accept responses in unknown transfer codings unchanged; see `Limits::unknown_codings`.
     pub unknown_codings: bool,
 }
 
@@ -37,13 +42,14 @@ impl Default for OriginSettings {
         Self {
             connect_timeout_ms: 3_000,
             head_timeout_ms: 30_000,
+            continue_timeout_ms: 1_000,
             body_timeout_ms: 30_000,
             stream_timeout_ms: 3_600_000,
             idle_timeout_ms: 30_000,
             idle_connections_max: 64,
             resolve_ttl_ms: 10_000,
             head_bytes_max: 64 * 1024,
-            interims_max: 32,
+            interims_max: 1_000,
             http2: false,
             unknown_codings: false,
         }
@@ -51,12 +57,13 @@ impl Default for OriginSettings {
 }
 
 impl OriginSettings {
-    /// The limits of a response. Chunk extensions and trailers have the limits of any client.
+    /// Returns the limits for responses. For chunk extensions and trailers, the limits are the usual ones for clients.
     pub(crate) fn limits(&self) -> Limits {
         Limits { head_bytes_max: self.head_bytes_max, unknown_codings: self.unknown_codings, ..Limits::CLIENT }
     }
 
-    /// Timeout for more of a response's body, in milliseconds, by its Content-Type.
+    /// Returns the timeout for each further piece of a response's body in milliseconds, which depends on the
+    /// Content-Type.
     pub(crate) fn piece_timeout_ms(&self, content_type: Option<&[u8]>) -> u64 {
         match content_type {
             Some(media) if is_event_stream(media) || is_grpc(media) => self.stream_timeout_ms,
@@ -64,11 +71,11 @@ impl OriginSettings {
         }
     }
 
-    /// Interval between scans of the deadlines, which is also their precision, in milliseconds.
+    /// Returns the interval between checks of the deadlines, which is also their precision, in milliseconds.
     pub(crate) fn sweep_interval_ms(&self) -> u64 {
         let shortest =
             self.connect_timeout_ms.min(self.head_timeout_ms).min(self.body_timeout_ms).min(self.idle_timeout_ms);
-        let shortest = shortest.min(self.stream_timeout_ms);
+        let shortest = shortest.min(self.stream_timeout_ms).min(self.continue_timeout_ms);
         (shortest / 10).clamp(5, 100)
     }
 }
@@ -78,7 +85,7 @@ mod tests {
     use super::OriginSettings;
 
     #[test]
-    fn deadlines_are_exact_to_a_tenth() {
+    fn deadlines_are_precise_to_a_tenth() {
         assert_eq!(OriginSettings::default().sweep_interval_ms(), 100);
         let quick = OriginSettings { head_timeout_ms: 200, ..OriginSettings::default() };
         assert_eq!(quick.sweep_interval_ms(), 20);

@@ -1,24 +1,26 @@
-//! The body of an HTTP/1.1 response that did not arrive completely with its head.
+//! Body of an HTTP/1.1 response that did not arrive completely with its head.
 
 use super::body::IncomingPiece;
 use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::OriginPool;
-use super::upload::Upload;
+use super::upload::Http1Upload;
+use crate::upload::UploadState;
 use flatout_handler::shared::SharedBytes;
 use flatout_http::body::BodyDecoder;
 use flatout_http::framing::Framing;
 use flatout_http::limits::Limits;
+use flatout_http::refusal::Refusal;
 use flatout_net::task_deadlines::DeadlineTimer;
 use flatout_net::transport::Transport;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// Size of the previous receive above which the next one avoids a copy, in bytes.
+/// Minimum size in bytes of a receive after which the next receive goes to its own buffer, in order to avoid a copy.
 const LARGE_BYTES: usize = 16 * 1024;
 
-/// Received bytes that have not been decoded.
+/// Received bytes that have not been decoded yet.
 #[derive(Debug)]
 pub(super) struct Received(Option<SharedBytes>);
 
@@ -28,29 +30,29 @@ impl Received {
     }
 }
 
-/// A body in progress.
+/// A body that is being received.
 #[derive(Debug)]
 pub(super) struct Streaming {
     pub(super) shared: Rc<OriginShared>,
     pub(super) pool: Rc<OriginPool>,
-    /// Present until the body ends.
+    /// The connection; `None` after the body has ended.
     pub(super) transport: Option<Transport>,
     pub(super) decoder: BodyDecoder,
     pub(super) received: Received,
-    /// Bytes of the last receive.
+    /// Number of bytes of the last receive.
     pub(super) received_bytes: usize,
-    /// The rest of the request, if the origin responded before it had all of it.
-    pub(super) upload: Option<Upload>,
+    /// The unsent rest of the request, if the origin responded before it had received all of it.
+    pub(super) upload: Option<Box<Http1Upload>>,
     pub(super) persistent: bool,
-    /// The body is complete, and its last bytes were returned.
+    /// True if the body is complete and its last bytes have been returned.
     pub(super) ended: bool,
     pub(super) timer: DeadlineTimer,
-    /// Timeout for more of the body, in milliseconds.
+    /// Timeout for each further piece of the body, in milliseconds.
     pub(super) piece_timeout_ms: u64,
 }
 
 impl Streaming {
-    /// The next piece. Must not be called after the last.
+    /// Polls for the next piece. Must not be called after the last.
     pub(super) fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<IncomingPiece> {
         if self.ended {
             return Poll::Ready(IncomingPiece::End(take_trailers(&self.decoder)));
@@ -86,8 +88,9 @@ impl Streaming {
         Poll::Pending
     }
 
-    /// Receives once; empty at the end. Large pieces are received into their own buffer, small ones copied from the
-    /// worker's, so that a small piece takes no more memory than it needs.
+    /// Receives once. The result is empty at the end of the connection. Large pieces are received into their own
+    /// buffer, and small pieces are copied from the shared buffer, so that a small piece takes no more memory than it
+    /// needs.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<SharedBytes>> {
         let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
         let shared = &self.shared;
@@ -106,20 +109,20 @@ impl Streaming {
         transport.poll_receive(context, &mut input[..bytes_max]).map_ok(|count| shared.copy(&input[..count]))
     }
 
-    /// Continues sending the request while its response is read. Failing to do so is not a failure of the response.
+    /// Continues sending the request while its response is read. If that fails, the response is not affected.
     fn poll_upload(&mut self, context: &mut Context<'_>) {
         let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return };
-        match upload.poll(&self.shared, transport, context) {
-            Poll::Pending => {}
-            Poll::Ready(Ok(())) => self.upload = None,
-            Poll::Ready(Err(_)) => {
+        match upload.advance(&self.shared, transport, context) {
+            Ok(UploadState::Client | UploadState::Continue | UploadState::Server(_)) => {}
+            Ok(UploadState::Done) => self.upload = None,
+            Ok(UploadState::Closed) | Err(_) => {
                 self.upload = None;
                 self.persistent = false;
             }
         }
     }
 
-    /// The next piece in the received bytes, if there is one.
+    /// Decodes the next piece from the received bytes. Returns `None` if more bytes are needed.
     fn decode(&mut self) -> Option<IncomingPiece> {
         let mut received = self.received.0.take()?;
         loop {
@@ -146,7 +149,8 @@ impl Streaming {
         }
     }
 
-    /// The body is complete: pools the connection, unless one of the sides has more to send.
+    /// Handles the end of the body: pools the connection, unless the request has not been sent completely or surplus
+    /// bytes have arrived.
     fn finish(&mut self, has_surplus: bool) {
         self.ended = true;
         let transport = self.transport.take();
@@ -170,47 +174,48 @@ impl Streaming {
     }
 }
 
-/// The trailer lines of a complete body, if it has any.
+/// Returns the trailer lines of a complete body, if it has any.
 fn take_trailers(decoder: &BodyDecoder) -> Option<Rc<[u8]>> {
     Some(decoder.trailers()).filter(|lines| !lines.is_empty()).map(Into::into)
 }
 
-/// A body that arrived with its head.
+/// A body that arrived completely with its head.
 pub(super) struct Whole {
     pub(super) content: SharedBytes,
     pub(super) trailers: Option<Rc<[u8]>>,
-    /// More bytes arrived than the body has.
+    /// True if more bytes arrived than belong to the body.
     pub(super) has_surplus: bool,
 }
 
-/// The whole body, if `bytes` hold it.
-pub(super) fn decode_whole(framing: Framing, bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
+/// Decodes a body that is completely contained in `bytes`. Returns `None` if more bytes are needed.
+///
+/// # Errors
+/// Fails if `bytes` violate the framing.
+pub(super) fn decode_whole(framing: Framing, bytes: &SharedBytes, limits: &Limits) -> Result<Option<Whole>, Refusal> {
     let (length, has_surplus) = match framing {
         Framing::None => (0, !bytes.is_empty()),
-        Framing::Length(length) => {
-            let length = usize::try_from(length).ok().filter(|&length| length <= bytes.len())?;
-            (length, length < bytes.len())
-        }
+        Framing::Length(length) => match usize::try_from(length).ok().filter(|&length| length <= bytes.len()) {
+            Some(length) => (length, length < bytes.len()),
+            None => return Ok(None),
+        },
         Framing::Chunked => return decode_whole_chunks(bytes, limits),
-        Framing::UntilClose => return None,
+        Framing::UntilClose => return Ok(None),
     };
-    Some(Whole { content: bytes.slice(0..length), trailers: None, has_surplus })
+    Ok(Some(Whole { content: bytes.slice(0..length), trailers: None, has_surplus }))
 }
 
-/// The content of complete chunks. A single chunk, as in most small bodies, is not copied.
-fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
-    // Otherwise the end has not arrived, and searching for it would be wasted.
-    if !bytes.ends_with(b"\r\n\r\n") {
-        return None;
-    }
-    let mut decoder = BodyDecoder::of_response(Framing::Chunked, limits)?;
+/// Decodes a chunked body that is completely contained in `bytes`. A single chunk, as in most small bodies, is not
+/// copied.
+fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Result<Option<Whole>, Refusal> {
+    let Some(mut decoder) = BodyDecoder::of_response(Framing::Chunked, limits) else { return Ok(None) };
+    // If this is false, the end has not arrived, and joining the chunks would be wasted work.
+    let may_be_whole = bytes.ends_with(b"\r\n\r\n");
     let (mut used, mut first, mut joined) = (0, None, Vec::new());
     while used < bytes.len() {
-        // The reader of the body reports the broken rule.
-        let step = decoder.decode(&bytes[used..]).ok()?;
+        let step = decoder.decode(&bytes[used..])?;
         let data = used + step.data_start..used + step.data_start + step.data_bytes;
         used += step.consumed;
-        if !data.is_empty() {
+        if !data.is_empty() && may_be_whole {
             match &first {
                 None => first = Some(data),
                 Some(first) => {
@@ -222,14 +227,18 @@ fn decode_whole_chunks(bytes: &SharedBytes, limits: &Limits) -> Option<Whole> {
             }
         }
         if step.done {
+            if !may_be_whole {
+                // Surplus bytes follow the end.
+                return Ok(None);
+            }
             let content = match first {
                 Some(_) if !joined.is_empty() => SharedBytes::from(joined),
                 Some(first) => bytes.slice(first),
                 None => bytes.slice(0..0),
             };
             let trailers = take_trailers(&decoder);
-            return Some(Whole { content, trailers, has_surplus: used < bytes.len() });
+            return Ok(Some(Whole { content, trailers, has_surplus: used < bytes.len() }));
         }
     }
-    None
+    Ok(None)
 }

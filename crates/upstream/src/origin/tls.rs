@@ -1,4 +1,4 @@
-//! TLS verification of https origins.
+//! TLS configuration for https origins.
 
 use flatout_net::tls::ClientTlsError;
 use flatout_net::tls::client::client_config;
@@ -8,18 +8,18 @@ use rustls_pki_types::ServerName;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// TLS settings towards origins.
+/// TLS settings for connections to origins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OriginTlsSettings {
-    /// True if certificate verification is skipped. For tests.
+    /// True to skip certificate verification. For tests.
     pub insecure: bool,
-    /// File of CA certificates in PEM; `None` for the system's.
+    /// File of CA certificates in PEM format, or `None` for the system's CA certificates.
     pub authorities: Option<PathBuf>,
-    /// The name in the certificate; `None` for the origin's host.
+    /// The name that the certificate must be valid for, or `None` for the origin's host.
     pub server_name: Option<String>,
 }
 
-/// TLS for connections to origins, shared by all workers. Sessions are resumed.
+/// TLS configuration for connections to origins, shared by all workers. Sessions are resumed.
 #[derive(Debug)]
 pub struct OriginTls {
     pub(super) config: Arc<ClientConfig>,
@@ -29,7 +29,7 @@ pub struct OriginTls {
 }
 
 impl OriginTls {
-    /// Loads the CA certificates. This takes a while, so call it at startup, not on a worker.
+    /// Loads the CA certificates. This is slow, so call it at startup and not on a worker.
     pub fn load(settings: &OriginTlsSettings) -> Result<Arc<Self>, ClientTlsError> {
         let server_name = match &settings.server_name {
             None => None,

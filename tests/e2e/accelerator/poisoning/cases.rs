@@ -1,11 +1,11 @@
-//! What fields, hosts and paths may try.
+//! Attacks through fields, hosts and paths.
 
 use super::Step::{Get, Raw};
 use super::{Case, Step};
 
 const REFLECT: Step = Get("{p}/reflect", "");
 
-/// A visitor who sends this first, and then one who does not.
+/// A visitor who sends the steps in `before`, and then a visitor who does not.
 const fn unkeyed(name: &'static str, before: &'static [Step]) -> Case {
     Case { name, before, last: REFLECT }
 }
@@ -17,7 +17,7 @@ const fn case(name: &'static str, before: &'static [Step], last: Step) -> Case {
 const ALICE: &str = "Cookie: sid=alice\r\n";
 
 pub(super) const CASES: &[Case] = &[
-    // Fields that are in no key and that origins believe.
+    // Fields that are not part of any key and that origins trust.
     unkeyed("X-Forwarded-Host", &[Get("{p}/reflect", "X-Forwarded-Host: evil.example\r\n")]),
     unkeyed(
         "X-Forwarded-Host twice",
@@ -51,7 +51,7 @@ pub(super) const CASES: &[Case] = &[
     unkeyed("X-Url-Scheme", &[Get("{p}/reflect", "X-Url-Scheme: evil\r\n")]),
     unkeyed("Surrogate-Capability", &[Get("{p}/reflect", "Surrogate-Capability: evil=\"ESI/1.0\"\r\n")]),
     unkeyed("in a redirect", &[Get("{p}/redirect", "X-Forwarded-Host: evil.example\r\n"), Get("{p}/reflect", "")]),
-    // What the origin says that an answer depends on, it does depend on.
+    // If the origin says that a response depends on a field, the cache honours that.
     case(
         "Vary: User-Agent",
         &[Get("{p}/vary/user-agent", "User-Agent: evil\r\n")],
@@ -145,7 +145,7 @@ pub(super) const CASES: &[Case] = &[
         &[Raw("GET @evil.example{p}/reflect HTTP/1.1\r\nHost: site.example\r\n\r\n")],
         REFLECT,
     ),
-    // One path that another may be taken for.
+    // Paths that may be confused with another path.
     case("an encoded slash", &[Get("{p}/reflect%2fa", "")], Get("{p}/reflect/a", "")),
     case("an encoded letter", &[Get("{p}/reflect/%61", "")], Get("{p}/reflect/a", "")),
     case("small hexadecimal digits", &[Get("{p}/reflect/%c3%a4", "")], Get("{p}/reflect/%C3%A4", "")),

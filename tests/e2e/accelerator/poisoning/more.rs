@@ -1,4 +1,4 @@
-//! What methods, conditions, framing and other people's pages may try.
+//! Attacks through methods, conditions, framing and other visitors' pages.
 
 use super::Step::{Get, Of, Raw};
 use super::{Case, Step};
@@ -12,7 +12,7 @@ const fn case(name: &'static str, before: &'static [Step], last: Step) -> Case {
 }
 
 pub(super) const CASES: &[Case] = &[
-    // Pages that are somebody's, at addresses that look like everybody's.
+    // Private pages whose URLs look like those of shared files.
     case("a page as a style", &[Get("{p}/account.php/x.css", ALICE)], Get("{p}/account.php/x.css", "")),
     case(
         "a page as a script",
@@ -115,7 +115,7 @@ pub(super) const CASES: &[Case] = &[
     case("a control character", &[Get("{p}/reflect", "X-Meta: a\x07b\r\n")], REFLECT),
     case("an error", &[Get("{p}/error", "X-Forwarded-Host: evil\r\n")], Get("{p}/error", "")),
     case("an error that may be kept", &[Get("{p}/missing", "X-Forwarded-Host: evil\r\n")], Get("{p}/missing", "")),
-    // Fields that end at the next server.
+    // Hop-by-hop fields.
     case(
         "Connection: Cookie",
         &[Get("{p}/vary/cookie", "Cookie: sid=alice\r\nConnection: close, Cookie\r\n")],
@@ -184,7 +184,7 @@ pub(super) const CASES: &[Case] = &[
         )],
         REFLECT,
     ),
-    // One request that may be taken for two.
+    // One request that may be parsed as two.
     case(
         "CL.TE",
         &[Raw(
@@ -309,7 +309,7 @@ pub(super) const CASES: &[Case] = &[
         &[Raw("POST {p}/fat HTTP/1.1\r\nHost: site.example\r\nContent-Length: 100\r\n\r\nGET /evil HTTP/1.1\r\n")],
         REFLECT,
     ),
-    // One answer that may be taken for two.
+    // One response that may be parsed as two.
     case(
         "an answer that is split",
         &[Get(
@@ -325,7 +325,7 @@ pub(super) const CASES: &[Case] = &[
     ),
 ];
 
-/// Of rules that leave parameters out of the key.
+/// Cases for rules that exclude query parameters from the key.
 pub(super) const OF_RULES: &[Case] = &[
     case("a parameter that is left out", &[Get("{p}/reflect?utm_content=evil", "")], REFLECT),
     case("another beside it", &[Get("{p}/reflect?utm_content=evil&a=evil", "")], Get("{p}/reflect?a=good", "")),

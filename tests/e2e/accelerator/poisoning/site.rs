@@ -1,11 +1,11 @@
-//! The careless origin: each answer follows from its request alone.
+//! The careless origin. Each response depends only on its request.
 
 use super::super::origin::{Request, Then, response};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::TcpStream;
 
-/// Fields by which origins are told who asks, for what, and how. This one believes and reflects them all.
+/// Fields that tell an origin who sent a request, for which URL, and how. This origin trusts and reflects them all.
 const BELIEVED: &[&str] = &[
     "client-ip",
     "forwarded",
@@ -41,7 +41,7 @@ const BELIEVED: &[&str] = &[
 
 const KEPT: &str = "Cache-Control: max-age=60\r\n";
 
-/// As a CGI program sees names: an underscore is a hyphen.
+/// Names are compared as by a CGI program, where underscores and hyphens are equal.
 fn believed(request: &Request, name: &str) -> Option<String> {
     let values: Vec<&str> =
         request.fields.iter().filter(|(field, _)| field.replace('_', "-") == name).map(|(_, value)| &**value).collect();
@@ -65,7 +65,7 @@ fn visitor(request: &Request) -> String {
     request.field("cookie").unwrap_or_else(|| "nobody".to_owned())
 }
 
-/// `%0d%0a` and the like become bytes.
+/// Decodes `%0d%0a` and other percent-encoded bytes.
 fn decoded(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let (mut out, mut place) = (Vec::new(), 0);
@@ -116,7 +116,7 @@ fn of_range(request: &Request) -> Vec<u8> {
     }
 }
 
-pub(super) fn answer(request: &Request, stream: &mut TcpStream) -> Then {
+pub(super) fn respond(request: &Request, stream: &mut TcpStream) -> Then {
     let _ = stream.write_all(&bytes(request));
     Then::Keep
 }
@@ -126,7 +126,7 @@ fn bytes(request: &Request) -> Vec<u8> {
     let path = String::from_utf8_lossy(&path).replace('\\', "/");
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let is = |name: &str| parts.iter().any(|part| part.starts_with(name));
-    // Limits of their own, as other servers have.
+    // The origin has its own limits, like other servers.
     let longest = request.fields.iter().map(|(_, value)| value.len()).max().unwrap_or(0);
     if longest > 4096 {
         return response("431 Request Header Fields Too Large", "", b"too large for the origin");
@@ -137,7 +137,7 @@ fn bytes(request: &Request) -> Vec<u8> {
     if request.field("expect").is_some_and(|value| value != "100-continue") {
         return response("417 Expectation Failed", KEPT, b"no");
     }
-    // One that believes in overrides acts on them, and its errors may be kept.
+    // This origin honours overrides, and its error responses are cacheable.
     if believed(request, "x-http-method-override").is_some_and(|method| method != request.method) {
         return response("405 Method Not Allowed", KEPT, b"overridden");
     }
@@ -172,7 +172,7 @@ fn bytes(request: &Request) -> Vec<u8> {
     } else if is("fat") {
         response("200 OK", KEPT, &[b"body: ", &request.body[..]].concat())
     } else if is("poster") {
-        // Says that what it made is what stands elsewhere.
+        // Claims that the response is a representation of a different URL.
         let elsewhere = request.target.replace("poster", "reflect");
         response("200 OK", &format!("{KEPT}Content-Location: {elsewhere}\r\n"), b"posted")
     } else if is("split") {

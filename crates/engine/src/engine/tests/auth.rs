@@ -1,4 +1,4 @@
-//! Names and passwords, verified beside the walk.
+//! Tests of names and passwords, which are verified outside the walk.
 
 use super::*;
 use crate::auth::tests::{argon2_hash, bcrypt_hash};
@@ -25,20 +25,20 @@ fn passwords_are_verified_once_and_then_believed() {
     let none = tester.get("/", &[]);
     assert_eq!((none.status, none.outcome, none.field("x-a")), (401, "unauthorized", Some("1")));
     assert_eq!(none.field("www-authenticate"), Some("Basic realm=\"here\", charset=\"UTF-8\""));
-    assert_eq!(none.response.user, None);
+    assert_eq!(none.response.logged.user, None);
     for (field, user) in [(ADA, "ada"), (BOB, "bob")] {
         let reply = tester.reply(&request(field), 0);
         assert!(is_later(&reply));
         let answer = Answer::of(wait(reply));
-        assert_eq!((answer.said(), answer.response.user.as_deref()), ((200, "in"), Some(user)));
-        assert_eq!((answer.response.log, answer.field("x-a")), (3, Some("1")));
+        assert_eq!((answer.said(), answer.response.logged.user.as_deref()), ((200, "in"), Some(user)));
+        assert_eq!((answer.response.logged.log, answer.field("x-a")), (3, Some("1")));
     }
     for field in [WRONG, EVE] {
         for _ in 0..2 {
             let reply = tester.reply(&request(field), 0);
             assert!(is_later(&reply), "what is wrong is never remembered as anything");
             let answer = Answer::of(wait(reply));
-            assert_eq!((answer.status, answer.outcome, answer.response.user), (401, "unauthorized", None));
+            assert_eq!((answer.status, answer.outcome, answer.response.logged.user), (401, "unauthorized", None));
         }
     }
     for malformed in ["Authorization: Basic !", "Authorization: Bearer YWRhOnNlY3JldA=="] {
@@ -51,7 +51,7 @@ fn passwords_are_verified_once_and_then_believed() {
     let reply = tester.reply(&request(ADA), 0);
     assert!(!is_later(&reply), "a browsing user costs nothing");
     let answer = Answer::of(wait(reply));
-    assert_eq!((answer.said(), answer.response.user.as_deref()), ((200, "in"), Some("ada")));
+    assert_eq!((answer.said(), answer.response.logged.user.as_deref()), ((200, "in"), Some("ada")));
     tester.now.monotonic_ms += 2 * crate::credentials::BELIEVED_MS;
     assert!(is_later(&tester.reply(&request(ADA), 0)), "but not for ever");
 }
@@ -80,9 +80,9 @@ fn a_walk_that_waited_goes_on_where_it_was() {
     assert_eq!(ask().said(), (200, "through"));
     assert_eq!(ask().said(), (200, "through"));
     let inner = ask();
-    assert_eq!((inner.outcome, inner.response.user.as_deref()), ("rate_limited", Some("ada")), "after two");
+    assert_eq!((inner.outcome, inner.response.logged.user.as_deref()), ("rate_limited", Some("ada")), "after two");
     let outer = ask();
-    assert_eq!((outer.outcome, outer.response.user.as_deref()), ("rate_limited", None), "after three");
+    assert_eq!((outer.outcome, outer.response.logged.user.as_deref()), ("rate_limited", None), "after three");
     let tester = engine(vec![
         basic(&[("ada", &hash), ("bob", &hash)]),
         route(vec![path(&["/in"])], vec![basic(&[("ada", &hash)]), respond(200, "inner")]),
@@ -107,7 +107,7 @@ fn a_password_in_flight_survives_a_reload() {
 }
 
 #[test]
-fn too_many_at_once_are_told_to_come_again() {
+fn a_full_verification_queue_leads_to_a_503() {
     let slow = bcrypt::hash("secret", 9).unwrap();
     let tester = engine(vec![basic(&[("ada", &slow)]), respond(200, "in")]);
     let request = format!("GET / HTTP/1.1\r\nHost: h\r\n{WRONG}\r\n\r\n");

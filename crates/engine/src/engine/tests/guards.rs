@@ -1,4 +1,4 @@
-//! Addresses, rates, other origins.
+//! Tests of access rules, rate limits and CORS.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The index finds what a walk over all steps finds, whatever the routes and the path; and so many routes cost
-//! nothing.
+//! The index finds the same steps as a walk over all of them, whatever the routes and the path, and unrelated routes
+//! cost nothing.
 
 use super::*;
 use crate::walk::{Recorder, answer};
@@ -16,13 +16,13 @@ fn naive(tester: &Tester, path: &str) -> Answer {
     Answer::of(wait(answer(&tester.engine.live(), &request, tester.now, Some(&mut recorder), None)))
 }
 
-/// A block of routes, some of which change fields or the path, answer, or hold blocks of their own.
+/// A block of routes, some of which change fields or the path, respond, or contain further blocks.
 fn blocks(depth: u32) -> BoxedStrategy<Block> {
     let pattern =
         "(/|\\*)[ab/*]{0,6}".prop_filter("merged before", |pattern| !pattern.contains("//") && !pattern.contains("**"));
     let inner = if depth == 0 { Just(Vec::new()).boxed() } else { blocks(depth - 1) };
     let leaf = prop_oneof![
-        (0..100_u32).prop_map(|n| step(StepKind::Header(vec![FieldOp::Add("X".into(), n.to_string())]))),
+        (0..100_u32).prop_map(|n| step(StepKind::Header(vec![FieldOp::add("X".into(), n.to_string())]))),
         "(/[ab]){1,3}/?".prop_map(|to| step(StepKind::Rewrite(Rewrite::To(text(&format!("{to}?{{rest}}")))))),
         "/[ab]".prop_map(|prefix| step(StepKind::Rewrite(Rewrite::StripPrefix(prefix)))),
         (0..100_u32).prop_map(|n| redirect(302, text(&format!("/{n}/{{rest}}")))),

@@ -1,4 +1,4 @@
-//! A reload keeps what has not changed, and leaks nothing.
+//! Tests that a reload keeps unchanged parts and leaks nothing.
 
 use super::*;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Hosts, routes, rewrites, redirects, pages, and the fields of answers.
+//! Tests of hosts, routes, rewrites, redirects, error pages and response fields.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn hosts_choose_the_site() {
     assert_eq!(ask("Example.COM:8080").said(), (200, "one"));
     assert_eq!(ask("a.b.example.com.").said(), (200, "many"));
     let unknown = ask("other.org");
-    assert_eq!((unknown.status, unknown.outcome, unknown.response.log), (421, "site_unknown", 3));
+    assert_eq!((unknown.status, unknown.outcome, unknown.response.logged.log), (421, "site_unknown", 3));
     assert_eq!(tester.http2("other.org", "/").status, 421);
     // RFC 9112 §3.2.2: the target's authority goes before Host.
     let absolute = "GET http://www.example.com/ HTTP/1.1\r\nHost: other.org\r\n\r\n";
@@ -192,15 +192,15 @@ fn answers_before_the_first_step_are_the_site_s_all_the_same() {
         let answer = tester.ask(method, path, &[]);
         assert_eq!((answer.status, answer.all("x")), (status, vec!["1"]), "{method} {path}");
         assert!(body.is_none_or(|body| answer.body == body), "{method} {path}: {}", answer.body);
-        assert_eq!(answer.response.site.as_deref(), Some("*"), "{method} {path}");
+        assert_eq!(answer.response.logged.site.as_deref(), Some("*"), "{method} {path}");
     }
     // No site, no headers, whatever the method is.
     let named = Tester::new(compile(&config(vec![site(&["example.com"], vec![set("X", "1"), respond(200, "")])])));
     for method in ["GET", "BREW", "TRACE"] {
         let answer = named.raw(&format!("{method} / HTTP/1.1\r\nHost: other.org\r\n\r\n"));
-        assert!(answer.field("x").is_none() && answer.response.site.is_none(), "{method}: {answer:?}");
+        assert!(answer.field("x").is_none() && answer.response.logged.site.is_none(), "{method}: {answer:?}");
     }
-    assert_eq!(named.get("/", &[]).response.site.as_deref(), Some("example.com"));
+    assert_eq!(named.get("/", &[]).response.logged.site.as_deref(), Some("example.com"));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_rewrite_keeps_the_query_of_the_visitor() {
 
 #[test]
 fn fields_of_an_answer_take_from_the_request() {
-    let add = |name: &str, value: &str| step(StepKind::Header(vec![FieldOp::Add(name.into(), value.into())]));
+    let add = |name: &str, value: &str| step(StepKind::Header(vec![FieldOp::add(name.into(), value.into())]));
     let tester = engine(vec![
         set("X-To", "{scheme}://{host_port}{uri}"),
         add("X-To", "{client}"),

@@ -1,9 +1,12 @@
-//! Vectors: frames in, events and frames out. Each is also given byte by byte, which must change nothing.
+//! Test vectors: frames in, events and frames out. Each input is also passed byte by byte, with the same result.
 
+mod frames;
+mod rfc9113;
 mod sending;
 mod vectors;
 
 use super::{Config, Connection, ConnectionError, Event, Role};
+use crate::http2::error::StreamError;
 use crate::http2::fields::FieldBlock;
 use crate::http2::frame::{ErrorCode, FrameHead, HEAD_BYTES, PREFACE, append_frame, kind};
 use crate::http2::hpack::encode_field;
@@ -45,12 +48,29 @@ fn server() -> (Connection<u32>, Vec<u8>) {
     (connection, output)
 }
 
-/// Gives `input` in pieces of `piece_bytes`. Returns the events as text, and the error that ended it.
+/// Passes `input` in pieces of `piece_bytes`. Returns the events as text, and the error that ended the connection.
 fn give(
     connection: &mut Connection<u32>,
     input: &[u8],
     piece_bytes: usize,
     output: &mut Vec<u8>,
+) -> (Vec<String>, Option<ConnectionError>) {
+    give_to(connection, input, piece_bytes, output, |connection, event, block, output| {
+        let text = describe(&event, block);
+        if let Event::Data { stream, bytes, .. } = event {
+            connection.release(stream, bytes.len(), output);
+        }
+        text
+    })
+}
+
+/// Passes `input` as in [`give`], with `handle` turning each event into text.
+fn give_to(
+    connection: &mut Connection<u32>,
+    input: &[u8],
+    piece_bytes: usize,
+    output: &mut Vec<u8>,
+    handle: fn(&mut Connection<u32>, Event<'_, u32>, &FieldBlock, &mut Vec<u8>) -> String,
 ) -> (Vec<String>, Option<ConnectionError>) {
     let (mut events, mut stash, mut block) = (Vec::new(), Vec::new(), FieldBlock::new());
     for piece in input.chunks(piece_bytes.max(1)) {
@@ -58,12 +78,7 @@ fn give(
         let mut rest = &stash[..];
         loop {
             match connection.handle(0, &mut rest, &mut block, output) {
-                Ok(Some(event)) => {
-                    events.push(describe(&event, &block));
-                    if let Event::Data { stream, bytes, .. } = event {
-                        connection.release(stream, bytes.len(), output);
-                    }
-                }
+                Ok(Some(event)) => events.push(handle(connection, event, &block, output)),
                 Ok(None) => break,
                 Err(error) => return (events, Some(error)),
             }
@@ -82,8 +97,10 @@ fn describe(event: &Event<'_, u32>, block: &FieldBlock) -> String {
         Event::Response { stream, ends } => format!("response {stream} {:?} {ends}{}", block.status(), lines()),
         Event::Data { stream, bytes, ends } => format!("data {stream} {} {ends}", bytes.len()),
         Event::Trailers { stream } => format!("trailers {stream}{}", lines()),
-        Event::Reset { stream, code, by_peer, .. } => format!("reset {stream} {code:?} {by_peer}"),
-        Event::Malformed { stream, .. } => format!("malformed {stream}"),
+        Event::Reset { stream, code, error, .. } => {
+            format!("reset {stream} {code:?} {}", error.map_or("peer", StreamError::name))
+        }
+        Event::Rejected { stream, error } => format!("rejected {stream} {}", error.name()),
         Event::Acknowledged(payload) => format!("acknowledged {payload}"),
         Event::GoAway { last_stream, code } => format!("goaway {last_stream} {code:?}"),
     }
@@ -104,12 +121,13 @@ fn frames(mut output: &[u8]) -> Vec<SentFrame> {
     frames
 }
 
-/// The consequence of `input` for a server: events, and what it sent. The same whole, byte by byte, and in pieces.
+/// Returns the events that `input` causes on a server, the frames it sends, and the error. The result must be the same
+/// for the whole input, byte by byte, and in pieces.
 fn consequence(input: &[u8]) -> (Vec<String>, Vec<SentFrame>, Option<ErrorCode>) {
     let of = |piece_bytes| {
         let (mut connection, mut output) = server();
         let (events, error) = give(&mut connection, input, piece_bytes, &mut output);
-        (events, frames(&output), error.map(|error| error.code))
+        (events, frames(&output), error.map(ConnectionError::code))
     };
     let whole = of(input.len());
     assert_eq!(of(1), whole);

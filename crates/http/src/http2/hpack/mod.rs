@@ -1,18 +1,16 @@
-//! Field compression for HTTP/2 (RFC 7541), bounded on both sides.
+//! HPACK, the field compression of HTTP/2 (RFC 7541), with bounded memory on both sides.
 //!
 //! | file | contents |
 //! |---|---|
-//! | `huffman` | the code of strings, shared with QPACK |
-//! | `table` | static table, and the decoder's dynamic table |
-//! | `decoder` | field blocks to lines |
-//! | `encoder` | lines to field blocks, without a dynamic table |
+//! | `table` | static table |
+//! | `decoder` | decoder of field blocks |
+//! | `encoder` | encoder of field blocks, without a dynamic table |
 //!
-//! The encoder never inserts into the peer's table: an encoded head is valid on every connection, so a cached response
-//! is encoded once.
+//! The encoder never inserts into the peer's table. An encoded head is therefore valid on every connection, and a
+//! cached response is encoded only once.
 
 mod decoder;
 mod encoder;
-mod huffman;
 mod table;
 
 pub use decoder::{Decoder, DecoderError};
@@ -20,6 +18,9 @@ pub use encoder::{encode_field, encode_status, encode_table_size};
 
 /// Size of a dynamic table before any setting, in bytes (RFC 9113 §6.5.2).
 pub const TABLE_BYTES: usize = 4096;
+
+/// Length of the prefix of a string's length, in bits.
+const STRING_PREFIX_BITS: u32 = 7;
 
 #[cfg(test)]
 mod tests;

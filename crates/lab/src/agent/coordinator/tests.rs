@@ -11,7 +11,7 @@ fn hello(name: &str) -> Message {
     Message::Hello { protocol: PROTOCOL.to_owned(), flatout: VERSION.to_owned(), name: name.to_owned(), cores: 2 }
 }
 
-/// A coordinator, and the time; every agent's clock is ahead of this one by its number of seconds.
+/// A coordinator with a clock. The clock of each agent is ahead of it by as many seconds as the agent's number.
 struct Field {
     coordinator: Coordinator,
     now_ns: u64,
@@ -31,14 +31,14 @@ impl Field {
         self.coordinator.handle_message(who, self.now_ns, message)
     }
 
-    /// Connects where nobody has to go for it.
+    /// Connects an agent, which must not evict another connection.
     fn connect(&mut self) -> usize {
         let (who, orders) = self.coordinator.handle_connected(self.now_ns);
         assert!(orders.is_empty(), "{orders:?}");
         who
     }
 
-    /// Connects, greets and answers all questions; the orders after the last answer.
+    /// Connects, greets and replies to all pings; returns the actions after the last reply.
     fn join(&mut self, name: &str) -> (usize, Vec<CoordinatorAction>) {
         let who = self.connect();
         let mut orders = self.say(who, hello(name));
@@ -54,7 +54,7 @@ impl Field {
         (who, orders)
     }
 
-    /// Two agents that have begun.
+    /// Creates a run with two agents that have started.
     fn running() -> Self {
         let mut field = Self::new(2);
         field.join("a");
@@ -85,7 +85,7 @@ fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
     assert_eq!(field.coordinator.begins_ns(), Some(begins_ns));
     for (who, order) in orders.iter().enumerate() {
         let CoordinatorAction::Say(to, Message::Go { at_ns }) = *order else { panic!("{order:?}") };
-        // The answers took 200 ns, so half of that is the bound.
+        // The replies took 200 ns, so half of that is the error bound.
         assert!(to == who && at_ns.abs_diff(begins_ns + who as u64 * 1_000_000_000) <= 100, "{order:?}");
     }
     field.finish(1, 0);
@@ -101,7 +101,7 @@ fn all_begin_together_by_their_own_clocks_and_the_skew_is_told() {
 }
 
 #[test]
-fn who_goes_before_there_is_work_leaves_its_place() {
+fn an_agent_lost_before_work_is_replaced() {
     let mut field = Field::new(2);
     let (first, _) = field.join("a");
     field.coordinator.handle_lost(first, AgentLoss::Closed, "");
@@ -110,7 +110,7 @@ fn who_goes_before_there_is_work_leaves_its_place() {
     let (_, orders) = field.join("c");
     assert_eq!(orders.len(), 2);
     assert_eq!(field.coordinator.turned_away().collect::<Vec<_>>(), [("a", AgentLoss::Closed, "")]);
-    // And who comes when all places are taken is told so.
+    // An agent that connects when the run already has all its agents is rejected for this reason.
     let late = field.connect();
     let orders = field.say(late, hello("d"));
     assert!(
@@ -119,7 +119,7 @@ fn who_goes_before_there_is_work_leaves_its_place() {
 }
 
 #[test]
-fn who_knocks_and_goes_takes_no_memory_for_ever() {
+fn short_connections_do_not_accumulate_memory() {
     let mut field = Field::new(1);
     for _ in 0..3 * AGENTS_MAX {
         let who = field.connect();
@@ -131,7 +131,7 @@ fn who_knocks_and_goes_takes_no_memory_for_ever() {
 }
 
 #[test]
-fn who_drips_bytes_and_never_greets_is_sent_away() {
+fn a_peer_that_never_authenticates_is_rejected() {
     let mut field = Field::new(1);
     let drip = field.connect();
     for _ in 1..10 {
@@ -155,7 +155,7 @@ fn unauthenticated_peers_take_no_place_from_an_agent() {
             field.connect()
         })
         .collect();
-    // Those that came first go first, and the agents stay.
+    // The oldest connections are evicted first, and the agents stay.
     for expected in unauthenticated.iter().take(3) {
         field.now_ns += 1;
         let (_, orders) = field.coordinator.handle_connected(field.now_ns);
@@ -195,7 +195,7 @@ fn one_lost_between_work_and_beginning_ends_it_for_all() {
 }
 
 #[test]
-fn the_silent_are_asked_and_then_lost() {
+fn silent_agents_are_pinged_and_then_lost() {
     let mut field = Field::running();
     field.now_ns += SILENCE_NS_MAX / 2;
     let orders = field.coordinator.handle_time(field.now_ns);
@@ -213,14 +213,14 @@ fn the_silent_are_asked_and_then_lost() {
         orders.contains(&CoordinatorAction::Dismiss(1)) && !orders.contains(&CoordinatorAction::Dismiss(0)),
         "{orders:?}"
     );
-    // A record that takes long to come is no silence.
+    // An agent that sends a long record is not silent.
     field.coordinator.handle_bytes(0, field.now_ns);
     field.now_ns += SILENCE_NS_MAX - 1;
     assert!(!field.coordinator.handle_time(field.now_ns).contains(&CoordinatorAction::Dismiss(0)));
 }
 
 #[test]
-fn what_has_no_place_there_is_the_end() {
+fn an_unexpected_message_ends_the_connection() {
     let unauthenticated = |message: Message| {
         let mut field = Field::new(1);
         let who = field.connect();
@@ -247,7 +247,7 @@ fn what_has_no_place_there_is_the_end() {
 }
 
 #[test]
-fn stopping_reaches_who_runs_and_names_are_fit_to_be_shown() {
+fn stopping_reaches_running_agents_and_names_are_printable() {
     let mut field = Field::running();
     assert_eq!(
         field.coordinator.stop(),

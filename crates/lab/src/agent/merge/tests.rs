@@ -54,19 +54,19 @@ fn an_agent_that_could_not_run_every_level_leaves_the_others_theirs() {
     let whole = fixture::sweep("sweep", 10);
     let mut short = whole.clone();
     short.steps.truncate(4);
-    short.steps[3].add_missing("a part could not be measured: no ports".to_owned());
+    short.steps[3].add_missing("part of the run could not be measured: no ports".to_owned());
     for (index, reports) in [[&whole, &short], [&short, &whole]].into_iter().enumerate() {
         let records = reports.map(|report| report.encode().unwrap().into_bytes());
         let merged = merge(&[result(0, records[0].clone()), result(1, records[1].clone())]).unwrap();
         assert_eq!(merged.steps.len(), 4);
         let text = merged.steps[3].evidence.part_missing.as_deref().unwrap();
-        assert_eq!(text, format!("agent lab{}: a part could not be measured: no ports", 1 - index));
+        assert_eq!(text, format!("agent lab{}: part of the run could not be measured: no ports", 1 - index));
         assert!(!merged.is_valid() && merged.steps[2].evidence.part_missing.is_none());
     }
 }
 
 #[test]
-fn what_does_not_belong_together_is_not_made_one() {
+fn different_runs_are_not_merged() {
     let sweep = fixture::sweep("sweep", 10).encode().unwrap().into_bytes();
     let error = merge(&[result(0, record()), result(1, sweep)]).unwrap_err();
     assert_eq!(error, MergeError::Different("lab1".to_owned(), "lab0".to_owned()));

@@ -1,4 +1,4 @@
-//! The highest rate that meets a requirement.
+//! Search for the highest rate that meets a requirement.
 
 use super::at_rate;
 use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, CounterSource, ProgressReceiver};
@@ -8,7 +8,7 @@ use flatout_load::report::StepReport;
 use flatout_load::stats::knee::{KneeEnding, KneePlan, KneeSearch, TrialOutcome};
 use serde_json::json;
 
-/// Runs levels at the rates that the search selects.
+/// Runs levels at the rates that the search selects, and reports the result of the search.
 pub fn find_knee(
     ask: BenchSpec,
     counter_source: Option<CounterSource>,
@@ -21,8 +21,8 @@ pub fn find_knee(
     let mut search = KneeSearch::new(plan);
     while let Some(trial) = search.next() {
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
-        // A rate for which the client has too few ports reveals nothing about the server; the search continues below
-        // it.
+        // If the client has too few ports for a rate, the trial says nothing about the server, and the search continues
+        // at lower rates.
         let outcome = step.map_or(TrialOutcome::Invalid, |step| outcome_of(step, requirement));
         if bench.is_over() {
             break;
@@ -41,7 +41,7 @@ pub fn find_knee(
     let finding = json!({
         "requirement": requirement.text(),
         "sentence": sentence,
-        // The search's rates are of these.
+        // The unit of the rates in the search.
         "arrivals": arrival.name,
         "requests_per_arrival": arrival.requests,
         "search": knee,
@@ -50,8 +50,9 @@ pub fn find_knee(
     Ok(report)
 }
 
-/// A server that cannot keep up makes arrivals wait, which violates the requirement. A saturated or late client
-/// reveals nothing about the server, unless response times meet the requirement even with the client's delays.
+/// Returns the outcome of a trial. A server that cannot keep up makes arrivals wait, which misses the requirement. A
+/// saturated or late client says nothing about the server, unless response times meet the requirement even with the
+/// client's delays.
 fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
         matches!(
@@ -65,9 +66,9 @@ fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
     };
     let outcome = step.judge(requirement);
     let is_by_client = step.invalid.iter().any(|invalid| by_client(invalid.reason));
-    // If a client-side reason leaves no bound, the figure decides nothing.
+    // If a client-side reason leaves no bound, the requirement cannot be decided.
     let is_unknown = outcome.unsound.iter().any(|reason| by_client(*reason));
-    // Unlike the rate, this share is independent of random arrivals.
+    // Unlike the rate, this share does not depend on the randomness of arrivals.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
     if outcome.met && keeps_up && !is_unknown {
@@ -110,7 +111,7 @@ mod tests {
         let sound = step(&[]);
         assert_eq!(outcome(&sound, "p99<20ms"), TrialOutcome::Met);
         assert_eq!(outcome(&sound, "p99<1ms"), TrialOutcome::Missed);
-        // What is not the client's doing takes nothing from a miss.
+        // Reasons that the client did not cause do not invalidate a missed requirement.
         assert_eq!(outcome(&step(&[InvalidReason::RateNotReached]), "p99<1ms"), TrialOutcome::Missed);
     }
 

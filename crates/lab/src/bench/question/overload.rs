@@ -9,30 +9,30 @@ use flatout_load::report::goodput::{good_of_point, sustained_per_s};
 use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery};
 use serde_json::json;
 
-/// Levels as fractions of the peak.
+/// Offered loads of the levels, as fractions of the peak.
 const LEVELS: [f64; 8] = [0.5, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0];
 
-/// Load before and after the overload, as a fraction of the peak.
+/// Load before and after the overload phase, as a fraction of the peak.
 const CALM: f64 = 0.5;
 
-/// Load of the overload, as a fraction of the peak.
+/// Load of the overload phase, as a fraction of the peak.
 const STORM: f64 = 2.0;
 
-/// Minimum observation of the recovery, in nanoseconds: it takes seconds, three of them in a row.
+/// Minimum time for observing the recovery, in nanoseconds. Recovery requires three consecutive good seconds.
 const CALM_NS_MIN: u64 = 10_000_000_000;
 
 /// Parameters of an overload test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OverloadPlan {
-    /// The server's assumed capacity, in arrivals per second; by default measured by a closed loop.
+    /// The server's assumed capacity, in arrivals per second. If `None`, it is measured with a closed loop.
     pub peak_per_s: Option<f64>,
     /// Length of each level, in nanoseconds.
     pub level_ns: u64,
-    /// Response time up to which responses count as good, in nanoseconds.
+    /// Longest response time that counts as good, in nanoseconds.
     pub in_time_ns: u64,
 }
 
-/// Runs the levels beyond the peak, and the recovery.
+/// Runs levels up to and beyond the peak, and then observes the recovery from an overload.
 pub fn overload(
     ask: BenchSpec,
     counter_source: Option<CounterSource>,
@@ -42,11 +42,11 @@ pub fn overload(
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
     let requests_per_arrival = base.arrival().requests;
     let mut bench = Bench::prepare(ask, counter_source)?;
-    // Plans have rates of arrivals; results are in requests.
+    // Plans state rates of arrivals, but results are in requests.
     let peak_per_s = if let Some(rate) = plan.peak_per_s {
         rate
     } else {
-        // The closed-loop rate approximates the capacity.
+        // The rate of a closed loop approximates the capacity.
         let closed = Plan {
             kind: Loop::Closed,
             connections: base.connections.min(64),
@@ -79,11 +79,11 @@ pub fn overload(
     let sentence = [
         found.as_ref().map(Overload::sentence),
         recovered.map(|recovery| match recovery {
-            Recovery::After(0) => "it recovered as soon as the load was reduced to half of the peak".to_owned(),
+            Recovery::After(0) => "the server recovered as soon as the load was reduced to half of the peak".to_owned(),
             Recovery::After(ns) => {
-                format!("it recovered {:.0} s after the load was reduced to half of the peak", ns as f64 / 1e9)
+                format!("the server recovered {:.0} s after the load was reduced to half of the peak", ns as f64 / 1e9)
             }
-            Recovery::NotWithin(ns) => format!("it did not recover within {:.0} s", ns as f64 / 1e9),
+            Recovery::NotWithin(ns) => format!("the server did not recover within {:.0} s", ns as f64 / 1e9),
         }),
     ];
     let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join("; ");
@@ -108,7 +108,7 @@ fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
     }
 }
 
-/// Second by second since the load was reduced to this many requests per second.
+/// Returns the seconds after the load was reduced to this many requests per second.
 fn seconds_of(record: &Recorder, from_ns: u64, offered_per_s: f64, in_time_ns: u64) -> Vec<Second> {
     let step_ns = record.series.step_s * 1_000_000_000;
     let points = record.series.points();

@@ -1,4 +1,4 @@
-//! Comparison of two servers or URLs: interleaved blocks, after an A/A baseline.
+//! Comparison of two servers or URLs in interleaved blocks, after an A/A baseline.
 
 use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, ProgressReceiver};
 use flatout_load::judge::{Figure, FigureVerdict, InvalidReason};
@@ -10,13 +10,13 @@ use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared};
 use flatout_load::stats::order::{RunBlock, RunOrder, Side};
 use serde_json::json;
 
-/// Blocks of each comparison: A/A, and A/B.
+/// Number of blocks in each of the two comparisons, A/A and A/B.
 const BLOCKS: usize = 6;
 
-/// Lower bound of a turn, in nanoseconds: a shorter one is mostly startup.
+/// Shortest turn, in nanoseconds. A shorter turn would mostly consist of its start.
 const TURN_NS_MIN: u64 = 200_000_000;
 
-/// Runs two specifications interleaved and compares them. Returns the first one's report, with the comparison in its
+/// Runs two specifications in turns and compares them. Returns the report of the first, with the comparison in its
 /// findings.
 pub fn versus(
     ask: BenchSpec,
@@ -30,7 +30,7 @@ pub fn versus(
     let sides = order.sides(BLOCKS);
     let blocks = order.blocks(&sides);
     let (mut first, mut second) = (Bench::prepare(ask, None)?, Bench::prepare(other, None)?);
-    // First A takes both turns: the machine's own variation must not be attributed to B.
+    // A takes the turns of both sides first, because the machine's own variation must not be attributed to B.
     let mut same = Vec::new();
     for _ in &sides {
         if !first.is_whole() {
@@ -50,10 +50,10 @@ pub fn versus(
         turns.extend(bench.step(&turn, false, progress).map(Turn::of));
     }
     let is_whole = turns.len() == sides.len() && same.len() == sides.len();
-    // If B never had a turn, A's report says why.
+    // If B never had a turn, the reason is added to A's report.
     let other = second.finish().map_err(|error| first.miss(error)).ok();
     let mut report = first.finish()?;
-    // B's levels follow A's: a problem of either concerns the comparison.
+    // B's levels are appended to A's: a problem of either concerns the comparison.
     if let Some(other) = other {
         report.interrupted |= other.interrupted;
         for mut step in other.run.steps {
@@ -67,8 +67,8 @@ pub fn versus(
     let Compared { comparisons, not_compared } = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
     let sentence = match (comparisons.first(), not_compared.is_empty()) {
         (Some(first), _) => first.sentence(),
-        (None, true) => "no comparison is possible: too few turns had responses".to_owned(),
-        (None, false) => "nothing is compared: no figure holds for both A and B".to_owned(),
+        (None, true) => "no comparison is possible: too few intervals had responses".to_owned(),
+        (None, false) => "nothing is compared: no figure is valid for both A and B".to_owned(),
     };
     if let (true, Some(step)) = (comparisons.is_empty(), report.run.steps.first_mut()) {
         step.add_missing(format!("the comparison: {sentence}"));
@@ -96,7 +96,7 @@ pub fn versus(
     Ok(report)
 }
 
-/// A turn's part of the plan's length: all turns of one side together take about twice the requested time.
+/// Returns the plan of one turn. All turns of one side together take about twice the requested time.
 fn turn_of(plan: &Plan) -> Plan {
     let stop = match plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => {
@@ -137,7 +137,7 @@ impl Turn {
     }
 }
 
-/// The results of all turns: comparable figures, and invalid ones of a side.
+/// The results of all turns: the comparable figures, and the figures that are invalid for a side.
 struct Compared {
     comparisons: Vec<Comparison>,
     not_compared: Vec<NotCompared>,
@@ -152,10 +152,10 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
     };
     let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new() };
     let mut add = |measure: Measure, figure: Figure, pick: &dyn Fn(&Turn) -> f64| {
-        // All turns of the baseline are A's.
+        // All turns of the baseline belong to A.
         let a = same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
         let b = blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
-        // Turns are short, and interference affects both sides alike: the A/A baseline shows how much.
+        // Turns are short, and interference affects both sides alike; the A/A baseline shows how much.
         let verdict = |turn: &Turn| match turn.verdict(figure) {
             found if found.reasons == [InvalidReason::CpuContentionUnknown] => FigureVerdict::sound(figure),
             found => found,
@@ -167,7 +167,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
             ),
         }
     };
-    // In open loop the rate is given, and reveals nothing about the server.
+    // In an open loop, the rate is given, and says nothing about the server.
     if !is_open {
         add(Measure::rate(), Figure::Rate, &|turn| turn.rate);
     }
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(compared(&[]), (all.to_owned(), Vec::new()));
         let (names, left_out) = compared(&[InvalidReason::ClientSaturated]);
         assert_eq!((names.as_str(), left_out.len()), ("CPU per request", 3));
-        assert_eq!(left_out[0], "rate: not compared, because it does not hold for B (client-saturated)");
+        assert_eq!(left_out[0], "rate: not compared, because it is not valid for B (client-saturated)");
         let (names, left_out) = compared(&[InvalidReason::CountsDiffer]);
         assert_eq!((names.as_str(), left_out.len()), ("", 4));
     }

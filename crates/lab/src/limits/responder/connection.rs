@@ -1,12 +1,13 @@
-//! One connection of the bare loop: the partial end of a head, and the bytes owed.
+//! One connection of the bare loop: how much of the end of a request head has arrived, and how many bytes are still to
+//! be sent.
 
 use memchr::memmem;
 use std::os::fd::OwnedFd;
 
-/// The end of a request head.
+/// The bytes that end a request head.
 const HEAD_END: &[u8] = b"\r\n\r\n";
 
-/// A persistent connection of the loop.
+/// A connection of the bare loop.
 #[derive(Debug)]
 pub(super) struct ResponderConnection {
     pub(super) socket: OwnedFd,
@@ -23,12 +24,12 @@ impl ResponderConnection {
 /// Counts the ends of request heads in a stream that arrives in pieces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct HeadEnds {
-    /// Bytes of `HEAD_END` at the end of the last piece, 0 to 3.
+    /// Number of bytes of [`HEAD_END`] that the last piece ended with, 0 to 3.
     matched: u8,
 }
 
 impl HeadEnds {
-    /// Takes the next piece and returns how many heads ended in it.
+    /// Handles the next piece of the stream. Returns how many heads ended in it.
     pub(super) fn handle_bytes(&mut self, mut bytes: &[u8]) -> u64 {
         let mut heads = 0;
         while self.matched > 0 {
@@ -55,7 +56,7 @@ fn advance(matched: u8, byte: u8) -> u8 {
     if byte == HEAD_END[usize::from(matched)] {
         matched + 1
     } else {
-        // A CR starts a new match; after CR LF CR it cannot be the expected LF.
+        // A CR starts a new match. After CR LF CR, it cannot be the expected LF.
         u8::from(byte == b'\r')
     }
 }

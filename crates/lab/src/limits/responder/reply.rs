@@ -1,24 +1,30 @@
-//! The responder's only response, prebuilt.
+//! The responder's prebuilt response.
 //!
-//! Owed responses form an endless stream with the response's length as its period. So a connection's position is one
-//! number: the bytes it is still owed.
+//! The responses still to be sent form a periodic stream whose period is the length of the response. So the position of
+//! a connection is a single number: the bytes still to be sent.
 
+use flatout_os::file::PAGE_BYTES;
 use flatout_os::socket::send_zerocopy;
 use rustix::fs::{MemfdFlags, memfd_create, sendfile};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
-/// Responses are concatenated up to this many bytes, so that a few pipelined requests need one send.
+/// Up to this many bytes of copies of the response are concatenated, so that a few pipelined requests need only one
+/// send.
 const REPEATED_BYTES_MAX: usize = 64 * 1024;
 
-/// Upper bound of the body of [`ResponderReply::Memory`], which is in memory completely.
+/// The line that [`ResponderReply::FileInParts`] inserts. It is as long as the time of day in a page.
+pub(super) const INSERTION: &[u8] = b"Fri 08 May 1998 12:00:00 UTC";
+
+/// Maximum length of the body of [`ResponderReply::Memory`], which is completely in memory, in bytes.
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 
-/// Upper bound of one sendfile call, slightly below the kernel's own.
+/// Maximum number of bytes in one sendfile call, slightly below the kernel's own limit.
 const SENDFILE_BYTES_MAX: u64 = 1 << 30;
 
 /// The response to every request.
@@ -26,28 +32,35 @@ const SENDFILE_BYTES_MAX: u64 = 1 << 30;
 pub enum ResponderReply {
     /// A body of this many bytes, sent from memory together with its head.
     Memory {
-        /// Length of the body, up to 1 GiB.
+        /// Length of the body in bytes, up to 1 GiB.
         body_bytes: u64,
     },
-    /// The same, lent to the kernel by MSG_ZEROCOPY instead of copied.
+    /// A body of this many bytes, sent from memory with its head and passed to the kernel by MSG_ZEROCOPY instead of
+    /// copied.
     MemoryLent {
-        /// Length of the body, up to 1 GiB.
+        /// Length of the body in bytes, up to 1 GiB.
         body_bytes: u64,
     },
     /// A body of this many bytes in a memory file, sent by sendfile.
     MemoryFile {
-        /// Length of the body.
+        /// Length of the body in bytes.
         body_bytes: u64,
     },
     /// This file, sent by sendfile.
     File(PathBuf),
+    /// This file with a line inserted in its middle, as in a page with a server-side include: two calls of sendfile and
+    /// one send.
+    FileInParts(PathBuf),
+    /// The response of the origin server at this address, to which the request is forwarded.
+    Origin(SocketAddr),
 }
 
-/// Why a response cannot be built.
+/// The reason a response cannot be built.
 #[derive(Debug)]
 pub(super) enum ReplyError {
     TooLarge(u64),
     Empty(PathBuf),
+    NotPrebuilt,
     Io(io::Error),
 }
 
@@ -62,6 +75,9 @@ impl ReplyError {
             Self::Empty(path) => {
                 let text = format!("{} is empty or not a regular file", path.display());
                 io::Error::new(io::ErrorKind::InvalidInput, text)
+            }
+            Self::NotPrebuilt => {
+                io::Error::new(io::ErrorKind::InvalidInput, "the response of an origin is not prebuilt")
             }
             Self::Io(error) => error,
         }
@@ -93,27 +109,32 @@ impl ResponderReply {
                 let period = once.len() as u64;
                 let times = if closes { 1 } else { (REPEATED_BYTES_MAX / once.len()).max(1) };
                 let lent = matches!(self, Self::MemoryLent { .. });
-                Ok(Assembled { memory: once.repeat(times), file: None, period, lent })
+                Ok(Assembled { memory: once.repeat(times), file: None, insertion: None, period, lent })
             }
             Self::MemoryFile { body_bytes } => {
                 let file = memfd_create("flatout-responder", MemfdFlags::CLOEXEC)?;
                 fill(&file, *body_bytes)?;
                 Ok(Assembled::from_file(file, *body_bytes, closes))
             }
-            Self::File(path) => {
+            Self::File(path) | Self::FileInParts(path) => {
                 let file = File::open(path)?;
                 let metadata = file.metadata()?;
                 if !metadata.is_file() || metadata.len() == 0 {
                     return Err(ReplyError::Empty(path.clone()));
                 }
-                Ok(Assembled::from_file(file.into(), metadata.len(), closes))
+                let mut assembled = Assembled::from_file(file.into(), metadata.len(), closes);
+                if matches!(self, Self::FileInParts(_)) {
+                    assembled.insert(INSERTION, closes);
+                }
+                Ok(assembled)
             }
+            Self::Origin(_) => Err(ReplyError::NotPrebuilt),
         }
     }
 }
 
 fn head(body_bytes: u64, closes: bool) -> Vec<u8> {
-    // The fields of a typical static server, so that both sides transfer the same number of bytes.
+    // Send the fields of a typical static server, so that both transfer the same number of bytes.
     let connection = if closes { "Connection: close\r\n" } else { "" };
     format!(
         "HTTP/1.1 200 OK\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\nContent-Type: text/html; charset=utf-8\r\n\
@@ -123,7 +144,7 @@ fn head(body_bytes: u64, closes: bool) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Writes real bytes: unwritten pages may be sent from one shared zero page.
+/// Writes bytes that are not zero: pages that were never written may all be sent from one shared zero page.
 fn fill(file: &OwnedFd, body_bytes: u64) -> io::Result<()> {
     let block = vec![b'x'; 64 * 1024];
     let mut left = body_bytes;
@@ -134,15 +155,18 @@ fn fill(file: &OwnedFd, body_bytes: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A prebuilt response that is sent repeatedly.
+/// A prebuilt response that is sent again and again.
 #[derive(Debug)]
 pub(super) struct Assembled {
-    /// The whole response, several times; or the head alone if the body is in `file`.
+    /// The whole response, repeated; or only the head, if the body is in `file`.
     memory: Vec<u8>,
     file: Option<OwnedFd>,
-    /// Length of one response.
+    /// Bytes to send between two parts of the file, and the length of the first part.
+    insertion: Option<(&'static [u8], u64)>,
+    /// Length of one response, in bytes.
     period: u64,
-    /// True if memory is lent to the kernel; it never changes, so its return needs no tracking.
+    /// True if memory is passed to the kernel without copying. The memory never changes, so completions need no
+    /// tracking.
     lent: bool,
 }
 
@@ -150,20 +174,29 @@ impl Assembled {
     fn from_file(file: OwnedFd, body_bytes: u64, closes: bool) -> Self {
         let memory = head(body_bytes, closes);
         let period = memory.len() as u64 + body_bytes;
-        Self { memory, file: Some(file), period, lent: false }
+        Self { memory, file: Some(file), insertion: None, period, lent: false }
     }
 
-    /// Returns whether sending leaves notifications in the socket's error queue.
+    /// Sends `bytes` after the first half of the file. That half ends at a page boundary, because sendfile costs more
+    /// if it starts within a page of the page cache.
+    fn insert(&mut self, bytes: &'static [u8], closes: bool) {
+        let file_bytes = self.period - self.memory.len() as u64;
+        self.memory = head(file_bytes + bytes.len() as u64, closes);
+        self.period = self.memory.len() as u64 + file_bytes + bytes.len() as u64;
+        self.insertion = Some((bytes, file_bytes / 2 / PAGE_BYTES * PAGE_BYTES));
+    }
+
+    /// Returns whether sending leaves notifications in the error queue of the socket.
     pub(super) fn is_lent(&self) -> bool {
         self.lent
     }
 
-    /// Bytes owed for `heads` requests.
+    /// Returns the number of bytes to be sent for `heads` requests.
     pub(super) fn owed_bytes(&self, heads: u64) -> u64 {
         heads * self.period
     }
 
-    /// Sends owed bytes as far as the socket takes them, and returns the rest.
+    /// Sends as many pending bytes as the socket accepts. Returns the number of bytes that remain.
     pub(super) fn send(&self, socket: BorrowedFd<'_>, mut owed_bytes: u64) -> Result<u64, Errno> {
         while owed_bytes > 0 {
             let position = (self.period - owed_bytes % self.period) % self.period;
@@ -188,14 +221,26 @@ impl Assembled {
         };
         let head_bytes = self.memory.len() as u64;
         if position < head_bytes {
-            // MORE: the head shares a segment with the body's beginning.
+            // With MORE, the head shares a segment with the beginning of the body.
             let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
             return Ok(send(socket, &self.memory[position as usize..], flags)? as u64);
         }
         let mut offset = position - head_bytes;
-        let left = (self.period - position).min(SENDFILE_BYTES_MAX) as usize;
+        let mut left = self.period - position;
+        if let Some((insertion, first_bytes)) = self.insertion {
+            let insertion_end = first_bytes + insertion.len() as u64;
+            if offset < first_bytes {
+                left = first_bytes - offset;
+            } else if offset < insertion_end {
+                let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+                return Ok(send(socket, &insertion[(offset - first_bytes) as usize..], flags)? as u64);
+            } else {
+                offset -= insertion.len() as u64;
+            }
+        }
+        let left = left.min(SENDFILE_BYTES_MAX) as usize;
         match sendfile(socket, file, Some(&mut offset), left)? {
-            // The file became shorter than at its measurement.
+            // The file is now shorter than when its size was determined.
             0 => Err(Errno::IO),
             sent => Ok(sent as u64),
         }

@@ -1,5 +1,7 @@
+use super::reply::INSERTION;
 use super::{Responder, ResponderPlan, ResponderReply};
 use crate::cores::Placement;
+use flatout_os::testing::wait_until_read;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -47,7 +49,7 @@ fn close_mode_waits_for_a_head_that_arrives_in_pieces() {
     let mut stream = TcpStream::connect(responder.address()).unwrap();
     for piece in REQUEST.chunks(5) {
         stream.write_all(piece).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(2));
+        wait_until_read(&stream);
     }
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).unwrap();
@@ -95,6 +97,50 @@ fn large_bodies_arrive_whole_however_they_are_sent() {
         assert!(answer.ends_with(b"xxxx"));
     }
     std::fs::remove_file(folder).unwrap();
+}
+
+#[test]
+fn a_line_is_inserted_in_the_middle_of_the_file() {
+    let file = std::env::temp_dir().join(format!("flatout-responder-parts-{}", std::process::id()));
+    let content: Vec<u8> = (0..300_001_u32).map(|number| b'a' + (number % 26) as u8).collect();
+    std::fs::write(&file, &content).unwrap();
+    let responder = start(ResponderReply::FileInParts(file.clone()), true, 1);
+    let answer = ask(&responder, REQUEST, None);
+    std::fs::remove_file(file).unwrap();
+    let body = answer.windows(4).position(|end| end == b"\r\n\r\n").unwrap() + 4;
+    let (first, second) = content.split_at(150_000 / 4096 * 4096);
+    assert_eq!(answer[body..], [first, INSERTION, second].concat());
+    let length = format!("Content-Length: {}\r\n", answer.len() - body);
+    assert_eq!(count(&answer, length.as_bytes()), 1);
+}
+
+#[test]
+fn responses_of_an_origin_are_forwarded_unchanged() {
+    let origin = start(ResponderReply::Memory { body_bytes: 40_000 }, false, 1);
+    let forwarding = start(ResponderReply::Origin(origin.address()), false, 1);
+    let bytes = ResponderReply::Memory { body_bytes: 40_000 }.assemble(false).unwrap().owed_bytes(1) as usize;
+    let direct = ask(&origin, REQUEST, Some(bytes));
+    let mut streams: Vec<_> = (0..8).map(|_| TcpStream::connect(forwarding.address()).unwrap()).collect();
+    for _ in 0..20 {
+        for stream in &mut streams {
+            stream.write_all(REQUEST).unwrap();
+        }
+        for stream in &mut streams {
+            let mut answer = vec![0; bytes];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, direct);
+        }
+    }
+    assert!(forwarding.cpu_ns().unwrap() > 0);
+}
+
+#[test]
+fn an_exchange_whose_origin_has_gone_is_closed() {
+    let origin = start(ResponderReply::Memory { body_bytes: 1 }, false, 1);
+    let forwarding = start(ResponderReply::Origin(origin.address()), false, 1);
+    assert!(ask(&forwarding, REQUEST, Some(9)).starts_with(b"HTTP/1.1 "));
+    drop(origin);
+    assert_eq!(ask(&forwarding, REQUEST, None), b"");
 }
 
 #[test]

@@ -1,39 +1,31 @@
-//! The loop itself: one thread's listener, its connections, and one epoll instance.
+//! The connections of one thread, all of which receive the same response.
 
 use super::connection::ResponderConnection;
 use super::reply::Assembled;
+use super::{ConnectionWork, EventLoop};
 use flatout_os::socket::take_zerocopy_notices;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags, accept_with, recv};
-use rustix::time::Timespec;
+use rustix::net::{RecvFlags, recv};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Events per wait; about the number of busy connections in common benchmarks.
-const EVENTS_MAX: usize = 256;
-
-/// Receive buffer, for many pipelined requests. If it is filled, it receives again.
+/// Length of the receive buffer in bytes, which has room for many pipelined requests. If it is filled, the thread
+/// receives again.
 const RECEIVE_BYTES: usize = 16 * 1024;
-
-/// Interval at which an idle loop checks whether to stop.
-const STOP_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 /// One thread of a responder.
 pub(super) struct Worker {
-    listener: OwnedFd,
-    epoll: OwnedFd,
+    events: EventLoop,
     reply: Arc<Assembled>,
     closes: bool,
-    /// By descriptor number, which the kernel keeps small.
+    /// Connections by descriptor number, which the kernel keeps small.
     connections: Vec<Option<ResponderConnection>>,
     buffer: Box<[u8; RECEIVE_BYTES]>,
 }
 
-/// The state of a connection after an event.
+/// The action to take on a connection after an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum After {
     Keep,
@@ -41,71 +33,11 @@ enum After {
 }
 
 impl Worker {
-    pub(super) fn new(listener: OwnedFd, reply: Arc<Assembled>, closes: bool) -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &listener, EventData::new_u64(listener.as_raw_fd() as u64), EventFlags::IN)?;
-        let buffer = Box::new([0; RECEIVE_BYTES]);
-        Ok(Self { listener, epoll, reply, closes, connections: Vec::new(), buffer })
+    pub(super) fn new(events: EventLoop, reply: Arc<Assembled>, closes: bool) -> Self {
+        Self { events, reply, closes, connections: Vec::new(), buffer: Box::new([0; RECEIVE_BYTES]) }
     }
 
-    pub(super) fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
-        let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
-        let listener = self.listener.as_raw_fd() as u64;
-        while !stop.load(Ordering::Relaxed) {
-            let events = match epoll::wait(&self.epoll, &mut room, Some(&STOP_CHECK)) {
-                Ok((events, _)) => events,
-                Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            for event in events {
-                let token = event.data.u64();
-                if token == listener {
-                    self.accept_all()?;
-                } else {
-                    self.handle_event(token as usize);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn accept_all(&mut self) -> io::Result<()> {
-        loop {
-            match accept_with(&self.listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => self.handle_accepted(ResponderConnection::new(socket))?,
-                Err(Errno::AGAIN) => return Ok(()),
-                // Both are caused by the peer and concern only that connection.
-                Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    fn handle_accepted(&mut self, mut connection: ResponderConnection) -> io::Result<()> {
-        // In close mode the request came with the connection: its response needs no epoll. A persistent connection is
-        // registered once anyway, and registration reports its readiness.
-        if self.closes && self.serve(&mut connection) == After::Close {
-            return Ok(());
-        }
-        let index = connection.socket.as_raw_fd() as usize;
-        // Edge-triggered: one registration for both directions, and no kernel work for a socket that is still ready.
-        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-        epoll::add(&self.epoll, connection.socket.as_fd(), EventData::new_u64(index as u64), flags)?;
-        if index >= self.connections.len() {
-            self.connections.resize_with(index + 1, || None);
-        }
-        self.connections[index] = Some(connection);
-        Ok(())
-    }
-
-    fn handle_event(&mut self, index: usize) {
-        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else { return };
-        if self.serve(&mut connection) == After::Keep {
-            self.connections[index] = Some(connection);
-        }
-    }
-
-    /// Receives once (again only if the buffer was filled) and sends all owed bytes.
+    /// Receives, repeatedly while the buffer is filled, and sends all pending bytes.
     fn serve(&mut self, connection: &mut ResponderConnection) -> After {
         if self.reply.is_lent() {
             take_zerocopy_notices(connection.socket.as_fd());
@@ -131,6 +63,35 @@ impl Worker {
             if received < self.buffer.len() {
                 return After::Keep;
             }
+        }
+    }
+}
+
+impl ConnectionWork for Worker {
+    fn events(&self) -> &EventLoop {
+        &self.events
+    }
+
+    fn handle_accepted(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let mut connection = ResponderConnection::new(socket);
+        // In close mode, the request arrived with the connection, so its response needs no epoll. A persistent
+        // connection has to be registered in any case, and registration reports whether it is ready.
+        if self.closes && self.serve(&mut connection) == After::Close {
+            return Ok(());
+        }
+        // A single registration covers both directions and costs no kernel work while the socket stays ready.
+        let index = self.events.add(&connection.socket, EventFlags::IN | EventFlags::OUT)?;
+        if index >= self.connections.len() {
+            self.connections.resize_with(index + 1, || None);
+        }
+        self.connections[index] = Some(connection);
+        Ok(())
+    }
+
+    fn handle_event(&mut self, index: usize) {
+        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else { return };
+        if self.serve(&mut connection) == After::Keep {
+            self.connections[index] = Some(connection);
         }
     }
 }

@@ -30,7 +30,7 @@ fn machine() -> MachineReport {
 
 const TENTH_NS: u64 = 100_000_000;
 
-/// One answered request, of which `change` changes whatever it likes.
+/// One completed request, modified by `change`.
 fn sample(change: impl Fn(&mut Sample)) -> Sample {
     let mut sample = Sample {
         class: 0,
@@ -113,7 +113,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
         overload: false,
     };
     let mut step = StepReport::of(recorder, facts);
-    // What the record of a second that was made up says of its validity is not looked at here.
+    // The validity of an invented one-second record does not matter here.
     step.invalid.clear();
     BenchReport {
         run: RunReport {
@@ -172,19 +172,19 @@ fn a_good_run_reads_so() {
 http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
 
   requests/s       2,000
-  received         2.33 MiB/s   2.33 MiB in all
+  received         2.33 MiB/s   2.33 MiB in total
   latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
                    closed loop: from the end of the previous response to the end of this one; a stall is one slow response
   connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
   responses        2,000   2xx 2,000   of 2,000 sent
-    in time        2,000   of 2,000 begun
+    in time        2,000   of 2,000 started
   errors           none
-  client CPU       4.00 µs a request   1 thread, 40.0 % busy
-  server CPU       6.00 µs a request   nginx, 2 processes, 1 busy thread; without threads that ended
+  client CPU       4.00 µs per request   1 thread, 40.0 % busy
+  server CPU       6.00 µs per request   nginx, 2 processes, 1 busy thread; without threads that have exited
 
   machine limit    bare loop on 1 thread, 1.00 KiB bodies from memory, kept alive, 1.00 s
-    requests/s     4,000   this run: 50.0 % of it
-    CPU            5.00 µs a request   this run: 1.20 x
+    requests/s     4,000   this run: 50.0 % of that limit
+    CPU            5.00 µs per request   this run: 1.20 x
 
   Some CPU, 2 cores, 4.0 GiB, Linux 6.1
   seed 1
@@ -204,8 +204,8 @@ fn a_bad_run_says_what_went_wrong_at_its_end() {
     for expected in [
         "  errors           1 client-timo   the response was not complete within the request timeout\n",
         "                   1 bad-response   the received data is not an HTTP response (status_line 1)\n",
-        "  server CPU       -   not known: the server's processes belong to another user\n",
-        "  FAILED: 2 requests failed\n  FAILED: 1 request was answered 5xx\n",
+        "  server CPU       -   unknown: the server's processes belong to another user\n",
+        "  FAILED: 2 requests failed\n  FAILED: 1 request was answered with 5xx\n",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }
@@ -286,7 +286,7 @@ fn limits_are_a_table_and_json() {
         interrupted: true,
     };
     let text = print_limits(&report, Style::PLAIN);
-    assert!(text.contains("3 rounds of 1.00 s a probe; server role on core 0, client role on core 1\n"), "{text}");
+    assert!(text.contains("3 rounds of 1.00 s per probe; server role on core 0, client role on core 1\n"), "{text}");
     let row = "    p50                                      20.0 µs       10.0 µs       30.0 µs\n";
     assert!(text.contains(row), "{text}");
     assert!(
@@ -294,10 +294,10 @@ fn limits_are_a_table_and_json() {
         "{text}"
     );
     let notes = "
-  note: ended early: the figures cover the part that ran
-  note: the client was likely the limit of \"HTTP bare loop, kept alive\": it was busy 99 % of the time, the server \
-                 role 70 %; it could do more, and its CPU figure holds
-  note: other work used 50 % of the machine meanwhile; expect the figures to vary
+  note: the run ended early: the figures cover only the part that ran
+  note: the client was likely the bottleneck of \"HTTP bare loop, kept alive\": it was busy 99 % of the time, the server \
+                 role 70 %; the server role could do more, and its CPU figure is valid
+  note: other processes used 50 % of the machine during the run; expect the figures to vary
   FAILED: round 2, sendfile: no room
 ";
     assert!(text.ends_with(notes), "{text}");

@@ -1,4 +1,4 @@
-//! From a [`DisplayState`] to a screen.
+//! Drawing of a [`DisplayState`].
 
 use super::{CLASSES_A_ROW, DisplayState, IntervalReading};
 use flatout_load::record::series::heat_floor_ns;
@@ -10,17 +10,17 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Sparkline};
 
-/// Room for the times at the left of the heat.
+/// Width of the time labels at the left of the heat map, in columns.
 const LABEL_WIDTH: u16 = 9;
 
-/// Rows of the rate's curve.
+/// Height of the rate curve, in rows.
 const RATE_HEIGHT: u16 = 5;
 
-/// From a few responses to many, without colour and with: five of the 256 colours that every terminal has, from dark blue
+/// Symbols and colours from few responses to many: five of the 256 colours that every terminal supports, from dark blue
 /// to bright yellow.
 const DEPTHS: [(char, u8); 5] = [('·', 24), ('░', 31), ('▒', 37), ('▓', 148), ('█', 226)];
 
-/// Draws a run; without colours where those are not wanted.
+/// Draws a run, with or without colours.
 pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
     let [head, figures, rate, heat_title, heat, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -40,7 +40,7 @@ pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
     frame.render_widget(Paragraph::new(title), head);
     frame.render_widget(Paragraph::new(figure_lines(watch, coloured)), figures);
     add_rate(watch, frame, rate, coloured);
-    frame.render_widget(Paragraph::new(Span::styled("response time, now at the right", faint)), heat_title);
+    frame.render_widget(Paragraph::new(Span::styled("response time; the right edge is now", faint)), heat_title);
     add_heat(watch, frame.buffer_mut(), heat, coloured);
     let words = Span::styled("Ctrl-C ends the run early and shows the results so far", faint);
     frame.render_widget(Paragraph::new(words), foot);
@@ -62,14 +62,14 @@ fn figure_lines(watch: &DisplayState, coloured: bool) -> Vec<Line<'static>> {
     vec![
         Line::from(vec![
             Span::styled(format!("{} responses/s", show::figure(last.responses_per_s)), bold),
-            Span::raw(format!("{offered}   {} in all   ", show::count(watch.responses))),
+            Span::raw(format!("{offered}   {} total   ", show::count(watch.responses))),
             errors,
         ]),
         Line::from(format!("p50 {}   p99 {}   max {}{lag}", time(last.p50_ns), time(last.p99_ns), time(last.max_ns))),
     ]
 }
 
-/// The last readings that fit, oldest first.
+/// Returns the last readings that fit into the width, oldest first.
 fn recent(watch: &DisplayState, width: u16) -> impl Iterator<Item = &IntervalReading> {
     watch.readings.iter().skip(watch.readings.len().saturating_sub(usize::from(width)))
 }
@@ -91,7 +91,7 @@ fn add_heat(watch: &DisplayState, buffer: &mut Buffer, area: Rect, coloured: boo
     let readings: Vec<&IntervalReading> = recent(watch, width).collect();
     let rows = || readings.iter().flat_map(|reading| reading.heat.keys().copied());
     let (Some(low), Some(high)) = (rows().min(), rows().max()) else { return };
-    // Where there are more rows than lines, several share one.
+    // If there are more rows than lines, several rows share a line.
     let each = (high - low + 1).div_ceil(area.height.max(1)).max(1);
     let line_of = |row: u16| (row - low) / each;
     let most = readings.iter().flat_map(|reading| reading.heat.values()).copied().max().unwrap_or(1).max(2);

@@ -1,7 +1,8 @@
-//! The terminal itself: taken for the run, and given back however the run ends.
+//! The terminal: switched to the alternate screen for the run, and restored however the run ends.
 //!
-//! It is drawn on standard error, so that results on standard output can be piped on. Keys keep their meaning: Ctrl-C is
-//! still SIGINT, which ends the run as it does without a screen. Only their echo is off, as it would spoil the picture.
+//! The view is drawn on standard error, so that results on standard output can be piped. Keys keep their meaning:
+//! Ctrl-C still sends SIGINT, which ends the run as it does without the view. Only echo is off, because it would
+//! disturb the view.
 
 use super::{DisplayState, RunProgress, draw};
 use crate::bench::{Live, Phase, ProgressReceiver};
@@ -20,27 +21,27 @@ use std::panic;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// How the terminal was before it was taken; nothing while it is not taken. There is only one terminal, and anyone who ends
-/// this process, a panic or a signal, has to find it.
+/// The terminal settings from before the view was opened; `None` while no view is open. There is only one terminal, and
+/// its settings must be restored however this process ends, even by a panic or a signal.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Smallest screen worth drawing on; on a smaller one nothing is drawn.
+/// The smallest screen on which the view is drawn, in columns and rows.
 const SIZE_MIN: (u16, u16) = (40, 14);
 
-/// A screen that shows a run.
+/// A live view on the terminal.
 #[derive(Debug)]
 pub struct LiveScreen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     watch: DisplayState,
     coloured: bool,
-    /// When the present part began.
+    /// Time at which the current part started.
     begun: Instant,
-    /// True if a clock decides when requests begin, so that they can be late.
+    /// True if the run is an open loop, in which requests can be late.
     is_open: bool,
 }
 
 impl LiveScreen {
-    /// Takes the terminal, or nothing where standard error is none, or is too small.
+    /// Opens the view. Returns `None` if standard error is not a terminal, or if the terminal is too small.
     pub fn open(title: &str) -> io::Result<Option<Self>> {
         let stderr = io::stderr();
         let is_large_enough =
@@ -55,7 +56,7 @@ impl LiveScreen {
         Ok(Some(Self { terminal, watch: DisplayState::new(title), coloured, begun: Instant::now(), is_open: false }))
     }
 
-    /// Shows where the run stands.
+    /// Shows the progress of the run.
     pub fn show(&mut self, standing: RunProgress) {
         self.watch.push(standing);
         let (watch, coloured) = (&self.watch, self.coloured);
@@ -96,7 +97,7 @@ impl ProgressReceiver for LiveScreen {
     }
 }
 
-/// Takes the terminal, and sees to it that whatever ends this process gives it back.
+/// Switches the terminal to the alternate screen, and ensures that it is restored however this process ends.
 fn take(stderr: &Stderr) -> io::Result<()> {
     let before = tcgetattr(stderr)?;
     let mut quiet = before.clone();
@@ -114,7 +115,7 @@ fn take(stderr: &Stderr) -> io::Result<()> {
     execute!(io::stderr(), EnterAlternateScreen, Hide).inspect_err(|_| give_back())
 }
 
-/// Gives the terminal back as it was. Done once, however often it is asked for.
+/// Restores the terminal. Only the first call has an effect.
 fn give_back() {
     let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(before) = before {

@@ -39,7 +39,7 @@ fn a_reading_tells_of_the_time_since_the_last_one() {
     assert_eq!(second.lag_p99_ns, None, "no new lag was told");
     assert!(second.max_ns.unwrap() > 63_000_000 && first.max_ns.unwrap() < 1_100_000);
     let mut watch = watched();
-    // The next part counts from nothing again.
+    // The next part starts counting from zero.
     watch.begin("step 2 of 3", None);
     watch.push(RunProgress { at_s: 0.5, responses: 10, failures: 1, response: &histogram(&[(5_000, 10)]), lag: None });
     assert_eq!((watch.responses, watch.failures), (815, 4));
@@ -50,12 +50,12 @@ fn a_reading_tells_of_the_time_since_the_last_one() {
 fn the_screen_has_rate_heat_errors_and_lag() {
     let rows = screen(&watched(), 80, 24);
     assert_eq!(rows[0], "http://127.0.0.1/   step 1 of 3   1.0 s");
-    assert_eq!(rows[1], "810 responses/s of 1,000 offered   805 in all   3 errors (3 now)");
+    assert_eq!(rows[1], "810 responses/s of 1,000 offered   805 total   3 errors (3 now)");
     assert!(rows[2].starts_with("p50 1.00 ms   p99 6"), "{}", rows[2]);
     assert!(rows[3].starts_with("    810"), "{}", rows[3]);
     assert!(rows[7].starts_with("   0 /s  █"), "{}", rows[7]);
-    assert_eq!(rows[8], "response time, now at the right");
-    // 1 ms at the bottom for both readings, 64 ms far above for the second alone.
+    assert_eq!(rows[8], "response time; the right edge is now");
+    // 1 ms at the bottom in both readings, 64 ms far above only in the second.
     assert!(rows[22].ends_with("  ██") && rows[22].contains("µs"), "{}", rows[22]);
     let marked: Vec<&String> = rows[9..22].iter().filter(|row| row.contains(['·', '░', '▒', '▓'])).collect();
     assert!(marked.len() == 1 && marked[0].chars().count() == 11, "{rows:#?}");
@@ -79,5 +79,5 @@ fn any_size_and_nothing_known_are_drawn_without_panic() {
         });
     }
     assert_eq!(watch.readings.len(), super::READINGS_MAX);
-    assert_eq!(screen(&watch, 40, 14)[1], "0.00 responses/s   0 in all   no errors");
+    assert_eq!(screen(&watch, 40, 14)[1], "0.00 responses/s   0 total   no errors");
 }

@@ -1,7 +1,7 @@
 use super::{BATCHES_MIN, Steady, WarmupDetector, judge, mser5};
 use crate::random::Random;
 
-/// `count` batches about a level that is a function of the time, with a deviation of 3 % of 100.
+/// `count` batches with a mean that depends on the time, and a standard deviation of 3.
 fn noisy(seed: u64, count: u32, level: impl Fn(u32) -> f64) -> Vec<f64> {
     let mut random = Random::new(seed);
     (0..count).map(|index| level(index) + 3.0 * random.next_normal()).collect()

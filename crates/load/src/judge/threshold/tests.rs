@@ -4,7 +4,8 @@ use crate::judge::failing::Finding;
 use crate::judge::{Figure, FigureVerdict, InvalidReason, Soundness};
 use crate::record::{Recorder, RecorderSettings, Sample};
 
-/// A thousand answers of 1 to 1,000 ms in ten seconds: five 500s, ten 404s, and five failures besides.
+/// Returns a record of a thousand responses of 1 to 1,000 ms in ten seconds, including five with status 500 and ten
+/// with 404, and of five failures.
 fn recorder() -> Recorder {
     let mut recorder = Recorder::new(RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 }).unwrap();
     for index in 1..=1_005_u64 {
@@ -52,12 +53,12 @@ fn requirements_are_judged_by_their_figure() {
         ("p99 <= 1s", true, "995"),
         ("response.p99.4>990ms", true, "999"),
         ("p99.5<=1.001s", true, "1.0"), // of 1,005 the thousandth, to three digits
-        ("p99.6<1.1s", false, "no response: 5 of 1005 requests never had one"),
-        ("p100<1.1s", false, "no response"),
-        ("service.p100<1.1s", false, "no response"),
-        ("mean<600ms", false, "no response: 5 of 1005 requests never had one"),
+        ("p99.6<1.1s", false, "5 of 1005 requests never got a response"),
+        ("p100<1.1s", false, "5 of 1005 requests never got a response"),
+        ("service.p100<1.1s", false, "5 of 1005 requests never got a response"),
+        ("mean<600ms", false, "5 of 1005 requests never got a response"),
         ("min>0.999ms", true, "999.9"), // a histogram tells three digits
-        ("max<2s", false, "no response"),
+        ("max<2s", false, "5 of 1005 requests never got a response"),
         ("lag.max<401us", true, "400"),
         ("service.p50<500ms", false, "502"),
         ("errors<2%", true, "1.990 %"),
@@ -135,7 +136,7 @@ fn requests_that_were_never_begun_are_slower_than_every_other() {
         let judged = Judged { record: &record, elapsed_ns: 1, never_begun, step: 0, failures_allowed: false };
         Threshold::parse(text).unwrap().judge(&judged, |_| FigureVerdict::default()).met
     };
-    // Of 2,005 with 1,000 times, the median is the 1,003rd.
+    // Of 2,005 requests, 1,000 of which have a time, the median is the 1,003rd.
     assert_eq!([0, 994, 1_000].map(|never_begun| judge("p50<1.1s", never_begun)), [true, true, false]);
     assert!(judge("service.p50<1.1s", 1_000), "what was never begun was no service");
 }
@@ -162,12 +163,12 @@ fn a_figure_that_does_not_hold_decides_only_by_its_bound() {
         (outcome.met, outcome.unsound.is_empty())
     };
     use Soundness::{AtLeast, AtMost, Unknown};
-    // 100/s were found.
+    // The rate is 100/s.
     assert_eq!(decides("rate>=90", AtLeast), (true, true));
     assert_eq!(decides("rate>=110", AtLeast), (false, false));
     assert_eq!(decides("rate<90", AtLeast), (false, true));
     assert_eq!(decides("rate>=90", Unknown), (true, false));
-    // 500 ms were found.
+    // The median is 500 ms.
     assert_eq!(decides("p50<600ms", AtMost), (true, true));
     assert_eq!(decides("p50<400ms", AtMost), (false, false));
     assert_eq!(decides("max<1h", AtMost), (false, true), "some never had one, whatever the bound");

@@ -5,7 +5,7 @@ use crate::judge::{Figure, Soundness};
 
 const MS: u64 = 1_000_000;
 
-/// An open-loop run of ten seconds with nothing to object to.
+/// A valid open-loop run of ten seconds.
 fn good() -> Evidence {
     Evidence {
         elapsed_ns: 10_010 * MS,
@@ -73,7 +73,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
 }
 
 #[test]
-fn lag_is_held_against_a_run_only_where_it_is_large_beside_the_response() {
+fn lag_invalidates_only_if_it_is_large_relative_to_the_response() {
     let lag = |p50: u64, p99: u64| reasons(&Evidence { lag_p50_ns: p50, lag_p99_ns: p99, ..good() });
     assert_eq!(lag(100_000, 100_000), vec![], "so much is always allowed");
     assert_eq!(lag(100_001, 100_001), vec![InvalidReason::ScheduleLag]);
@@ -105,7 +105,7 @@ fn a_client_without_time_left_is_the_limit() {
         judge(&evidence).into_iter().map(|invalid| invalid.text).collect::<Vec<_>>()
     };
     assert_eq!(held_back(0.1, JUDGED_NS_MIN), Vec::<String>::new());
-    assert!(held_back(0.93, JUDGED_NS_MIN)[0].ends_with("quota held it back in 93 % of the periods"));
+    assert!(held_back(0.93, JUDGED_NS_MIN)[0].ends_with("quota throttled it in 93 % of the periods"));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn the_slowest_of_a_few_requests_is_not_their_99th_percentile() {
     let late = |responses| Evidence { responses, lag_p99_ns: MS, response_p99_ns: MS, ..good() };
     assert_eq!(reasons(&late(99)), vec![]);
     assert_eq!(reasons(&late(100)), vec![InvalidReason::ScheduleLag]);
-    // The middle of few is one that can be judged.
+    // The median of a few requests can be judged.
     let evidence = Evidence { lag_p50_ns: MS, response_p50_ns: MS, ..late(9) };
     assert_eq!(reasons(&evidence), vec![InvalidReason::ScheduleLag]);
 }
@@ -167,7 +167,7 @@ fn a_crowd_touches_the_tail_before_the_rest() {
         assert_eq!(reasons(&short), vec![InvalidReason::CpuContentionUnknown], "a tick is too much of so short a run");
         let worth = |figure| crate::judge::figures::verdict(figure, &short, &invalid).soundness;
         assert_eq!((worth(Figure::Median), worth(Figure::Tail)), (Soundness::AtMost, Soundness::AtMost));
-        // Where nothing else ran there is nothing to tell.
+        // If nothing else ran, there is no reason.
         assert_eq!(reasons(&Evidence { elapsed_ns, ..good() }), vec![]);
     }
 }

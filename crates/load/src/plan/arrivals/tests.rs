@@ -32,7 +32,7 @@ fn exponential_gaps_have_the_rates_mean_and_as_large_a_deviation() {
     let (mean, deviation) = gaps(&times);
     assert!((mean / 1e6 - 1.0).abs() < 0.01, "{mean}");
     assert!((deviation / 1e6 - 1.0).abs() < 0.015, "{deviation}");
-    // Counts of a Poisson process: the variance of a second's count is its mean.
+    // In a Poisson process, the variance of the number of arrivals per second equals its mean.
     let mut counts = vec![0_f64; 200];
     for time_ns in &times {
         counts[(time_ns / SECOND_NS) as usize] += 1.0;
@@ -57,11 +57,11 @@ fn seeds_give_the_same_arrivals_and_others_give_others() {
     let first = |seed| arrivals.times(seed).take(5).collect::<Vec<_>>();
     assert_eq!(first(1), first(1));
     assert_ne!(first(1), first(2));
-    // For ever the same: a seed in an old report gives the old arrivals.
+    // These values must never change: a seed in an old report gives the same arrivals.
     assert_eq!(first(42), vec![KNOWN_42[0], KNOWN_42[1], KNOWN_42[2], KNOWN_42[3], KNOWN_42[4]]);
 }
 
-/// First arrivals at 100/s of seed 42.
+/// The first arrivals at 100/s with seed 42.
 const KNOWN_42: [u64; 5] = [2_788_119, 5_286_757, 15_888_276, 23_373_008, 25_435_319];
 
 #[test]
@@ -72,9 +72,9 @@ fn steps_and_ramps_have_as_many_arrivals_as_the_integral_of_their_rate() {
         times.iter().filter(|time_ns| (from_s * SECOND_NS..to_s * SECOND_NS).contains(time_ns)).count()
     };
     assert_eq!((within(0, 10), within(10, 15), within(15, 25), within(25, 45)), (1000, 0, 3000, 4000));
-    // Falling from 300 to 100 in 20 s: the first half has 250 a second, the second 150.
+    // The rate falls from 300 to 100 in 20 s: the mean is 250 per second in the first half, and 150 in the second.
     assert_eq!((within(25, 35), within(35, 45)), (2500, 1500));
-    // After the last level its rate holds.
+    // After the last level, its rate continues.
     assert_eq!(until(&arrivals, 1, 55 * SECOND_NS).len() - times.len(), 1000);
     assert!((arrivals.rate_mean() - 8000.0 / 45.0).abs() < 1e-9);
     assert!((arrivals.rate_mean_until(10 * SECOND_NS) - 100.0).abs() < 1e-9);
@@ -103,7 +103,7 @@ fn a_replay_gives_its_own_times() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_its_reason() {
+fn invalid_arrivals_are_refused_with_a_reason() {
     for (text, rate, reason) in [
         ("fixed", None, "need a rate"),
         ("sometimes", Some(1.0), "not a kind of arrivals"),

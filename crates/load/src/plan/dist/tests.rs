@@ -40,7 +40,7 @@ fn what_is_no_distribution_is_refused_with_its_reason() {
         ("exp:", "number"),
         ("exp:-1", "number"),
         ("uniform:5", "two ends"),
-        ("9..5", "larger"),
+        ("9..5", "must have its lower end first"),
         ("30%:1,60%:2", "90 %"),
         ("30%:1,70", "part of a mixture"),
         ("30:1,70:2", "percent sign"),

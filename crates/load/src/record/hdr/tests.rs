@@ -32,7 +32,7 @@ fn what_is_written_has_the_formats_header() {
     expected.extend(1_u64.to_be_bytes());
     expected.extend(TIME_NS_MAX.to_be_bytes());
     expected.extend([0x3f, 0xf0, 0, 0, 0, 0, 0, 0]);
-    // Seven counts of nought, then one of one.
+    // Seven counts are 0, and the next is 1.
     expected.extend([0x0d, 0x02]);
     assert_eq!(plain, expected);
     assert_eq!(Hdr::decode(&plain), Ok(of(&[7])));
@@ -54,7 +54,8 @@ fn the_number_of_counts_is_never_underestimated() {
     }
 }
 
-/// A count, or a negative number of empty ones: zig-zag, then seven bits in each byte; the ninth byte holds eight.
+/// Encodes a count, or the negated number of zero counts, in zig-zag encoding with seven bits per byte; the ninth byte
+/// holds eight bits.
 fn encode_number(number: i64, bytes: &mut Vec<u8>) {
     let mut left = ((number << 1) ^ (number >> 63)).cast_unsigned();
     for _ in 1..9 {
@@ -67,7 +68,7 @@ fn encode_number(number: i64, bytes: &mut Vec<u8>) {
     bytes.push(left as u8);
 }
 
-/// A plain histogram with this header and these numbers as its payload.
+/// Returns a plain histogram with this header, and these numbers as its payload.
 fn plain(low: u64, high: u64, digits: u32, numbers: &[i64]) -> Vec<u8> {
     let mut payload = Vec::new();
     for number in numbers {
@@ -150,7 +151,7 @@ fn what_is_packed_is_small_and_goes_on() {
     packed.merge(&of(&[9, 5])).unwrap();
     assert_eq!((&packed, packed.percentiles()), (&sum, of(&[5, 5, 9]).percentiles()));
     assert!(packed.merge(&Hdr::of(Histogram::new_with_bounds(1, 2 * TIME_NS_MAX, 3).unwrap())).is_ok());
-    // Counts beyond what can be written, and added up, are kept as they are.
+    // Counts too large to be encoded, or to be added up, stay unpacked.
     let mut full = of(&[]);
     for value in [5, 6, 7] {
         full.change(|histogram| histogram.record_n(value, u64::MAX / 2)).unwrap();
@@ -166,7 +167,7 @@ proptest! {
         let histogram = of(&values.iter().map(|value| value >> shift).collect::<Vec<_>>());
         let mut packed = histogram.clone();
         packed.pack();
-        // One more for the first count, which is there without any value.
+        // Allow for the first count, which exists even without values.
         prop_assert!(packed.memory_bytes() <= 41 + 20 * values.len());
         prop_assert_eq!(&packed, &histogram);
         prop_assert_eq!(packed.encode(), histogram.encode());

@@ -53,7 +53,7 @@ fn a_connection_for_each_visit_is_new_and_closed_after_its_calls() {
 
 #[test]
 fn thinking_lowers_the_rate_as_the_law_says() {
-    // N = X (R + Z): 20 connections, 2 ms of service, 8 ms of thinking make 2,000 a second.
+    // N = X (R + Z): 20 connections, 2 ms of service and 8 ms of think time give 2,000 requests per second.
     let plan = Plan { think_ns: Dist::Exp(8e6), ..closed(20, Stop::After { duration_ns: 20 * SECOND_NS }) };
     let outcome = run(&plan, 2, answered(2 * MS));
     assert!(outcome.begun.len().abs_diff(40_000) < 800, "{}", outcome.begun.len());

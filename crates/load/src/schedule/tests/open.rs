@@ -64,8 +64,8 @@ fn agents_share_a_plan_as_threads_do() {
 
 #[test]
 fn what_a_stalled_server_should_have_answered_is_measured() {
-    // 100 a second, 1 ms each, and for one second out of three the server stands still: no coordinated omission means
-    // that a third of the requests took half a second on average.
+    // 100 requests per second of 1 ms each, and the server stalls for one second in three. Without coordinated
+    // omission, a third of the requests takes half a second on average.
     let plan = fixed(100.0, 4, 30 * SECOND_NS);
     let mut free_ns = 0;
     let outcome = run(&plan, 1, |_, now_ns| {
@@ -83,7 +83,7 @@ fn what_a_stalled_server_should_have_answered_is_measured() {
     let slow = responses.iter().filter(|response_ns| **response_ns > 50 * MS).count();
     assert!(slow.abs_diff(1_000) < 80, "{slow}");
     assert!(responses[2_999] > 990 * MS && responses[1_500] <= 2 * MS);
-    // Only four could be under way: the others waited, and it is said so.
+    // Only four requests could be in progress; the others waited, and were counted as waiting.
     assert!(outcome.tally.waited > 900 && outcome.tally.backlog_peak > 90, "{:?}", outcome.tally);
 }
 
@@ -118,7 +118,7 @@ fn too_long_a_backlog_drops_the_oldest_and_counts_them() {
     let tally = outcome.tally;
     assert_eq!(tally.visits + tally.dropped, 1_000);
     assert!(tally.dropped > 900 && tally.backlog_peak >= 11, "{tally:?}");
-    // Visits begun while others arrived had waited for at most ten others.
+    // A visit that started while others arrived had waited for at most ten others.
     let mut before_end = outcome.begun.iter().filter(|begun| begun.at_ns < 2 * SECOND_NS);
     assert!(before_end.all(|begun| begun.at_ns - begun.begin.intended_ns <= 11 * MS), "{tally:?}");
 }
@@ -161,7 +161,7 @@ fn a_visit_may_be_a_connection_with_calls() {
     assert!(outcome.begun.iter().all(|begun| begun.begin.connect == (begun.begin.call == 0)));
     assert!(outcome.begun.iter().all(|begun| begun.begin.closes == (begun.begin.call == 4)));
     assert_requests_distinct(&outcome.begun);
-    // Only the first call is by the clock; the others follow the answers.
+    // Only the first call starts by the clock; the others follow the responses.
     let second = outcome.begun.iter().find(|begun| begun.begin.call == 1).unwrap();
     assert_eq!(second.begin.intended_ns, second.at_ns);
 }

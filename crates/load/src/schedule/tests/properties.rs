@@ -43,8 +43,9 @@ fn any_plan() -> impl Strategy<Value = Plan> {
 }
 
 proptest! {
-    /// Whatever the plan and however the server fails: the run ends, no slot is used twice at once (the harness sees to
-    /// that), nothing is begun before its time or intended after the end, and every arrival is begun or counted.
+    /// Whatever the plan is and however the server fails, the run ends, no slot is used twice at once (the harness
+    /// checks that), nothing starts before its time or is intended after the end, and every arrival is started or
+    /// counted as dropped.
     #[test]
     fn every_arrival_is_begun_or_counted(plan in any_plan(), threads in 1_u32..4, faults in 0_u64..4) {
         let mut random = Random::new(plan.seed);

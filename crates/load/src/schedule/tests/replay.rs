@@ -1,4 +1,4 @@
-//! Replays: a client of the log has connections of its own, and no other uses them.
+//! Tests of replays. Each client of the log has its own connections, which no other client uses.
 
 use super::{Begin, Begun, Fate, MS, Outcome, SECOND_NS, Schedule, answered, run};
 use crate::plan::{Arrivals, Loop, Plan, ReplayLines, Stop, Visit};
@@ -7,7 +7,7 @@ use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A replay of lines: when each is due, in milliseconds, and whose it is.
+/// Returns the plan of a replay of lines, each with its time in milliseconds and its client.
 fn replay(lines: &[(u64, u32)], connections: u32) -> Plan {
     let times = lines.iter().map(|(at_ms, session)| (at_ms * MS, *session));
     Plan {
@@ -18,7 +18,7 @@ fn replay(lines: &[(u64, u32)], connections: u32) -> Plan {
     }
 }
 
-/// Each connection's lines, in the order in which they were asked for.
+/// Returns the lines of each connection, in the order of the requests.
 fn connections(outcome: &Outcome) -> Vec<Vec<u64>> {
     let mut now: BTreeMap<(usize, u32), Vec<u64>> = BTreeMap::new();
     let mut all = Vec::new();
@@ -46,7 +46,7 @@ fn a_client_keeps_its_connection_and_no_other_uses_it() {
 
 #[test]
 fn a_late_answer_does_not_delay_the_clients_next_line() {
-    // The first answer takes a second: the client's next lines go over another connection of its own, when they are due.
+    // The first response takes a second: the client's next lines are sent on another connection when they are due.
     let lines = [(0, 0), (10, 0), (20, 0), (25, 1), (1500, 0)];
     let late = |begin: &Begin, _| Fate::Answered(if begin.visit == 0 { SECOND_NS } else { MS }, true);
     let outcome = run(&replay(&lines, 9), 1, late);
@@ -69,17 +69,17 @@ fn a_connection_that_the_server_closed_is_replaced() {
 fn where_all_connections_are_taken_the_longest_idle_is_closed() {
     let lines = [(0, 0), (10, 1), (20, 2), (30, 1), (40, 0), (50, 2)];
     let outcome = run(&replay(&lines, 2), 1, answered(MS));
-    // 2 takes the place of 0, and 0 then that of 2, because 1 has gone by then.
+    // Client 2 takes the place of client 0. Client 0 later takes the place of client 1, which has ended by then.
     assert_eq!(connections(&outcome), [vec![0], vec![1, 3], vec![2, 5], vec![4]]);
     assert_eq!((outcome.begun.len(), outcome.tally.slots_peak), (6, 1));
-    // Even one connection does for all of them, one client after another.
+    // A single connection serves all clients one after another.
     let outcome = run(&replay(&lines, 1), 1, answered(MS));
     assert_eq!(connections(&outcome).len(), 6);
 }
 
 #[test]
 fn a_client_that_has_gone_leaves_no_connection() {
-    // 0 has two connections when its last line is begun: one is free, the other still waits for its answer.
+    // Client 0 has two connections when its last line begins: one is idle, and the other still waits for its response.
     let plan = replay(&[(0, 0), (1, 0), (2, 0), (10, 0), (50, 1)], 8);
     let mut schedule = Schedule::begin(&plan, plan.shares(1, 0, 1)[0], 0).unwrap();
     let begin = |schedule: &mut Schedule, now_ns| match schedule.next(now_ns) {
@@ -97,7 +97,7 @@ fn a_client_that_has_gone_leaves_no_connection() {
     assert_eq!(schedule.next(10 * MS), Move::WaitUntil(50 * MS));
     schedule.handle_answered(first, 11 * MS, true);
     assert_eq!(schedule.next(11 * MS), Move::Close(first));
-    // The server closed this one by itself.
+    // The server closed this connection.
     schedule.handle_answered(third, 12 * MS, false);
     assert_eq!(schedule.next(12 * MS), Move::WaitUntil(50 * MS));
     let last = begin(&mut schedule, 50 * MS);
@@ -114,9 +114,9 @@ fn what_would_ask_for_lines_again_or_later_is_refused() {
         Plan { visit: Visit::Session { length: crate::plan::Dist::Fixed(1.0) }, ..plan.clone() },
         Plan { think_ns: crate::plan::Dist::Fixed(1.0), ..plan.clone() },
     ] {
-        assert!(plan.check().unwrap_err().to_string().contains("each line of its log once"));
+        assert!(plan.check().unwrap_err().to_string().contains("each request in its log once"));
     }
-    // A connection for each line keeps clients apart too.
+    // A connection per line also keeps clients separate.
     let each = Plan { visit: Visit::Connection { calls: 1 }, ..replay(&[(0, 0), (10, 0), (20, 1)], 2) };
     let outcome = run(&each, 1, answered(MS));
     assert!(outcome.begun.iter().all(|begun| begun.begin.connect && begun.begin.closes));
@@ -132,7 +132,7 @@ proptest! {
         answers in proptest::collection::vec((1_u64..60, 0_u32..10), 7),
     ) {
         lines.sort_by_key(|(at_ms, _)| *at_ms);
-        // Sessions are numbered without gaps, as a replay's are.
+        // Sessions are numbered without gaps.
         let names: BTreeSet<u32> = lines.iter().map(|(_, session)| *session).collect();
         for (_, session) in &mut lines {
             *session = names.iter().position(|name| name == session).unwrap() as u32;

@@ -19,7 +19,8 @@ fn outcome(is_met: bool) -> TrialOutcome {
     if is_met { TrialOutcome::Met } else { TrialOutcome::Missed }
 }
 
-/// The met rate was met by long trials in a row and in the last check, and long trials missed the missed rate.
+/// Asserts that consecutive long trials and the last check met the requirement at the met rate, and that long trials
+/// missed it at the missed rate.
 fn assert_confirmed(knee: &Knee) {
     let long = |rate: f64| {
         let at =
@@ -44,7 +45,7 @@ fn a_hard_knee_is_found_wherever_it_is() {
         assert!(met <= truth && truth < missed && missed / met <= 1.020_001, "{met} {truth} {missed}");
         assert_confirmed(&knee);
         let long = knee.trials.iter().filter(|record| record.trial.is_long).count();
-        // Three that meet, two that miss, and the last check of both.
+        // There are three long trials at the met rate, two at the missed rate, and the last checks of both.
         assert!(long == 8 && knee.trials.len() < 40, "{} trials, {long} of them long", knee.trials.len());
     }
 }
@@ -57,7 +58,7 @@ fn a_knee_in_noise_is_found_nearly_where_it_is() {
         let mut random = Random::stream(2, 0, seed);
         let truth = 5000.0;
         let knee = run(KneePlan::DEFAULT, |trial| {
-            // The measured percentile varies; less the longer it is measured.
+            // The measured percentile varies, less so in longer trials.
             let deviation = if trial.is_long { 0.01 } else { 0.03 };
             outcome(trial.rate_per_s * (1.0 + deviation * random.next_normal()) <= truth)
         });
@@ -72,13 +73,13 @@ fn a_knee_in_noise_is_found_nearly_where_it_is() {
 
 #[test]
 fn short_trials_that_lie_are_found_out() {
-    // Caches hide the truth for a while: short trials meet what long ones miss.
+    // Caches help at first, so short trials meet the requirement at rates at which long trials miss it.
     let knee = run(KneePlan::DEFAULT, |trial| outcome(trial.rate_per_s <= if trial.is_long { 1000.0 } else { 3000.0 }));
     assert_eq!(knee.ending, KneeEnding::Found);
     let (met, missed) = (knee.met_per_s.unwrap(), knee.missed_per_s.unwrap());
     assert!(met <= 1000.0 && missed > 1000.0 && missed / met <= 1.020_001, "{met} {missed}");
     assert_confirmed(&knee);
-    // The other way round: a beginning costs more than what follows.
+    // In the opposite case, the beginning of a trial is more expensive than the remainder.
     let knee = run(KneePlan::DEFAULT, |trial| outcome(trial.rate_per_s <= if trial.is_long { 3000.0 } else { 1000.0 }));
     let (met, missed) = (knee.met_per_s.unwrap(), knee.missed_per_s.unwrap());
     assert!(met <= 3000.0 && missed > 3000.0 && missed / met <= 1.020_001, "{met} {missed}");
@@ -93,7 +94,7 @@ fn a_busy_machine_spoils_trials_and_not_the_result() {
     for seed in 0..seeds {
         let mut random = Random::stream(3, 0, seed);
         let truth = 12_000.0;
-        // Other programs take the machine for some trials: what they slow down misses, or is recognised and invalid.
+        // Other programs disturb some trials: a disturbed trial misses, or is recognised and invalid.
         let knee = run(KneePlan::DEFAULT, |trial| match random.below(10) {
             0 => TrialOutcome::Missed,
             1 | 2 => TrialOutcome::Invalid,
@@ -102,7 +103,7 @@ fn a_busy_machine_spoils_trials_and_not_the_result() {
         most = most.max(knee.trials.len());
         if let Some(met) = knee.met_per_s {
             found += 1;
-            // Nothing but the client was the limit: what it met is a lower bound.
+            // Only the client was the limit, so the met rate is a lower bound.
             let is_near = (met / truth - 1.0).abs() < 0.1
                 || (matches!(knee.ending, KneeEnding::ClientLimited | KneeEnding::Between) && met <= truth);
             assert!(is_near, "seed {seed}: {met}/s found where the truth is {truth}/s: {knee:#?}");
@@ -129,7 +130,7 @@ fn a_rate_that_was_missed_is_one_that_the_client_could_offer() {
             climbs = false;
             TrialOutcome::Missed
         }
-        // Quiet while the rate is doubled.
+        // There is no interference while the rate is doubled.
         _ if climbs => TrialOutcome::Met,
         _ => TrialOutcome::Invalid,
     });
@@ -137,18 +138,18 @@ fn a_rate_that_was_missed_is_one_that_the_client_could_offer() {
     assert_eq!(knee.missed_per_s, Some(1_600.0));
     let sentence = knee.sentence("p99<50ms", arrival);
     assert!(
-        sentence
-            .contains("and fails at 1600; the knee lies between, where this client or other processes were the limit")
-            && !sentence.contains("higher"),
+        sentence.contains(
+            "and not met at 1600; the knee is between these rates, where this client or other processes were the bottleneck"
+        ) && !sentence.contains("higher"),
         "{sentence}"
     );
-    // Nothing was met: there is no knee to tell, and the client was not the limit at every rate.
+    // No rate was met, so there is no knee, and the client was not the limit at every rate.
     let mut climbs = true;
     let knee = run(KneePlan::DEFAULT, |trial| {
         climbs &= !trial.is_long;
         if climbs { TrialOutcome::Missed } else { TrialOutcome::Invalid }
     });
-    assert!(knee.met_per_s.is_none() && knee.sentence("p99<50ms", arrival).starts_with("no highest rate for"));
+    assert!(knee.met_per_s.is_none() && knee.sentence("p99<50ms", arrival).starts_with("the highest rate for"));
 }
 
 #[test]
@@ -157,37 +158,38 @@ fn every_ending_has_its_sentence() {
     let arrival = Plan::default().arrival();
     let sentence = |knee: &Knee| knee.sentence("p99<50ms", arrival);
     let knee = run(plan, |trial| outcome(trial.rate_per_s <= 500.0));
-    assert!(sentence(&knee).starts_with("p99<50ms holds up to 4"), "{}", sentence(&knee));
-    assert!(sentence(&knee).contains("(confirmed 3 times) and fails at 50"), "{}", sentence(&knee));
+    assert!(sentence(&knee).starts_with("p99<50ms is met up to 4"), "{}", sentence(&knee));
+    assert!(sentence(&knee).contains("(confirmed 3 times) and not met at 50"), "{}", sentence(&knee));
 
     let knee = run(plan, |_| TrialOutcome::Missed);
     assert_eq!((knee.ending, knee.trials.len()), (KneeEnding::BelowLowest, 4));
-    assert_eq!(sentence(&knee), "p99<50ms fails even at 100 requests/s, the lowest rate allowed");
+    assert_eq!(sentence(&knee), "p99<50ms is not met even at 100 requests/s, the lowest rate allowed");
 
     let knee = run(plan, |_| TrialOutcome::Met);
     assert_eq!((knee.ending, knee.met_per_s), (KneeEnding::AboveHighest, Some(1600.0)));
-    assert_eq!(sentence(&knee), "p99<50ms holds at 1600 requests/s, the highest rate allowed");
+    assert_eq!(sentence(&knee), "p99<50ms is met at 1600 requests/s, the highest rate allowed");
 
     let knee = run(plan, |trial| if trial.rate_per_s <= 700.0 { TrialOutcome::Met } else { TrialOutcome::Invalid });
     assert_eq!(knee.ending, KneeEnding::ClientLimited);
-    assert!(knee.met_per_s.unwrap() > 680.0 && sentence(&knee).ends_with("so the knee lies higher"), "{knee:?}");
+    assert!(knee.met_per_s.unwrap() > 680.0 && sentence(&knee).ends_with("so the knee is higher"), "{knee:?}");
 
     let knee = run(plan, |_| TrialOutcome::Invalid);
     assert_eq!((knee.ending, knee.met_per_s), (KneeEnding::ClientLimited, None));
-    assert!(sentence(&knee).contains("was found: the client was the limit"), "{}", sentence(&knee));
+    assert!(sentence(&knee).contains("is unknown: the client was the bottleneck"), "{}", sentence(&knee));
 
     let knee = run(KneePlan { trials_max: 9, ..plan }, |trial| outcome(trial.rate_per_s <= 500.0));
     assert_eq!((knee.ending, knee.trials.len(), knee.met_per_s), (KneeEnding::Unsettled, 9, None));
-    assert_eq!(sentence(&knee), "no highest rate for p99<50ms was found in 9 trials");
+    assert_eq!(sentence(&knee), "the highest rate for p99<50ms is unknown after 9 trials");
 
-    // A server that is fast or slow by turns, for as long as it takes to find the one and check the other.
+    // A server that alternates between fast and slow, each for long enough to mislead the search and then its last
+    // check.
     let mut before = (0.0_f64, false);
     let knee = run(KneePlan { trials_max: 1000, ..plan }, |trial| {
         before = if before.0.to_bits() == trial.rate_per_s.to_bits() { before } else { (trial.rate_per_s, !before.1) };
         outcome(before.1)
     });
     assert!(matches!(knee.ending, KneeEnding::Contradictory | KneeEnding::Unsettled), "{knee:?}");
-    assert!(knee.met_per_s.is_none() && sentence(&knee).starts_with("no highest rate for"), "{}", sentence(&knee));
+    assert!(knee.met_per_s.is_none() && sentence(&knee).starts_with("the highest rate for"), "{}", sentence(&knee));
     assert_eq!(KneeSearch::new(plan).knee().ending, KneeEnding::Unsettled);
 }
 
@@ -202,7 +204,7 @@ fn an_invalid_trial_is_repeated_at_its_rate() {
     search.handle(TrialOutcome::Met);
     assert!(search.next().unwrap().rate_per_s > first.rate_per_s, "one that is valid decides");
 
-    // A rate that stays invalid bounds what this client can offer, and the search goes on below it.
+    // A rate that stays invalid limits what this client can offer, and the search continues below it.
     let second = search.next().unwrap();
     for _ in 0..INVALID_MAX {
         assert_eq!(search.next(), Some(second));
@@ -212,14 +214,14 @@ fn an_invalid_trial_is_repeated_at_its_rate() {
     assert!(first.rate_per_s < third.rate_per_s && third.rate_per_s < second.rate_per_s, "{third:?}");
 }
 
-/// The first long trial at the met rate after the missed rate was checked.
+/// Returns whether the next trial is the first long trial at the met rate after the missed rate was checked.
 fn is_last_check(search: &KneeSearch) -> bool {
     matches!(search.stage, Stage::CheckMet(_))
 }
 
 #[test]
 fn a_figure_that_the_last_check_contradicts_is_not_reported() {
-    // The server slows down for good in the moment of the last check.
+    // The server becomes permanently slower at the time of the last check.
     let mut search = KneeSearch::new(KneePlan::DEFAULT);
     let mut truth = 5_000.0;
     let mut checked = None;
@@ -235,7 +237,7 @@ fn a_figure_that_the_last_check_contradicts_is_not_reported() {
     assert!(knee.met_per_s.is_some_and(|met| met <= 1_000.0 && met > 950.0), "{:?}", knee.met_per_s);
     assert_confirmed(&knee);
 
-    // One that never passes the last check has no figure.
+    // A search that never passes the last check has no figure.
     let mut search = KneeSearch::new(KneePlan { trials_max: 1_000, ..KneePlan::DEFAULT });
     while let Some(trial) = search.next() {
         search.handle(outcome(trial.rate_per_s <= 5_000.0 && !is_last_check(&search)));
@@ -243,12 +245,12 @@ fn a_figure_that_the_last_check_contradicts_is_not_reported() {
     let knee = search.knee();
     assert_eq!((knee.ending, knee.met_per_s, knee.missed_per_s), (KneeEnding::Contradictory, None, None));
     let sentence = knee.sentence("p99<50ms", Plan::default().arrival());
-    assert!(sentence.contains("was found: trials at the same rate contradict each other"), "{sentence}");
+    assert!(sentence.contains("is unknown: trials at the same rate contradict each other"), "{sentence}");
 }
 
 #[test]
 fn a_missed_rate_that_the_last_check_meets_is_left_behind() {
-    // What missed near 1,000/s was the machine's doing, until the rate above it is checked.
+    // The misses near 1,000/s were caused by the machine, which shows when the rate above is checked.
     let mut search = KneeSearch::new(KneePlan::DEFAULT);
     let mut truth = 1_000.0;
     while let Some(trial) = search.next() {
@@ -270,7 +272,7 @@ fn a_rate_is_said_in_what_arrives() {
     let knee = run(plan, |_| TrialOutcome::Met);
     assert_eq!(
         knee.sentence("p99<50ms", calls.arrival()),
-        "p99<50ms holds at 1600 connections/s of 4 requests, the highest rate allowed"
+        "p99<50ms is met at 1600 connections/s of 4 requests, the highest rate allowed"
     );
     let one = Plan { visit: Visit::Connection { calls: 1 }, ..Plan::default() };
     assert!(knee.sentence("p99<50ms", one.arrival()).contains("1600 requests/s, the"));

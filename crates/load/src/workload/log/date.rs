@@ -1,24 +1,23 @@
-//! Times of logs.
+//! Times in log lines.
 
-/// `10/Oct/2000:13:55:36 -0700` as seconds since 1970.
+use flatout_http::date::{parse_month, unix_seconds};
+
+/// Parses `10/Oct/2000:13:55:36 -0700` as seconds since the epoch.
 pub(super) fn parse_common(text: &[u8]) -> Option<i64> {
-    const MONTHS: [&[u8]; 12] =
-        [b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec"];
     if text.len() != 26
         || [text[2], text[6], text[11], text[14], text[17], text[20]] != [b'/', b'/', b':', b':', b':', b' ']
     {
         return None;
     }
-    let month = MONTHS.iter().position(|month| month.eq_ignore_ascii_case(&text[3..6]))?;
-    let month = i64::try_from(month).ok()? + 1;
-    let seconds = seconds_of(
+    let month = parse_month(&text[3..6])?;
+    let seconds = unix_seconds(
         [digits(&text[7..11])?, month, digits(&text[..2])?],
         [digits(&text[12..14])?, digits(&text[15..17])?, digits(&text[18..20])?],
     )?;
     Some(seconds - offset_s(text[21], digits(&text[22..24])?, digits(&text[24..26])?)?)
 }
 
-/// `2026-11-21T00:23:47.123Z` (RFC 3339 §5.6) as nanoseconds since 1970.
+/// Parses `2026-11-21T00:23:47.123Z` (RFC 3339 §5.6) as nanoseconds since the epoch.
 pub(super) fn parse_rfc3339(text: &[u8]) -> Option<i64> {
     if text.len() < 20
         || [text[4], text[7], text[13], text[16]] != [b'-', b'-', b':', b':']
@@ -26,7 +25,7 @@ pub(super) fn parse_rfc3339(text: &[u8]) -> Option<i64> {
     {
         return None;
     }
-    let seconds = seconds_of(
+    let seconds = unix_seconds(
         [digits(&text[..4])?, digits(&text[5..7])?, digits(&text[8..10])?],
         [digits(&text[11..13])?, digits(&text[14..16])?, digits(&text[17..19])?],
     )?;
@@ -34,7 +33,7 @@ pub(super) fn parse_rfc3339(text: &[u8]) -> Option<i64> {
     let mut fraction_ns = 0;
     if let Some(fraction) = rest.strip_prefix(b".") {
         let end = fraction.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(fraction.len());
-        // Finer than a nanosecond is more than a clock tells; it is cut off.
+        // Drop digits beyond nanoseconds.
         let kept = &fraction[..end.min(9)];
         fraction_ns = digits(kept)? * 10_i64.pow(9 - kept.len() as u32);
         rest = &fraction[end..];
@@ -49,7 +48,7 @@ pub(super) fn parse_rfc3339(text: &[u8]) -> Option<i64> {
     (seconds - offset_s).checked_mul(1_000_000_000)?.checked_add(fraction_ns)
 }
 
-/// A number of digits alone, of which there are 1 to 9.
+/// Parses a number that consists of 1 to 9 digits only.
 fn digits(text: &[u8]) -> Option<i64> {
     if text.is_empty() || text.len() > 9 || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -67,33 +66,13 @@ fn offset_s(sign: u8, hours: i64, minutes: i64) -> Option<i64> {
     }
 }
 
-/// Seconds since 1970 of a day and a time of the proleptic Gregorian calendar; the years are four digits. A leap second
-/// is the one after it.
-fn seconds_of([year, month, day]: [i64; 3], [hour, minute, second]: [i64; 3]) -> Option<i64> {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let month_days = match month {
-        2 => 28 + i64::from(is_leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=month_days).contains(&day) || hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    // Years that begin in March have their leap day at the end; 719,468 days lie between 1 March of year 0 and 1970.
-    let year = if month <= 2 { year - 1 } else { year };
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year - 719_468;
-    Some(((days * 24 + hour) * 60 + minute) * 60 + second)
-}
-
 #[cfg(test)]
 mod tests {
     use super::{parse_common, parse_rfc3339};
 
     #[test]
     fn times_of_both_forms() {
-        // As `date -u -d … +%s` has them.
+        // The expected values come from `date -u -d … +%s`.
         for (common, rfc3339, unix_s) in [
             ("06/Nov/1994:08:49:37 +0000", "1994-11-06T08:49:37Z", 784_111_777),
             ("10/Oct/2000:13:55:36 -0700", "2000-10-10T13:55:36-07:00", 971_211_336),
@@ -102,7 +81,7 @@ mod tests {
             ("31/Dec/1969:23:59:59 +0000", "1969-12-31 23:59:59z", -1),
             ("01/Mar/2100:00:00:00 +0000", "2100-03-01t00:00:00Z", 4_107_542_400),
             ("31/Dec/2016:23:59:60 +0000", "2016-12-31T23:59:60Z", 1_483_228_800),
-            // Further back than nanoseconds in 64 bits can tell.
+            // These times are too long ago for nanoseconds in 64 bits.
             ("01/Jan/0000:00:00:00 +0000", "0000-01-01T00:00:00Z", -62_167_219_200_i64),
         ] {
             assert_eq!(parse_common(common.as_bytes()), Some(unix_s), "{common}");

@@ -5,42 +5,42 @@ use super::date::{parse_common, parse_rfc3339};
 use serde::{Deserialize, Deserializer};
 use std::borrow::Cow;
 
-/// The content of a line. Bytes are as in the request, with escapes decoded.
+/// The content of a log line. Bytes are as in the request, with escapes decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogLine<'a> {
-    /// The client, `-` if the log does not say.
+    /// The client, or `-` if the log does not contain it.
     pub client: Cow<'a, [u8]>,
-    /// When, in nanoseconds since 1970.
+    /// The time in nanoseconds since the epoch.
     pub unix_ns: i64,
-    /// True if the form has no more than whole seconds.
+    /// True if the line states only whole seconds.
     pub is_whole_second: bool,
-    /// The method; `None` when no request was understood.
+    /// The method; `None` if the line does not contain a valid request line.
     pub method: Option<Cow<'a, [u8]>>,
     /// Path and query as received.
     pub target: Cow<'a, [u8]>,
-    /// The Host field's value, where the form has it.
+    /// The value of the Host field, if the format contains it.
     pub host: Option<Cow<'a, str>>,
-    /// True if the request came over TLS, where the form has that; else false.
+    /// True if the request came over TLS; false if it did not, or if the format does not say.
     pub secure: bool,
     /// The status, if the line has one; 0 for a request without a response.
     pub status: Option<u16>,
-    /// Bytes of content, where there is a number.
+    /// The number of bytes of content, if the line contains it.
     pub body_bytes: Option<u64>,
 }
 
-/// Reads a line without its end.
+/// Parses a line without its line end.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the line.
 pub fn parse_line(text: &[u8]) -> Result<AccessLogLine<'_>, FaultKind> {
     let text = text.trim_ascii();
     if text.starts_with(b"{") { parse_json(text) } else { parse_combined(text) }
 }
 
-/// `client identity user [date] "request" status bytes`, and whatever goes on behind.
+/// Parses `client identity user [date] "request" status bytes`, with any further fields.
 fn parse_combined(text: &[u8]) -> Result<AccessLogLine<'_>, FaultKind> {
     let client_end = text.iter().position(|&byte| byte == b' ').ok_or(FaultKind::LogForm)?;
-    // A user's name may have spaces, but in a log no bracket behind one.
+    // A user name may contain spaces, but no space directly before a bracket.
     let date_start = text.windows(2).position(|pair| pair == b" [").ok_or(FaultKind::LogForm)? + 2;
     if text[client_end..date_start].split(|&byte| byte == b' ').filter(|word| !word.is_empty()).count() < 3 {
         return Err(FaultKind::LogForm);
@@ -70,7 +70,7 @@ fn parse_combined(text: &[u8]) -> Result<AccessLogLine<'_>, FaultKind> {
     })
 }
 
-/// Where the quoted text ends: a quote that no backslash escapes.
+/// Returns the end of the quoted text: the position of a quote without a backslash before it.
 fn find_quote(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -82,11 +82,11 @@ fn find_quote(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// Method and target of a request line; no method when it is none.
+/// Splits a request line into method and target. Returns no method if the text is not a request line.
 fn split_request(request: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let Some(method_end) = request.iter().position(|&byte| byte == b' ') else { return (None, request) };
     let (method, target) = (&request[..method_end], &request[method_end + 1..]);
-    // RFC 9110 §5.6.2; and requests of HTTP/0.9 have no version.
+    // The method is a token (RFC 9110 §5.6.2). HTTP/0.9 requests have no version.
     let is_token = !method.is_empty()
         && method.iter().all(|&byte| byte.is_ascii_alphanumeric() || b"-_.!#$%&'*+^`|~".contains(&byte));
     let target = match target.iter().rposition(|&byte| byte == b' ') {
@@ -96,7 +96,7 @@ fn split_request(request: &[u8]) -> (Option<&[u8]>, &[u8]) {
     if is_token { (Some(method), target) } else { (None, request) }
 }
 
-/// Undoes `\xHH`, `\"`, `\\`, `\n`, `\r` and `\t`, which are all that flatout, nginx and Apache write.
+/// Decodes `\xHH`, `\"`, `\\`, `\n`, `\r` and `\t`, which are the only escapes that flatout, nginx and Apache write.
 fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.contains(&b'\\') {
         return Cow::Borrowed(text);
@@ -123,7 +123,7 @@ fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn parse_number(text: &[u8]) -> Option<u64> {
-    // `parse` would take a sign.
+    // `parse` would accept a sign.
     if !text.iter().all(u8::is_ascii_digit) {
         return None;
     }
@@ -140,12 +140,11 @@ fn parse_status(text: &[u8]) -> Result<u16, FaultKind> {
 /// A field of a JSON line.
 #[derive(Default)]
 enum JsonField<T> {
-    /// The log is not told to have it.
+    /// The line does not have the field, because the log was not configured to contain it.
     #[default]
     Absent,
-    /// There was nothing to tell.
+    /// The field is null.
     Null,
-    /// Its value.
     Value(T),
 }
 
@@ -155,7 +154,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for JsonField<T> {
     }
 }
 
-/// The fields of flatout's JSON that matter here.
+/// The fields of flatout's JSON format that are used here.
 #[derive(Deserialize)]
 struct Fields {
     time: Option<String>,
@@ -188,7 +187,7 @@ fn parse_json(text: &[u8]) -> Result<AccessLogLine<'static>, FaultKind> {
         secure: fields.tls.unwrap_or(false),
         status: match fields.status {
             JsonField::Absent => None,
-            // A request without a response.
+            // `null` means a request without a response.
             JsonField::Null => Some(0),
             JsonField::Value(status @ 0..=999) => Some(status as u16),
             JsonField::Value(_) => return Err(FaultKind::LogStatus),

@@ -81,7 +81,7 @@ fn a_log_is_the_same_however_it_comes() {
     }
     assert_eq!((whole.lines, whole.faults.count, whole.faults.first[0].line), (7, 1, 4));
     assert_eq!((whole.requests.len(), whole.entries.len(), whole.clients), (3, 2, 2));
-    // A line end and a letter beyond ASCII cannot be put into a request line; a quote can.
+    // A request line cannot contain a line end or a non-ASCII letter, but can contain a quote.
     assert_eq!(whole.skips().collect::<Vec<_>>(), [(Skip::TargetUnsendable, 2)]);
 }
 

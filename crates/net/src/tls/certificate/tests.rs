@@ -62,7 +62,7 @@ fn other_kinds_of_keys_will_do() {
 
 #[test]
 fn times_are_read_and_warned_of() {
-    // 2001-09-09 and 2055-03-01: the second needs the longer form.
+    // 2001-09-09 and 2055-03-01, which needs the longer form.
     let spanning = between((2001, 9, 9), (2055, 3, 1));
     let validity = read_validity(&spanning.chain_pem).unwrap();
     assert_eq!(validity, Validity { not_before_s: 999_993_600, not_after_s: 2_687_472_000 });
@@ -76,7 +76,7 @@ fn times_are_read_and_warned_of() {
     ] {
         assert_eq!(server.replace(std::slice::from_ref(&spanning), unix_s), Ok(expected));
     }
-    // The day after a leap day, and the last century.
+    // The day after a leap day, and a date in the previous century.
     let validity = read_validity(&between((1996, 2, 29), (2000, 3, 1)).chain_pem).unwrap();
     assert_eq!(validity, Validity { not_before_s: 825_552_000, not_after_s: 951_868_800 });
     assert_eq!(read_validity(b"nothing"), None);

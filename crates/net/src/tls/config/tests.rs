@@ -16,7 +16,7 @@ fn table(server: &TlsServer) -> Arc<Table> {
     server.certificates.0.load_full().unwrap()
 }
 
-/// Which of the sites is shown for `name`, by its place.
+/// Returns the index of the site whose certificate is used for `name`.
 fn shown(server: &TlsServer, sites: &[SiteCertificate], name: Option<&str>) -> usize {
     let found = table(server).find(name).unwrap();
     let pem_of = |site: &SiteCertificate| {
@@ -45,10 +45,10 @@ fn certificates_are_found_by_name() {
     ] {
         assert_eq!(shown(&server, &sites, name), expected, "{name:?}");
     }
-    // Without one for all names, the first stands in.
+    // Without a certificate for all names, the first certificate is used.
     server.replace(&sites[..2], 1_800_000_000).unwrap();
     assert_eq!(shown(&server, &sites, Some("elsewhere")), 0);
-    // A bad set changes nothing.
+    // A set with an unusable certificate changes nothing.
     let bad = SiteCertificate { key_pem: sites[1].key_pem.clone(), ..sites[0].clone() };
     assert!(server.replace(&[bad], 1_800_000_000).is_err());
     assert_eq!(shown(&server, &sites, Some("a.example")), 1);

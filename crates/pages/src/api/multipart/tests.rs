@@ -5,7 +5,7 @@ use super::{
 use flatout_http::feed::assert_pieces_agree;
 use proptest::prelude::*;
 
-/// Writes down what comes.
+/// Records the decoded parts.
 #[derive(Debug, Default)]
 struct Written(Vec<u8>);
 

@@ -1,4 +1,5 @@
-//! Wrong arguments: whatever function gets one, the error names the file and the line of the page that called it.
+//! Tests of invalid arguments: whichever function gets one, the error names the file and the line of the page that
+//! called it.
 
 use super::{Ask, Site};
 use crate::exchange::Exchange;
@@ -185,7 +186,7 @@ const CALLS: &[&str] = &[
     "vector.sign(w)",
 ];
 
-/// Functions that take whatever they are given, and those that end or suspend the page.
+/// Functions that accept any argument, and those that end or suspend the page.
 const TAKE_ALL: &[&str] = &[
     "coroutine.isyieldable",
     "coroutine.running",

@@ -1,4 +1,4 @@
-//! The request and its content.
+//! Tests of the request and its content.
 
 use super::{Answered, Ask, Site};
 use crate::api::BodyLimits;
@@ -107,7 +107,7 @@ fn files() {
     }
 }
 
-/// A file is read as a whole, or the page is told that it does not fit; never cut.
+/// A file is read as a whole, or the page gets an error because it does not fit; it is never truncated.
 #[test]
 fn large_files_are_read_whole_or_not_at_all() {
     let site = Site::with(|settings| settings.body.upload_bytes_max = 64 << 20);
@@ -133,8 +133,8 @@ fn large_files_are_read_whole_or_not_at_all() {
     for name in ["read", "buffer"] {
         let failed = post(&site, PARTS, &forty, &format!("\nrequest.files()[1]:{name}()")).error.unwrap();
         let expected = format!(
-            "test.luau:2: 40000000 bytes of the file are more than the page's memory-limit allows: read it in pieces \
-             with file:{name}(offset, count)"
+            "test.luau:2: 40000000 bytes of the file are more than the page's memory-limit allows: read the file in \
+             pieces with file:{name}(offset, count)"
         );
         assert_eq!(failed, expected);
         let code = format!(
@@ -191,7 +191,7 @@ fn what_is_refused() {
     }
 }
 
-/// All pages of the process together hold no more than their bound, and give back what they held.
+/// All pages of the process together hold no more than their bound, and release what they held.
 #[test]
 fn what_all_pages_hold_is_bounded() {
     let budget = Arc::new(ContentBudget::new(512 << 10));

@@ -1,4 +1,4 @@
-//! Persistent data: the database, and values shared among workers.
+//! Tests of persistent data: the database, and values shared among workers.
 
 use super::super::refusal::PageRefusal;
 use super::{Ask, Site};
@@ -136,7 +136,7 @@ fn transactions() {
     assert_eq!(site.value("db.value('SELECT n FROM a')"), "17");
 }
 
-/// A statement that was never begun is no fault of the page: 503, unless the page catches the error.
+/// If a statement was never started, the page is not at fault: 503, unless the page catches the error.
 #[test]
 fn a_saturated_database_is_told_apart() {
     let site = Site::with_database_and(|settings| {
@@ -194,5 +194,5 @@ fn answers_are_bounded() {
     assert_eq!((empty.error, &*empty.text), (None, "0"));
     let within =
         run("local t = setmetatable({}, { __index = function()\nreturn db.query('SELECT 1') end }) return t.x");
-    assert!(within.error.unwrap().starts_with("test.luau:2: a metamethod"));
+    assert!(within.error.unwrap().starts_with("test.luau:2: cannot yield"));
 }

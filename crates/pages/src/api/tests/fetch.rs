@@ -1,4 +1,4 @@
-//! Other servers, asked.
+//! Tests of requests to other servers.
 
 use super::{Ask, OriginAddress, Site};
 use crate::api::budget::ContentBudget;
@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread;
 
-/// A server for one connection, which gives back `answer` and what it was sent.
+/// A server for one connection, which sends `answer` and returns what it received.
 fn serve(answer: Vec<u8>) -> (u16, thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -77,15 +77,15 @@ fn failures_have_names() {
 fn what_cannot_be_asked() {
     let site = site(9);
     for (code, part) in [
-        ("fetch('other', '/')", "the settings name api"),
-        ("fetch('api', 'http://elsewhere/')", "begins with /"),
+        ("fetch('other', '/')", "use one of: api"),
+        ("fetch('api', 'http://elsewhere/')", "must begin with /"),
         ("fetch('api', '/a b')", "spaces"),
-        ("fetch('api', '/a\\r\\nX: y')", "line ends"),
+        ("fetch('api', '/a\\r\\nX: y')", "line breaks"),
         ("fetch('api', '/', {method = 'A B'})", "method"),
         ("fetch('api', '/', {method = 'CONNECT'})", "method"),
-        ("fetch('api', '/', {headers = {['A'] = 'b\\r\\nC: d'}})", "line ends"),
-        ("fetch('api', '/', {headers = {Host = 'x'}})", "not for a page"),
-        ("fetch('api', '/', {headers = {['Transfer-Encoding'] = 'chunked'}})", "not for a page"),
+        ("fetch('api', '/', {headers = {['A'] = 'b\\r\\nC: d'}})", "line breaks"),
+        ("fetch('api', '/', {headers = {Host = 'x'}})", "cannot set Host"),
+        ("fetch('api', '/', {headers = {['Transfer-Encoding'] = 'chunked'}})", "cannot set Host"),
         ("fetch('api', '/', {timeout = 61})", "60"),
         ("fetch('api', '/', {tiemout = 1})", "options of fetch"),
     ] {

@@ -1,8 +1,9 @@
-//! The manual's examples: each is run, and does what the line before it says.
+//! Tests of the manual's examples: each one is run, and its response is compared with the comments before it.
 //!
-//! Such a line is a comment of Markdown: `<!-- query: a=b -->` is what is asked, `<!-- post: a=b -->` a form that is
-//! sent, with a token when it says `post-with-token`, `<!-- upload: field -->` a form with a file; `<!-- shows: text -->`
-//! and `<!-- shows-header: line -->` are in the answer; `<!-- file: name -->` is a part for examples after it.
+//! The comments are Markdown comments: `<!-- query: a=b -->` is the query of the request, `<!-- post: a=b -->` a form
+//! to send, with a token for `post-with-token`, `<!-- upload: field -->` a form with a file; the response must contain
+//! the texts of `<!-- shows: text -->` and `<!-- shows-header: line -->`; `<!-- file: name -->` marks a file that later
+//! examples include.
 
 use super::{Answered, Ask, Site};
 use flatout_http::url::OriginAddress;
@@ -129,7 +130,6 @@ fn every_example_runs_and_does_what_it_says() {
     assert!(count > 15, "{count}");
 }
 
-/// The examples store a large file whole.
 #[test]
 fn examples_store_large_files_whole() {
     let examples = examples();
@@ -151,7 +151,7 @@ fn examples_store_large_files_whole() {
     }
 }
 
-/// Every function that a page can call is in the manual, by its name.
+/// The manual names every function that a page can call.
 #[test]
 fn every_function_is_in_the_manual() {
     let site = Site::new();

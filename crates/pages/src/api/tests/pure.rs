@@ -1,4 +1,4 @@
-//! Dates, conversions, hashes and log lines.
+//! Tests of dates, conversions, hashes and log lines.
 
 use super::{Ask, Site};
 use crate::api::log::{LINES_MAX, LogLevel};

@@ -1,4 +1,4 @@
-//! Responses of pages, and who may cache them.
+//! Tests of the responses of pages, and of who may cache them.
 
 use super::{Ask, Site};
 
@@ -14,12 +14,12 @@ fn status_and_headers() {
     let fields: Vec<_> = answered.fields.iter().map(|(name, value)| (&**name, &**value)).collect();
     assert_eq!(fields, [("x-a", "5"), ("X-A", "c")]);
     for (code, part) in [
-        ("response.status = 99", "not a status"),
-        ("response.status = 200.5", "not a status"),
+        ("response.status = 99", "cannot respond with the status 99"),
+        ("response.status = 200.5", "cannot respond with the status 200.5"),
         ("response.status = 'x'", "to a number"),
-        ("response.stats = 200", "only field"),
+        ("response.stats = 200", "only `status`"),
         ("response.header('A\\r\\nB', 'c')", "name"),
-        ("response.header('A', 'b\\r\\nSet-Cookie: x=y')", "line ends"),
+        ("response.header('A', 'b\\r\\nSet-Cookie: x=y')", "line breaks"),
         ("response.header('Content-Length', '5')", "framing"),
         ("response.header('Transfer-Encoding', 'chunked')", "framing"),
         ("response.header('Set-Cookie', 'a=b')", "response.cookie"),
@@ -52,7 +52,7 @@ fn a_redirect_ends_the_page() {
     );
 }
 
-/// No statement after the call has an effect, wherever the call stands.
+/// No statement after the call has an effect, wherever the call is.
 #[test]
 fn what_ends_a_page_ends_it_at_once() {
     let site = Site::new();
@@ -125,7 +125,7 @@ fn cookies() {
     assert_eq!(set("response.delete_cookie('a')", false).unwrap(), "a=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax");
     for (code, part) in [
         ("response.cookie('a', 'b c')", "url.encode"),
-        ("response.cookie('a', 'b', {htp_only = false})", "options are"),
+        ("response.cookie('a', 'b', {htp_only = false})", "options must be"),
         ("response.cookie('a', 'b', {same_site = 'no'})", "strict"),
         ("response.cookie('a', 'b', {same_site = 'none'})", "secure"),
         ("response.cookie('__Host-a', 'b')", "__Host-"),
@@ -216,7 +216,7 @@ fn who_may_keep_it() {
         ("cache('60s', {tag = 'a'})", "options of cache"),
         ("cache('60s', {tags = {'a b'}})", "tags"),
         ("cache('60s', {tags = {'a\\r\\nX: y'}})", "tags"),
-        ("cache('60s', {private = true, tags = {'a'}})", "only the browser"),
+        ("cache('60s', {private = true, tags = {'a'}})", "only browsers"),
     ] {
         let error = site.error(code);
         assert!(error.contains(part), "{code}: {error}");

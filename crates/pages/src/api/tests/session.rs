@@ -1,4 +1,4 @@
-//! Sessions and tokens.
+//! Tests of sessions and tokens.
 
 use super::{Ask, Site};
 use crate::api::refusal::PageRefusal;
@@ -74,7 +74,7 @@ fn what_was_changed_by_others_is_empty() {
 fn what_cannot_be_kept() {
     let site = Site::new();
     for (code, part) in [
-        ("session.a = string.rep('x', 4000)", "keep the rest in the database"),
+        ("session.a = string.rep('x', 4000)", "store the rest in the database"),
         ("session.a = print", "JSON"),
         ("session[1] = 2", "must be strings"),
         ("session.clear = 2", "readonly"),

@@ -1,6 +1,6 @@
-//! Sets of bytes: the classes and bracket sets of patterns.
+//! Sets of bytes: the character classes and bracket sets of patterns.
 
-/// A set of bytes, one bit each.
+/// A set of bytes, with one bit for each byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Set([u64; 4]);
 
@@ -32,8 +32,8 @@ impl Set {
         self.0[(byte >> 6) as usize] >> (byte & 63) & 1 == 1
     }
 
-    /// The class of the letter after a percent sign, in the C locale; upper case is the complement. `None` if the
-    /// character is literal.
+    /// Returns the class for the letter after a percent sign, in the C locale. An uppercase letter stands for the
+    /// complement. Returns `None` if the character is literal.
     pub(crate) fn class(letter: u8) -> Option<Self> {
         let accepts: fn(u8) -> bool = match letter.to_ascii_lowercase() {
             b'a' => |byte| byte.is_ascii_alphabetic(),

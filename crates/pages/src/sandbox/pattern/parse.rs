@@ -1,8 +1,8 @@
-//! Parsing of patterns.
+//! Parsing of string patterns.
 
 use super::{CAPTURES_MAX, Item, PATTERN_BYTES_MAX, Pattern, Repeat, Set};
 
-/// The captures so far: their number, and the open ones.
+/// The captures so far: their number, and those that are still open.
 #[derive(Default)]
 struct Captures {
     count: usize,
@@ -85,7 +85,7 @@ enum Escaped {
     Item(Item),
 }
 
-/// Parses the part after a percent sign.
+/// Parses what follows a percent sign.
 fn escaped(rest: &mut &[u8], captures: &Captures) -> Result<Escaped, String> {
     let (&letter, after) = rest.split_first().ok_or("malformed pattern (ends with '%')")?;
     *rest = after;
@@ -116,8 +116,8 @@ fn escaped(rest: &mut &[u8], captures: &Captures) -> Result<Escaped, String> {
     })
 }
 
-/// Parses the part after an opening bracket, including the closing one. The first member may be a closing bracket
-/// itself.
+/// Parses what follows an opening bracket, up to and including the closing bracket. If the first member is a closing
+/// bracket, it is literal.
 fn bracket(rest: &mut &[u8]) -> Result<Set, String> {
     const UNENDED: &str = "malformed pattern (missing ']')";
     let negated = rest.first() == Some(&b'^');

@@ -1,89 +1,89 @@
-//! Searching a subject for a pattern, in budgets of steps.
+//! Searching a string for a pattern, in budgets of steps.
 
 use super::{Item, Pattern, Repeat};
 use std::rc::Rc;
 
-/// A capture.
+/// The state of a capture during a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
-    /// Not closed yet.
+    /// The capture has not been closed yet.
     Open {
-        /// Its start.
+        /// Offset of the first byte in the string.
         start: usize,
     },
-    /// A range of the subject.
+    /// A range of the string.
     Text {
-        /// First byte.
+        /// Offset of the first byte.
         start: usize,
-        /// End, exclusive.
+        /// Offset after the last byte.
         end: usize,
     },
-    /// `()`: this position, from 0.
+    /// A position capture `()`: the offset, counted from 0.
     Position(usize),
 }
 
-/// A backtracking point.
+/// A point to which the search returns if the rest of the pattern does not match.
 #[derive(Clone, Copy, Debug)]
 enum BacktrackPoint {
-    /// `*` and `+`: one repetition fewer, down to `least`, followed by item `next`.
+    /// For `*` and `+`: try one repetition fewer, down to `least`, followed by item `next`.
     Fewer { next: usize, least: usize, at: usize },
-    /// `-`: one more repetition of item `next - 1`.
+    /// For `-`: try one more repetition of item `next - 1`.
     More { next: usize, at: usize },
-    /// `?`: without it.
+    /// For `?`: try without the item.
     Without { next: usize, at: usize },
-    /// Remove the last capture.
+    /// Remove the last capture and return further.
     Drop,
-    /// Reopen this capture, which began at `start`.
+    /// Reopen this capture, which began at `start`, and return further.
     Reopen { number: u8, start: usize },
 }
 
-/// The next action of the search.
+/// The next step of the search.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// Try from this position of the subject.
+    /// Start an attempt at this offset of the string or later.
     Start(usize),
-    /// Match item `item` at `at`.
+    /// Match item number `item` at offset `at`.
     Match { item: usize, at: usize },
-    /// Count repetitions of `item` from `from`; those up to `at` match.
+    /// Count the repetitions of `item` from `from`; those before `at` are known to match.
     Count { item: usize, from: usize, at: usize },
-    /// Find the end of the balance `item` after `at`, at nesting `depth`.
+    /// Find the end of the balanced item `item` after `at`, at nesting depth `depth`.
     Balance { item: usize, at: usize, depth: usize },
     /// Return to the last backtracking point.
     Back,
 }
 
-/// The result of searching for one budget.
+/// The result of searching with one budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MatchProgress {
-    /// A match, from start to end.
+    /// A match was found, at this range.
     Found(usize, usize),
-    /// No match.
+    /// There is no match.
     Absent,
-    /// The budget is used up.
+    /// The budget was used up before a result was found.
     Unfinished,
 }
 
-/// A search in progress.
+/// The state of a search.
 #[derive(Debug)]
 pub(crate) struct PatternSearch {
     pattern: Rc<Pattern>,
     next: Next,
-    /// Start of the current attempt.
+    /// The offset at which the current attempt started.
     began: usize,
     choices: Vec<BacktrackPoint>,
     captures: Vec<Capture>,
-    /// True if only the first position is tried.
+    /// True if only the first offset is tried, because the pattern is anchored.
     once: bool,
 }
 
 impl PatternSearch {
-    /// A search for `pattern` from byte `from` on.
+    /// Creates a search for `pattern` that starts at offset `from`.
     pub(crate) fn new(pattern: Rc<Pattern>, from: usize) -> Self {
         let once = pattern.anchored;
         Self { pattern, next: Next::Start(from), began: from, choices: Vec::new(), captures: Vec::new(), once }
     }
 
-    /// Reuses the buffers for another search.
+    /// Starts another search that reuses the buffers of this one.
     pub(crate) fn with(mut self, pattern: Rc<Pattern>, from: usize) -> Self {
         self.once = pattern.anchored;
         self.pattern = pattern;
@@ -91,22 +91,23 @@ impl PatternSearch {
         self
     }
 
-    /// The captures of a match.
+    /// The captures of the match.
     pub(crate) fn captures(&self) -> &[Capture] {
         &self.captures
     }
 
-    /// The pattern.
+    /// The parsed pattern.
     pub(crate) fn pattern(&self) -> &Rc<Pattern> {
         &self.pattern
     }
 
-    /// Restarts at `from`.
+    /// Searches for the next match, starting at offset `from`.
     pub(crate) fn restart(&mut self, from: usize) {
         self.next = Next::Start(from);
     }
 
-    /// Continues for at most `budget` steps, and subtracts them. A step is one item tried, or one byte counted.
+    /// Continues for at most `budget` steps, and subtracts the steps taken from it. A step tries one item, or processes
+    /// several bytes.
     pub(crate) fn run(&mut self, subject: &[u8], budget: &mut usize) -> MatchProgress {
         let pattern = Rc::clone(&self.pattern);
         while *budget > 0 {
@@ -141,7 +142,7 @@ impl PatternSearch {
         MatchProgress::Unfinished
     }
 
-    /// The first position from `from` on where a match can begin.
+    /// Returns the first offset from `from` on at which a match can begin.
     fn place(&self, pattern: &Pattern, subject: &[u8], from: usize, budget: &mut usize) -> Option<usize> {
         let rest = subject.get(from..)?;
         match pattern.first_byte() {
@@ -220,7 +221,7 @@ impl PatternSearch {
         }
     }
 
-    /// Counts repetitions, as far as the budget permits.
+    /// Counts repetitions, as far as the budget allows.
     fn count(&mut self, found: &Item, item: usize, subject: &[u8], from: usize, at: usize, budget: &mut usize) -> Next {
         let rest = &subject[at.min(subject.len())..];
         let within = &rest[..rest.len().min((*budget + 1).saturating_mul(4))];
@@ -242,7 +243,7 @@ impl PatternSearch {
         Next::Match { item: next, at }
     }
 
-    /// Returns to a backtracking point.
+    /// Continues at a backtracking point.
     fn turn(&mut self, pattern: &Pattern, choice: BacktrackPoint, subject: &[u8]) -> Next {
         match choice {
             BacktrackPoint::Fewer { next, least, at } => {
@@ -275,7 +276,7 @@ impl PatternSearch {
     }
 }
 
-/// Subtracts the cost of a longer step from the budget.
+/// Subtracts the additional cost of a long step from the budget.
 fn spend(budget: &mut usize, steps: usize) {
     *budget = budget.saturating_sub(steps);
 }
@@ -290,7 +291,7 @@ fn accepts(item: &Item, subject: &[u8], at: usize) -> bool {
     })
 }
 
-/// Continues from `at`, as far as the budget permits.
+/// Searches for the end of a balanced item from `at` on, as far as the budget allows.
 fn balance(pattern: &Pattern, subject: &[u8], item: usize, at: usize, depth: usize, budget: &mut usize) -> Next {
     let &Item::Balance(first, last) = &pattern.items[item] else { return Next::Back };
     let rest = &subject[at.min(subject.len())..];

@@ -1,4 +1,4 @@
-//! The matcher beside Luau's own.
+//! Compares the matcher with Luau's own.
 
 use super::*;
 use mlua::{Lua, MultiValue, Value};
@@ -22,7 +22,7 @@ fn integer(number: usize) -> Value {
     Value::Integer(i64::try_from(number).unwrap())
 }
 
-/// Luau's own answer; `None`: it raised an error.
+/// Luau's own result; `None`: it raised an error.
 fn theirs(lua: &Lua, subject: &[u8], pattern: &[u8]) -> Option<Vec<Value>> {
     let find: mlua::Function = lua.globals().get::<mlua::Table>("string").unwrap().get("find").unwrap();
     let given = (lua.create_string(subject).unwrap(), lua.create_string(pattern).unwrap());
@@ -119,7 +119,7 @@ proptest! {
         prop_assume!(check(&lua, subject.as_bytes(), pattern.as_bytes()), "the pattern is refused");
     }
 
-    /// Any bytes as a pattern: no panic, and what both take they match alike.
+    /// Any bytes as a pattern: no panic, and both matchers agree on every pattern that both accept.
     #[test]
     fn reads_anything(subject in prop::collection::vec(any::<u8>(), 0..12), pattern in prop::collection::vec(prop::sample::select(b"ab.%[]^$*+-?()1dbf \0\xff".to_vec()), 0..9)) {
         let lua = Lua::new();

@@ -1,4 +1,4 @@
-//! Nothing goes from one request to the next.
+//! Tests that nothing leaks from one request to the next.
 
 use super::*;
 
@@ -107,6 +107,9 @@ fn memory_stays_flat() {
         sizes.push(sandbox.used_bytes());
     }
     let (early, late) = sizes.split_at(3);
-    // The table of texts is larger or smaller at times.
-    assert!(late.iter().max() <= early.iter().max().map(|most| most + 4096).as_ref(), "{sizes:?}");
+    // Luau allocates objects in pages, and how many pages a collection can free depends on where the remaining objects
+    // lie. A leak of a single object per run, of at least 16 bytes, would add two pages in each round.
+    const PAGE_BYTES: usize = 16 * 1024;
+    const { assert!(2000 * 16 > PAGE_BYTES) };
+    assert!(late.iter().min() <= early.iter().max().map(|most| most + PAGE_BYTES).as_ref(), "{sizes:?}");
 }

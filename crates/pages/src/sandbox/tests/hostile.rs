@@ -1,12 +1,12 @@
-//! Scripts that mean harm. Each must end within its limits, the machine must live, the next request must be clean, and
-//! memory must come back.
+//! Hostile scripts. Each must end within its limits, the virtual machine must survive, the next request must be
+//! unaffected, and memory must be released.
 
 use super::*;
 use std::time::{Duration, Instant};
 
 /// The expected result of a script.
 enum Expect {
-    /// It ends well and writes this: what it tried did not work, or did no harm.
+    /// It succeeds and writes this: its attempt failed or did no harm.
     Writes(&'static str),
     /// It fails in this way.
     Fails(FailureKind),

@@ -1,15 +1,17 @@
-//! The accounting of a run's time and memory.
+//! Tests of the accounting of a run's time and memory.
 
 use super::*;
-use std::thread;
+use flatout_os::clock::SettableClock;
 
-/// Of a slice that is as long as the limit, time that went by without the page is not the page's.
+/// In a slice as long as the limit, time during which the page did not run is not charged to it.
 #[test]
 fn what_a_busy_machine_takes_is_not_charged() {
+    let clock = SettableClock::new();
+    let _entered = clock.enter();
     let sandbox = Sandbox::new().unwrap();
     // As if the machine had been busy with something else for so long.
-    let stall = sandbox.function(|_, _, ()| {
-        thread::sleep(Duration::from_millis(120));
+    let stall = sandbox.function(move |_, _, ()| {
+        clock.advance(Duration::from_millis(120));
         Ok(())
     });
     sandbox.global("stall", stall.unwrap()).unwrap();
@@ -20,8 +22,7 @@ fn what_a_busy_machine_takes_is_not_charged() {
     assert_eq!((ended.failure, ended.output.as_str()), (None, "done"));
 }
 
-/// A page whose values fill its memory may go on, and its garbage does not make all of the heap be gone through at every
-/// step.
+/// A page whose values fill its memory may continue, and its garbage does not cause a full collection at every step.
 #[test]
 fn near_its_limit_a_page_is_collected_seldom() {
     let sandbox = sandbox();
@@ -43,7 +44,7 @@ fn near_its_limit_a_page_is_collected_seldom() {
     assert!((100..=190).contains(&ended.output.len()), "{}", ended.output.len());
 }
 
-/// Room is made for what a text may become in its place, and not for more.
+/// The space reserved for a text is what its escaping may need, and no more.
 #[test]
 fn long_texts_have_the_room_that_they_need() {
     let sandbox = sandbox();
@@ -60,17 +61,17 @@ fn long_texts_have_the_room_that_they_need() {
     }
 }
 
-/// An error of a wait that cannot be names the page's line.
+/// The error of an impossible wait names the page's line.
 #[test]
 fn a_wait_in_a_metamethod_names_its_line() {
     let sandbox = sandbox();
     let source = "local t = setmetatable({}, { __index = function()\nreturn later('x') end })\nreturn t.x";
     let failure = run(&sandbox, source).failure.unwrap();
     assert_eq!((failure.kind, failure.line), (FailureKind::ScriptError, Some(2)), "{failure:?}");
-    assert_eq!(failure.message, "a metamethod or a callback of a native cannot wait");
+    assert_eq!(failure.message, "cannot yield inside a metamethod or a callback of a built-in function");
 }
 
-/// A run that is ended from without says where it was.
+/// A run that is terminated from outside reports where it was.
 #[test]
 fn a_run_that_expires_says_where_it_waited() {
     let sandbox = sandbox();

@@ -1,4 +1,4 @@
-//! Waiting, flushing, and the page's own coroutines in between.
+//! Tests of waiting, flushing, and the page's own coroutines in between.
 
 use super::*;
 
@@ -35,12 +35,12 @@ fn waits_at_any_depth_of_coroutines() {
             2,
         ),
         (
-            "local ok, why = pcall(function() return setmetatable({}, { __index = function() return later('x') end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)",
+            "local ok, why = pcall(function() return setmetatable({}, { __index = function() return later('x') end }).a end) __w(ok) __w(string.find(why, 'cannot yield') ~= nil)",
             "falsetrue",
             0,
         ),
         (
-            "local ok, why = pcall(function() return setmetatable({}, { __index = function() return coroutine.wrap(function() return later('x') end)() end }).a end) __w(ok) __w(string.find(why, 'cannot wait') ~= nil)",
+            "local ok, why = pcall(function() return setmetatable({}, { __index = function() return coroutine.wrap(function() return later('x') end)() end }).a end) __w(ok) __w(string.find(why, 'cannot yield') ~= nil)",
             "falsetrue",
             0,
         ),

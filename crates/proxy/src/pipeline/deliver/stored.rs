@@ -1,8 +1,8 @@
-//! Responses from stored content or from a fetch in progress.
+//! Construction of responses from stored content or from a fetch in progress.
 
 use crate::checked::CheckedReader;
 use crate::fill::{FillHead, Interest};
-use crate::meta::StoredResponse;
+use crate::meta::{StoredResponse, without_trailer_field};
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching};
 use crate::query::{EsiSource, Query};
@@ -28,7 +28,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Appends the Via line of this proxy (RFC 9110 §7.6.3).
+/// Appends the Via line of this proxy to `output` (RFC 9110 §7.6.3).
 fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
     if let Some(via) = via {
         output.extend_from_slice(b"Via: 1.1 ");
@@ -37,7 +37,7 @@ fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
     }
 }
 
-/// Field lines of a stored response for clients, without those that describe the content's length.
+/// Returns the field lines of a stored response for clients, without fields that describe the length of the content.
 fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(stored.lines.len() + 128);
     write_changed(&stored.lines, changes, &mut lines);
@@ -45,11 +45,12 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
     lines
 }
 
-/// Field lines of a fetched response for the client that requested it: all that the origin sent.
+/// Returns the field lines of a fetched response for the client that requested it, including fields that are not
+/// stored.
 fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     let mut own = Vec::with_capacity(head.lines.len());
     for (name, line) in each_line(&head.lines) {
-        // Content-Range is regenerated in a 206 or 416; in other responses it is meaningless and stays.
+        // Content-Range is regenerated in a 206 or 416. In other responses, it is meaningless and left unchanged.
         let value = flatout_http::token::trim(line[name.len() + 1..].trim_ascii_end());
         let is_range = name.eq_ignore_ascii_case(b"content-range") && parse_content_range(value).is_some();
         let is_ours = name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"age");
@@ -62,7 +63,7 @@ fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     lines
 }
 
-/// Partial response from a fetch, for the client that requested it.
+/// Builds a 206 from a fetch in progress, for the client that requested it.
 fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
     write_changed(&head.lines, &query.policy.fields, &mut lines);
@@ -72,20 +73,20 @@ fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now
     response
 }
 
-/// A stored response with prebuilt head and body, per worker.
+/// A stored response with a prebuilt head and body. Belongs to one worker.
 #[derive(Debug)]
 pub(crate) struct PrebuiltResponse {
     pub(crate) object: Arc<StoredResponse>,
     pub(crate) policy_id: u32,
     head: Head,
     body: Body,
-    /// The lines of Age and Cache-Status, and the second for which they are valid.
+    /// The lines of Age and Cache-Status, and the time for which they are valid, in seconds since 1970.
     note: RefCell<(i64, Rc<[u8]>)>,
 }
 
 /// Moves repeatedly requested content into huge pages, in a separate thread.
 fn join_pages(object: &StoredResponse) {
-    // One file is moved at a time; a later attempt handles this one.
+    // Only one file is moved at a time. If another is being moved, a later request tries again.
     if let Some(joiner) = Joiner::take()
         && let Some((fd, bytes)) = object.take_unjoined()
     {
@@ -94,7 +95,7 @@ fn join_pages(object: &StoredResponse) {
 }
 
 impl PrebuiltResponse {
-    /// Builds the head and the body of a whole response.
+    /// Builds the head and body of a whole stored response.
     pub(crate) fn new(object: &Arc<StoredResponse>, via: Option<&str>, policy: &HeaderPolicy) -> Self {
         let stored = &object.meta().stored;
         let mut lines = lines_of(stored, via, &policy.fields);
@@ -111,7 +112,7 @@ impl PrebuiltResponse {
         }
     }
 
-    /// Returns the whole response, fresh at `now_s`.
+    /// Returns the whole response with the Age at `now_s`, when it must be fresh.
     #[inline]
     pub(crate) fn answer(&self, now_s: i64, shows_status: bool) -> Response {
         let mut response =
@@ -131,13 +132,13 @@ impl PrebuiltResponse {
         response
     }
 
-    /// Bytes held in addition to the object.
+    /// Returns the approximate memory use in bytes, excluding the stored object.
     pub(crate) fn bytes(&self) -> usize {
         self.head.len() + size_of::<Self>() + 256
     }
 }
 
-/// One range of a stored body.
+/// Returns a range of a stored body as a segment, or `None` if the body is too short.
 pub(crate) fn segment_of(body: &StoredBody, first: u64, length: u64) -> Option<Segment> {
     match body {
         StoredBody::Empty => None,
@@ -164,7 +165,8 @@ fn body_of(body: &StoredBody, first: u64, length: u64) -> Body {
     }
 }
 
-/// Body of `segments` of `body`, each verified against its checksums before it is sent, unless it is verified already.
+/// Creates a body from `segments` of `body`. Each segment is verified against its checksums before it is sent, unless
+/// all of `body` has been verified.
 fn checked(segments: Vec<Segment>, body: &StoredBody) -> Body {
     match body {
         StoredBody::File { place: Some(place), .. } if !place.is_verified() => {
@@ -175,11 +177,11 @@ fn checked(segments: Vec<Segment>, body: &StoredBody) -> Body {
     }
 }
 
-/// Bytes of stored content that are verified before the head is sent, so that damaged content becomes a miss. The rest
-/// of larger content is verified while it is sent.
+/// Number of bytes of stored content that are verified before the head is sent, so that corrupt content results in a
+/// miss. Beyond that, content is verified while it is sent.
 const CHECKED_FIRST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Ranges of the content of `object` with which the response to `query` begins.
+/// Returns the ranges of the content of `object` to verify before the response to `query` is sent.
 pub(crate) fn first_ranges(query: &Query, object: &StoredResponse, now_s: i64) -> Vec<Range<u64>> {
     let (stored, held_bytes) = (&object.meta().stored, object.body().len());
     let (total, offset) = match stored.extent {
@@ -191,7 +193,8 @@ pub(crate) fn first_ranges(query: &Query, object: &StoredResponse, now_s: i64) -
     wanted_parts(query, stored, total, now_s).into_iter().filter_map(|part| shorten(range(part), &mut left)).collect()
 }
 
-/// The same for several parts: each range with its content.
+/// Returns the ranges of the content of `set` to verify before the response to `query` is sent, each with the stored
+/// body that contains it.
 pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -> Vec<(&'a StoredBody, Range<u64>)> {
     let wanted = wanted_parts(query, set.whole(), Some(set.total()), now_s);
     let held = wanted.into_iter().filter_map(|part| set.held(part)).flatten();
@@ -199,7 +202,7 @@ pub(crate) fn first_ranges_of<'a>(query: &Query, set: &'a PartSet, now_s: i64) -
     held.filter_map(|(body, part)| Some((body, shorten(part.first..part.last + 1, &mut left)?))).collect()
 }
 
-/// Parts of the content in the response to `query`.
+/// Returns the ranges of the representation that the response to `query` contains.
 fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) -> Vec<ByteRange> {
     match query.with(|request: &CacheRequest<'_>| decide_conditions(request, stored, total, now_s)) {
         SelectedForm::Whole => {
@@ -211,15 +214,15 @@ fn wanted_parts(query: &Query, stored: &Stored, total: Option<u64>, now_s: i64) 
     }
 }
 
-/// Truncates `range` to the bytes `left` to verify first.
+/// Truncates `range` to `left` bytes, and subtracts its length from `left`. Returns `None` if nothing remains.
 fn shorten(range: Range<u64>, left: &mut u64) -> Option<Range<u64>> {
     let end = range.end.min(range.start.saturating_add(*left));
     *left -= end.saturating_sub(range.start);
     (range.start < end).then_some(range.start..end)
 }
 
-/// The whole stored content and its Content-Length. With trailers there is no Content-Length, as they need chunked
-/// framing over HTTP/1.1 (RFC 9112 §7.1.2).
+/// Returns the whole stored content and its Content-Length. If there are trailers, there is no Content-Length, because
+/// trailers require chunked transfer coding over HTTP/1.1 (RFC 9112 §7.1.2).
 fn whole_of(object: &StoredResponse) -> (Body, Option<u64>) {
     let bytes = object.body().len();
     let trailers = &object.meta().trailers;
@@ -229,7 +232,7 @@ fn whole_of(object: &StoredResponse) -> (Body, Option<u64>) {
     let (segment, stream) = match body_of(object.body(), 0, bytes) {
         Body::Bytes(bytes) => (Some(Segment::Bytes(bytes)), None),
         Body::File(file) => (Some(Segment::File(file)), None),
-        // The content that is verified first.
+        // Content that is verified while it is sent.
         Body::Stream(stream) => (None, Some(stream)),
         Body::Empty | Body::Segments(_) | Body::Tunnel(_) => (None, None),
     };
@@ -257,7 +260,7 @@ impl ContentSource for Trailed {
     }
 }
 
-/// Source of a response's content.
+/// Where the content of a response comes from.
 pub(crate) enum ResponseContent {
     /// A stored response.
     Kept(Arc<StoredResponse>),
@@ -276,7 +279,8 @@ impl ResponseContent {
         }
     }
 
-    /// Seconds of freshness left, for `ttl` in Cache-Status; at most 0 if a purge has made it stale.
+    /// Returns the remaining freshness in seconds, for `ttl` in Cache-Status. At most 0 if a soft purge has made the
+    /// response stale.
     fn ttl_s(&self, now_s: i64) -> i64 {
         let is_stale = match self {
             Self::Kept(object) => object.is_soft_purged(),
@@ -287,7 +291,7 @@ impl ResponseContent {
         if is_stale { ttl_s.min(0) } else { ttl_s }
     }
 
-    /// Length of the stored content in bytes.
+    /// Returns the length of the content in bytes, if known.
     fn bytes(&self) -> Option<u64> {
         match self {
             Self::Kept(object) => Some(object.body().len()),
@@ -296,7 +300,8 @@ impl ResponseContent {
         }
     }
 
-    /// The whole content and its Content-Length, if any; `None`: part of it is unavailable.
+    /// Returns the whole content, and its Content-Length if it has one. Returns `None` if some of the content is
+    /// unavailable.
     fn into_whole(self) -> Option<(Body, Option<u64>)> {
         Some(match self {
             Self::Kept(object) => whole_of(&object),
@@ -312,7 +317,7 @@ impl ResponseContent {
     }
 }
 
-/// Builds the response to `query` from `content`; `None`: the requested range is not in it.
+/// Builds the response to `query` from `content`. Returns `None` if `content` does not contain the requested range.
 pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, now_s: i64) -> Option<Response> {
     let held_bytes = content.bytes();
     let stored = content.stored();
@@ -325,7 +330,8 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
         Extent::Part { total, .. } => total,
     };
     let content = match content {
-        // The origin chooses which part it sends (RFC 9110 §15.3.7): the requesting client receives it unchanged.
+        // The origin chooses which part to send (RFC 9110 §15.3.7). The client that requested the part receives it
+        // unchanged.
         ResponseContent::Coming(head, interest) if !note.collapsed && stored_extent != Extent::Whole => {
             return Some(own_part(query, &head, interest, note, now_s));
         }
@@ -336,12 +342,12 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
     let via = query.step.settings.via.as_deref();
     let status = stored.status;
     let age_s = stored.current_age_s(now_s);
-    // A response straight from the origin has the origin's Age; the lookup is invisible to the client.
+    // A response that has just been fetched is sent without Age, unless the origin sent one.
     let shown_age = (note.fwd.is_none() || age_s > 0).then_some(age_s);
     let ttl = (note.fwd.is_none() || note.stored).then(|| content.ttl_s(now_s));
     let extra = note.lines(shown_age, ttl, query.shows_status);
     let all = match &content {
-        // Fields that must not be stored still reach the client whose request was forwarded (RFC 9111 §5.2.2.4,
+        // The client whose request was forwarded also receives fields that must not be stored (RFC 9111 §5.2.2.4,
         // §5.2.2.7).
         ResponseContent::Coming(head, _) if !note.collapsed => own_lines(head, &query.policy.fields),
         _ => lines_of(stored, via, &query.policy.fields),
@@ -379,7 +385,8 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             Response::new(status, Head::from_lines(status, &lines), body, note.reason)
         }
         SelectedForm::Part(part) => {
-            let mut lines = all;
+            // The trailers apply to the whole content, so they are not sent with a part.
+            let mut lines = without_trailer_field(&all);
             write_part_lines(part, total, &mut lines);
             let first = part.first.checked_sub(offset)?;
             let body = match content {
@@ -396,14 +403,21 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
                 let segment = |part: &ByteRange| {
                     Some(vec![segment_of(object.body(), part.first.checked_sub(offset)?, part.len())?])
                 };
-                answer_parts(&object, &all, parts.as_slice(), total.unwrap_or(0), note.reason, segment)?
+                answer_parts(
+                    &object,
+                    &without_trailer_field(&all),
+                    parts.as_slice(),
+                    total.unwrap_or(0),
+                    note.reason,
+                    segment,
+                )?
             }
             ResponseContent::Parts(Stitching { set, .. }) => {
                 answer_parts(set.newest(), &all, parts.as_slice(), set.total(), note.reason, |part| {
                     set.segments(*part)
                 })?
             }
-            // Content in transit is not reordered: the server may ignore Range.
+            // Content that is still arriving is not split into several parts. A server may ignore Range.
             ResponseContent::Coming(_, interest) => {
                 let mut lines = all;
                 if let Some(length) = held_bytes {
@@ -418,7 +432,8 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
     Some(response)
 }
 
-/// The whole of `content` without evaluating conditions, for methods to which they do not apply.
+/// Builds a response with all of `content`, without evaluating conditions and ranges. For templates, and for methods to
+/// which conditions do not apply.
 pub(crate) fn whole_answer(query: &Query, content: ResponseContent, note: &Note, now_s: i64) -> Option<Response> {
     let stored = content.stored();
     let status = stored.status;
@@ -442,7 +457,7 @@ pub(crate) fn whole_answer(query: &Query, content: ResponseContent, note: &Note,
     Some(response)
 }
 
-/// Appends the Date from `lines`.
+/// Appends the Date line from `lines` to `output`.
 fn write_date(lines: &[u8], output: &mut Vec<u8>) {
     if let Some((_, line)) = each_line(lines).find(|(name, _)| name.eq_ignore_ascii_case(b"date")) {
         output.extend_from_slice(line);
@@ -455,7 +470,7 @@ fn write_part_lines(part: ByteRange, total: Option<u64>, lines: &mut Vec<u8>) {
     write_line(b"Content-Length", part.len().to_string().as_bytes(), lines);
 }
 
-/// Builds a `multipart/byteranges` response (RFC 9110 §14.6).
+/// Builds a `multipart/byteranges` response (RFC 9110 §14.6). Returns `None` if some of the content is unavailable.
 fn answer_parts(
     object: &Arc<StoredResponse>,
     all: &[u8],

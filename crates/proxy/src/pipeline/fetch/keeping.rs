@@ -1,9 +1,9 @@
-//! Storing fetched content, alone or joined with parts of the same representation.
+//! Storage of fetched content, alone or joined with parts of the same representation.
 
 use super::pumping::Pumping;
 use super::{Fetch, forget_sharing};
 use crate::growing::Growing;
-use crate::meta::{Meta, StoredResponse};
+use crate::meta::{Meta, StoredResponse, without_trailer_field};
 use crate::worker::ProxyWorker;
 use flatout_cache::parts::{Held, JoinedPiece, PARTS_MAX, PlacedContent, Placing, cut_short, decide_placing, part_of};
 use flatout_cache::reason::NoStore;
@@ -11,11 +11,12 @@ use flatout_cache::stored::{Extent, Stored};
 use flatout_store::{ObjectKey, Purged, Store, StoredBody};
 use std::sync::Arc;
 
-/// Separator between variant key and offset in the name of a part: no variant key continues with such a length.
+/// Separator between the variant key and the offset in the name of a part. As a length, it is too large to occur in a
+/// variant key.
 const PART: [u8; 4] = (u32::MAX - 1).to_le_bytes();
 
-/// Name of `stored` among the entries of its key. Each part of a variant has a different name, derived from its first
-/// byte.
+/// Returns the name of `stored` among the entries of its key. Each part of a variant has a different name, which
+/// contains the offset of its first byte.
 fn name_of(stored: &Stored) -> Vec<u8> {
     let mut name = stored.variant_key.to_vec();
     if let Some(part) = part_of(stored) {
@@ -26,7 +27,7 @@ fn name_of(stored: &Stored) -> Vec<u8> {
 }
 
 impl Fetch {
-    /// Stores the complete content.
+    /// Stores the content, which has arrived completely, and ends the fetch.
     pub(super) fn finish(
         &self,
         worker: &ProxyWorker,
@@ -46,7 +47,7 @@ impl Fetch {
         pumping.writer.end(trailers.map(Arc::from));
     }
 
-    /// Stores truncated content as a part, if the rest can be requested (RFC 9111 §3.3).
+    /// Stores truncated content as a part, if the rest can be requested by range (RFC 9111 §3.3).
     pub(super) fn keep_beginning(&self, worker: &ProxyWorker, pumping: &mut Pumping, stored: &Stored, generation: u64) {
         let bytes = pumping.writer.look(Growing::bytes);
         if pumping.unkept.is_none()
@@ -57,7 +58,7 @@ impl Fetch {
         }
     }
 
-    /// Stores the content, unless it was invalidated in the meantime.
+    /// Stores the content, unless the response was invalidated in flight.
     fn keep_content(
         &self,
         worker: &ProxyWorker,
@@ -77,10 +78,10 @@ impl Fetch {
                 .map(|bytes| if bytes.is_empty() { StoredBody::Empty } else { StoredBody::Memory(bytes) }),
         };
         let Some(body) = body else { return };
-        // Trailers of a part say nothing about the whole.
+        // Trailers of a part do not apply to the whole representation.
         let own = trailers.filter(|_| stored.extent == Extent::Whole);
         let object = self.keep(worker, stored, (body, own), generation);
-        // It may have been invalidated between the check above and the insertion.
+        // The response may have been invalidated between the check above and the insertion.
         if let (Some(object), true, Some(store)) = (object, pumping.writer.is_invalidated(), worker.store()) {
             store.remove_object(&object);
         }
@@ -102,14 +103,15 @@ impl Fetch {
                 key
             }))
         };
-        worker.accelerator().learn_search(path_key, stored.search.as_ref());
-        let key = match &stored.search {
-            None => query.key.clone(),
-            Some(search) => worker.search_key(query, search),
-        };
+        worker.accelerator().searches.learn(path_key, &stored);
+        let key = worker.stored_key(query, stored.search.as_ref());
         let beside = stored_beside(store, &key, &stored);
-        let ObjectInsertion { stored, name, body, trailers, superseded } =
+        let ObjectInsertion { mut stored, name, body, trailers, superseded } =
             place(stored, (body, trailers.unwrap_or_default().into()), &beside)?;
+        if trailers.is_empty() {
+            // No trailers are sent when this response is served.
+            stored.lines = without_trailer_field(&stored.lines).into();
+        }
         let meta = Meta { trailers, ..self.meta_of(stored) };
         let object = StoredResponse::new(key, &name, meta, Arc::from(&b""[..]), body, generation);
         let (object, inserted) = store.insert(object, query.cache.rules.variants_max as usize);
@@ -121,20 +123,21 @@ impl Fetch {
     }
 }
 
-/// Entries under `key` that are relevant to `stored`: parts of any variant, and the whole of the same one; newest
-/// first.
+/// Returns the entries under `key` that are relevant to storing `stored`, newest first: parts of any variant and, if
+/// `stored` is a part, a whole response of the same variant.
 fn stored_beside(store: &Store<Meta>, key: &ObjectKey, stored: &Stored) -> Vec<Arc<StoredResponse>> {
     let Some(bucket) = store.peek(key.hash(), key.as_bytes()) else { return Vec::new() };
     let is_whole = stored.extent == Extent::Whole;
     let concerns = |object: &&Arc<StoredResponse>| {
         let other = &object.meta().stored;
-        (object.is_part() || (!is_whole && other.variant_key == stored.variant_key))
+        other.search == stored.search
+            && (object.is_part() || (!is_whole && other.variant_key == stored.variant_key))
             && store.check(object) != Purged::Hard
     };
     bucket.objects().iter().filter(concerns).cloned().collect()
 }
 
-/// An object to insert, and the objects it supersedes.
+/// An object to insert, and the objects that it supersedes.
 struct ObjectInsertion {
     stored: Stored,
     name: Vec<u8>,
@@ -143,7 +146,7 @@ struct ObjectInsertion {
     superseded: Vec<Arc<StoredResponse>>,
 }
 
-/// Decides the placement of a response among those of its key.
+/// Decides how to store a response alongside `beside`, the stored responses of its key.
 fn place(
     stored: Stored,
     (body, trailers): (StoredBody, Box<[u8]>),
@@ -174,8 +177,8 @@ fn place(
     Some(ObjectInsertion { stored, name, body, trailers, superseded: gone })
 }
 
-/// Joins the content of `pieces`. `body` belongs to the new response, which provides the bytes that no stored piece
-/// has.
+/// Joins the content of `pieces`. `body` is the content of the new response. Returns `None` if some content is missing
+/// or not in memory.
 fn join(
     stored: &Stored,
     body: &StoredBody,

@@ -13,34 +13,35 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A fetch without readers continues if at most this many bytes are missing.
+/// A fetch continues without readers if at most this many bytes are missing, or at most as many as have already
+/// arrived.
 const FINISH_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Maximum lag, in bytes, of the slowest of several readers of content that is not stored, before reading from the
-/// origin pauses. Applies unless memory is short.
+/// Maximum lag in bytes of the slowest of several readers of content that is not stored. Beyond that, reading from the
+/// origin pauses. Not available if memory is short.
 const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Pause in reading from the origin while a volume lags, in milliseconds.
+/// How long to pause reading from the origin if a volume falls behind, in milliseconds.
 const BEHIND_MS: u64 = 5;
 
-/// Content of a fetch in progress.
+/// State of the transfer of a fetch's content.
 pub(super) struct Pumping {
     pub(super) writer: FillWriter,
-    /// The file, once it exists.
+    /// The file that the content is written to, if it has been created.
     pub(super) body: Option<NewBody>,
-    /// Reason for not storing it.
+    /// Reason for not storing the content, if there is one.
     pub(super) unkept: Option<NoStore>,
-    /// True if it is for the store, so that it continues without readers.
+    /// True if the content is wanted for the store, so that the fetch continues without readers.
     pub(super) wanted: bool,
     pub(super) length: Option<u64>,
 }
 
 impl Pumping {
-    /// Receives the next piece; `None` if it is no longer needed.
+    /// Receives the next piece. Returns `None` if the content is no longer needed.
     pub(super) async fn next(&mut self, body: &mut IncomingBody) -> Option<IncomingPiece> {
         let may_be_left = !self.is_worth_finishing();
         poll_fn(|context| {
-            // Check first: content without pauses would otherwise hide that there are no readers.
+            // Check this first, because content that arrives without pauses would never get to the check below.
             if may_be_left && self.writer.is_abandoned() {
                 return Poll::Ready(None);
             }
@@ -55,7 +56,7 @@ impl Pumping {
         .await
     }
 
-    /// Returns whether to continue to the end without readers.
+    /// Returns whether to continue the fetch to the end without readers.
     pub(super) fn is_worth_finishing(&self) -> bool {
         let here = self.writer.look(Growing::bytes);
         let is_near = |length: u64| length.saturating_sub(here) <= FINISH_BYTES_MAX.max(here);
@@ -63,7 +64,7 @@ impl Pumping {
     }
 
     /// Appends `bytes` to memory or the file. Content that will not be stored is buffered for its readers up to a
-    /// window; then the slowest reader slows down the origin.
+    /// window, beyond which the slowest reader slows down the origin.
     pub(super) async fn add(
         &mut self,
         worker: &Rc<ProxyWorker>,
@@ -92,7 +93,7 @@ impl Pumping {
             let piece: Arc<[u8]> = bytes[..].into();
             self.grow(is_last, |content| content.push(piece));
         }
-        // The bytes were copied; free the original while waiting for readers.
+        // The bytes were copied, so release the buffer before waiting for readers.
         drop(bytes);
         if self.unkept.is_some() {
             self.hold_back(worker).await;
@@ -104,12 +105,13 @@ impl Pumping {
         }
     }
 
-    /// Content that is not stored wakes its readers at the last piece too, since the writer waits for them.
+    /// Appends content with `add`. Does not wake readers for the last piece, unless the content is not stored: the
+    /// writer then waits for the readers.
     fn grow(&self, is_last: bool, add: impl FnOnce(&mut Growing)) {
         if is_last && self.unkept.is_none() { self.writer.add_last(add) } else { self.writer.add(add) }
     }
 
-    /// Returns whether the budget has room for `count` more bytes, possibly after eviction.
+    /// Returns whether the memory budget has room for `count` more bytes, evicting stored content if necessary.
     fn has_room(worker: &ProxyWorker, count: u64) -> bool {
         let Some(store) = worker.store() else { return false };
         store.budget().has_room(count) || {
@@ -118,8 +120,9 @@ impl Pumping {
         }
     }
 
-    /// Writes to the file. If there is no room, releases the part that all readers have read. If that does not help,
-    /// abandons the file once it has been read, and leaves `bytes` for memory. Returns whether readers remain.
+    /// Writes `bytes` to the file. If the volume has no space, stops storing, and waits for readers in order to release
+    /// content that all have read. When they have read the whole file, drops the file, so that `bytes` is kept in
+    /// memory instead. Returns false if no readers are left.
     async fn write(&mut self, worker: &ProxyWorker, bytes: &[u8], is_last: bool) -> bool {
         loop {
             let Some(body) = &mut self.body else { return true };
@@ -138,7 +141,7 @@ impl Pumping {
             let Some(body) = &mut self.body else { return true };
             if slowest >= body.len() {
                 self.body = None;
-                // There is nothing new to wake readers for.
+                // Do not wake the readers, since there is no new content.
                 self.writer.add_last(Growing::leave_file);
                 return true;
             }
@@ -147,8 +150,9 @@ impl Pumping {
         }
     }
 
-    /// Waits until no reader lags by more than a window. A single reader has the window of a forwarded response.
-    /// Several should not wait for the slowest at every piece, so they share a larger window while memory permits.
+    /// Waits until no reader lags by more than a window. The window for a single reader is the same as for a forwarded
+    /// response. Several readers should not wait for the slowest at every piece, so their window is larger while memory
+    /// permits.
     async fn hold_back(&mut self, worker: &ProxyWorker) {
         loop {
             let here = self.writer.look(Growing::bytes);
@@ -170,7 +174,7 @@ impl Pumping {
         }
     }
 
-    /// Stops storing; the content is now only for current readers.
+    /// Stops storing the content, which from now on is only for current readers.
     fn stop_storing(&mut self, reason: NoStore) {
         if self.unkept.is_none() {
             self.unkept = Some(reason);
@@ -182,7 +186,7 @@ impl Pumping {
         }
     }
 
-    /// Moves the content from memory to a file.
+    /// Moves the content from memory to a new file. Returns false if that fails.
     pub(super) fn open_file(&mut self, worker: &ProxyWorker) -> bool {
         let Some(mut body) = worker.store().and_then(|store| store.create_body(self.length).ok()) else { return false };
         let pieces: Vec<Vec<u8>> = self.writer.look(|content| content.pieces().map(<[u8]>::to_vec).collect());
@@ -213,7 +217,8 @@ mod tests {
         }
     }
 
-    /// The writer waits until what is not kept has been read, so anyone who reads must learn of the last piece as well.
+    /// The writer waits until content that is not stored has been read, so readers must be notified of the last piece
+    /// as well.
     #[test]
     fn the_last_piece_of_what_is_not_kept_wakes_its_reader() {
         for unkept in [None, Some(NoStore::NoRoom)] {

@@ -1,4 +1,4 @@
-//! Content that comes bit by bit, either way.
+//! Tests of content that arrives in pieces, in both directions.
 
 use super::{connect, content, get};
 use crate::tests::{Running, timeouts};
@@ -12,7 +12,7 @@ use http::HeaderMap;
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 /// Runs `client` against a worker.
 fn with_player<F: Future<Output = Running>>(timeouts: Timeouts, client: impl FnOnce(Running) -> F) {
@@ -26,7 +26,7 @@ fn post(client: &mut SendRequest<Bytes>, path: &str) -> (ResponseFuture, SendStr
     client.send_request(request, false).unwrap()
 }
 
-/// Why a stream ended before its content did, and how much had come by then.
+/// Returns the number of bytes that arrived before a stream ended early, and the reason it ended.
 async fn cut(mut body: RecvStream) -> (usize, Option<Reason>) {
     let mut bytes = 0;
     while let Some(piece) = body.data().await {
@@ -42,14 +42,14 @@ async fn cut(mut body: RecvStream) -> (usize, Option<Reason>) {
 }
 
 async fn until(what: &str, holds: impl Fn() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !holds() {
         assert!(Instant::now() < deadline, "{what} did not come to be");
-        sleep(Duration::from_millis(5)).await;
+        tokio::task::yield_now().await;
     }
 }
 
-/// Sends as much as the server's windows allow within a moment.
+/// Sends as much as the server's windows permit. Returns the number of bytes.
 async fn send_all_it_takes(stream: &mut SendStream<Bytes>) -> usize {
     let mut sent = 0;
     loop {
@@ -136,13 +136,12 @@ fn a_client_that_does_not_read_holds_back_its_source() {
         let mut client = connect(server.address).await;
         let flood = get(&mut client, "/flood").await.unwrap();
         let slow = get(&mut client, "/slow").await.unwrap();
-        sleep(Duration::from_millis(500)).await;
+        // Another stream is not delayed.
+        assert_eq!(get(&mut client, "/now").await.unwrap().status(), 200);
+        until("the write timeout", || server.closed(CloseReason::WriteTimeout) == 1).await;
         // The client's window, and what is read ahead of it.
         let given = server.seen.bytes.load(Ordering::Relaxed);
         assert!(given <= 256 * 1024, "{given}");
-        // Another stream is not held up.
-        assert_eq!(get(&mut client, "/now").await.unwrap().status(), 200);
-        until("the write timeout", || server.closed(CloseReason::WriteTimeout) == 1).await;
         drop((flood, slow));
         server
     });
@@ -154,7 +153,12 @@ fn a_slow_source_is_waited_for() {
     with_player(timeouts, |server| async move {
         let mut client = connect(server.address).await;
         let slow = get(&mut client, "/slow").await.unwrap();
-        sleep(Duration::from_millis(500)).await;
+        // Other connections reach their timeouts one after the other.
+        for number in 1..=2 {
+            let idle = server.connect();
+            until("an idle connection's end", || server.closed(CloseReason::IdleTimeout) == number).await;
+            drop(idle);
+        }
         assert_eq!(get(&mut client, "/now").await.unwrap().status(), 200);
         drop(slow);
         server
@@ -178,7 +182,7 @@ fn content_goes_both_ways_at_once_with_trailers() {
         assert!(body.data().await.is_none());
         let trailers = body.trailers().await.unwrap().unwrap();
         assert_eq!((trailers.len(), &trailers["x-last"]), (1, &"yes".parse().unwrap()));
-        // More than any window, and beyond the bound for content that nobody wants.
+        // More than any window, and more than the limit on unread content.
         let (response, mut stream) = post(&mut client, "/echo");
         let body = response.await.unwrap().into_body();
         stream.send_data(vec![b'x'; 5_000_000].into(), true).unwrap();
@@ -196,7 +200,7 @@ fn handlers_are_given_content_of_any_size() {
         stream.send_data(vec![b'x'; 3_000_000].into(), true).unwrap();
         let counted = content(response.await.unwrap().into_body()).await;
         assert_eq!(String::from_utf8_lossy(&counted), "3000000 of Some(3000000) []");
-        // Nobody else is.
+        // Only handlers that read content may receive this much.
         let request = http::Request::post("http://test/now").header("content-length", 3_000_000).body(()).unwrap();
         let (response, _stream) = client.send_request(request, false).unwrap();
         assert_eq!(response.await.unwrap().status(), 413);
@@ -206,6 +210,12 @@ fn handlers_are_given_content_of_any_size() {
         assert_eq!(early.status(), 100);
         stream.send_data("four".into(), true).unwrap();
         assert_eq!(content(response.await.unwrap().into_body()).await, b"4 of None []");
+        // The handler does not read this content, so the client need not send it (RFC 9110 §10.1.1).
+        let request = http::Request::post("http://test/untouched").header("expect", "100-continue").body(()).unwrap();
+        let (mut response, _stream) = client.send_request(request, false).unwrap();
+        let early = poll_fn(|context| response.poll_informational(context)).await;
+        assert!(early.is_none(), "{early:?}");
+        assert_eq!(content(response.await.unwrap().into_body()).await, b"untouched");
         server
     });
 }
@@ -217,12 +227,34 @@ fn a_slow_reader_holds_back_the_client() {
         let (response, mut stream) = post(&mut client, "/holding");
         let sent = send_all_it_takes(&mut stream).await;
         assert!((64 * 1024..=256 * 1024).contains(&sent), "{sent}");
-        // Another request's content is not held up.
+        // The content of another request is not delayed.
         let (counted, mut other) = post(&mut client, "/count");
         other.send_data(vec![b'x'; 300_000].into(), true).unwrap();
         assert_eq!(content(counted.await.unwrap().into_body()).await, b"300000 of None []");
         stream.send_reset(Reason::CANCEL);
         drop((response, stream));
+        server
+    });
+}
+
+/// Otherwise, content that was unread when the client cancelled would be missing from the connection's window.
+#[test]
+fn cancelled_uploads_leave_the_window_to_others() {
+    const UPLOADS: u64 = 50;
+    const UPLOAD_BYTES: u64 = 50_000;
+    with_player(timeouts(), |server| async move {
+        let mut client = connect(server.address).await;
+        for number in 1..=UPLOADS {
+            let (response, mut stream) = post(&mut client, "/holding");
+            stream.send_data(vec![b'x'; UPLOAD_BYTES as usize].into(), false).unwrap();
+            let received = || server.counters.bytes_received.get() >= number * UPLOAD_BYTES;
+            until(&format!("upload {number}"), received).await;
+            stream.send_reset(Reason::CANCEL);
+            drop((response, stream));
+        }
+        let (counted, mut stream) = post(&mut client, "/count");
+        stream.send_data(vec![b'x'; 300_000].into(), true).unwrap();
+        assert_eq!(content(counted.await.unwrap().into_body()).await, b"300000 of None []");
         server
     });
 }
@@ -250,7 +282,7 @@ fn slow_content_is_refused() {
         let (response, mut stream) = post(&mut client, "/count");
         stream.send_data("half".into(), false).unwrap();
         assert_eq!(response.await.unwrap().status(), 408);
-        // Here it is the reader that takes its time.
+        // Here, the reader is slow, not the client.
         let (response, mut stream) = post(&mut client, "/slow-count");
         stream.send_data(vec![b'x'; 300_000].into(), true).unwrap();
         assert_eq!(content(response.await.unwrap().into_body()).await, b"300000 of None []");

@@ -1,6 +1,7 @@
-//! Killed at any moment, a volume answers right or not at all.
+//! Tests that a volume killed at any moment returns either the right content or none.
 
 use super::*;
+use std::io::{Read, Write};
 
 /// The child of the test below: fills, replaces and purges until it is killed.
 #[test]
@@ -9,6 +10,9 @@ fn crash_child() {
     let store = open(StoreSettings { disks: vec![(folder.into(), 6_000_000)], ..settings(1 << 20) });
     let seed = u64::from(std::process::id());
     for number in 0..u64::MAX {
+        // The parent counts these.
+        std::io::stdout().write_all(b".").unwrap();
+        std::io::stdout().flush().unwrap();
         let choice = bytes_of(seed ^ number, 8);
         let locator = format!("h{}/{}", choice[0] % 4, u32::from(choice[1]) * 4 + u32::from(choice[2]) % 4);
         match choice[3] % 32 {
@@ -52,11 +56,18 @@ fn killed_at_any_moment_it_answers_right_or_not_at_all() {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "volume::tests::crash::crash_child", "--nocapture"])
             .env("FLATOUT_STORE_CRASH", &place.0)
-            .stdout(std::process::Stdio::null())
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(250 + (round * 7_919) % 900));
-        assert_eq!(child.try_wait().unwrap(), None);
+        // At another step in each round.
+        let mut steps = child.stdout.take().unwrap();
+        let mut done = 0;
+        while done < 2_000 + (round * 7_919) % 5_000 {
+            let mut piece = [0; 256];
+            let count = steps.read(&mut piece).unwrap();
+            assert!(count > 0, "it has ended");
+            done += (0..count).filter(|at| piece[*at] == b'.').count() as u64;
+        }
         child.kill().unwrap();
         child.wait().unwrap();
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Files that are not what they were: every body that is handed out is the one that was stored.
+//! Tests with damaged files: every body that the store returns is the one that was stored.
 
 use super::*;
 use crate::proof::Buffer;
@@ -33,7 +33,7 @@ fn flip(path: &Path, offset: u64) {
     file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
 }
 
-/// Looks at all objects. Returns how many are there; none of them is wrong.
+/// Reads all objects. Returns how many exist; none of them is wrong.
 fn count_intact(store: &TestStore, count: u64) -> u64 {
     let mut intact = 0;
     for number in 0..count {

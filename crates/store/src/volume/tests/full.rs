@@ -1,8 +1,8 @@
-//! A file system without room is no failure: what is stored stays, and nothing new is stored until there is room.
+//! A full file system is not a failure: stored responses stay, and nothing new is stored until there is space.
 
 use super::*;
 
-/// A small file system, where we may mount one.
+/// A small file system, if this process may mount one.
 struct SmallDisk(Place);
 
 impl SmallDisk {
@@ -23,7 +23,7 @@ impl SmallDisk {
         disk
     }
 
-    /// A file of somebody else, that takes all but `left` bytes.
+    /// A file of another program that takes all but `left` bytes.
     fn take_all_but(&self, left: u64, name: &str) -> PathBuf {
         let path = self.0.0.join(name);
         let file = std::fs::File::create(&path).unwrap();
@@ -53,7 +53,7 @@ fn put_both(store: &TestStore, number: u64) {
     put(store, &format!("small/{number}"), "", &bytes_of(number, 20_000));
 }
 
-/// How many of these objects are there; none of them is wrong.
+/// How many of these objects exist; none of them is wrong.
 fn count_both(store: &TestStore, numbers: std::ops::Range<u64>) -> u64 {
     let mut count = 0;
     for number in numbers {

@@ -1,4 +1,4 @@
-//! Purges hold on disks, over restarts, as a naive model says.
+//! Tests that purges hold on disks and over restarts, compared with a simple model.
 
 use super::*;
 

@@ -1,8 +1,9 @@
-//! The exchange over HTTP/2: one connection per worker and origin, with many streams.
+//! Exchanges over HTTP/2, with one connection per worker and origin.
 
 mod body;
 mod exchange;
 mod sending;
+mod websocket;
 
 use super::client::OriginShared;
 use super::connect::connect;
@@ -20,23 +21,24 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 use tokio::sync::Notify;
+pub(super) use websocket::open_websocket;
 
-/// Initial windows: one for each stream, and one for all together that is large enough that a few slow readers do not
-/// block the others.
+/// Initial flow-control windows: that of each stream, and that of the connection, which is large enough that a few slow
+/// readers do not block the others.
 const WINDOWS: Windows = Windows { stream: 128 * 1024, connection: 16 * 1024 * 1024 };
 
-/// Lower bound of the connection's window, in stream windows.
+/// Minimum size of the connection's window, as a multiple of the stream window.
 const STREAMS_PER_CONNECTION: u32 = 4;
 
-/// How long an origin is remembered as not speaking HTTP/2, in milliseconds.
+/// How long to remember that an origin does not support HTTP/2, in milliseconds.
 const HTTP1_TTL_MS: u64 = 60_000;
 
-/// The connection to one origin.
+/// The HTTP/2 connection to an origin.
 #[derive(Default)]
 pub(super) struct Http2Pool {
     state: RefCell<Http2PoolState>,
     changed: Notify,
-    /// Distinguishes successive connections.
+    /// Number that distinguishes successive connections.
     generation: Cell<u64>,
     streams: Cell<usize>,
     used_ms: Cell<u64>,
@@ -48,7 +50,7 @@ enum Http2PoolState {
     None,
     Connecting,
     Open(ClientConnection),
-    /// The origin chose HTTP/1.1 by ALPN; HTTP/2 is not tried again until this time.
+    /// The origin selected HTTP/1.1 by ALPN. HTTP/2 is not tried again until this time, in milliseconds.
     Http1(u64),
 }
 
@@ -56,9 +58,9 @@ enum Http2PoolState {
 enum Look {
     Open(ClientConnection),
     Http1,
-    /// Open one.
+    /// Open a connection.
     Begin,
-    /// Wait for the one being opened.
+    /// Wait for the connection that is being opened.
     Wait,
 }
 
@@ -72,17 +74,17 @@ impl Http2Pool {
     fn look(&self) -> Look {
         let mut state = self.state.borrow_mut();
         match &*state {
-            Http2PoolState::Open(connection) => Look::Open(connection.clone()),
+            Http2PoolState::Open(connection) if connection.takes_streams() => Look::Open(connection.clone()),
             Http2PoolState::Http1(until_ms) if now_ms() < *until_ms => Look::Http1,
             Http2PoolState::Connecting => Look::Wait,
-            Http2PoolState::None | Http2PoolState::Http1(_) => {
+            Http2PoolState::None | Http2PoolState::Open(_) | Http2PoolState::Http1(_) => {
                 *state = Http2PoolState::Connecting;
                 Look::Begin
             }
         }
     }
 
-    /// Makes the next exchange open a new connection. Streams of this one continue.
+    /// Makes the next exchange open a new connection. Streams on the current connection continue.
     pub(super) fn forget(&self) {
         let mut state = self.state.borrow_mut();
         if matches!(*state, Http2PoolState::Open(..)) {
@@ -90,19 +92,19 @@ impl Http2Pool {
         }
     }
 
-    /// As [`Self::forget`], if `generation` is current.
+    /// Calls [`Self::forget`] if `generation` is that of the current connection.
     fn forget_if(&self, generation: u64) {
         if self.generation.get() == generation {
             self.forget();
         }
     }
 
-    /// Returns whether a connection needs periodic checks.
+    /// Returns whether there is a connection, which needs periodic checks.
     pub(super) fn is_open(&self) -> bool {
         matches!(*self.state.borrow(), Http2PoolState::Open(..))
     }
 
-    /// Closes the connection after its idle timeout.
+    /// Closes the connection if its idle timeout has passed.
     pub(super) fn handle_time(&self, shared: &OriginShared, now_ms: u64) {
         let idle_ms = now_ms.saturating_sub(self.used_ms.get());
         if self.streams.get() == 0 && idle_ms > shared.settings.idle_timeout_ms {
@@ -111,7 +113,7 @@ impl Http2Pool {
     }
 }
 
-/// Counts a stream as long as it lives.
+/// Counts a stream as long as this exists.
 #[derive(Debug)]
 struct StreamGuard(Rc<OriginPool>);
 
@@ -130,7 +132,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// Resets the pool's state if a connection attempt is dropped.
+/// Connection attempt, which sets the pool's state when it is dropped.
 struct Attempt<'a> {
     http2: &'a Http2Pool,
     state: Option<Http2PoolState>,
@@ -143,14 +145,14 @@ impl Drop for Attempt<'_> {
     }
 }
 
-/// A connection to send a request on.
+/// A connection on which a request can be sent.
 struct ReadyConnection {
     connection: ClientConnection,
     generation: u64,
     reused: bool,
 }
 
-/// The connection, opened if necessary; `None` if the origin does not speak HTTP/2.
+/// Returns the connection, which is opened if necessary. Returns `None` if the origin does not support HTTP/2.
 async fn connection(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
@@ -190,10 +192,10 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
-    // The pool keeps the connection open, so this task must not own the pool, or it would never end.
+    // The pool keeps the connection open, so if this task owned the pool, it would never end.
     let owner = Rc::downgrade(pool);
     tokio::task::spawn_local(async move {
-        // Each stream receives the connection's error.
+        // The connection's error is reported to each stream.
         task.await;
         if let Some(owner) = owner.upgrade() {
             owner.http2.forget_if(generation);
@@ -204,7 +206,7 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     Ok(Some(ReadyConnection { connection, generation, reused: false }))
 }
 
-/// The failure of a stream that ended before its response.
+/// Returns the failure for a stream that ended before its response.
 const fn name_error(error: StreamError) -> ExchangeFailure {
     let (failure, repeat) = match error {
         // RFC 9113 §8.7: the origin did not process the request.

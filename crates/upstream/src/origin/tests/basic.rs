@@ -2,11 +2,11 @@ use super::*;
 use crate::origin::Repeat;
 use flatout_http::head::FieldStorage;
 use flatout_http::refusal::Refusal;
+use flatout_os::testing::wait_until_read;
 use std::sync::mpsc::channel;
-use std::time::Duration;
 
 #[test]
-fn a_request_and_its_answer_are_what_goes_over_the_wire() {
+fn request_and_response_bytes_are_exact() {
     let (told, asked) = channel();
     let origin = serve(move |_, mut stream| {
         told.send(read_request(&mut stream).unwrap()).unwrap();
@@ -21,7 +21,7 @@ fn a_request_and_its_answer_are_what_goes_over_the_wire() {
 }
 
 #[test]
-fn the_head_is_at_hand_parsed_and_the_small_body_whole() {
+fn a_small_response_has_its_head_and_body_at_once() {
     let origin = serve_answer("HTTP/1.1 404 No\r\nContent-Length: 2\r\nA: 1\r\nA: 2\r\n\r\nno");
     run(async {
         let client = client();
@@ -52,14 +52,14 @@ const ANSWERS: [(&str, &str, Option<&str>); 8] = [
 ];
 
 #[test]
-fn answers_are_the_same_whole_and_byte_by_byte() {
+fn responses_parse_equally_whole_and_byte_by_byte() {
     for (answer, content, trailers) in ANSWERS {
         let whole = serve_answer(answer);
         let bytewise = serve(move |_, mut stream| {
             while read_request(&mut stream).is_some() {
                 for byte in answer.as_bytes() {
                     stream.write_all(&[*byte]).unwrap();
-                    thread::sleep(Duration::from_micros(300));
+                    wait_until_read(&stream);
                 }
             }
         });
@@ -78,7 +78,7 @@ fn answers_are_the_same_whole_and_byte_by_byte() {
 }
 
 #[test]
-fn an_answer_to_head_has_no_body() {
+fn a_response_to_head_has_no_body() {
     let origin = serve_answer("HTTP/1.1 200 OK\r\nContent-Length: 500\r\n\r\n");
     run(async {
         let client = client();
@@ -107,7 +107,7 @@ fn a_body_without_framing_ends_with_the_connection() {
 }
 
 #[test]
-fn a_large_body_comes_to_its_last_byte() {
+fn a_large_body_is_received_completely() {
     const BYTES: usize = 20_000_000;
     let body: Vec<u8> = (0..BYTES).map(|index| (index / 251) as u8).collect();
     let expected = body.clone();
@@ -143,7 +143,7 @@ fn a_large_body_comes_to_its_last_byte() {
 }
 
 #[test]
-fn interim_answers_are_passed_on_up_to_a_bound() {
+fn interim_responses_are_forwarded_up_to_a_bound() {
     let interim = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
     let last = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
     let origin = serve_answer(format!("HTTP/1.1 100 Continue\r\n\r\n{interim}{interim}{last}"));
@@ -154,23 +154,22 @@ fn interim_answers_are_passed_on_up_to_a_bound() {
         assert_eq!(incoming.status, 200);
         assert_eq!(seen, vec![(103, b"Link: </a>\r\n".to_vec()); 2]);
     });
-    let origin = serve_answer(format!("{}{last}", interim.repeat(32)));
+    let origin = serve_answer(format!("{}{last}", interim.repeat(1_000)));
     assert_eq!(get_once(&origin).unwrap().status, 200);
-    let origin = serve_answer(format!("{}{last}", interim.repeat(33)));
+    let origin = serve_answer(format!("{}{last}", interim.repeat(1_001)));
     assert_eq!(failure_of(get_once(&origin)), OriginFailure::InterimsTooMany);
 }
 
 #[test]
-fn what_breaks_a_rule_is_refused_by_name() {
-    use Refusal::{BareLf, LengthDuplicate, LengthWithTransferEncoding, ObsFold, SpaceBeforeColon, StatusLine};
+fn invalid_responses_are_refused_by_name() {
+    use Refusal::{LengthDuplicate, LengthWithTransferEncoding, ObsFold, SpaceBeforeColon, StatusLine};
     for (answer, refusal) in [
-        ("HTTP/1.1 200 OK\nA: b\n\n", BareLf),
         ("SSH-2.0-OpenSSH\r\n", StatusLine),
         ("HTTP/1.1 2x0 OK\r\n\r\n", StatusLine),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", LengthDuplicate),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", LengthWithTransferEncoding),
         ("HTTP/1.1 200 OK\r\nA : b\r\n\r\n", SpaceBeforeColon),
-        ("HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\r\n", ObsFold),
+        ("HTTP/1.1 200 OK\r\n b: c\r\n\r\n", ObsFold),
     ] {
         let failure = get_once(&serve_last(answer)).unwrap_err();
         assert_eq!((failure.failure, failure.refusal), (OriginFailure::HeadMalformed, Some(refusal)), "{answer:?}");
@@ -179,7 +178,7 @@ fn what_breaks_a_rule_is_refused_by_name() {
 }
 
 #[test]
-fn heads_have_bounds() {
+fn response_heads_are_bounded() {
     let settings = OriginSettings { head_bytes_max: 1_000, ..OriginSettings::default() };
     for answer in [
         format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(2_000)),
@@ -200,7 +199,7 @@ fn heads_have_bounds() {
 }
 
 #[test]
-fn bodies_that_break_a_rule_never_end_whole() {
+fn invalid_bodies_never_complete() {
     for (body, refusal) in [
         ("x\r\nabc\r\n0\r\n\r\n", Refusal::ChunkSize),
         ("3\r\nabcd\r\n0\r\n\r\n", Refusal::ChunkEnd),
@@ -217,7 +216,7 @@ fn bodies_that_break_a_rule_never_end_whole() {
 }
 
 #[test]
-fn protocols_are_switched_only_when_asked() {
+fn a_101_requires_an_upgrade_request() {
     let switch = "HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n";
     assert_eq!(failure_of(get_once(&serve_answer(switch))), OriginFailure::SwitchedUnasked);
     let (told, asked) = channel();

@@ -3,29 +3,29 @@ use super::*;
 use crate::origin::Repeat;
 use ::bytes::Bytes;
 use ::http::{HeaderMap, HeaderValue, Request, Response};
-use flatout_handler::content::content_channel;
+use flatout_handler::content::{Offers, REWIND_BYTES_MAX, content_channel};
 use flatout_os::runtime::build_runtime;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::spawn_local;
 use tokio_rustls::TlsAcceptor;
 
 /// The requests that an HTTP/2 server received.
-struct Asked {
+pub(super) struct Asked {
     request: Request<RecvStream>,
     respond: SendResponse<Bytes>,
-    /// Among all requests of the server.
+    /// Index among all requests of the server.
     number: usize,
 }
 
-/// A server of HTTP/2, over TLS when it has an acceptor, that gives each request to `handle`, which answers, or tells
-/// it to go away. Counts its connections.
-fn serve_http2<F>(acceptor: Option<TlsAcceptor>, handle: fn(Asked) -> F) -> (OriginAddress, Arc<AtomicUsize>)
+/// An HTTP/2 server, over TLS if it has an acceptor, that passes each request to `handle`, which responds, or makes the
+/// server send GOAWAY. Counts its connections.
+pub(super) fn serve_http2<F>(acceptor: Option<TlsAcceptor>, handle: fn(Asked) -> F) -> (OriginAddress, Arc<AtomicUsize>)
 where
     F: Future<Output = Then> + 'static,
 {
@@ -73,7 +73,7 @@ where
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Then {
+pub(super) enum Then {
     GoOn,
     GoAway,
 }
@@ -105,16 +105,16 @@ async fn serve_connection<F>(
     .await;
 }
 
-fn http2_client(mut settings: OriginSettings) -> OriginClient {
+pub(super) fn http2_client(mut settings: OriginSettings) -> OriginClient {
     settings.http2 = true;
     client_with(settings)
 }
 
-fn ok() -> Response<()> {
+pub(super) fn ok() -> Response<()> {
     Response::builder().header("x-a", "1").header("x-a", "2").body(()).unwrap()
 }
 
-/// Answers with what was asked, content and trailers included.
+/// Echoes the request, including content and trailers.
 async fn echo(mut asked: Asked) -> Then {
     let head = format!("{} {}\n{:?}\n", asked.request.method(), asked.request.uri(), asked.request.headers());
     let mut content = Vec::new();
@@ -134,7 +134,7 @@ async fn echo(mut asked: Asked) -> Then {
 }
 
 #[test]
-fn requests_and_answers_have_the_same_form_as_over_http1() {
+fn requests_and_responses_look_the_same_as_over_http1() {
     let (origin, connections) = serve_http2(None, echo);
     run(async {
         let client = http2_client(OriginSettings::default());
@@ -162,9 +162,12 @@ fn requests_and_answers_have_the_same_form_as_over_http1() {
 }
 
 #[test]
-fn many_streams_share_one_connection_from_the_beginning() {
+fn concurrent_streams_share_the_first_connection() {
     async fn slowly(mut asked: Asked) -> Then {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        // Others arrive meanwhile.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
         let mut stream = asked.respond.send_response(ok(), false).unwrap();
         stream.send_data(Bytes::from(vec![b'x'; 50_000]), true).unwrap();
         Then::GoOn
@@ -186,7 +189,7 @@ fn many_streams_share_one_connection_from_the_beginning() {
 }
 
 #[test]
-fn interim_answers_and_those_without_a_body() {
+fn interim_responses_and_responses_without_a_body() {
     async fn hints(mut asked: Asked) -> Then {
         if asked.request.method() != "HEAD" {
             let early = Response::builder().status(103).header("link", "</a>").body(()).unwrap();
@@ -211,7 +214,7 @@ fn interim_answers_and_those_without_a_body() {
 }
 
 #[test]
-fn an_origin_that_goes_away_gets_a_new_connection() {
+fn goaway_leads_to_a_new_connection() {
     async fn leave(mut asked: Asked) -> Then {
         let mut stream = asked.respond.send_response(ok(), false).unwrap();
         stream.send_data(Bytes::from_static(b"bye"), true).unwrap();
@@ -222,14 +225,14 @@ fn an_origin_that_goes_away_gets_a_new_connection() {
         let client = http2_client(OriginSettings::default());
         for round in 1..=4 {
             assert_eq!(get(&client, &origin).await.unwrap().content, b"bye");
-            pause_ms(30).await;
+            client.pause(30).await;
             assert_eq!(connections.load(Ordering::SeqCst), round);
         }
     });
 }
 
 #[test]
-fn what_the_origin_refused_is_sent_again_once() {
+fn a_refused_stream_is_retried_once() {
     async fn refuse_odd(mut asked: Asked) -> Then {
         if asked.number % 2 == 1 {
             asked.respond.send_reset(Reason::REFUSED_STREAM);
@@ -256,7 +259,48 @@ fn what_the_origin_refused_is_sent_again_once() {
 }
 
 #[test]
-fn bodies_that_are_cut_never_end_whole() {
+fn a_refused_upload_is_sent_again_while_it_is_kept() {
+    async fn refuse_once(mut asked: Asked) -> Then {
+        if !REFUSED.swap(true, Ordering::SeqCst) {
+            // Everything has arrived when the stream is refused.
+            let mut body = asked.request.into_body();
+            while let Some(bytes) = body.data().await {
+                let bytes = bytes.unwrap();
+                let _ = body.flow_control().release_capacity(bytes.len());
+            }
+            asked.respond.send_reset(Reason::REFUSED_STREAM);
+            return Then::GoOn;
+        }
+        echo(asked).await
+    }
+    static REFUSED: AtomicBool = AtomicBool::new(true);
+    let (origin, _) = serve_http2(None, refuse_once);
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        for (bytes, is_kept) in [(3, true), (REWIND_BYTES_MAX, true), (REWIND_BYTES_MAX + 1, false)] {
+            // The connection is a reused one.
+            get(&client, &origin).await.unwrap();
+            REFUSED.store(false, Ordering::SeqCst);
+            let sent = vec![b'x'; bytes];
+            let (writer, content) = content_channel(None);
+            let mut post = OutgoingRequest { content: OutgoingContent::Content(content), ..request("POST") };
+            writer.write(SharedBytes::from(&sent[..]));
+            writer.end(None);
+            match client.exchange(&origin, &mut post, |_, _| {}).await {
+                Ok(mut incoming) => {
+                    assert!(finish(&mut incoming).await.unwrap().content.ends_with(&sent) && is_kept, "{bytes}");
+                }
+                Err(failure) => {
+                    assert_eq!((failure.failure, failure.repeat), (OriginFailure::H2Refused, Repeat::Always));
+                    assert!(post.content.is_spent() && !is_kept, "{bytes}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn truncated_bodies_never_complete() {
     async fn cut(mut asked: Asked) -> Then {
         let wrong = asked.request.uri().path() == "/path" && asked.number == 1;
         let mut answer = ok();
@@ -266,7 +310,10 @@ fn bodies_that_are_cut_never_end_whole() {
         let mut stream = asked.respond.send_response(answer, false).unwrap();
         stream.send_data(Bytes::from_static(b"abc"), wrong).unwrap();
         if !wrong {
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            // The content goes out first.
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
             stream.send_reset(Reason::INTERNAL_ERROR);
         }
         Then::GoOn
@@ -283,16 +330,14 @@ fn bodies_that_are_cut_never_end_whole() {
 }
 
 #[test]
-fn late_origins_are_given_up() {
+fn late_origins_time_out() {
     async fn late(mut asked: Asked) -> Then {
         if asked.request.method() == "POST" {
             let mut stream = asked.respond.send_response(ok(), false).unwrap();
             stream.send_data(Bytes::from_static(b"abc"), false).unwrap();
-            tokio::time::sleep(Duration::from_secs(2)).await;
-            return Then::GoOn;
+            return std::future::pending().await;
         }
-        tokio::time::sleep(Duration::from_secs(2)).await;
-        Then::GoOn
+        std::future::pending().await
     }
     let (origin, _) = serve_http2(None, late);
     run(async {
@@ -306,7 +351,7 @@ fn late_origins_are_given_up() {
 }
 
 #[test]
-fn a_body_that_is_not_read_holds_the_origin_back_and_nobody_else() {
+fn an_unread_body_delays_only_its_own_stream() {
     async fn large(mut asked: Asked) -> Then {
         let mut stream = asked.respond.send_response(ok(), false).unwrap();
         stream.send_data(Bytes::from(vec![b'x'; 4_000_000]), false).unwrap();
@@ -324,7 +369,7 @@ fn a_body_that_is_not_read_holds_the_origin_back_and_nobody_else() {
         for _ in 0..3 {
             assert_eq!(get(&client, &origin).await.unwrap().content.len(), 4_000_000);
         }
-        pause_ms(300).await;
+        client.pause(300).await;
         let answer = finish(&mut slow).await.unwrap();
         assert_eq!((answer.content.len(), answer.trailers.as_deref()), (4_000_000, Some("x-end: 1\r\n")));
         assert_eq!(connections.load(Ordering::SeqCst), 1);
@@ -332,7 +377,7 @@ fn a_body_that_is_not_read_holds_the_origin_back_and_nobody_else() {
 }
 
 #[test]
-fn a_connection_without_use_is_closed() {
+fn an_unused_connection_is_closed() {
     let (origin, connections) = serve_http2(None, echo);
     run(async {
         let client = http2_client(OriginSettings { idle_timeout_ms: 100, ..OriginSettings::default() });
@@ -340,13 +385,13 @@ fn a_connection_without_use_is_closed() {
             get(&client, &origin).await.unwrap();
             get(&client, &origin).await.unwrap();
             assert_eq!(connections.load(Ordering::SeqCst), round);
-            pause_ms(300).await;
+            client.pause(300).await;
         }
     });
 }
 
 #[test]
-fn an_origin_may_answer_before_it_has_read_everything() {
+fn an_origin_may_respond_before_it_has_read_the_request() {
     async fn refuse(mut asked: Asked) -> Then {
         let answer = Response::builder().status(413).body(()).unwrap();
         let mut stream = asked.respond.send_response(answer, false).unwrap();
@@ -372,27 +417,27 @@ fn an_origin_may_answer_before_it_has_read_everything() {
 }
 
 #[test]
-fn a_client_that_is_dropped_leaves_nothing_open() {
+fn a_dropped_client_closes_its_connections() {
     let (origin, connections, ended) = serve_counted(None, echo);
     run(async {
         let client = http2_client(OriginSettings::default());
         let mut incoming = client.exchange(&origin, &mut request("GET"), |_, _| {}).await.unwrap();
         drop(client);
-        pause_ms(30).await;
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
         assert!(!finish(&mut incoming).await.unwrap().content.is_empty(), "a body outlives its client");
         drop(incoming);
-        for _ in 0..100 {
-            if ended.load(Ordering::SeqCst) == 1 {
-                break;
-            }
-            pause_ms(10).await;
+        let begun = Instant::now();
+        while ended.load(Ordering::SeqCst) == 0 && begun.elapsed() < Duration::from_mins(1) {
+            tokio::task::yield_now().await;
         }
         assert_eq!((connections.load(Ordering::SeqCst), ended.load(Ordering::SeqCst)), (1, 1));
     });
 }
 
 #[test]
-fn an_origin_of_http1_breaks_its_rules() {
+fn an_http1_origin_is_a_protocol_error() {
     let origin = serve(|_, mut stream| {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         let mut some = [0; 1000];
@@ -405,7 +450,7 @@ fn an_origin_of_http1_breaks_its_rules() {
 }
 
 #[test]
-fn alpn_decides_between_both() {
+fn alpn_decides_between_http1_and_http2() {
     let identity = identity(&["127.0.0.1"]);
     let tls = Authorities::of(&identity).tls();
     let settings = OriginSettings { http2: true, ..OriginSettings::default() };
@@ -434,5 +479,48 @@ fn alpn_decides_between_both() {
             assert_eq!(get(&client, &origin).await.unwrap().content, b"one");
         }
         assert_eq!(client.counts().connections_opened.get(), 1, "the connection that was asked is used");
+    });
+}
+
+/// RFC 9110 §10.1.1.
+#[test]
+fn an_expectation_is_forwarded_on_a_stream() {
+    let (origin, _) = serve_http2(None, |Asked { mut request, mut respond, .. }| async move {
+        assert_eq!(request.headers()["expect"], "100-continue");
+        if request.uri().query() == Some("refused") {
+            let refused = Response::builder().status(413).body(()).unwrap();
+            respond.send_response(refused, true).unwrap();
+            return Then::GoOn;
+        }
+        respond.send_informational(Response::builder().status(100).body(()).unwrap()).unwrap();
+        let mut content = Vec::new();
+        while let Some(Ok(piece)) = request.body_mut().data().await {
+            content.extend_from_slice(&piece);
+        }
+        let mut stream = respond.send_response(ok(), false).unwrap();
+        stream.send_data(content.into(), true).unwrap();
+        Then::GoOn
+    });
+    run(async {
+        let settings = OriginSettings { continue_timeout_ms: 60_000, head_timeout_ms: 60_000, ..Default::default() };
+        let client = http2_client(settings);
+        for (target, status, content) in [(&b"/"[..], 200, &b"hello"[..]), (b"/?refused", 413, b"")] {
+            let offers = Offers::with_content(Some(5)).expecting_continue(true);
+            let content_of_request = OutgoingContent::Content(offers.take_content().unwrap());
+            let writer = offers.writer().unwrap();
+            let writing = spawn_local(async move {
+                while writer.was_never_asked() && !writer.is_abandoned() {
+                    tokio::task::yield_now().await;
+                }
+                let is_asked = !writer.was_never_asked();
+                writer.write(SharedBytes::from(&b"hello"[..]));
+                writer.end(None);
+                is_asked
+            });
+            let post = OutgoingRequest { target, content: content_of_request, ..request("POST") };
+            let answer = exchange(&client, &origin, post).await.unwrap();
+            assert_eq!((answer.status, &answer.content[..]), (status, content));
+            assert_eq!(writing.await.unwrap(), status == 200);
+        }
     });
 }

@@ -1,24 +1,36 @@
-//! Exchanges on kept connections, whose answers may be taken where they were received.
+//! Tests of exchanges on pooled connections, whose responses may be used in the receive buffer.
 
 use super::*;
 use crate::origin::{KeptAnswer, KeptExchange};
 use std::future::poll_fn;
 
-/// Sends a GET on a kept connection.
+/// Sends a GET on a pooled connection.
 fn send(client: &OriginClient, origin: &OriginAddress) -> Option<KeptExchange> {
-    client.send_kept(origin, &mut request("GET"))
+    client.send_kept(origin, "GET", b"/", |lines| {
+        lines.extend_from_slice(b"Host: origin\r\n");
+        Some(())
+    })
 }
 
 /// The result of an exchange: status and content, if there is a response.
-async fn finish_kept(mut exchange: KeptExchange, takes: bool) -> KeptAnswer<(u16, Vec<u8>)> {
-    poll_fn(|context| {
-        exchange.poll(context, |_, _| {}, |answer| takes.then(|| (answer.head.status, answer.content.to_vec())))
+async fn finish_kept(mut exchange: KeptExchange, takes: bool) -> (KeptAnswer, Option<(u16, Vec<u8>)>) {
+    let mut taken = None;
+    let answer = poll_fn(|context| {
+        exchange.poll(
+            context,
+            |_, _| {},
+            |answer| {
+                taken = takes.then(|| (answer.head.status, answer.content.to_vec()));
+                takes
+            },
+        )
     })
-    .await
+    .await;
+    (answer, taken)
 }
 
 #[test]
-fn there_is_one_only_after_an_exchange() {
+fn a_pooled_connection_exists_only_after_an_exchange() {
     let origin = serve_answer("HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
     run(async {
         let client = client();
@@ -26,7 +38,7 @@ fn there_is_one_only_after_an_exchange() {
         get(&client, &origin).await.unwrap();
         for _ in 0..3 {
             let answer = finish_kept(send(&client, &origin).unwrap(), true).await;
-            assert!(matches!(&answer, KeptAnswer::Taken((404, content)) if content == b"no"), "{answer:?}");
+            assert!(matches!(answer, (KeptAnswer::Taken, Some((404, ref content))) if content == b"no"), "{answer:?}");
             assert_eq!(client.idle_connections(&origin), 1);
         }
         assert_eq!((client.counts().connections_opened.get(), client.counts().responses.get()), (1, 4));
@@ -34,12 +46,12 @@ fn there_is_one_only_after_an_exchange() {
 }
 
 #[test]
-fn what_is_not_taken_is_an_answer_as_any_other() {
+fn a_response_that_is_not_taken_is_returned_as_usual() {
     let origin = serve_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     run(async {
         let client = client();
         get(&client, &origin).await.unwrap();
-        let answer = finish_kept(send(&client, &origin).unwrap(), false).await;
+        let (answer, _) = finish_kept(send(&client, &origin).unwrap(), false).await;
         let KeptAnswer::Incoming(mut incoming) = answer else { panic!("{answer:?}") };
         assert_eq!(finish(&mut incoming).await.unwrap().content, b"ok");
         assert_eq!(client.idle_connections(&origin), 1);
@@ -47,7 +59,7 @@ fn what_is_not_taken_is_an_answer_as_any_other() {
 }
 
 #[test]
-fn what_is_unusual_is_not_shown() {
+fn unusual_responses_are_not_offered() {
     for (answer, kept) in [
         ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 1),
         // More than was declared.
@@ -63,7 +75,7 @@ fn what_is_unusual_is_not_shown() {
         run(async {
             let client = client();
             get(&client, &origin).await.unwrap();
-            let taken = finish_kept(send(&client, &origin).unwrap(), true).await;
+            let (taken, _) = finish_kept(send(&client, &origin).unwrap(), true).await;
             let KeptAnswer::Incoming(mut incoming) = taken else { panic!("{answer:?}: {taken:?}") };
             assert_eq!(finish(&mut incoming).await.unwrap().content, b"ok");
             assert_eq!(client.idle_connections(&origin), kept, "{answer:?}");
@@ -72,7 +84,7 @@ fn what_is_unusual_is_not_shown() {
 }
 
 #[test]
-fn an_answer_taken_from_a_connection_that_ends_keeps_none() {
+fn a_taken_response_does_not_pool_a_closing_connection() {
     let origin = serve(|_, mut stream| {
         read_request(&mut stream);
         stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
@@ -83,13 +95,13 @@ fn an_answer_taken_from_a_connection_that_ends_keeps_none() {
         let client = client();
         get(&client, &origin).await.unwrap();
         let answer = finish_kept(send(&client, &origin).unwrap(), true).await;
-        assert!(matches!(answer, KeptAnswer::Taken((200, _))), "{answer:?}");
+        assert!(matches!(answer, (KeptAnswer::Taken, Some((200, _)))), "{answer:?}");
         assert_eq!(client.idle_connections(&origin), 0);
     });
 }
 
 #[test]
-fn a_connection_that_ends_meanwhile_may_be_tried_again_and_a_cut_head_not() {
+fn a_closed_connection_may_be_retried_and_a_truncated_head_may_not() {
     for (answer, again) in [("", true), ("HTTP/1.1 200 OK\r\nCont", false)] {
         let origin = serve(move |_, mut stream| {
             read_request(&mut stream);
@@ -100,7 +112,7 @@ fn a_connection_that_ends_meanwhile_may_be_tried_again_and_a_cut_head_not() {
         run(async {
             let client = client();
             get(&client, &origin).await.unwrap();
-            let ended = finish_kept(send(&client, &origin).unwrap(), true).await;
+            let (ended, _) = finish_kept(send(&client, &origin).unwrap(), true).await;
             let counts = client.counts();
             if again {
                 assert!(matches!(ended, KeptAnswer::Again), "{ended:?}");
@@ -115,14 +127,41 @@ fn a_connection_that_ends_meanwhile_may_be_tried_again_and_a_cut_head_not() {
 }
 
 #[test]
-fn a_request_with_content_is_not_sent() {
+fn a_request_without_lines_is_not_sent() {
     let origin = serve_answer("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
     run(async {
         let client = client();
         get(&client, &origin).await.unwrap();
-        let mut posted = request("POST");
-        posted.content = bytes(b"x");
-        assert!(client.send_kept(&origin, &mut posted).is_none());
+        assert!(client.send_kept(&origin, "GET", b"/", |_| None).is_none());
         assert_eq!(client.idle_connections(&origin), 1);
     });
+}
+
+#[test]
+fn a_pooled_connection_that_may_be_authenticated_is_closed() {
+    for (line, challenge) in [("Authorization: NTLM TlRM\r\n", ""), ("", "WWW-Authenticate: NTLM\r\n")] {
+        for takes in [true, false] {
+            let origin = serve(move |_, mut stream| {
+                read_request(&mut stream);
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").unwrap();
+                read_request(&mut stream);
+                let answer = format!("HTTP/1.1 401 Unauthorized\r\n{challenge}Content-Length: 0\r\n\r\n");
+                stream.write_all(answer.as_bytes()).unwrap();
+                read_request(&mut stream);
+            });
+            run(async {
+                let client = client();
+                get(&client, &origin).await.unwrap();
+                assert_eq!(client.idle_connections(&origin), 1);
+                let write_lines = |lines: &mut Vec<u8>| {
+                    lines.extend_from_slice(format!("Host: origin\r\n{line}").as_bytes());
+                    Some(())
+                };
+                let sent = client.send_kept(&origin, "GET", b"/", write_lines).unwrap();
+                let (answer, _) = finish_kept(sent, takes).await;
+                assert_eq!(matches!(answer, KeptAnswer::Taken), takes, "{answer:?}");
+                assert_eq!(client.idle_connections(&origin), 0, "{line}{challenge}");
+            });
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! Exchanges with real servers that send what a script says.
+//! Tests of exchanges with real servers that follow a script.
 
 mod basic;
 mod cuts;
@@ -8,6 +8,7 @@ mod pools;
 mod timeouts;
 mod tls;
 mod uploads;
+mod websocket;
 
 use crate::origin::{
     ExchangeFailure, Incoming, IncomingPiece, OriginClient, OriginCounts, OriginFailure, OriginSettings,
@@ -16,12 +17,13 @@ use crate::origin::{
 use flatout_handler::shared::SharedBytes;
 use flatout_http::url::OriginAddress;
 use flatout_os::runtime::build_server_runtime;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-/// A server on loopback that has `handle` do with each connection, numbered from 0, what it likes.
+/// A server on loopback that passes each connection, numbered from 0, to `handle`.
 fn serve(handle: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> OriginAddress {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -36,13 +38,13 @@ fn serve(handle: impl Fn(usize, TcpStream) + Send + Sync + 'static) -> OriginAdd
     OriginAddress::new(false, "127.0.0.1", port)
 }
 
-/// A server that answers every request on every connection with `answer`, and then waits for the next.
+/// A server that responds to every request on every connection with `answer`, and then waits for the next.
 fn serve_answer(answer: impl Into<Vec<u8>>) -> OriginAddress {
     let answer = answer.into();
     serve(move |_, mut stream| while read_request(&mut stream).is_some() && stream.write_all(&answer).is_ok() {})
 }
 
-/// A server that answers the first request of every connection with `answer` and closes.
+/// A server that responds to the first request of every connection with `answer` and closes.
 fn serve_last(answer: impl Into<Vec<u8>>) -> OriginAddress {
     let answer = answer.into();
     serve(move |_, mut stream| {
@@ -64,7 +66,7 @@ fn read_head(stream: &mut impl Read) -> Option<String> {
     String::from_utf8(head).ok()
 }
 
-/// Reads a request with its content as it goes over the wire.
+/// Reads a request with its content as received.
 fn read_request(stream: &mut impl Read) -> Option<(String, Vec<u8>)> {
     let head = read_head(stream)?;
     let mut content = Vec::new();
@@ -81,7 +83,7 @@ fn read_request(stream: &mut impl Read) -> Option<(String, Vec<u8>)> {
     Some((head, content))
 }
 
-/// Runs `future` as a worker would: without timers of tokio's.
+/// Runs `future` as a worker would: without tokio's timers.
 fn run<T>(future: impl Future<Output = T>) -> T {
     build_server_runtime().unwrap().block_on(future)
 }
@@ -94,7 +96,7 @@ fn client_with(settings: OriginSettings) -> OriginClient {
     OriginClient::new(settings, None, Arc::new(OriginCounts::default()))
 }
 
-/// Settings whose timeouts are as short as a test can bear.
+/// Settings with timeouts as short as a test allows.
 fn quick() -> OriginSettings {
     OriginSettings {
         connect_timeout_ms: 150,
@@ -112,6 +114,7 @@ fn request(method: &str) -> OutgoingRequest<'_> {
         lines: b"Host: origin.example\r\nX-One: 1\r\n",
         content: OutgoingContent::None,
         upgrade: None,
+        head_left_ms: None,
     }
 }
 
@@ -158,7 +161,7 @@ async fn get(client: &OriginClient, origin: &OriginAddress) -> Result<Answer, Ex
     exchange(client, origin, request("GET")).await
 }
 
-/// GETs on a client of its own.
+/// Sends a GET with a separate client.
 fn get_once(origin: &OriginAddress) -> Result<Answer, ExchangeFailure> {
     run(get(&client(), origin))
 }
@@ -167,7 +170,15 @@ fn failure_of(answer: Result<Answer, ExchangeFailure>) -> OriginFailure {
     answer.unwrap_err().failure
 }
 
-/// Lets other tasks and threads go on for a moment.
-async fn pause_ms(milliseconds: u64) {
-    tokio::task::spawn_blocking(move || thread::sleep(std::time::Duration::from_millis(milliseconds))).await.unwrap();
+/// Waits for `milliseconds`, and returns true if the client neither sends nor closes meanwhile: the pace of a slow origin.
+fn hears_nothing(stream: &TcpStream, milliseconds: u64) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(milliseconds))).unwrap();
+    stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Holds a connection open and neither reads nor writes.
+fn hold(_stream: TcpStream) {
+    loop {
+        thread::park();
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 #[test]
-fn connections_are_used_again() {
+fn connections_are_reused() {
     let origin = serve_answer(OK);
     run(async {
         let client = client();
@@ -33,7 +33,7 @@ fn connections_are_used_again() {
 }
 
 #[test]
-fn only_so_many_are_kept() {
+fn idle_connections_are_bounded() {
     let origin = serve_answer(OK);
     run(async {
         let client = client_with(OriginSettings { idle_connections_max: 2, ..OriginSettings::default() });
@@ -58,7 +58,7 @@ fn only_so_many_are_kept() {
 }
 
 #[test]
-fn what_the_origin_ends_or_leaves_open_is_not_kept() {
+fn a_connection_that_cannot_persist_is_not_pooled() {
     for answer in [
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
         "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -76,6 +76,25 @@ fn what_the_origin_ends_or_leaves_open_is_not_kept() {
             }
         });
     }
+    // Content that was declared but must not exist may follow later.
+    for answer in [
+        "HTTP/1.1 204 No Content\r\nContent-Length: 2\r\n\r\n",
+        "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\nContent-Length: 2\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
+    ] {
+        let origin = serve_answer(answer);
+        run(async {
+            let client = client();
+            assert_eq!(get(&client, &origin).await.unwrap().status, 204, "{answer:?}");
+            assert_eq!(client.idle_connections(&origin), 0, "{answer:?}");
+        });
+    }
+    let origin = serve_answer("HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n");
+    run(async {
+        let client = client();
+        get(&client, &origin).await.unwrap();
+        assert_eq!(client.idle_connections(&origin), 1);
+    });
     let origin = serve_answer("HTTP/1.0 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok");
     run(async {
         let client = client();
@@ -85,15 +104,54 @@ fn what_the_origin_ends_or_leaves_open_is_not_kept() {
 }
 
 #[test]
-fn what_comes_unasked_is_never_an_answer() {
+fn a_connection_that_may_be_authenticated_is_not_pooled() {
+    for lines in ["WWW-Authenticate: NTLM", "WWW-Authenticate: Basic realm=\"a\", Negotiate", "Persistent-Auth: true"] {
+        for body in ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"] {
+            let origin = serve_answer(format!("HTTP/1.1 401 Unauthorized\r\n{lines}\r\n{body}"));
+            run(async {
+                let client = client();
+                assert_eq!(get(&client, &origin).await.unwrap().content, b"ok");
+                assert_eq!(client.idle_connections(&origin), 0, "{lines}");
+            });
+        }
+    }
+    // The response need not say anything.
+    for (credentials, pooled) in [("NTLM TlRM", 0), ("negotiate YII=", 0), ("Basic eDp5", 1)] {
+        let origin = serve_answer(OK);
+        let lines = format!("Host: a\r\nAuthorization: {credentials}\r\n");
+        run(async {
+            let client = client();
+            let request = OutgoingRequest { lines: lines.as_bytes(), ..request("GET") };
+            exchange(&client, &origin, request).await.unwrap();
+            assert_eq!(client.idle_connections(&origin), pooled, "{credentials}");
+        });
+    }
+    // The rest of the body arrives later.
+    let origin = serve(|_, mut stream| {
+        read_request(&mut stream);
+        stream.write_all(b"HTTP/1.1 200 OK\r\nPersistent-Auth: true\r\nContent-Length: 300000\r\n\r\n").unwrap();
+        stream.write_all(&vec![b'x'; 300_000]).unwrap();
+        read_request(&mut stream);
+    });
+    run(async {
+        let client = client();
+        assert_eq!(get(&client, &origin).await.unwrap().content.len(), 300_000);
+        assert_eq!(client.idle_connections(&origin), 0);
+    });
+}
+
+#[test]
+fn unsolicited_bytes_are_never_a_response() {
     let (go, goes) = channel::<()>();
     let goes = std::sync::Mutex::new(goes);
+    let (tell, told) = channel::<()>();
     let origin = serve(move |index, mut stream| {
         read_request(&mut stream);
         stream.write_all(OK).unwrap();
         if index == 0 {
             goes.lock().unwrap().recv().unwrap();
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil").unwrap();
+            tell.send(()).unwrap();
         }
         while read_request(&mut stream).is_some() && stream.write_all(OK).is_ok() {}
     });
@@ -102,14 +160,14 @@ fn what_comes_unasked_is_never_an_answer() {
         get(&client, &origin).await.unwrap();
         assert_eq!(client.idle_connections(&origin), 1);
         go.send(()).unwrap();
-        pause_ms(50).await;
+        told.recv().unwrap();
         assert_eq!(get(&client, &origin).await.unwrap().content, b"ok");
         assert_eq!((client.counts().connections_opened.get(), client.counts().connections_stale.get()), (2, 1));
     });
 }
 
 #[test]
-fn a_body_that_is_not_read_closes_its_connection() {
+fn an_unread_body_closes_its_connection() {
     let origin = serve_answer(format!("HTTP/1.1 200 OK\r\nContent-Length: 300000\r\n\r\n{}", "x".repeat(300_000)));
     run(async {
         let client = client();
@@ -121,20 +179,20 @@ fn a_body_that_is_not_read_closes_its_connection() {
 }
 
 #[test]
-fn a_connection_that_grew_old_is_closed() {
+fn an_idle_connection_is_closed_after_its_timeout() {
     let origin = serve_answer(OK);
     run(async {
-        let client = client_with(OriginSettings { idle_timeout_ms: 100, ..OriginSettings::default() });
+        let client = client_with(OriginSettings { idle_timeout_ms: 1_000, ..OriginSettings::default() });
         get(&client, &origin).await.unwrap();
         assert_eq!(client.idle_connections(&origin), 1);
-        pause_ms(250).await;
+        client.pause(2_000).await;
         assert_eq!(client.idle_connections(&origin), 0);
         get(&client, &origin).await.unwrap();
         assert_eq!(client.counts().connections_reused.get(), 0);
     });
 }
 
-/// Ends each connection after `answers` answers, without saying so beforehand.
+/// Closes each connection after `answers` responses, without announcing it.
 fn serve_some(answers: usize, also: &'static [u8]) -> (OriginAddress, Arc<AtomicUsize>) {
     let requests = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&requests);
@@ -156,7 +214,7 @@ fn serve_some(answers: usize, also: &'static [u8]) -> (OriginAddress, Arc<Atomic
 }
 
 #[test]
-fn a_connection_that_dies_under_a_request_is_replaced_once_where_that_is_safe() {
+fn a_request_is_retried_once_on_a_new_connection_if_that_is_safe() {
     let (origin, requests) = serve_some(1, b"");
     run(async {
         let client = client();
@@ -217,7 +275,7 @@ fn a_408_without_a_request_is_no_response() {
 }
 
 #[test]
-fn a_connection_closed_meanwhile_is_seen_before_it_is_used() {
+fn a_closed_pooled_connection_is_detected_before_use() {
     let origin = serve_last(OK);
     run(async {
         let client = client();
@@ -226,7 +284,7 @@ fn a_connection_closed_meanwhile_is_seen_before_it_is_used() {
             let post = OutgoingRequest { content: bytes(b"abc"), ..request("POST") };
             exchange(&client, &origin, post).await.unwrap();
             assert_eq!(client.counts().connections_opened.get(), round + 1);
-            pause_ms(30).await;
+            client.pause(30).await;
         }
         // The last one is not asked for again, and the sweep of idle ones may have come by or not.
         let (repeats, stale) = (client.counts().repeats.get(), client.counts().connections_stale.get());
@@ -235,14 +293,14 @@ fn a_connection_closed_meanwhile_is_seen_before_it_is_used() {
 }
 
 #[test]
-fn names_are_looked_up_once_and_dead_ones_have_a_name() {
+fn names_are_resolved_once_and_failures_are_named() {
     let origin = serve_last(OK);
     run(async {
         let client = client();
         let by_name = OriginAddress::new(false, "localhost", origin.port);
         for _ in 0..3 {
             get(&client, &by_name).await.unwrap();
-            pause_ms(10).await;
+            client.pause(10).await;
         }
         assert_eq!((client.counts().lookups.get(), client.counts().connections_opened.get()), (1, 3));
         let nowhere = OriginAddress::new(false, "no-such-host.invalid", 80);
@@ -255,7 +313,7 @@ fn names_are_looked_up_once_and_dead_ones_have_a_name() {
 }
 
 #[test]
-fn where_nothing_listens_is_refused() {
+fn a_closed_port_is_refused() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut post = OutgoingRequest { content: bytes(b"abc"), ..request("POST") };
     run(async {

@@ -4,9 +4,8 @@ use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// A certificate that is its own authority.
+/// A self-signed certificate.
 pub(super) struct Identity {
     pub(super) pem: String,
     key: String,
@@ -51,7 +50,7 @@ fn serve_tls(identity: &Identity, handle: impl Fn(Session) + Send + Sync + 'stat
     OriginAddress { secure: true, ..origin }
 }
 
-/// A file that is there for as long as the test.
+/// A file that exists as long as the test runs.
 pub(super) struct Authorities(PathBuf);
 
 impl Authorities {
@@ -90,7 +89,7 @@ fn answer_all(mut session: Session) {
 }
 
 #[test]
-fn connections_of_tls_are_kept_as_others_are() {
+fn tls_connections_are_pooled() {
     let identity = identity(&["127.0.0.1"]);
     let authorities = Authorities::of(&identity);
     let origin = serve_tls(&identity, answer_all);
@@ -100,7 +99,7 @@ fn connections_of_tls_are_kept_as_others_are() {
             let post = OutgoingRequest { content, ..request("POST") };
             assert_eq!(exchange(&client, &origin, post).await.unwrap().content, b"ok");
             // Tickets come whenever the origin likes, and are no reason to think it has ended.
-            pause_ms(20).await;
+            client.pause(20).await;
             assert_eq!(client.idle_connections(&origin), 1);
         }
         assert_eq!((client.counts().connections_opened.get(), client.counts().connections_stale.get()), (1, 0));
@@ -110,7 +109,7 @@ fn connections_of_tls_are_kept_as_others_are() {
 }
 
 #[test]
-fn whom_we_do_not_believe_has_a_name() {
+fn certificate_failures_are_named() {
     let (one, other, old) = (identity(&["127.0.0.1"]), identity(&["127.0.0.1"]), expired());
     let named = identity(&["origin.example"]);
     let authorities = Authorities::of(&one);
@@ -140,24 +139,24 @@ fn whom_we_do_not_believe_has_a_name() {
 }
 
 #[test]
-fn settings_that_cannot_be_are_told() {
+fn invalid_tls_settings_are_reported() {
     let missing = OriginTlsSettings { authorities: Some("/nowhere.pem".into()), ..OriginTlsSettings::default() };
     assert!(OriginTls::load(&missing).unwrap_err().to_string().starts_with("/nowhere.pem cannot be read: "));
     let empty = Authorities::of(&Identity { pem: "no PEM".to_owned(), key: String::new() });
     let none = OriginTlsSettings { authorities: Some(empty.0.clone()), ..OriginTlsSettings::default() };
-    assert!(OriginTls::load(&none).unwrap_err().to_string().ends_with("contains no certificate in PEM"));
+    assert!(OriginTls::load(&none).unwrap_err().to_string().ends_with("contains no certificate in PEM format"));
     let name = OriginTlsSettings { server_name: Some("no name".to_owned()), ..OriginTlsSettings::default() };
     assert!(OriginTls::load(&name).is_err());
 }
 
 #[test]
-fn what_is_no_tls_or_stops_is_told() {
+fn a_failed_tls_handshake_is_named() {
     let identity = identity(&["127.0.0.1"]);
     let tls = Authorities::of(&identity).tls();
     let secure = |origin: OriginAddress| OriginAddress { secure: true, ..origin };
     let plain = secure(serve(|_, mut stream| stream.write_all(b"HTTP/1.1 400 Bad\r\n\r\n").unwrap()));
     let closes = secure(serve(|_, _| {}));
-    let deadlines = secure(serve(|_, _stream| thread::sleep(Duration::from_secs(2))));
+    let deadlines = secure(serve(|_, stream| hold(stream)));
     for (origin, failure) in [
         (plain, OriginFailure::TlsFailed),
         (closes, OriginFailure::TlsFailed),
@@ -168,7 +167,7 @@ fn what_is_no_tls_or_stops_is_told() {
 }
 
 #[test]
-fn an_end_that_tls_does_not_tell_of_is_a_cut() {
+fn a_close_without_close_notify_truncates_the_body() {
     let identity = identity(&["127.0.0.1"]);
     let tls = Authorities::of(&identity).tls();
     for tells in [true, false] {
@@ -194,7 +193,7 @@ fn an_end_that_tls_does_not_tell_of_is_a_cut() {
 }
 
 #[test]
-fn large_content_and_upgrades_go_over_tls() {
+fn large_content_and_upgrades_work_over_tls() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let identity = identity(&["127.0.0.1"]);
     let tls = Authorities::of(&identity).tls();

@@ -1,5 +1,5 @@
 use super::*;
-use flatout_handler::content::{ContentWriter, content_channel};
+use flatout_handler::content::{ContentWriter, Offers, REWIND_BYTES_MAX, content_channel};
 use flatout_handler::ending::CloseReason;
 use std::future::poll_fn;
 use std::sync::mpsc::channel;
@@ -9,7 +9,7 @@ fn streamed(length: Option<u64>) -> (ContentWriter, OutgoingRequest<'static>) {
     (writer, OutgoingRequest { content: OutgoingContent::Content(content), ..request("POST") })
 }
 
-/// Echoes the request as it came over the wire.
+/// Echoes the request as received.
 fn echo() -> OriginAddress {
     serve(|_, mut stream| {
         while let Some((head, content)) = read_request(&mut stream) {
@@ -27,7 +27,7 @@ fn content_of(answer: Answer) -> String {
 }
 
 #[test]
-fn content_at_hand_is_framed_by_its_length() {
+fn content_in_memory_has_a_content_length() {
     let origin = echo();
     run(async {
         let client = client();
@@ -44,7 +44,7 @@ fn content_at_hand_is_framed_by_its_length() {
 }
 
 #[test]
-fn streamed_content_is_framed_as_it_comes() {
+fn streamed_content_has_a_length_or_chunks() {
     let origin = echo();
     run(async {
         let client = client();
@@ -74,7 +74,7 @@ fn streamed_content_is_framed_as_it_comes() {
 }
 
 #[test]
-fn trailers_go_along() {
+fn trailers_are_forwarded() {
     let (told, asked) = channel();
     let origin = serve(move |_, mut stream| {
         read_head(&mut stream);
@@ -97,12 +97,15 @@ fn trailers_go_along() {
 }
 
 #[test]
-fn large_content_streams_with_back_pressure() {
+fn large_content_streams_with_backpressure() {
     const BYTES: usize = 12_000_000;
-    let origin = serve(|_, mut stream| {
+    let (full, is_full) = channel();
+    let is_full = std::sync::Mutex::new(is_full);
+    let origin = serve(move |_, mut stream| {
         let head = read_head(&mut stream).unwrap();
         assert!(head.contains(&format!("Content-Length: {BYTES}\r\n")));
-        thread::sleep(std::time::Duration::from_millis(100));
+        // Nothing is read before the writer has no room left.
+        is_full.lock().unwrap().recv().unwrap();
         let (mut sum, mut left, mut piece) = (0_u64, BYTES, vec![0; 100_000]);
         while left > 0 {
             let count = stream.read(&mut piece).unwrap();
@@ -119,7 +122,14 @@ fn large_content_streams_with_back_pressure() {
         let pump = tokio::task::spawn_local(async move {
             let mut at = 0;
             while at < BYTES {
-                poll_fn(|context| writer.poll_room(context)).await;
+                poll_fn(|context| {
+                    let room = writer.poll_room(context);
+                    if room.is_pending() {
+                        let _ = full.send(());
+                    }
+                    room
+                })
+                .await;
                 let end = (at + 50_000).min(BYTES);
                 writer.write(SharedBytes::from((at..end).map(|index| (index % 200) as u8).collect::<Vec<_>>()));
                 at = end;
@@ -133,7 +143,7 @@ fn large_content_streams_with_back_pressure() {
 }
 
 #[test]
-fn content_that_is_cut_or_does_not_fit_ends_the_exchange() {
+fn truncated_or_oversized_content_fails_the_exchange() {
     let (told, asked) = channel();
     let origin = serve(move |_, mut stream| {
         read_head(&mut stream);
@@ -154,14 +164,14 @@ fn content_that_is_cut_or_does_not_fit_ends_the_exchange() {
             }
             let failure = client.exchange(&origin, &mut post, |_, _| {}).await.unwrap_err();
             assert_eq!(failure.failure, OriginFailure::ClientCutContent, "{length:?}");
-            assert!(!failure.failure.is_origin_fault() && post.content.is_taken());
-            // What is left of it is not sent as if it were the request.
+            assert!(!failure.failure.is_origin_fault());
+            // It is sent again from its beginning, and not as if it were whole.
             let again = client.exchange(&origin, &mut post, |_, _| {}).await.unwrap_err();
             assert_eq!(again.failure, OriginFailure::ClientCutContent, "{length:?}");
         }
         assert_eq!(client.idle_connections(&origin), 0);
     });
-    for _ in 0..4 {
+    for _ in 0..8 {
         let all = asked.recv().unwrap();
         assert!(!all.ends_with(b"0\r\n\r\n"), "never as if it were whole");
     }
@@ -169,7 +179,7 @@ fn content_that_is_cut_or_does_not_fit_ends_the_exchange() {
 
 /// The client stops sending while the origin waits: neither is late until the client's own timeout ends.
 #[test]
-fn a_client_that_pauses_is_not_the_origin_s_fault() {
+fn a_pausing_client_does_not_time_out_the_origin() {
     let origin = echo();
     run(async {
         let client = client_with(quick());
@@ -179,7 +189,7 @@ fn a_client_that_pauses_is_not_the_origin_s_fault() {
             async move { exchange(&client, &origin, post).await }
         });
         writer.write(SharedBytes::from(&b"ab"[..]));
-        pause_ms(400).await;
+        client.pause(400).await;
         writer.write(SharedBytes::from(&b"cd"[..]));
         writer.end(None);
         assert_eq!(content_of(task.await.unwrap().unwrap()), "Content-Length: 4\r\n\r\nabcd");
@@ -187,7 +197,7 @@ fn a_client_that_pauses_is_not_the_origin_s_fault() {
 }
 
 #[test]
-fn an_origin_may_answer_before_it_has_read_everything() {
+fn an_origin_may_respond_before_it_has_read_the_request() {
     let refuse = "HTTP/1.1 413 Too much\r\nContent-Length: 4\r\n\r\nmuch";
     // It answers and closes; what it did not read makes that a reset.
     let closes = serve(move |_, mut stream| {
@@ -198,7 +208,7 @@ fn an_origin_may_answer_before_it_has_read_everything() {
     let stays = serve(move |_, mut stream| {
         read_head(&mut stream);
         stream.write_all(refuse.as_bytes()).unwrap();
-        thread::sleep(std::time::Duration::from_secs(2));
+        hold(stream);
     });
     run(async {
         let client = client_with(quick());
@@ -213,9 +223,9 @@ fn an_origin_may_answer_before_it_has_read_everything() {
     });
 }
 
-/// The answer begins while content still goes the other way, and both are whole.
+/// The response begins while content is still being sent in the other direction, and both are complete.
 #[test]
-fn both_directions_go_on_at_once() {
+fn both_directions_stream_at_once() {
     const BYTES: usize = 3_000_000;
     let origin = serve(|_, mut stream| {
         while read_head(&mut stream).is_some() {
@@ -245,4 +255,129 @@ fn both_directions_go_on_at_once() {
             assert!(answer.content.chunks(50_000).enumerate().all(|(at, piece)| piece == vec![at as u8; 50_000]));
         }
     });
+}
+
+/// A request whose client waits for 100 (Continue).
+fn expecting(length: Option<u64>) -> (ContentWriter, OutgoingRequest<'static>) {
+    let offers = Offers::with_content(length).expecting_continue(true);
+    let content = offers.take_content().unwrap();
+    (offers.writer().unwrap(), OutgoingRequest { content: OutgoingContent::Content(content), ..request("POST") })
+}
+
+/// No test here waits for the timeout, unless it says so.
+fn patient() -> OriginSettings {
+    OriginSettings { continue_timeout_ms: 60_000, head_timeout_ms: 60_000, ..OriginSettings::default() }
+}
+
+/// Writes `content` once the reader has polled for it, as a client does after 100 (Continue).
+async fn write_when_asked(writer: ContentWriter, content: &[u8]) {
+    while writer.was_never_asked() {
+        tokio::task::yield_now().await;
+    }
+    writer.write(SharedBytes::from(content));
+    writer.end(None);
+}
+
+/// RFC 9110 §10.1.1.
+#[test]
+fn the_clients_expectation_is_met_by_the_origin() {
+    for (length, framing) in [(Some(5), "Content-Length: 5"), (None, "Transfer-Encoding: chunked")] {
+        let origin = serve(move |_, mut stream| {
+            let head = read_head(&mut stream).unwrap();
+            assert!(head.ends_with(&format!("X-One: 1\r\nExpect: 100-continue\r\n{framing}\r\n\r\n")), "{head}");
+            stream.write_all(b"HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n").unwrap();
+            let mut content = [0; 5];
+            if length.is_none() {
+                stream.read_exact(&mut [0; 3]).unwrap();
+            }
+            stream.read_exact(&mut content).unwrap();
+            assert_eq!(&content, b"hello");
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        });
+        run(async {
+            let (writer, post) = expecting(length);
+            let client = tokio::task::spawn_local(write_when_asked(writer, b"hello"));
+            assert_eq!(exchange(&client_with(patient()), &origin, post).await.unwrap().content, b"ok");
+            client.await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn content_that_the_origin_does_not_want_is_not_read() {
+    let responses = ["401 Unauthorized", "413 Content Too Large", "417 Expectation Failed", "200 OK", "303 See Other"];
+    for status in responses {
+        let origin = serve(move |_, mut stream| {
+            read_head(&mut stream).unwrap();
+            let _ = stream.write_all(format!("HTTP/1.1 {status}\r\nContent-Length: 2\r\n\r\nno").as_bytes());
+            // The connection ends without the content.
+            assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0);
+        });
+        run(async {
+            let client = client_with(patient());
+            let (writer, post) = expecting(Some(5));
+            let answer = exchange(&client, &origin, post).await.unwrap();
+            assert_eq!((answer.status.to_string(), &answer.content[..]), (status[..3].to_owned(), &b"no"[..]));
+            assert!(writer.was_never_asked() && writer.is_abandoned(), "{status}");
+            assert_eq!(client.idle_connections(&origin), 0);
+        });
+    }
+}
+
+#[test]
+fn an_origin_that_ignores_the_expectation_gets_the_content_after_a_while() {
+    let origin = echo();
+    run(async {
+        let client = client_with(OriginSettings { continue_timeout_ms: 50, ..patient() });
+        let (writer, post) = expecting(Some(5));
+        let writing = tokio::task::spawn_local(write_when_asked(writer, b"hello"));
+        let expected = "Expect: 100-continue\r\nContent-Length: 5\r\n\r\nhello";
+        assert_eq!(content_of(exchange(&client, &origin, post).await.unwrap()), expected);
+        writing.await.unwrap();
+        // A client that does not wait holds nothing up.
+        let client = client_with(patient());
+        let (writer, post) = expecting(Some(5));
+        writer.write(SharedBytes::from(&b"hello"[..]));
+        writer.end(None);
+        assert_eq!(content_of(exchange(&client, &origin, post).await.unwrap()), expected);
+    });
+}
+
+#[test]
+fn a_request_with_an_expectation_is_sent_again_while_its_content_is_kept() {
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    // The first connection is closed before or after the content was requested; the second serves.
+    for takes_content in [false, true] {
+        let origin = serve(move |index, mut stream| {
+            let head = read_head(&mut stream).unwrap();
+            if index == 0 {
+                if takes_content {
+                    stream.read_exact(&mut [0; 5]).unwrap();
+                }
+                return;
+            }
+            // The client sends its content after the first 100, so that another is not needed.
+            assert_eq!(head.contains("Expect: 100-continue"), !takes_content, "{head}");
+            if !takes_content {
+                stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").unwrap();
+            }
+            let mut content = [0; 5];
+            stream.read_exact(&mut content).unwrap();
+            assert_eq!(&content, b"hello");
+            stream.write_all(answer).unwrap();
+        });
+        run(async {
+            let settings = OriginSettings { continue_timeout_ms: if takes_content { 20 } else { 60_000 }, ..patient() };
+            let client = client_with(settings);
+            let (writer, post) = expecting(Some(5));
+            let writing = tokio::task::spawn_local(write_when_asked(writer, b"hello"));
+            let mut put = OutgoingRequest { method: "PUT", ..post };
+            let failure = client.exchange(&origin, &mut put, |_, _| {}).await.unwrap_err();
+            assert!(matches!(failure.failure, OriginFailure::ClosedBeforeHead | OriginFailure::Reset), "{failure:?}");
+            assert!(!put.content.is_spent());
+            assert_eq!(exchange(&client, &origin, put).await.unwrap().content, b"ok");
+            writing.await.unwrap();
+        });
+    }
+    const { assert!(REWIND_BYTES_MAX > 5) };
 }

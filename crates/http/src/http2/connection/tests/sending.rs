@@ -1,4 +1,6 @@
-use super::{CONFIG, Connection, Role, fields, frame, frames, give, request, server};
+use super::{
+    CONFIG, Connection, Event, FieldBlock, Role, describe, fields, frame, frames, give, give_to, request, server,
+};
 use crate::http2::frame::{ErrorCode, PREFACE, flag, kind};
 use crate::http2::hpack::{encode_field, encode_status};
 
@@ -17,7 +19,7 @@ fn get(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
 #[test]
 fn a_response_respects_both_windows_and_ends_its_stream() {
     let (mut connection, mut output) = server();
-    // Streams get a window of 10 bytes.
+    // The peer sets an initial stream window of 10 bytes.
     exchange(&mut connection, &mut output, &frame(kind::SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 10]));
     exchange(&mut connection, &mut output, &get(1, &[]));
     output.clear();
@@ -35,12 +37,61 @@ fn a_response_respects_both_windows_and_ends_its_stream() {
     assert_eq!(sent, [(kind::HEADERS, flag::END_HEADERS), (kind::DATA, 0), (kind::DATA, flag::END_STREAM)]);
 }
 
+/// Credit for content that the caller received in events but will not read must return when the stream ends. Otherwise
+/// the connection's window shrinks with each such stream.
+#[test]
+fn content_that_nobody_will_read_returns_its_credit() {
+    type Ending = fn(&mut Connection<u32>, u32, &mut Vec<u8>);
+    fn respond(connection: &mut Connection<u32>, id: u32, output: &mut Vec<u8>) {
+        connection.send_fields(id, true, output, |block| encode_status(200, block));
+        connection.discard(id, output);
+    }
+    let endings: [(&str, u8, Ending); 4] = [
+        ("the client resets the stream", 0, |connection, id, output| {
+            exchange(connection, output, &frame(kind::RST_STREAM, 0, id, &[0, 0, 0, 8]));
+        }),
+        ("the server resets the stream", 0, |connection, id, output| {
+            connection.reset(id, ErrorCode::Cancel, output).unwrap();
+        }),
+        ("the response is complete before the request", 0, |connection, id, output| {
+            respond(connection, id, output);
+            connection.reset(id, ErrorCode::NoError, output).unwrap();
+        }),
+        ("the request is complete, and then the response", flag::END_STREAM, respond),
+    ];
+    const STREAMS: u32 = 20;
+    const PIECE_BYTES: usize = 16_000;
+    for (what, end, ending) in endings {
+        let (mut connection, mut output) = server();
+        for id in (0..STREAMS).map(|number| 2 * number + 1) {
+            let head = frame(kind::HEADERS, flag::END_HEADERS, id, &request("POST", &[]));
+            let piece = |flags| frame(kind::DATA, flags, id, &[0; PIECE_BYTES]);
+            let input = [head, piece(0), piece(0), piece(end)].concat();
+            let keep = |_: &mut Connection<u32>, event: Event<'_, u32>, block: &FieldBlock, _: &mut Vec<u8>| {
+                describe(&event, block)
+            };
+            let (_, error) = give_to(&mut connection, &input, input.len(), &mut output, keep);
+            assert_eq!(error, None, "{what}: stream {id}");
+            ending(&mut connection, id, &mut output);
+        }
+        assert_eq!(connection.stream_count(), 0, "{what}");
+        let updates =
+            frames(&output).into_iter().filter(|(kind, _, stream, _)| (*kind, *stream) == (kind::WINDOW_UPDATE, 0));
+        let returned: u32 = updates.map(|(.., payload)| u32::from_be_bytes(payload[..].try_into().unwrap())).sum();
+        let (sent, window) = (STREAMS * 3 * PIECE_BYTES as u32, CONFIG.windows.connection);
+        assert!((sent - window..=sent).contains(&returned), "{what}: {returned} of {sent}");
+    }
+}
+
 #[test]
 fn urgent_responses_go_first_and_incremental_ones_take_turns() {
     let (mut connection, mut output) = server();
     for (stream, priority) in [(1, "u=5"), (3, "u=3, i"), (5, "u=3, i"), (7, "u=3")] {
         exchange(&mut connection, &mut output, &get(stream, &[("priority", priority)]));
     }
+    // The windows are 65,535 bytes.
+    let rooms = [(7, 1), (7, 3), (7, 4), (3, 1), (3, 4)].map(|(id, frames)| connection.turn_room(id, frames));
+    assert_eq!(rooms, [16_384, 49_152, 65_535, 16_384, 16_384]);
     let serve = |connection: &mut Connection<u32>, open: &[u32]| {
         for (id, wants) in connection.iter_mut() {
             *wants = u32::from(open.contains(&id));
@@ -93,7 +144,7 @@ fn a_drain_lets_streams_in_flight_end() {
     connection.drain(&mut output);
     let sent = frames(&output);
     assert_eq!((sent[0].0, &sent[0].3[..4], sent[1].0), (kind::GOAWAY, &[0x7f, 0xff, 0xff, 0xff][..], kind::PING));
-    // A request in flight is still handled; one after the acknowledgement is not.
+    // A request in flight is still handled, but a request after the acknowledgement is not.
     assert_eq!(exchange(&mut connection, &mut output, &get(3, &[])), ["request 3 true"]);
     let events = exchange(&mut connection, &mut output, &frame(kind::PING, flag::ACK, 0, &sent[1].3));
     assert_eq!(events.len(), 1);
@@ -136,7 +187,7 @@ fn both_roles_understand_each_other() {
     let events = exchange(&mut client, &mut to_server, &to_client);
     assert_eq!(events, ["response 1 Some(103) false", "response 1 Some(200) false content-length=2", "data 1 2 true"]);
     assert_eq!((client.stream_count(), server.stream_count()), (1, 0));
-    // Settings of both are acknowledged.
+    // Both sides' settings are acknowledged.
     let events = exchange(&mut server, &mut to_client, &to_server);
     assert!(events.is_empty() && server.is_acknowledged());
 }
@@ -147,7 +198,7 @@ fn an_early_response_discards_the_rest_of_the_request() {
     let head = frame(kind::HEADERS, flag::END_HEADERS, 1, &request("POST", &[]));
     exchange(&mut connection, &mut output, &head);
     connection.send_fields(1, true, &mut output, |output| encode_status(413, output));
-    connection.discard(1);
+    connection.discard(1, &mut output);
     assert!(connection.is_receiving(1) && connection.stream_count() == 1);
     let events = exchange(&mut connection, &mut output, &frame(kind::DATA, 0, 1, &[0; 1000]));
     assert!(events.is_empty());

@@ -3,14 +3,14 @@ use crate::http2::frame::{ErrorCode, flag, kind};
 
 const END: u8 = flag::END_HEADERS | flag::END_STREAM;
 
-/// The consequence of a mistake.
+/// The expected result of an error in the input.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
-    /// RST_STREAM with this code; the connection goes on.
+    /// RST_STREAM with this code; the connection continues.
     Stream(u32, ErrorCode),
     /// GOAWAY with this code.
     Connection(ErrorCode),
-    /// These events alone.
+    /// Only these events, and no error.
     Events(Vec<String>),
 }
 
@@ -18,7 +18,7 @@ fn outcome(input: &[u8]) -> Outcome {
     let (events, sent, error) = consequence(input);
     if let Some(code) = error {
         let goaway = sent.iter().rfind(|(kind, ..)| *kind == kind::GOAWAY).expect("a GOAWAY");
-        assert_eq!(&goaway.3[4..], &(code as u32).to_be_bytes());
+        assert_eq!(&goaway.3[4..], &code.number().to_be_bytes());
         return Outcome::Connection(code);
     }
     match sent.iter().find(|(kind, ..)| *kind == kind::RST_STREAM) {
@@ -42,7 +42,7 @@ fn get_with(more: &[(&str, &str)]) -> Vec<u8> {
     frame(kind::HEADERS, END, 1, &request("GET", more))
 }
 
-/// A head without END_HEADERS, for what may follow it.
+/// Returns a head without END_HEADERS, to be followed by other frames.
 fn begun() -> Vec<u8> {
     frame(kind::HEADERS, flag::END_STREAM, 1, &request("GET", &[]))
 }
@@ -189,7 +189,7 @@ fn valid_frames_yield_events() {
         frame(kind::CONTINUATION, flag::END_HEADERS, 1, &request("GET", &[("x", "y")])[3..]),
     ];
     let reset = || then(kind::RST_STREAM, 0, &[0, 0, 0, 8]);
-    let was_reset = ["request 1 false", "reset 1 Cancel true"];
+    let was_reset = ["request 1 false", "reset 1 Cancel peer"];
     check(vec![
         ("as much as declared", posted("2", b"ab"), events(&["request 1 false content-length=2", "data 1 2 true"])),
         (

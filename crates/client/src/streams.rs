@@ -1,0 +1,379 @@
+//! The loop of a slot over HTTP/2 and HTTP/3. Its requests are streams of a connection that a group of slots shares.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `connection` | a connection of either version, and its streams |
+//! | `stream` | one request in progress |
+
+mod connection;
+mod stream;
+
+use super::slot::ClientSlot;
+use super::worker::{Alarm, ClientShared, OpenGuard, failure_of};
+use super::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
+use connection::StreamConnection;
+use flatout_load::schedule::Begin;
+use flatout_os::clock::precise_ns;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use stream::ClientStream;
+use tokio::sync::Notify;
+
+/// The connection that a group of slots shares.
+#[derive(Default)]
+pub(super) struct SharedConnection {
+    state: RefCell<SharedConnectionState>,
+    changed: Notify,
+    /// Number that distinguishes successive connections of the group.
+    generation: Cell<u64>,
+    /// True if the server closed the previous connection.
+    was_lost: Cell<bool>,
+}
+
+#[derive(Default)]
+enum SharedConnectionState {
+    #[default]
+    None,
+    Connecting,
+    /// The connection is open. Contains a count of the complete responses on it.
+    Open(StreamConnection, Rc<Cell<u64>>),
+}
+
+impl SharedConnection {
+    /// Drops connection `generation` if it is still the current one. Returns whether it was.
+    fn forget(&self, generation: u64, was_lost: bool) -> bool {
+        let is_news =
+            self.generation.get() == generation && matches!(*self.state.borrow(), SharedConnectionState::Open(..));
+        if is_news {
+            self.state.replace(SharedConnectionState::None);
+            self.was_lost.set(was_lost);
+        }
+        is_news
+    }
+
+    /// Returns whether connection `generation` is still the current one.
+    fn is_open(&self, generation: u64) -> bool {
+        self.generation.get() == generation && matches!(*self.state.borrow(), SharedConnectionState::Open(..))
+    }
+
+    /// Closes the connection at the end of the run.
+    pub(super) fn close(&self) {
+        if let SharedConnectionState::Open(connection, _) = self.state.take() {
+            connection.close();
+        }
+    }
+
+    fn settle(&self, state: SharedConnectionState) {
+        self.state.replace(state);
+        self.changed.notify_waiters();
+    }
+}
+
+/// The shared connection, as one slot uses it.
+struct SlotConnection {
+    connection: StreamConnection,
+    generation: u64,
+    replies: Rc<Cell<u64>>,
+    /// Details of how the connection was opened, if it was opened for this slot.
+    made: Option<Made>,
+}
+
+/// Runs a slot until the runtime is dropped.
+pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, slot: Rc<ClientSlot>) {
+    let _alarm = Alarm(Rc::clone(&shared));
+    let streams = shared.settings.streams.map_or(1, |streams| streams.per_connection.max(1));
+    let group = Rc::clone(&shared.groups[(slot.index / streams) as usize]);
+    let mut next: Option<Begin> = None;
+    let mut under_way: Vec<ClientStream> = Vec::new();
+    let mut kept: Option<SlotConnection> = None;
+    // The end of a burst is also the start of the next, so that one clock reading suffices for both.
+    let mut begun_ns = precise_ns();
+    loop {
+        let begin = if let Some(begin) = next.take() {
+            begin
+        } else {
+            let Some(begin) = slot.wait_or_close().await else {
+                if streams == 1 {
+                    group.forget(group.generation.get(), false);
+                    kept = None;
+                }
+                continue;
+            };
+            begun_ns = precise_ns();
+            begin
+        };
+        slot.take_close();
+        // If several streams share a connection, a schedule that requests a new connection only gets a free stream.
+        if streams == 1 && begin.connect {
+            group.forget(group.generation.get(), false);
+        }
+        let outcome = run_burst(&shared, &slot, &group, begin, begun_ns, (&mut under_way, &mut kept)).await;
+        slot.deadline.forget();
+        begun_ns = precise_ns();
+        next = match outcome {
+            Ok(generation) => {
+                let closes = streams == 1 && begin.closes;
+                if closes {
+                    group.forget(generation, false);
+                }
+                shared.after_answers(slot.index, begun_ns, !closes)
+            }
+            Err(connected) => shared.after_failure(slot.index, begun_ns, connected),
+        };
+    }
+}
+
+/// Sends one burst, with all its streams at once. Returns the generation of the connection on which it completed. The
+/// error says whether there was a connection.
+async fn run_burst<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+    begin: Begin,
+    begun_ns: u64,
+    (under_way, kept): (&mut Vec<ClientStream>, &mut Option<SlotConnection>),
+) -> Result<u64, bool> {
+    if shared.drive.borrow_mut().handle_begun(&begin, begun_ns) {
+        shared.count_from_now();
+    }
+    let mut frame = BurstContext { shared, begin, begun_ns, made: None };
+    // Cloning the handle of a connection is expensive, so a slot keeps its clone while the connection is current.
+    let opened = match kept {
+        Some(opened) if group.is_open(opened.generation) => opened,
+        _ => match open(shared, slot, group).await {
+            Ok(opened) => kept.insert(opened),
+            Err(failure) => {
+                let ended_ns = precise_ns();
+                frame.fail_from(0, failure_of(slot, failure), ended_ns);
+                return Err(false);
+            }
+        },
+    };
+    frame.made = opened.made.take();
+    slot.deadline.watch_stream();
+    slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
+    under_way.clear();
+    let mut failed = None;
+    for nth in 0..begin.burst.max(1) {
+        match begin_stream(shared, slot, &opened.connection, &begin, nth).await {
+            Ok(stream) => under_way.push(stream),
+            Err(failure) => {
+                let ended_ns = precise_ns();
+                frame.fail_from(nth, failure_of(slot, failure), ended_ns);
+                failed = Some(failure);
+                break;
+            }
+        }
+    }
+    poll_fn(|context| {
+        slot.register(context);
+        // A late stream is dropped, which resets it.
+        let cut = slot.deadline.cut();
+        under_way.retain_mut(|stream| {
+            let polled = match cut {
+                Some(failure) => Poll::Ready(Err(failure)),
+                None => stream.poll(context, shared),
+            };
+            let Poll::Ready(result) = polled else { return true };
+            let ended_ns = precise_ns();
+            match result {
+                Err(failure) => failed = Some(failure),
+                Ok(_) => opened.replies.set(opened.replies.get() + 1),
+            }
+            frame.end(stream, result, ended_ns);
+            false
+        });
+        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    match failed {
+        // The connection remains usable after a stream that was aborted, or whose body was wrong.
+        None | Some(RequestFailure::WrongLength | RequestFailure::WrongDigest) => Ok(opened.generation),
+        Some(
+            RequestFailure::TimedOut
+            | RequestFailure::StreamReset(_)
+            | RequestFailure::Http3Reset(_)
+            | RequestFailure::Abandoned
+            | RequestFailure::ShortBody,
+        ) => Err(true),
+        Some(_) => {
+            group.forget(opened.generation, true);
+            Err(true)
+        }
+    }
+}
+
+/// Returns the group's connection. The first slot that needs the connection opens it.
+async fn open<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+) -> Result<SlotConnection, RequestFailure> {
+    loop {
+        let changed = group.changed.notified();
+        // The first slot connects. Slots that come later wait for it.
+        let is_ours = match &mut *group.state.borrow_mut() {
+            SharedConnectionState::Open(connection, replies) => {
+                let (connection, replies) = (connection.clone(), Rc::clone(replies));
+                return Ok(SlotConnection { connection, generation: group.generation.get(), replies, made: None });
+            }
+            SharedConnectionState::Connecting => false,
+            state @ SharedConnectionState::None => {
+                *state = SharedConnectionState::Connecting;
+                true
+            }
+        };
+        if is_ours {
+            return connect(shared, slot, group).await;
+        }
+        // The connecting slot has its own deadline, and in any case leaves the group's state settled.
+        changed.await;
+    }
+}
+
+async fn connect<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+) -> Result<SlotConnection, RequestFailure> {
+    let attempt = try_connect(shared, slot, group).await;
+    match attempt {
+        Ok(opened) => {
+            group.settle(SharedConnectionState::Open(opened.connection.clone(), Rc::clone(&opened.replies)));
+            if let Some(made) = &opened.made {
+                shared.drive.borrow_mut().handle_connected(slot.index, made, precise_ns());
+            }
+            Ok(opened)
+        }
+        Err(failure) => {
+            group.settle(SharedConnectionState::None);
+            Err(failure)
+        }
+    }
+}
+
+async fn try_connect<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+) -> Result<SlotConnection, RequestFailure> {
+    // If the slot waited for another slot's attempt, its own attempt starts now.
+    let connecting_ns = precise_ns();
+    shared.drive.borrow_mut().handle_connecting(connecting_ns);
+    let is_reconnect = group.was_lost.replace(false);
+    let is_http3 = shared.settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
+    let (connection, task, made) = if is_http3 {
+        connection::open_http3(shared, slot, connecting_ns, is_reconnect).await?
+    } else {
+        connection::open_http2(shared, slot, connecting_ns, is_reconnect).await?
+    };
+    let generation = group.generation.get() + 1;
+    group.generation.set(generation);
+    let open = OpenGuard::new(shared, connecting_ns);
+    let (driven, replies) = (Rc::clone(group), Rc::clone(&open.replies));
+    tokio::task::spawn_local(async move {
+        // Streams report how the connection ended; this task only drives it.
+        task.await;
+        open.by_server.set(driven.forget(generation, true));
+    });
+    Ok(SlotConnection { connection, generation, replies, made: Some(made) })
+}
+
+/// Sends one request of a burst.
+async fn begin_stream<D: Drive>(
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
+    connection: &StreamConnection,
+    begin: &Begin,
+    nth: u32,
+) -> Result<ClientStream, RequestFailure> {
+    let digesting = shared.sampling.next();
+    let mut chosen = None;
+    let (request, stream) = poll_fn(|context| {
+        slot.register(context);
+        if let Some(failure) = slot.deadline.cut() {
+            return Poll::Ready(Err(failure));
+        }
+        let requests = &shared.settings.requests;
+        let request =
+            *chosen.get_or_insert_with(|| shared.drive.borrow_mut().choose(begin, nth) % requests.len() as u32);
+        let prepared = &requests[request as usize];
+        let opened = connection.poll_open(prepared, digesting.is_some(), context);
+        opened.map(|opened| Ok((request, opened?)))
+    })
+    .await?;
+    let prepared = &shared.settings.requests[request as usize];
+    let has_content = prepared.streamed.as_ref().is_some_and(|streamed| !streamed.content.is_empty());
+    Ok(ClientStream {
+        nth,
+        request,
+        sent_ns: precise_ns(),
+        sent_bytes: prepared.kept.len() as u64,
+        unsent_from: has_content.then_some(0),
+        stream,
+        status: None,
+        first_byte_ns: 0,
+        head_bytes: 0,
+        body_bytes: 0,
+        interim_responses: 0,
+        is_digested: digesting.is_some(),
+        digesting,
+    })
+}
+
+/// The data that all requests of a burst share, for their records.
+struct BurstContext<'a, D: Drive> {
+    shared: &'a ClientShared<D>,
+    begin: Begin,
+    begun_ns: u64,
+    made: Option<Made>,
+}
+
+impl<D: Drive> BurstContext<'_, D> {
+    fn end(&self, stream: &ClientStream, result: Result<u16, RequestFailure>, ended_ns: u64) {
+        let first_byte_ns = if stream.first_byte_ns == 0 { ended_ns } else { stream.first_byte_ns };
+        let unsent = stream.unsent(self.shared).len() as u64;
+        self.shared.drive.borrow_mut().handle_ended(&RequestRecord {
+            begin: self.begin,
+            request: stream.request,
+            begun_ns: self.begun_ns,
+            sent_ns: stream.sent_ns,
+            first_byte_ns,
+            ended_ns,
+            made: self.made.filter(|_| stream.nth == 0),
+            result,
+            is_digested: stream.is_digested,
+            is_sent: unsent == 0,
+            sent_bytes: stream.sent_bytes.saturating_sub(unsent),
+            head_bytes: stream.head_bytes,
+            body_bytes: stream.body_bytes,
+            interim_responses: stream.interim_responses,
+        });
+    }
+
+    /// Reports the `nth` request of the burst and all later requests, which were never sent, as failed.
+    fn fail_from(&self, nth: u32, failure: RequestFailure, ended_ns: u64) {
+        let mut drive = self.shared.drive.borrow_mut();
+        for later in nth..self.begin.burst.max(1) {
+            let request = drive.choose(&self.begin, later) % self.shared.settings.requests.len() as u32;
+            drive.handle_ended(&RequestRecord {
+                begin: self.begin,
+                request,
+                begun_ns: self.begun_ns,
+                sent_ns: ended_ns,
+                first_byte_ns: ended_ns,
+                ended_ns,
+                made: self.made.filter(|_| later == 0),
+                result: Err(failure),
+                is_digested: false,
+                is_sent: false,
+                sent_bytes: 0,
+                head_bytes: 0,
+                body_bytes: 0,
+                interim_responses: 0,
+            });
+        }
+    }
+}

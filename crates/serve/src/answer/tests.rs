@@ -1,0 +1,136 @@
+use super::{Means, answer};
+use crate::choice::{EncodingChoice, choose};
+use crate::file_request::FileRequest;
+use crate::outcome::FileOutcome;
+use crate::rules::FileRules;
+use crate::services::Services;
+use crate::version::tests::temporary_folder;
+use crate::version::{FileMetadata, Loading, Version, look_beside};
+use flatout_config::model::{Compression, Files};
+use flatout_handler::response::Body;
+use flatout_handler::routed::HeaderPolicy;
+use flatout_http::encoding::ContentCoding;
+use flatout_http::head::FieldStorage;
+use flatout_http::limits::Limits;
+use flatout_http::request::parse_request_head;
+use flatout_os::clock::Now;
+use flatout_os::root::{Named, Root};
+use flatout_os::runtime::build_runtime;
+use std::cell::Cell;
+use std::fs;
+use std::rc::Rc;
+
+const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
+
+/// A version and what its responses depend on.
+struct Site {
+    version: Version,
+    rules: FileRules,
+    services: Services,
+}
+
+impl Site {
+    /// Generated content that is compressed with gzip on the fly.
+    fn compressing(content: &[u8]) -> Self {
+        let compress = vec![Compression { coding: ContentCoding::Gzip, level: 6 }];
+        let rules = FileRules::new(&Files { compress, ..Files::default() }, 1 << 20);
+        let version = Version::of_content(content.to_vec(), CONTENT_TYPE, &rules, &Rc::default(), 784_111_777);
+        Self { version, rules, services: Services::default() }
+    }
+
+    /// The response to `method` with `lines`: status, head, and content if it is in memory. Waits for encodings.
+    fn ask(&self, method: &str, lines: &str) -> (u16, String, Vec<u8>) {
+        let text = format!("{method} /a.txt HTTP/1.1\r\nHost: a\r\n{lines}\r\n");
+        let mut storage = FieldStorage::new();
+        let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
+        let (question, mut grown) = (FileRequest::from(&head), false);
+        let (services, rules) = (&self.services, &self.rules);
+        let mut choice = choose(&self.version, &question, services, &mut grown);
+        if let EncodingChoice::Wait(_, slot) = choice {
+            build_runtime().unwrap().block_on(slot.ended());
+            choice = choose(&self.version, &question, services, &mut grown);
+        }
+        let EncodingChoice::Take(representation, _) = choice else { panic!("the encoding failed") };
+        let means = Means { rules, services, parts_answered: &Cell::new(0), now: Now::read() };
+        let response = match answer(&means, &self.version, representation, &question, FileOutcome::Hit) {
+            Ok(response) => response,
+            Err(refusal) => return (refusal.status, String::new(), Vec::new()),
+        };
+        let mut shown = Vec::new();
+        response.head.append_to(&mut shown, &[b'-'; 29], response.extra_lines(), None);
+        let content = match response.body {
+            Body::Bytes(bytes) => bytes.to_vec(),
+            _ => Vec::new(),
+        };
+        (response.status, String::from_utf8(shown).unwrap(), content)
+    }
+
+    fn etag(&self, lines: &str) -> String {
+        let (_, head, _) = self.ask("GET", lines);
+        head.split("ETag: ").nth(1).unwrap().split("\r\n").next().unwrap().to_owned()
+    }
+}
+
+/// The content, and that an encoding of it exists.
+fn check_ranges(site: &Site, content: &[u8]) {
+    let gzip = "Accept-Encoding: gzip, deflate\r\n";
+    let is_encoded = |head: &str| head.contains("\r\nContent-Encoding: gzip\r\n");
+    let (status, head, encoded) = site.ask("GET", gzip);
+    assert!(status == 200 && is_encoded(&head) && encoded != content, "{head}");
+    let (plain_tag, encoded_tag) = (site.etag(""), site.etag(gzip));
+    assert_ne!(plain_tag, encoded_tag);
+    let is_part = |lines: &str| {
+        let (status, head, part) = site.ask("GET", &format!("{gzip}Range: bytes=10-19\r\n{lines}"));
+        let range = format!("\r\nContent-Range: bytes 10-19/{}\r\n", content.len());
+        let is_plain = !is_encoded(&head) && head.contains(&format!("\r\nETag: {plain_tag}\r\n"));
+        assert!(is_plain && head.contains("\r\nVary: "), "{lines}: {head}");
+        match status {
+            206 => assert!(head.contains(&range) && part == content[10..20], "{lines}: {head}"),
+            _ => assert!(status == 200 && part == content, "{lines}: {head}"),
+        }
+        status == 206
+    };
+    assert!(is_part(""));
+    assert!(is_part(&format!("If-Range: {plain_tag}\r\n")));
+    assert!(!is_part(&format!("If-Range: {encoded_tag}\r\n")), "a client with a part of the encoding starts again");
+    assert!(!is_part("If-Range: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "a date is that of every representation");
+    // An encoding is never sent in parts, and only if the client refuses the plain file.
+    let refusing = "Accept-Encoding: gzip, identity;q=0\r\nRange: bytes=10-19\r\n";
+    for if_range in [String::new(), format!("If-Range: {encoded_tag}\r\n")] {
+        let (status, head, whole) = site.ask("GET", &format!("{refusing}{if_range}"));
+        assert!(status == 200 && is_encoded(&head) && whole == encoded, "{head}");
+    }
+    assert_eq!(site.ask("GET", &format!("{gzip}Range: bytes={}-\r\n", encoded.len())).0, 206, "within the plain file");
+    assert_eq!(site.ask("GET", &format!("{gzip}Range: bytes={}-\r\n", content.len())).0, 416);
+    // RFC 9110 §14.2: HEAD has no Range.
+    let (status, head, _) = site.ask("HEAD", &format!("{gzip}Range: bytes=10-19\r\n"));
+    assert!(status == 200 && is_encoded(&head), "{head}");
+}
+
+fn content() -> Vec<u8> {
+    (0..2_000_u32).flat_map(|number| format!("{number} ").into_bytes()).collect()
+}
+
+#[test]
+fn a_range_selects_the_plain_form_of_what_is_compressed_on_the_fly() {
+    check_ranges(&Site::compressing(&content()), &content());
+}
+
+#[test]
+fn a_range_selects_the_plain_form_of_a_precompressed_file() {
+    let folder = temporary_folder("precompressed");
+    let compression = Compression { coding: ContentCoding::Gzip, level: 6 };
+    fs::write(folder.join("a.txt"), content()).unwrap();
+    fs::write(folder.join("a.txt.gz"), crate::encode::encode(compression, &content()).unwrap().unwrap()).unwrap();
+    let root = Root::open(&folder).unwrap();
+    let Named::File(identity) = root.identify(b"a.txt").unwrap() else { panic!("not a file") };
+    let rules = FileRules::new(&Files { precompressed: vec![ContentCoding::Gzip], ..Files::default() }, 1 << 20);
+    let (policy, services) = (Rc::new(HeaderPolicy::default()), Services::default());
+    let beside = look_beside(&root, b"a.txt", &identity, &rules.precompressed);
+    let seen = FileMetadata { index_at: 0, identity, beside };
+    let unix_ns = identity.changed_ns + 1_000_000_000;
+    let loading = Loading { root: &root, rules: &rules, policy: &policy, services: &services, unix_ns };
+    let version = Version::load(&loading, b"a.txt", &seen).unwrap();
+    check_ranges(&Site { version, rules, services }, &content());
+    fs::remove_dir_all(folder).unwrap();
+}
