@@ -9,6 +9,9 @@ mod docs_commands;
 mod failure;
 mod lab_figures;
 mod markdown;
+mod mutations;
+mod rerun;
+mod sbom;
 mod shell;
 mod store_restart;
 mod tidy;
@@ -21,13 +24,16 @@ usage: cargo xtask NAME [OPTIONS]
 
   tidy            the rules of the house: direction, dead files, unsafe, links, words,
                   licences, sizes
-  ci              every check there is, in order; stops at the first failure
+  ci              every check there is, in order; a failure does not stop the others
                   (`ci --list` names the steps, `ci STEP...` runs some of them)
   reasons         write the tables of docs/reasons.md and the codes of docs/config.md from the code
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
   lab-figures     how late the lab begins what is due, and how flat its memory is
   store-restart   how soon a million kept answers are served again after kill -9
+  sbom            the crates in the release binary, as CycloneDX: target/release/flatout.cdx.json
+  mutations       mistakes in the product that the simulation must catch; writes docs/contributing.md
+                  (`mutations NAME...` tries some of them and writes nothing)
   cache-tests     http-cache-tests against the release binary and its peers; writes docs/conformance.md";
 
 fn main() -> ExitCode {
@@ -54,6 +60,8 @@ fn run(args: &[String]) -> Outcome<()> {
         "docs-commands" => docs_commands::run(rest),
         "lab-figures" => lab_figures::run(rest),
         "store-restart" => store_restart::run(rest),
+        "sbom" => sbom::run(rest),
+        "mutations" => mutations::run(rest),
         "cache-tests" => cache_tests::run(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}");
