@@ -272,8 +272,17 @@ fn handlers_without_files_refuse_the_same_requests() {
 struct Secure(StreamOwned<ClientConnection, TcpStream>);
 
 impl Read for Secure {
+    /// Unlike `StreamOwned`, does not send pending bytes first: that fails once the server has closed the connection,
+    /// even if its response has arrived.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+        loop {
+            match self.0.conn.reader().read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                result => return result,
+            }
+            self.0.conn.read_tls(&mut self.0.sock)?;
+            self.0.conn.process_new_packets().map_err(io::Error::other)?;
+        }
     }
 }
 

@@ -1,30 +1,40 @@
-//! Every check there is, in an order that finds cheap failures first.
+//! Every check there is, in an order that finds cheap failures first. A failed step does not keep the next from running.
 //!
 //! One development build serves all tests and the fuzz smoke. One release build makes the binary that the end-to-end
 //! tests, the documents' commands and the demo drive; so nothing large is compiled twice, and what is judged from
 //! outside is what people run.
 
+mod libtest;
+mod programs;
+mod scope;
+mod testing;
+
 use crate::failure::{Context, Failure, Outcome};
-use crate::shell;
-use crate::{docs_commands, rerun, tidy};
+use crate::{docs_commands, shell, tidy};
+use programs::TestProgram;
+use scope::Scope;
+use std::collections::BTreeSet;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+use testing::{Results, Setup};
 
 /// What a step came to when it did not fail.
 enum Verdict {
-    Held,
+    Passed,
     /// It could not be checked here, and why.
-    Skipped(String),
-    /// It held, but these tests failed next to other tests and passed alone.
-    Unstable(Vec<String>),
+    NotChecked(String),
 }
 
-impl Verdict {
-    fn of_tests(unstable: Vec<String>) -> Self {
-        if unstable.is_empty() { Self::Held } else { Self::Unstable(unstable) }
-    }
+/// What the steps of a run share.
+#[derive(Default)]
+struct Run {
+    /// The test programs, once they have been built.
+    programs: Option<Vec<TestProgram>>,
+    /// What to test; everything if `None`.
+    scope: Option<Scope>,
+    results: Results,
 }
 
 struct Step {
@@ -32,54 +42,52 @@ struct Step {
     what: &'static str,
     /// The step that builds what this one uses.
     needs: Option<&'static str>,
-    run: fn() -> Outcome<Verdict>,
+    run: fn(&mut Run) -> Outcome<Verdict>,
 }
 
 const STEPS: &[Step] = &[
-    Step { name: "fmt", what: "cargo fmt --check", needs: None, run: || cargo(&["fmt", "--all", "--check"]) },
-    Step { name: "scripts", what: "bash reads every script", needs: None, run: scripts },
+    Step { name: "fmt", what: "cargo fmt --check", needs: None, run: |_| cargo(&["fmt", "--all", "--check"]) },
+    Step { name: "scripts", what: "bash reads every script", needs: None, run: |_| scripts() },
+    Step { name: "tidy", what: "the rules of the house", needs: None, run: |_| tidy::run().map(|()| Verdict::Passed) },
     Step {
         name: "clippy",
         what: "cargo clippy, warnings denied",
         needs: None,
-        run: || {
+        run: |_| {
             let args = "clippy --workspace --all-targets --keep-going -- -D warnings";
             cargo(&args.split(' ').collect::<Vec<_>>())
         },
     },
-    Step { name: "tidy", what: "the rules of the house", needs: None, run: || tidy::run().map(|()| Verdict::Held) },
-    Step { name: "doc", what: "cargo doc, warnings denied", needs: None, run: doc },
-    Step { name: "deny", what: "licences, advisories and sources of dependencies", needs: None, run: deny },
+    Step { name: "build", what: "all test programs", needs: None, run: Run::build },
+    Step { name: "test", what: "unit and integration tests", needs: None, run: Run::unit_tests },
     Step {
-        name: "test",
-        what: "unit and integration tests",
+        name: "doc-tests",
+        what: "the examples in doc comments",
         needs: None,
-        run: || {
-            let mut unstable = tests(&["--workspace", "--exclude", "flatout"], &[], None)?;
-            unstable.extend(tests(&["--package", "flatout", "--bins"], &[], None)?);
-            Ok(Verdict::of_tests(unstable))
-        },
+        run: |_| cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]),
     },
-    Step { name: "release", what: "the release binary", needs: None, run: build_release_binary },
+    Step { name: "release", what: "the release binary", needs: None, run: |_| build_release_binary() },
     Step {
         name: "e2e",
         what: "end to end, on the release binary",
         needs: Some("release"),
-        run: || test_release_binary("e2e", &[]),
+        run: |run| run.test_release_binary("e2e", false),
     },
     Step {
         name: "fuzz-smoke",
         what: "each fuzz target for a moment",
         needs: None,
-        run: || fuzz_smoke().map(|()| Verdict::Held),
+        run: |_| fuzz_smoke().map(|()| Verdict::Passed),
     },
     Step {
         name: "docs-commands",
         what: "the documents' commands, run for real",
         needs: Some("release"),
-        run: || docs_commands::check(&release_binary()).map(|()| Verdict::Held),
+        run: |_| docs_commands::check(&release_binary()).map(|()| Verdict::Passed),
     },
-    Step { name: "demo", what: "the demo, once and shortly", needs: Some("release"), run: demo },
+    Step { name: "demo", what: "the demo, once and shortly", needs: Some("release"), run: |_| demo() },
+    Step { name: "doc", what: "cargo doc, warnings denied", needs: None, run: |_| doc() },
+    Step { name: "deny", what: "licences, advisories and sources of dependencies", needs: None, run: |_| deny() },
 ];
 
 /// Steps that run only when they are named, because they need packages that `make test` does not install.
@@ -88,11 +96,10 @@ const NAMED_STEPS: &[Step] = &[Step {
     what: "applications behind the accelerator, on the release binary",
     needs: Some("release"),
     // With the output of tests that pass: each prints how long it took.
-    run: || test_release_binary("apps", &["--show-output"]),
+    run: |run| run.test_release_binary("apps", true),
 }];
 
-/// Runs every step, or those named. A failed step does not keep the next from running, unless that one uses what the
-/// failed one would have built.
+/// Runs every step, or those named.
 pub(crate) fn run(args: &[String]) -> Outcome<()> {
     if args.iter().any(|arg| arg == "--list") {
         for step in STEPS.iter().chain(NAMED_STEPS) {
@@ -100,59 +107,145 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
         }
         return Ok(());
     }
-    run_steps(&chosen(args)?)
+    run_steps(&chosen(args)?, Run::default(), &records())
 }
 
-fn run_steps(steps: &[&'static Step]) -> Outcome<()> {
+/// The steps of `check`: what a change in progress must pass before it is committed.
+const CHECK_STEPS: &[&str] = &["fmt", "scripts", "tidy", "clippy", "build", "test"];
+
+/// `cargo xtask check [COMMIT]`: checks what changed since a commit.
+pub(crate) fn check(args: &[String]) -> Outcome<()> {
+    let scope = Scope::since(args.first().map_or("HEAD", String::as_str))?;
+    let names: Vec<_> = CHECK_STEPS.iter().map(|name| (*name).to_owned()).collect();
+    let mut steps = chosen(&names)?;
+    const END_TO_END: Step =
+        Step { name: "e2e", what: "end to end, on the development build", needs: None, run: Run::end_to_end_of_scope };
+    if !scope.modules.is_empty() {
+        steps.push(&END_TO_END);
+    }
+    let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
+    let left: Vec<_> = STEPS.iter().chain(NAMED_STEPS).map(|step| step.name).collect();
+    let left: Vec<_> = left.into_iter().filter(|name| steps.iter().all(|step| step.name != *name)).collect();
+    let said = format!(
+        "checked: unit tests of {}\n         end-to-end tests {}\nleft to `cargo xtask ci`: {}; unit tests of {} other packages; \
+         other end-to-end tests",
+        list(&scope.packages),
+        list(&scope.modules),
+        left.join(", "),
+        scope.packages_left
+    );
+    let outcome = run_steps(&steps, Run { scope: Some(scope), ..Run::default() }, &records());
+    println!("{said}");
+    outcome
+}
+
+/// The folder for the times of tests and for the list of flaky ones.
+fn records() -> PathBuf {
+    shell::target_dir().join("ci")
+}
+
+/// Runs the steps, prints a summary, and writes the records of the tests to `folder`. A step whose need failed is not
+/// run, and counts as failed.
+fn run_steps(steps: &[&Step], mut run: Run, folder: &Path) -> Outcome<()> {
     let mut rows = Vec::new();
     let mut notes = Vec::new();
-    let mut failed: Vec<(&str, String)> = Vec::new();
+    let mut failed = Vec::new();
     for (index, step) in steps.iter().enumerate() {
         println!("━━━ {}/{} {}: {}", index + 1, steps.len(), step.name, step.what);
-        if let Some(needed) = step.needs.filter(|needed| failed.iter().any(|(name, _)| name == needed)) {
-            failed.push((step.name, format!("not run, because the step `{needed}` failed")));
-            rows.push((step.name, 0.0, "NOT RUN"));
-            continue;
-        }
         let start = Instant::now();
-        let result = (step.run)();
+        let result = match step.needs.filter(|needed| failed.contains(needed)) {
+            Some(needed) => Err(format!("not run, because the step `{needed}` failed").into()),
+            None => (step.run)(&mut run),
+        };
         let seconds = start.elapsed().as_secs_f64();
         let outcome = match result {
-            Ok(Verdict::Held) => "passed",
-            Ok(Verdict::Skipped(why)) => {
-                notes.push(format!("NOT CHECKED HERE: {}: {why}", step.name));
-                "not checked"
-            }
-            Ok(Verdict::Unstable(tests)) => {
-                notes.extend(
-                    tests.iter().map(|test| format!("UNSTABLE: {test} failed next to other tests and passed alone")),
-                );
-                "passed"
+            Ok(Verdict::Passed) => "passed".to_owned(),
+            Ok(Verdict::NotChecked(why)) => {
+                notes.push(format!("!!! NOT CHECKED HERE: {}: {why}", step.name));
+                "not checked".to_owned()
             }
             Err(failure) => {
-                println!("{failure}");
-                failed.push((step.name, failure.to_string()));
-                "FAILED"
+                failed.push(step.name);
+                notes.push(format!(
+                    "ci: step `{name}` failed; repeat: cargo xtask ci {name}\n{failure}",
+                    name = step.name
+                ));
+                format!("FAILED: {}", failure.to_string().lines().next().unwrap_or_default())
             }
         };
         println!("    {} {outcome}, {seconds:.1} s", step.name);
         rows.push((step.name, seconds, outcome));
     }
+    run.results.record(folder)?;
     println!("━━━ {} of {} steps passed", steps.len() - failed.len(), steps.len());
+    for note in notes {
+        println!("{note}");
+    }
+    println!("{}", run.results.summary());
     for (name, seconds, outcome) in &rows {
         println!("{seconds:>8.1} s  {name:<14} {outcome}");
     }
     println!("{:>8.1} s  in all", rows.iter().map(|(_, seconds, _)| seconds).sum::<f64>());
-    for note in notes {
-        println!("!!! {note}");
+    match failed.len() {
+        0 if run.results.has_too_many_flaky() => Err("ci: too many flaky tests".into()),
+        0 => Ok(()),
+        count => Err(format!("ci: {count} of {} steps failed: {}", steps.len(), failed.join(", ")).into()),
     }
-    if failed.is_empty() {
-        return Ok(());
+}
+
+impl Run {
+    /// Builds all test programs, unless an earlier step has built them.
+    fn build(&mut self) -> Outcome<Verdict> {
+        // Always of the whole workspace: a part of it could need other features of dependencies, and so another build.
+        let built = programs::build(&["--workspace"])?;
+        self.programs = Some(built.programs);
+        if built.is_complete { Ok(Verdict::Passed) } else { Err("not every test program compiles".into()) }
     }
-    let each = failed
-        .iter()
-        .map(|(name, why)| format!("ci: step `{name}` failed; run it again with: cargo xtask ci {name}\n{why}\n"));
-    Err(format!("{} of {} steps failed\n{}", failed.len(), steps.len(), each.collect::<String>()).into())
+
+    /// The test programs; those that compile, if some do not.
+    fn programs(&mut self) -> Vec<TestProgram> {
+        if self.programs.is_none() {
+            // The error is that of the step `build`, or of a program that is missing.
+            let _ = self.build();
+        }
+        self.programs.clone().unwrap_or_default()
+    }
+
+    fn unit_tests(&mut self) -> Outcome<Verdict> {
+        let programs = self.programs();
+        if programs.is_empty() {
+            return Err("no test program compiles".into());
+        }
+        let in_scope = |package: &str| self.scope.as_ref().is_none_or(|scope| scope.packages.contains(package));
+        let wanted = |program: &&TestProgram| !program.is_end_to_end() && in_scope(&program.package);
+        let programs: Vec<_> = programs.iter().filter(wanted).collect();
+        self.results.run(&programs, &Setup { step: "test", ..Setup::default() }).map(|()| Verdict::Passed)
+    }
+
+    /// Runs a test program of the development build against the release binary. Linking the tests themselves with the
+    /// release profile would take minutes.
+    fn test_release_binary(&mut self, step: &'static str, shows_output: bool) -> Outcome<Verdict> {
+        build_release_binary()?;
+        let binary = std::path::absolute(release_binary()).cannot("find the release binary")?;
+        let environment = vec![("FLATOUT_BIN", binary.as_path())];
+        self.end_to_end(&Setup { step, environment, shows_output, ..Setup::default() })
+    }
+
+    fn end_to_end_of_scope(&mut self) -> Outcome<Verdict> {
+        let modules = self.scope.iter().flat_map(|scope| &scope.modules);
+        let filters = modules.map(|module| format!("e2e::{module}::")).collect();
+        self.end_to_end(&Setup { step: "e2e", filters, ..Setup::default() })
+    }
+
+    /// Runs the test program that has the step's name.
+    fn end_to_end(&mut self, setup: &Setup<'_>) -> Outcome<Verdict> {
+        let programs = self.programs();
+        let target = format!("--test {}", setup.step);
+        let wanted = |program: &&TestProgram| program.is_end_to_end() && program.target == target;
+        let what = format!("run tests/{}.rs, which does not compile", setup.step);
+        let program = programs.iter().find(wanted).cannot(&what)?;
+        self.results.run(&[program], setup).map(|()| Verdict::Passed)
+    }
 }
 
 /// Runs the fuzz targets' smoke mode, which needs no nightly compiler.
@@ -182,7 +275,7 @@ fn chosen(args: &[String]) -> Outcome<Vec<&'static Step>> {
 fn must_succeed(command: &mut Command) -> Outcome<Verdict> {
     let shown = shell::shown(command);
     let status = command.status().cannot(&format!("run `{shown}`"))?;
-    if status.success() { Ok(Verdict::Held) } else { Err(format!("`{shown}` ended with {status}").into()) }
+    if status.success() { Ok(Verdict::Passed) } else { Err(format!("`{shown}` ended with {status}").into()) }
 }
 
 fn cargo(args: &[&str]) -> Outcome<Verdict> {
@@ -195,26 +288,6 @@ fn release_binary() -> PathBuf {
 
 fn build_release_binary() -> Outcome<Verdict> {
     cargo(&["build", "--release", "--package", "flatout"])
-}
-
-/// Runs a test program of the development build against the release binary. Linking the tests themselves with the
-/// release profile would take minutes.
-fn test_release_binary(program: &str, options: &[&str]) -> Outcome<Verdict> {
-    build_release_binary()?;
-    let binary = std::path::absolute(release_binary()).cannot("find the release binary")?;
-    let selection = ["--package", "flatout", "--test", program];
-    tests(&selection, options, Some(&binary)).map(Verdict::of_tests)
-}
-
-/// Runs the selected tests, with a binary to test if they are end-to-end tests, and returns the names of those that are
-/// unstable.
-fn tests(selection: &[&str], options: &[&str], binary: Option<&Path>) -> Outcome<Vec<String>> {
-    rerun::test(&|arguments| {
-        let mut command = shell::cargo();
-        command.args(["test", "--no-fail-fast"]).args(selection).arg("--").args(options).args(arguments);
-        command.envs(binary.map(|binary| ("FLATOUT_BIN", binary)));
-        command
-    })
 }
 
 fn scripts() -> Outcome<Verdict> {
@@ -231,7 +304,7 @@ fn scripts() -> Outcome<Verdict> {
     if shell::is_installed("shellcheck") {
         must_succeed(Command::new("shellcheck").args(&files))?;
     }
-    Ok(Verdict::Held)
+    Ok(Verdict::Passed)
 }
 
 fn doc() -> Outcome<Verdict> {
@@ -244,7 +317,7 @@ fn deny() -> Outcome<Verdict> {
     if !shell::is_installed("cargo-deny") {
         let why = "known holes, withdrawn and doubled dependencies: cargo-deny is not installed (cargo install \
                    cargo-deny --locked); licences and sources are checked by the step tidy";
-        return Ok(Verdict::Skipped(why.to_owned()));
+        return Ok(Verdict::NotChecked(why.to_owned()));
     }
     cargo(&["deny", "check", "bans", "licenses", "sources"])?;
     let mut advisories = shell::cargo();
@@ -252,9 +325,9 @@ fn deny() -> Outcome<Verdict> {
     let output = advisories.output().cannot("run cargo-deny")?;
     let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
-        Ok(Verdict::Held)
+        Ok(Verdict::Passed)
     } else if said.contains("failed to fetch advisory database") {
-        Ok(Verdict::Skipped("advisories could not be fetched; licences, bans and sources held".to_owned()))
+        Ok(Verdict::NotChecked("advisories could not be fetched; licences, bans and sources held".to_owned()))
     } else {
         Err(format!("`{}` ended with {}\n{said}", shell::shown(&advisories), output.status).into())
     }
@@ -277,7 +350,7 @@ fn demo() -> Outcome<Verdict> {
         .env("FLATOUT_BIN", binary);
     let said = shell::output_of(&mut command)?;
     print!("{said}");
-    check_demo(&said).map(|()| Verdict::Held)
+    check_demo(&said).map(|()| Verdict::Passed)
 }
 
 /// What a first visitor must see of the demo: figures from both measurements, the limit beside the first, and no verdict
@@ -308,6 +381,7 @@ fn check_demo(said: &str) -> Outcome<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn steps_are_found_by_name_and_a_wrong_name_is_an_error() {
@@ -339,6 +413,29 @@ mod tests {
         let (first, second) = whole.split_once("\n2.").unwrap();
         assert!(check_demo(&format!("{first}\n2. How long does a visitor wait?\n")).is_err());
         assert!(check_demo(&format!("1. What?\n{limit}\n2.{second}")).is_err());
+    }
+
+    #[test]
+    fn a_failed_step_stops_only_those_that_need_it() {
+        static RAN: AtomicUsize = AtomicUsize::new(0);
+        let step = |name, needs, run| Step { name, what: "", needs, run };
+        let works: fn(&mut Run) -> Outcome<Verdict> = |_| {
+            RAN.fetch_add(1, Ordering::Relaxed);
+            Ok(Verdict::Passed)
+        };
+        let steps = [
+            step("first", None, |_| Err("a reason".into())),
+            step("second", None, works),
+            step("third", Some("first"), works),
+            step("fourth", Some("second"), works),
+        ];
+        let folder = std::env::temp_dir().join(format!("flatout-xtask-{}-steps", std::process::id()));
+        let outcome = run_steps(&steps.each_ref(), Run::default(), &folder);
+        let said = outcome.err().map(|failure| failure.to_string()).unwrap_or_default();
+        assert_eq!(said, "ci: 2 of 4 steps failed: first, third");
+        assert_eq!(RAN.load(Ordering::Relaxed), 2);
+        assert!(run_steps(&[&steps[1]], Run::default(), &folder).is_ok());
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

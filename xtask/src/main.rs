@@ -10,7 +10,6 @@ mod failure;
 mod lab_figures;
 mod markdown;
 mod mutations;
-mod rerun;
 mod sbom;
 mod shell;
 mod store_restart;
@@ -26,6 +25,8 @@ usage: cargo xtask NAME [OPTIONS]
                   licences, sizes
   ci              every check there is, in order; a failure does not stop the others
                   (`ci --list` names the steps, `ci STEP...` runs some of them)
+  check           what changed since the last commit (`check COMMIT`: since that one): format, clippy,
+                  tidy, and the unit and end-to-end tests of what it can break
   reasons         write the tables of docs/reasons.md and the codes of docs/config.md from the code
   fuzz-smoke      each fuzz target for a moment, without nightly
   docs-commands   the ```console blocks of README.md and docs/, run for real
@@ -55,6 +56,7 @@ fn run(args: &[String]) -> Outcome<()> {
     match name {
         "tidy" => tidy::run(),
         "ci" => ci::run(rest),
+        "check" => ci::check(rest),
         "reasons" => ci::write_reasons(),
         "fuzz-smoke" => ci::fuzz_smoke(),
         "docs-commands" => docs_commands::run(rest),

@@ -18,13 +18,16 @@ const AGAIN_MS: u64 = 3_000;
 /// Number of trims after the first.
 const FURTHER_TRIMS: u8 = 2;
 
-/// Total size of freed large buffers, in bytes, at which the heap is trimmed.
+/// Total size of freed large buffers, in bytes, at which the heap is trimmed at once.
 const RELEASED_BYTES: u64 = 32 << 20;
+
+/// Total size of freed large buffers, in bytes, at which the heap is trimmed after [`AGAIN_MS`].
+const RELEASED_BYTES_MIN: u64 = 1 << 20;
 
 /// Total size of large buffers freed since the last trim that they caused, in bytes.
 static RELEASED: AtomicU64 = AtomicU64::new(0);
 
-/// Counts `bytes` of large buffers as freed. The heap is trimmed once the total is large enough.
+/// Counts `bytes` of large buffers as freed. The heap is trimmed at once if the total is large, and later if it is small.
 pub fn note_released(bytes: u64) {
     RELEASED.fetch_add(bytes, Ordering::Relaxed);
 }
@@ -48,9 +51,12 @@ impl CrowdMemory {
             self.most.set(open);
             self.trim(now_ms, FURTHER_TRIMS);
         }
-        if RELEASED.load(Ordering::Relaxed) >= RELEASED_BYTES {
-            RELEASED.store(0, Ordering::Relaxed);
+        let released = RELEASED.load(Ordering::Relaxed);
+        if released >= RELEASED_BYTES {
             self.trim(now_ms, FURTHER_TRIMS);
+        } else if released >= RELEASED_BYTES_MIN && !self.is_due() {
+            self.further.set(1);
+            self.again_ms.set(now_ms.saturating_add(AGAIN_MS));
         }
         if self.is_due() && now_ms >= self.again_ms.get() {
             self.trim(now_ms, self.further.get().saturating_sub(1));
@@ -59,6 +65,7 @@ impl CrowdMemory {
 
     /// Trims the heap now, and plans `further` more trims.
     fn trim(&self, now_ms: u64, further: u8) {
+        RELEASED.store(0, Ordering::Relaxed);
         self.further.set(further);
         self.again_ms.set(if further == 0 { 0 } else { now_ms.saturating_add(AGAIN_MS) });
         give_back();
@@ -81,10 +88,11 @@ fn give_back() {
 
 #[cfg(test)]
 mod tests {
-    use super::{AGAIN_MS, CrowdMemory};
+    use super::{AGAIN_MS, CrowdMemory, RELEASED_BYTES_MIN, note_released};
 
+    /// One test, because the count of freed buffers is that of the process.
     #[test]
-    fn trimming_is_due_after_a_load_peak() {
+    fn trimming_is_due_after_a_load_peak_and_after_large_buffers_were_freed() {
         let memory = CrowdMemory::default();
         for (open, most) in [(100, 100), (0, 100), (2000, 2000), (1500, 2000), (1000, 1000), (600, 1000), (400, 400)] {
             memory.handle_count(open, 1);
@@ -94,6 +102,17 @@ mod tests {
         memory.handle_count(400, 1 + AGAIN_MS);
         assert!(memory.is_due());
         memory.handle_count(400, 1 + 2 * AGAIN_MS);
+        assert!(!memory.is_due());
+        let memory = CrowdMemory::default();
+        note_released(RELEASED_BYTES_MIN);
+        memory.handle_count(1, 1);
+        assert!(memory.is_due());
+        memory.handle_count(1, AGAIN_MS);
+        assert!(memory.is_due());
+        memory.handle_count(1, 1 + AGAIN_MS);
+        assert!(!memory.is_due());
+        // Not for the same buffers again.
+        memory.handle_count(1, 2 + AGAIN_MS);
         assert!(!memory.is_due());
     }
 }

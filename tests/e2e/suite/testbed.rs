@@ -164,13 +164,15 @@ fn without_root_network_steps_are_skipped_and_reported() {
     let given = Given::of(&[FLATOUT, WIRE, super::STEP]);
     let mut command = given.command(&[]);
     if crate::e2e::process::is_root() {
-        // An unprivileged user who may write into the folder.
+        // An unprivileged user who may write into the folder, which also has the binary: they may not reach the other
+        // one in root's home.
+        let binary = given.folder.path().join("flatout");
+        std::fs::copy(command.get_program(), &binary).unwrap();
         let given_to = Command::new("chown").args(["-R", "65534:65534"]).arg(given.folder.path()).status().unwrap();
         assert!(given_to.success());
         let words: Vec<_> = command.get_args().map(std::ffi::OsStr::to_owned).collect();
-        let program = command.get_program().to_owned();
         command = tool("setpriv");
-        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(program).args(words);
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]).arg(binary).args(words);
     }
     let ran = Ran::of(&command.output().unwrap());
     assert_eq!(ran.code, code_of(&given.report()), "{}\n{}", ran.stdout, ran.stderr);

@@ -1,0 +1,355 @@
+//! Runs test programs, and runs tests that failed again, each alone.
+//!
+//! Tests start servers, browsers and load generators, and run at the same time on a machine that may have two cores. A
+//! test that fails only then, and passes twice alone, is flaky. It has a defect, which may be the product's, but the
+//! change under test has probably not caused it. Flaky tests are reported and recorded; a few of them do not fail a run.
+
+use super::libtest::{TestOutcome, TestResult};
+use super::programs::{Selection, TestProgram};
+use crate::failure::{Context, Outcome};
+use crate::shell;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// How often a failed test must pass alone to be flaky instead of broken.
+const RUNS_ALONE: usize = 2;
+
+/// More failures than this in a step are not repeated: their cause is not the load of the machine.
+const REPEATED_MAX: usize = 8;
+
+/// More flaky tests than this fail a run.
+const FLAKY_MAX: usize = 2;
+
+/// Lines of a failed test's output in the summary.
+const OUTPUT_LINES: usize = 20;
+
+/// Tests that take longer are printed when they end.
+const SLOW_SECONDS: f64 = 1.0;
+
+/// How to run the programs of a step.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup<'a> {
+    /// The step's name.
+    pub(crate) step: &'static str,
+    pub(crate) environment: Vec<(&'a str, &'a Path)>,
+    /// Runs only tests whose names contain one of these texts; all if empty.
+    pub(crate) filters: Vec<String>,
+    /// The number of tests that run at the same time; libtest's default if `None`.
+    pub(crate) threads: Option<usize>,
+    pub(crate) shows_output: bool,
+}
+
+/// A test that failed at least once.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedTest {
+    step: &'static str,
+    name: String,
+    /// The command that repeats it alone.
+    repeat: String,
+    output: String,
+    /// How often it passed when it was run again.
+    passes_alone: usize,
+}
+
+/// The results of all tests of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Results {
+    passed: usize,
+    pub(crate) failed: Vec<FailedTest>,
+    pub(crate) flaky: Vec<FailedTest>,
+    /// Seconds, and the program and the name of each test.
+    times: Vec<(f64, String)>,
+}
+
+impl Results {
+    /// Runs the programs one after the other, and then the marked tests of all programs one at a time. Fails if a test
+    /// is broken.
+    pub(crate) fn run(&mut self, programs: &[&TestProgram], setup: &Setup<'_>) -> Outcome<()> {
+        let mut failed = Vec::new();
+        let mut marked = Vec::new();
+        for program in programs {
+            let results = self.run_program(program, setup, false)?;
+            if results.iter().any(|result| result.outcome == TestOutcome::Ignored) {
+                marked.push(*program);
+            }
+            failed.extend(failures(program, results, false));
+        }
+        for program in marked {
+            let results = self.run_program(program, setup, true)?;
+            failed.extend(failures(program, results, true));
+        }
+        let repeats = failed.len() <= REPEATED_MAX;
+        let mut broken = 0;
+        for (program, result, is_marked) in failed {
+            let passes_alone = if repeats { run_alone(program, &result.name, setup, is_marked)? } else { 0 };
+            let test = FailedTest {
+                step: setup.step,
+                repeat: program.repeat(&result.name, is_marked),
+                name: result.name,
+                output: result.output,
+                passes_alone,
+            };
+            if passes_alone == RUNS_ALONE {
+                self.flaky.push(test);
+            } else {
+                self.failed.push(test);
+                broken += 1;
+            }
+        }
+        match broken {
+            0 => Ok(()),
+            1 => Err("a test failed".into()),
+            _ => Err(format!("{broken} tests failed").into()),
+        }
+    }
+
+    fn run_program(&mut self, program: &TestProgram, setup: &Setup<'_>, marked: bool) -> Outcome<Vec<TestResult>> {
+        let selection = Selection {
+            filters: &setup.filters,
+            marked,
+            threads: if marked { Some(1) } else { setup.threads },
+            shows_output: setup.shows_output,
+            ..Selection::default()
+        };
+        let what = if marked { ", marked tests alone" } else { "" };
+        println!("--- {} {}{what}", program.package, program.target);
+        let results = program.run(&selection, &setup.environment, &mut |result| show(result, setup.shows_output))?;
+        let count = |outcome| results.iter().filter(|result| result.outcome == outcome).count();
+        let (passed, failed) = (count(TestOutcome::Passed), count(TestOutcome::Failed));
+        println!("    {passed} passed, {failed} failed");
+        self.passed += passed;
+        let label = |name: &str| format!("{}\t{}\t{name}", program.package, program.target);
+        self.times.extend(results.iter().map(|result| (result.seconds, label(&result.name))));
+        Ok(results)
+    }
+
+    /// Returns whether there are so many flaky tests that the run fails.
+    pub(crate) const fn has_too_many_flaky(&self) -> bool {
+        self.flaky.len() > FLAKY_MAX
+    }
+
+    /// Describes the tests that failed, and counts all of them.
+    pub(crate) fn summary(&self) -> String {
+        let mut text = String::new();
+        for test in self.flaky.iter().chain(&self.failed) {
+            let word = match test.passes_alone {
+                0 => "FAILED",
+                RUNS_ALONE => "FLAKY",
+                _ => "FLAKY AND FAILED ALONE",
+            };
+            let _ = writeln!(text, "{word} {} (step {}); repeat: {}", test.name, test.step, test.repeat);
+            let lines: Vec<_> = test.output.lines().collect();
+            for line in &lines[lines.len().saturating_sub(OUTPUT_LINES)..] {
+                let _ = writeln!(text, "    {line}");
+            }
+        }
+        let _ = write!(
+            text,
+            "{} tests passed, {} failed, {} flaky (passed {RUNS_ALONE} times alone; more than {FLAKY_MAX} fail a run)",
+            self.passed,
+            self.failed.len(),
+            self.flaky.len()
+        );
+        text
+    }
+
+    /// Writes the time of each test to `times.tsv`, slowest first, and appends the flaky tests to `flaky.tsv`.
+    pub(crate) fn record(&self, folder: &Path) -> Outcome<()> {
+        let what = format!("write to {}", folder.display());
+        fs::create_dir_all(folder).cannot(&what)?;
+        let mut times = self.times.clone();
+        times.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let lines = times.iter().map(|(seconds, test)| format!("{seconds:.3}\t{test}\n"));
+        fs::write(folder.join("times.tsv"), lines.collect::<String>()).cannot(&what)?;
+        if self.flaky.is_empty() {
+            return Ok(());
+        }
+        let path = folder.join("flaky.tsv");
+        let mut lines = fs::read_to_string(&path).unwrap_or_else(|_| "commit\tstep\trepeat\toutput\n".to_owned());
+        let commit = shell::output_of(Command::new("git").args(["rev-parse", "--short", "HEAD"])).unwrap_or_default();
+        for test in &self.flaky {
+            let _ = writeln!(lines, "{}\t{}\t{}\t{:?}", commit.trim(), test.step, test.repeat, test.output);
+        }
+        fs::write(path, lines).cannot(&what)
+    }
+}
+
+/// Prints the result of a test that failed or was slow, or whose output is wanted.
+fn show(result: &TestResult, shows_output: bool) {
+    match result.outcome {
+        TestOutcome::Failed => {
+            println!("test {} ... FAILED after {:.1} s", result.name, result.seconds);
+            println!("---- {} stdout ----\n{}", result.name, result.output.trim_end());
+        }
+        TestOutcome::Passed if result.seconds > SLOW_SECONDS || shows_output => {
+            println!("test {} ... ok, {:.1} s", result.name, result.seconds);
+            if !result.output.is_empty() {
+                println!("{}", result.output.trim_end());
+            }
+        }
+        TestOutcome::Passed | TestOutcome::Ignored => {}
+    }
+}
+
+/// The failed tests among `results`.
+fn failures(
+    program: &TestProgram,
+    results: Vec<TestResult>,
+    marked: bool,
+) -> impl Iterator<Item = (&TestProgram, TestResult, bool)> {
+    let failed = results.into_iter().filter(|result| result.outcome == TestOutcome::Failed);
+    failed.map(move |result| (program, result, marked))
+}
+
+/// Runs a test that failed again, alone. Returns how often it passed.
+fn run_alone(program: &TestProgram, name: &str, setup: &Setup<'_>, marked: bool) -> Outcome<usize> {
+    let selection = Selection { only: Some(name), marked, threads: Some(1), ..Selection::default() };
+    println!("--- {name} again, {RUNS_ALONE} times alone");
+    let mut passed = 0;
+    for _ in 0..RUNS_ALONE {
+        let results = program.run(&selection, &setup.environment, &mut |result| show(result, false))?;
+        // A run that selects no test is no success.
+        let has_passed = !results.is_empty() && results.iter().all(|result| result.outcome == TestOutcome::Passed);
+        passed += usize::from(has_passed);
+    }
+    Ok(passed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A folder with a script in place of a test program. The script gets libtest's arguments.
+    struct Sample(PathBuf);
+
+    impl Sample {
+        fn new(name: &str, script: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("flatout-xtask-{}-{name}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            let functions = r#"
+                ok() { echo '{ "type": "test", "name": "'$1'", "event": "ok", "exec_time": 0.5 }'; }
+                failed() { echo '{ "type": "test", "name": "'$1'", "event": "failed", "stdout": "it was '$2'" }'; }
+                started() { echo '{ "type": "test", "event": "started", "name": "'$1'" }'; }
+                ignored() { echo '{ "type": "test", "name": "'$1'", "event": "ignored" }'; }
+                end() { echo '{ "type": "suite", "event": "ok" }'; }
+                alone() { case "$args" in *--exact*) true;; *) false;; esac; }
+                marked() { case "$args" in *--ignored*) true;; *) false;; esac; }
+                args="$*"
+            "#;
+            let path = folder.join("program");
+            // A program that this process writes cannot be run while another thread starts a process, which inherits the
+            // open file for a moment.
+            let write = r#"printf '%s\n' '#!/bin/sh' "$1" >"$0" && chmod 755 "$0""#;
+            let status =
+                Command::new("sh").args(["-c", write]).arg(&path).arg(format!("{functions}\n{script}")).status();
+            assert!(status.unwrap().success());
+            Self(folder)
+        }
+
+        fn run(&self) -> (Outcome<()>, Results) {
+            let program = TestProgram::script(self.0.join("program"));
+            let mut results = Results::default();
+            let setup = Setup { step: "test", ..Setup::default() };
+            (results.run(&[&program], &setup), results)
+        }
+    }
+
+    impl Drop for Sample {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// Fails at every second call.
+    const EVERY_SECOND: &str = r#"
+        fickle() { if [ -e "$1" ]; then rm "$1"; ok $1; else touch "$1"; failed $1 first; fi; }
+    "#;
+
+    #[test]
+    fn a_test_that_fails_alone_too_is_broken() {
+        let sample = Sample::new("broken", "ok a; failed b broken; end; exit 101");
+        let (outcome, results) = sample.run();
+        assert!(outcome.is_err() && results.flaky.is_empty());
+        let summary = results.summary();
+        for wanted in [
+            "FAILED b (step test); repeat: cargo test -p sample --test script -- --exact b\n    it was broken\n",
+            "1 tests passed, 1 failed, 0 flaky",
+        ] {
+            assert!(summary.contains(wanted), "{summary}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_passes_twice_alone_is_flaky_and_three_of_them_fail_the_run() {
+        for (tests, is_too_many) in [("a", false), ("a b", false), ("a b c", true)] {
+            let script = format!("if alone; then ok x; else for t in {tests}; do failed $t busy; done; fi; end");
+            let (outcome, results) = Sample::new("flaky", &script).run();
+            assert!(outcome.is_ok() && results.failed.is_empty());
+            assert_eq!(results.flaky.len(), tests.split(' ').count());
+            assert_eq!(results.has_too_many_flaky(), is_too_many, "{tests}");
+            assert!(results.summary().contains("FLAKY a (step test)"), "{}", results.summary());
+        }
+    }
+
+    #[test]
+    fn a_test_that_fails_every_second_time_is_reported_as_flaky_and_fails_the_run() {
+        // It fails, passes alone and fails alone.
+        let (outcome, results) = Sample::new("second", &format!("{EVERY_SECOND} fickle a; end")).run();
+        assert!(outcome.is_err() && results.failed.len() == 1);
+        assert!(results.summary().contains("FLAKY AND FAILED ALONE a (step test)"), "{}", results.summary());
+    }
+
+    #[test]
+    fn a_run_alone_that_selects_no_test_is_no_success() {
+        let (outcome, results) = Sample::new("none", "alone || failed a busy; end").run();
+        assert!(outcome.is_err() && results.flaky.is_empty());
+    }
+
+    #[test]
+    fn many_failures_are_not_repeated() {
+        let script = format!("alone && touch repeated; for i in $(seq {}); do failed t$i busy; done; end", 9);
+        let sample = Sample::new("many", &script);
+        let (outcome, results) = sample.run();
+        assert!(outcome.is_err() && results.failed.len() == 9);
+        assert!(!sample.0.join("repeated").exists());
+    }
+
+    #[test]
+    fn a_program_that_dies_fails_the_tests_that_were_running() {
+        let sample = Sample::new("dies", "started a; started b; ok a; kill -9 $$");
+        let (outcome, results) = sample.run();
+        assert!(outcome.is_err());
+        assert_eq!(results.failed.iter().map(|test| test.name.as_str()).collect::<Vec<_>>(), ["b"]);
+        // One that dies before it names a test fails as well.
+        assert!(Sample::new("dies-early", "exit 127").run().0.is_err());
+    }
+
+    #[test]
+    fn marked_tests_run_after_the_others() {
+        let script = "if marked; then failed slow late; else ok a; ignored slow; fi; end";
+        let (outcome, results) = Sample::new("marked", script).run();
+        assert!(outcome.is_err());
+        assert!(results.summary().contains("-- --exact --ignored slow"), "{}", results.summary());
+        // Without marked tests, the program runs once.
+        let sample = Sample::new("unmarked", "marked && touch twice; ok a; end");
+        assert!(sample.run().0.is_ok() && !sample.0.join("twice").exists());
+    }
+
+    #[test]
+    fn times_and_flaky_tests_are_recorded() {
+        let sample = Sample::new("recorded", "alone && { ok x; end; exit; }; ok quick; failed a busy; end");
+        let (_, results) = sample.run();
+        results.record(&sample.0).unwrap();
+        results.record(&sample.0).unwrap();
+        let times = fs::read_to_string(sample.0.join("times.tsv")).unwrap();
+        assert!(times.starts_with("0.500\tsample\t--test script\tquick\n"), "{times}");
+        let flaky = fs::read_to_string(sample.0.join("flaky.tsv")).unwrap();
+        assert_eq!(
+            flaky.matches("\ttest\tcargo test -p sample --test script -- --exact a\t\"it was busy\"\n").count(),
+            2
+        );
+    }
+}
