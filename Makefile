@@ -26,6 +26,11 @@ test-apps: ## applications behind the accelerator: WordPress, MediaWiki, Django,
 	@tools/setup.sh apps
 	@cargo xtask ci apps
 
+.PHONY: soak
+soak: ## what `make test` leaves out: the tests on the release binary, and property tests with new cases
+	@tools/setup.sh soak
+	@cargo xtask ci release e2e-release new-cases deny
+
 .PHONY: build
 build: ## the release binary, target/release/flatout
 	@tools/setup.sh demo

@@ -4,6 +4,7 @@
 #   tools/setup.sh demo    what a build needs: a linker, curl, the Rust toolchain
 #   tools/setup.sh test    and what the tests use
 #   tools/setup.sh apps    what `make test-apps` runs behind the accelerator: applications and their clients
+#   tools/setup.sh soak    what `make soak` uses in addition to the tests
 #   tools/setup.sh bench   what `make bench-peers` compares with
 #
 # Debian and Ubuntu. Needs root, or sudo, only when a package is missing. No service that a package brings is started.
@@ -71,6 +72,7 @@ redbot_version=2.7.1 httplint_version=2026.10.4
 grpcio_version=1.85.1
 http2_python=(h2==4.3.0 hpack==4.1.0)
 http3_python=(aioquic==1.7.2 pycurl==7.49.0)
+cargo_deny_version=0.20.2
 cache_tests_version=0.4.5 ws_version=8.23.0
 apps_python=(django==5.2.19 gunicorn==27.0.1 "grpcio==$grpcio_version")
 apps_node=(express@5.3.0 express-session@1.19.0 cookie-parser@1.4.7 socket.io@4.8.4 socket.io-client@4.8.4)
@@ -84,16 +86,23 @@ profile=${1:-}
 programs=() files=()
 case "$profile" in
   demo) programs=("${demo_programs[@]}") files=("${demo_files[@]}") ;;
-  test) programs=("${demo_programs[@]}" "${test_programs[@]}") files=("${demo_files[@]}" "${test_files[@]}") ;;
+  test | soak) programs=("${demo_programs[@]}" "${test_programs[@]}") files=("${demo_files[@]}" "${test_files[@]}") ;;
   bench) programs=("${demo_programs[@]}" "${bench_programs[@]}") files=("${demo_files[@]}" "${bench_files[@]}") ;;
   apps) programs=("${demo_programs[@]}" "${apps_programs[@]}") files=("${demo_files[@]}" "${apps_files[@]}") ;;
-  *) fail "usage: tools/setup.sh demo|test|apps|bench" ;;
+  *) fail "usage: tools/setup.sh demo|test|apps|soak|bench" ;;
 esac
 
 missing_packages() {
   local pair
   for pair in "${programs[@]}"; do has "${pair%%:*}" || echo "${pair#*:}"; done
   for pair in "${files[@]}"; do [ -e "${pair%%:*}" ] || echo "${pair#*:}"; done
+}
+
+# Checks licences, advisories and sources of dependencies. It compiles for minutes.
+install_cargo_deny() {
+  if has cargo-deny; then return 0; fi
+  say "installing cargo-deny $cargo_deny_version"
+  cargo install --quiet --locked --version "$cargo_deny_version" cargo-deny
 }
 
 install_packages() {
@@ -419,8 +428,8 @@ install_apps() {
 
 install_packages
 install_rust
-case "$profile" in test | bench) install_cache_tests ;; esac
-if [ "$profile" = test ]; then
+case "$profile" in test | soak | bench) install_cache_tests ;; esac
+if [ "$profile" = test ] || [ "$profile" = soak ]; then
   install_h2spec
   install_sslyze
   install_redbot
@@ -429,5 +438,6 @@ if [ "$profile" = test ]; then
   install_http3
   install_ws
 fi
+if [ "$profile" = soak ]; then install_cargo_deny; fi
 if [ "$profile" = bench ]; then install_http3_peers; fi
 if [ "$profile" = apps ]; then install_apps; fi

@@ -1,8 +1,7 @@
 //! Every check there is, in an order that finds cheap failures first. A failed step does not keep the next from running.
 //!
-//! One development build serves all tests and the fuzz smoke. One release build makes the binary that the end-to-end
-//! tests, the documents' commands and the demo drive; so nothing large is compiled twice, and what is judged from
-//! outside is what people run.
+//! One development build serves everything that runs. The release build, which takes minutes, and the tests of it are
+//! left to `make soak`.
 
 mod libtest;
 mod programs;
@@ -14,10 +13,11 @@ use crate::{docs_commands, shell, tidy};
 use programs::TestProgram;
 use scope::Scope;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use testing::{Results, Setup};
 
 /// What a step came to when it did not fail.
@@ -58,46 +58,81 @@ const STEPS: &[Step] = &[
             cargo(&args.split(' ').collect::<Vec<_>>())
         },
     },
-    Step { name: "build", what: "all test programs", needs: None, run: Run::build },
-    Step { name: "test", what: "unit and integration tests", needs: None, run: Run::unit_tests },
+    Step { name: "doc", what: "cargo doc, warnings denied", needs: None, run: |_| doc() },
+    Step { name: "build", what: "all binaries and test programs", needs: None, run: Run::build },
+    Step {
+        name: "test",
+        what: "unit and integration tests",
+        needs: None,
+        run: |run| run.unit_tests("test", Vec::new()),
+    },
     Step {
         name: "doc-tests",
         what: "the examples in doc comments",
         needs: None,
         run: |_| cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]),
     },
-    Step { name: "release", what: "the release binary", needs: None, run: |_| build_release_binary() },
     Step {
         name: "e2e",
-        what: "end to end, on the release binary",
-        needs: Some("release"),
-        run: |run| run.test_release_binary("e2e", false),
+        what: "end-to-end tests",
+        needs: None,
+        run: |run| run.end_to_end("e2e", &binary("debug"), false),
     },
     Step {
         name: "fuzz-smoke",
         what: "each fuzz target for a moment",
         needs: None,
-        run: |_| fuzz_smoke().map(|()| Verdict::Passed),
+        run: |run| {
+            run.binaries()?;
+            must_succeed(&mut Command::new(built("debug", "smoke")))
+        },
     },
     Step {
         name: "docs-commands",
         what: "the documents' commands, run for real",
-        needs: Some("release"),
-        run: |_| docs_commands::check(&release_binary()).map(|()| Verdict::Passed),
+        needs: None,
+        run: |run| {
+            run.binaries()?;
+            docs_commands::check(&binary("debug")).map(|()| Verdict::Passed)
+        },
     },
-    Step { name: "demo", what: "the demo, once and shortly", needs: Some("release"), run: |_| demo() },
-    Step { name: "doc", what: "cargo doc, warnings denied", needs: None, run: |_| doc() },
-    Step { name: "deny", what: "licences, advisories and sources of dependencies", needs: None, run: |_| deny() },
+    Step {
+        name: "demo",
+        what: "the demo, once and shortly",
+        needs: None,
+        run: |run| {
+            run.binaries()?;
+            demo(&binary("debug"))
+        },
+    },
 ];
 
-/// Steps that run only when they are named, because they need packages that `make test` does not install.
-const NAMED_STEPS: &[Step] = &[Step {
-    name: "apps",
-    what: "applications behind the accelerator, on the release binary",
-    needs: Some("release"),
-    // With the output of tests that pass: each prints how long it took.
-    run: |run| run.test_release_binary("apps", true),
-}];
+/// Steps that run only when they are named.
+const NAMED_STEPS: &[Step] = &[
+    Step {
+        // It needs packages that `make test` does not install.
+        name: "apps",
+        what: "applications behind the accelerator",
+        needs: None,
+        // With the output of tests that pass: each prints how long it took.
+        run: |run| run.end_to_end("apps", &binary("debug"), true),
+    },
+    Step { name: "release", what: "the release binary", needs: None, run: |_| build_release_binary() },
+    Step {
+        name: "e2e-release",
+        what: "end-to-end tests, on the release binary",
+        needs: Some("release"),
+        run: |run| run.end_to_end("e2e", &binary("release"), false),
+    },
+    Step {
+        name: "new-cases",
+        what: "unit and integration tests, with new cases for property tests",
+        needs: None,
+        run: Run::new_cases,
+    },
+    // The installation of cargo-deny takes minutes. The step `tidy` checks licences and sources.
+    Step { name: "deny", what: "licences, advisories and sources of dependencies", needs: None, run: |_| deny() },
+];
 
 /// Runs every step, or those named.
 pub(crate) fn run(args: &[String]) -> Outcome<()> {
@@ -110,6 +145,9 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
     run_steps(&chosen(args)?, Run::default(), &records())
 }
 
+/// Most end-to-end tests wait more than they compute.
+const END_TO_END_THREADS: usize = 4;
+
 /// The steps of `check`: what a change in progress must pass before it is committed.
 const CHECK_STEPS: &[&str] = &["fmt", "scripts", "tidy", "clippy", "build", "test"];
 
@@ -118,10 +156,8 @@ pub(crate) fn check(args: &[String]) -> Outcome<()> {
     let scope = Scope::since(args.first().map_or("HEAD", String::as_str))?;
     let names: Vec<_> = CHECK_STEPS.iter().map(|name| (*name).to_owned()).collect();
     let mut steps = chosen(&names)?;
-    const END_TO_END: Step =
-        Step { name: "e2e", what: "end to end, on the development build", needs: None, run: Run::end_to_end_of_scope };
     if !scope.modules.is_empty() {
-        steps.push(&END_TO_END);
+        steps.extend(chosen(&["e2e".to_owned()])?);
     }
     let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
     let left: Vec<_> = STEPS.iter().chain(NAMED_STEPS).map(|step| step.name).collect();
@@ -194,12 +230,11 @@ fn run_steps(steps: &[&Step], mut run: Run, folder: &Path) -> Outcome<()> {
 }
 
 impl Run {
-    /// Builds all test programs, unless an earlier step has built them.
+    /// Builds all binaries and test programs.
     fn build(&mut self) -> Outcome<Verdict> {
-        // Always of the whole workspace: a part of it could need other features of dependencies, and so another build.
-        let built = programs::build(&["--workspace"])?;
+        let built = programs::build()?;
         self.programs = Some(built.programs);
-        if built.is_complete { Ok(Verdict::Passed) } else { Err("not every test program compiles".into()) }
+        if built.is_complete { Ok(Verdict::Passed) } else { Err("not everything compiles".into()) }
     }
 
     /// The test programs; those that compile, if some do not.
@@ -211,7 +246,12 @@ impl Run {
         self.programs.clone().unwrap_or_default()
     }
 
-    fn unit_tests(&mut self) -> Outcome<Verdict> {
+    /// Builds the binaries, unless an earlier step has.
+    fn binaries(&mut self) -> Outcome<()> {
+        if self.programs.is_some() { Ok(()) } else { self.build().map(|_| ()) }
+    }
+
+    fn unit_tests(&mut self, step: &'static str, environment: Vec<(&'static str, OsString)>) -> Outcome<Verdict> {
         let programs = self.programs();
         if programs.is_empty() {
             return Err("no test program compiles".into());
@@ -219,38 +259,38 @@ impl Run {
         let in_scope = |package: &str| self.scope.as_ref().is_none_or(|scope| scope.packages.contains(package));
         let wanted = |program: &&TestProgram| !program.is_end_to_end() && in_scope(&program.package);
         let programs: Vec<_> = programs.iter().filter(wanted).collect();
-        self.results.run(&programs, &Setup { step: "test", ..Setup::default() }).map(|()| Verdict::Passed)
+        self.results.run(&programs, &Setup { step, environment, ..Setup::default() }).map(|()| Verdict::Passed)
     }
 
-    /// Runs a test program of the development build against the release binary. Linking the tests themselves with the
-    /// release profile would take minutes.
-    fn test_release_binary(&mut self, step: &'static str, shows_output: bool) -> Outcome<Verdict> {
-        build_release_binary()?;
-        let binary = std::path::absolute(release_binary()).cannot("find the release binary")?;
-        let environment = vec![("FLATOUT_BIN", binary.as_path())];
-        self.end_to_end(&Setup { step, environment, shows_output, ..Setup::default() })
+    /// Runs the unit tests with another seed for the property tests.
+    fn new_cases(&mut self) -> Outcome<Verdict> {
+        let seed = SystemTime::now().duration_since(UNIX_EPOCH).cannot("read the clock")?.as_secs().to_string();
+        println!("PROPTEST_RNG_SEED={seed}");
+        self.unit_tests("new-cases", vec![("PROPTEST_RNG_SEED", seed.into())])
     }
 
-    fn end_to_end_of_scope(&mut self) -> Outcome<Verdict> {
-        let modules = self.scope.iter().flat_map(|scope| &scope.modules);
-        let filters = modules.map(|module| format!("e2e::{module}::")).collect();
-        self.end_to_end(&Setup { step: "e2e", filters, ..Setup::default() })
-    }
-
-    /// Runs the test program that has the step's name.
-    fn end_to_end(&mut self, setup: &Setup<'_>) -> Outcome<Verdict> {
+    /// Runs the tests of tests/`name`.rs against `binary`: all, or those of the scope.
+    fn end_to_end(&mut self, name: &'static str, binary: &Path, shows_output: bool) -> Outcome<Verdict> {
         let programs = self.programs();
-        let target = format!("--test {}", setup.step);
+        let target = format!("--test {name}");
         let wanted = |program: &&TestProgram| program.is_end_to_end() && program.target == target;
-        let what = format!("run tests/{}.rs, which does not compile", setup.step);
+        let what = format!("run tests/{name}.rs, which does not compile");
         let program = programs.iter().find(wanted).cannot(&what)?;
-        self.results.run(&[program], setup).map(|()| Verdict::Passed)
+        let modules = self.scope.iter().flat_map(|scope| &scope.modules);
+        let setup = Setup {
+            step: name,
+            environment: vec![("FLATOUT_BIN", binary.into())],
+            filters: modules.map(|module| format!("e2e::{module}::")).collect(),
+            threads: Some(END_TO_END_THREADS),
+            shows_output,
+        };
+        self.results.run(&[program], &setup).map(|()| Verdict::Passed)
     }
 }
 
 /// Runs the fuzz targets' smoke mode, which needs no nightly compiler.
 pub(crate) fn fuzz_smoke() -> Outcome<()> {
-    cargo(&["run", "--package", "flatout-fuzz", "--profile", "dev", "--bin", "smoke"]).map(|_| ())
+    run_steps(&chosen(&["fuzz-smoke".to_owned()])?, Run::default(), &records())
 }
 
 /// Writes the generated parts of documents. The tests that compare them with the tables in the code write them instead,
@@ -282,8 +322,14 @@ fn cargo(args: &[&str]) -> Outcome<Verdict> {
     must_succeed(shell::cargo().args(args))
 }
 
-fn release_binary() -> PathBuf {
-    shell::target_dir().join("release/flatout")
+/// A binary of the workspace that has been built with a profile.
+fn built(profile: &str, name: &str) -> PathBuf {
+    let path = shell::target_dir().join(profile).join(name);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn binary(profile: &str) -> PathBuf {
+    built(profile, "flatout")
 }
 
 fn build_release_binary() -> Outcome<Verdict> {
@@ -314,11 +360,6 @@ fn doc() -> Outcome<Verdict> {
 }
 
 fn deny() -> Outcome<Verdict> {
-    if !shell::is_installed("cargo-deny") {
-        let why = "known holes, withdrawn and doubled dependencies: cargo-deny is not installed (cargo install \
-                   cargo-deny --locked); licences and sources are checked by the step tidy";
-        return Ok(Verdict::NotChecked(why.to_owned()));
-    }
     cargo(&["deny", "check", "bans", "licenses", "sources"])?;
     let mut advisories = shell::cargo();
     advisories.args(["deny", "check", "advisories"]);
@@ -333,11 +374,7 @@ fn deny() -> Outcome<Verdict> {
     }
 }
 
-fn demo() -> Outcome<Verdict> {
-    let binary = release_binary();
-    if !binary.is_file() {
-        return Err("there is no release binary yet: cargo xtask ci release".into());
-    }
+fn demo(binary: &Path) -> Outcome<Verdict> {
     let free =
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).cannot("find a free port")?;
     let mut command = Command::new("bash");

@@ -116,12 +116,17 @@ fn two_websocket_clients_on_one_http2_connection_are_isolated() {
 #[test]
 fn chromium_opens_websockets_on_its_http2_connection() {
     const PAGE: &str = r"<!doctype html><title>chat</title><script>
-        const socket = new WebSocket(`wss://${location.host}/chat`);
-        let greeted = false;
-        socket.onmessage = event => {
-            if (!greeted) { greeted = true; socket.send('from the browser'); return; }
-            socket.close(event.data === 'from the browser' ? 4001 : 4002);
-        };
+        let left = 5;
+        function open() {
+            const socket = new WebSocket(`wss://${location.host}/chat`);
+            let greeted = false;
+            socket.onmessage = event => {
+                if (!greeted) { greeted = true; socket.send('from the browser'); return; }
+                socket.close(event.data === 'from the browser' ? 4001 : 4002);
+            };
+            socket.onclose = () => { if (--left > 0) open(); };
+        }
+        open();
     </script>";
     let echo = Echo::start();
     let (folder, certificate) = (Folder::new(), Certificate::new());
@@ -137,15 +142,15 @@ fn chromium_opens_websockets_on_its_http2_connection() {
     let server = Server::run(&folder, &config);
     let browser = Browser::new().trusting(&certificate);
     let mut running = browser.open(&server.url("/page.html"));
-    let closed = echo.lines.recv_timeout(TIMEOUT);
+    let closed: Vec<_> = (0..5).map_while(|_| echo.lines.recv_timeout(TIMEOUT).ok()).collect();
     let _ = running.kill();
     let _ = running.wait();
-    assert_eq!(closed.as_deref(), Ok("closed 4001"));
+    assert_eq!(closed, ["closed 4001"; 5]);
     let read_log = || fs::read_to_string(log_of(&folder)).unwrap_or_default();
-    wait_until("the tunnel's line", || read_log().contains("/chat"));
+    wait_until("the tunnels' lines", || read_log().matches("/chat").count() == 5);
     let log = read_log();
-    let tunnel = log.lines().find(|line| line.contains("/chat")).unwrap();
-    assert!(tunnel.contains("HTTP/2.0"), "{log}");
+    // The browser may open a connection for the first WebSockets if it is busy; the others use the one that it has.
+    assert!(log.lines().any(|line| line.contains("/chat") && line.contains("HTTP/2.0")), "{log}");
 }
 
 /// Requests a tunnel to `path` on stream 1 (RFC 8441).

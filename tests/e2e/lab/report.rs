@@ -131,6 +131,7 @@ const ATTEMPTS: usize = 24;
 
 /// Both send the same requests to one server, one after the other.
 #[test]
+#[ignore = "decides by timing"]
 fn httperf_and_the_httperf_view_agree() {
     let (site, folder) = (site(), Folder::new());
     let server = Server::start(site.path(), &[]);

@@ -4,6 +4,7 @@ use super::libtest::{Events, Line, TestOutcome, TestResult};
 use crate::failure::{Context, Outcome};
 use crate::shell;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -41,19 +42,21 @@ pub(crate) struct Selection<'a> {
     pub(crate) shows_output: bool,
 }
 
-/// What `cargo build` made of the tests.
+/// What `cargo build` has built.
 #[derive(Debug)]
 pub(crate) struct Built {
     pub(crate) programs: Vec<TestProgram>,
-    /// True if every selected test program compiles.
+    /// True if everything compiles.
     pub(crate) is_complete: bool,
 }
 
-/// Builds the test programs that `arguments` select. A program that does not compile does not keep the others from
-/// being built.
-pub(crate) fn build(arguments: &[&str]) -> Outcome<Built> {
+/// Builds all test programs and binaries of the workspace. What does not compile does not keep the rest from being
+/// built.
+pub(crate) fn build() -> Outcome<Built> {
     let mut command = shell::cargo();
-    command.args(["build", "--tests", "--keep-going", "--message-format", "json-render-diagnostics"]).args(arguments);
+    // Always of the whole workspace: a part of it could need other features of dependencies, and so another build.
+    command.args(["build", "--workspace", "--tests", "--bins", "--keep-going"]);
+    command.args(["--message-format", "json-render-diagnostics"]);
     let shown = shell::shown(&command);
     let mut child = command.stdout(Stdio::piped()).spawn().cannot(&format!("run `{shown}`"))?;
     let mut messages = String::new();
@@ -114,7 +117,7 @@ impl TestProgram {
     pub(crate) fn run(
         &self,
         selection: &Selection<'_>,
-        environment: &[(&str, &Path)],
+        environment: &[(&str, OsString)],
         report: &mut dyn FnMut(&TestResult),
     ) -> Outcome<Vec<TestResult>> {
         let mut child = self.start(selection, environment)?;
@@ -160,7 +163,7 @@ impl TestProgram {
         Ok(results)
     }
 
-    fn start(&self, selection: &Selection<'_>, environment: &[(&str, &Path)]) -> Outcome<Child> {
+    fn start(&self, selection: &Selection<'_>, environment: &[(&str, OsString)]) -> Outcome<Child> {
         let mut command = Command::new(&self.executable);
         command
             .current_dir(&self.folder)
@@ -168,7 +171,7 @@ impl TestProgram {
             .env("CARGO_PKG_NAME", &self.package)
             // libtest writes events and times only where unstable options are allowed.
             .env("RUSTC_BOOTSTRAP", "1")
-            .envs(environment.iter().copied())
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             .args(["-Z", "unstable-options", "--format", "json", "--report-time"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

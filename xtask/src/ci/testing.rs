@@ -8,6 +8,7 @@ use super::libtest::{TestOutcome, TestResult};
 use super::programs::{Selection, TestProgram};
 use crate::failure::{Context, Outcome};
 use crate::shell;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -30,10 +31,10 @@ const SLOW_SECONDS: f64 = 1.0;
 
 /// How to run the programs of a step.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Setup<'a> {
+pub(crate) struct Setup {
     /// The step's name.
     pub(crate) step: &'static str,
-    pub(crate) environment: Vec<(&'a str, &'a Path)>,
+    pub(crate) environment: Vec<(&'static str, OsString)>,
     /// Runs only tests whose names contain one of these texts; all if empty.
     pub(crate) filters: Vec<String>,
     /// The number of tests that run at the same time; libtest's default if `None`.
@@ -66,7 +67,7 @@ pub(crate) struct Results {
 impl Results {
     /// Runs the programs one after the other, and then the marked tests of all programs one at a time. Fails if a test
     /// is broken.
-    pub(crate) fn run(&mut self, programs: &[&TestProgram], setup: &Setup<'_>) -> Outcome<()> {
+    pub(crate) fn run(&mut self, programs: &[&TestProgram], setup: &Setup) -> Outcome<()> {
         let mut failed = Vec::new();
         let mut marked = Vec::new();
         for program in programs {
@@ -105,7 +106,7 @@ impl Results {
         }
     }
 
-    fn run_program(&mut self, program: &TestProgram, setup: &Setup<'_>, marked: bool) -> Outcome<Vec<TestResult>> {
+    fn run_program(&mut self, program: &TestProgram, setup: &Setup, marked: bool) -> Outcome<Vec<TestResult>> {
         let selection = Selection {
             filters: &setup.filters,
             marked,
@@ -204,7 +205,7 @@ fn failures(
 }
 
 /// Runs a test that failed again, alone. Returns how often it passed.
-fn run_alone(program: &TestProgram, name: &str, setup: &Setup<'_>, marked: bool) -> Outcome<usize> {
+fn run_alone(program: &TestProgram, name: &str, setup: &Setup, marked: bool) -> Outcome<usize> {
     let selection = Selection { only: Some(name), marked, threads: Some(1), ..Selection::default() };
     println!("--- {name} again, {RUNS_ALONE} times alone");
     let mut passed = 0;
