@@ -152,7 +152,11 @@ fn is_for(query: &Query, standing: &FetchState) -> bool {
             let stored = &head.meta.stored;
             shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
         }
-        FetchState::Use(object, Use::Validated) => shares(&object.meta().stored),
+        // The 304 may have brought a Vary by which the requests that waited differ.
+        FetchState::Use(object, Use::Validated) => {
+            let stored = &object.meta().stored;
+            shares(stored) && query.with(|request| matches_variant(request, stored))
+        }
         FetchState::Use(_, Use::ValidatedOnce) => false,
         FetchState::Use(object, Use::InsteadOfError) => {
             let stored = &object.meta().stored;
