@@ -3,6 +3,7 @@
 use flatout_os::cgroup::{Setting, own_files};
 use flatout_os::procfs::read_process_status;
 use flatout_units::quantity::exact_size;
+use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit, getuid};
 use std::fs;
 use std::io;
@@ -28,13 +29,33 @@ struct ThreadLimits {
     processes: Option<u64>,
 }
 
+/// Returns the limit of the address space and its current size, in bytes, or `None` if there is no limit.
+fn address_space() -> Option<(u64, u64)> {
+    let max = getrlimit(Resource::As).current?;
+    let status = read_process_status(std::process::id()).ok()?;
+    Some((max, status.address_space_bytes))
+}
+
+/// Returns whether a thread would use up the address space.
+const fn has_no_room((max, used): (u64, u64)) -> bool {
+    used.saturating_add(THREAD_BYTES) > max
+}
+
+/// Checks that the address space has room for another thread and what it allocates. The kernel would create a thread
+/// that uses up the address space, and the next allocation of any thread would then abort the process.
+///
+/// # Errors
+/// ENOMEM, if there is no room.
+pub(crate) fn check_address_space() -> io::Result<()> {
+    if address_space().is_some_and(has_no_room) { Err(Errno::NOMEM.into()) } else { Ok(()) }
+}
+
 impl ThreadLimits {
     fn read() -> Self {
-        let used_bytes = read_process_status(std::process::id()).ok().map(|status| status.address_space_bytes);
         Self {
             user: getuid().as_raw(),
             cgroup: own_files(&PIDS).iter().find_map(|file| reached(file)),
-            address_space: getrlimit(Resource::As).current.zip(used_bytes),
+            address_space: address_space(),
             processes: getrlimit(Resource::Nproc).current,
         }
     }
@@ -48,9 +69,7 @@ impl ThreadLimits {
                 "fewer `workers`, or a higher limit: TasksMax= in a systemd unit, --pids-limit for a container",
             );
         }
-        if let Some((max, used)) = self.address_space
-            && used.saturating_add(THREAD_BYTES) > max
-        {
+        if let Some((max, _)) = self.address_space.filter(|space| has_no_room(*space)) {
             let limit =
                 format!("the address space is limited to {} (ulimit -v), and a thread needs more", exact_size(max));
             return (limit, "fewer `workers`, or a higher limit: ulimit -v unlimited, LimitAS= in a systemd unit");

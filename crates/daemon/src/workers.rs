@@ -2,7 +2,7 @@
 
 use crate::events::{EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::Failure;
-use crate::threads::explain_failure;
+use crate::threads::{check_address_space, explain_failure};
 use flatout_server::{Command, Phase, WorkerReport};
 use std::any::Any;
 use std::io;
@@ -50,7 +50,7 @@ pub(crate) fn start_worker<H>(
         };
         event_sender.send(WorkerEvent::Ended(index, ended));
     };
-    let thread = thread::Builder::new().name(worker_name(index)).spawn(run);
+    let thread = check_address_space().and_then(|()| thread::Builder::new().name(worker_name(index)).spawn(run));
     let thread = thread.map_err(|error| Failure::runtime(explain_failure(&format!("worker {}", index + 1), &error)))?;
     Ok(Worker { commands, thread: Some(thread) })
 }
