@@ -17,7 +17,7 @@ demo: ## build, serve the demo, bench it for ten seconds, leave it serving until
 	@tools/demo.sh
 
 .PHONY: test
-test: ## every check there is
+test: ## the tests and checks for every change, on the development build
 	@tools/setup.sh test
 	@cargo xtask ci
 
@@ -27,9 +27,9 @@ test-apps: ## applications behind the accelerator: WordPress, MediaWiki, Django,
 	@cargo xtask ci apps
 
 .PHONY: soak
-soak: ## what `make test` leaves out: the tests on the release binary, and property tests with new cases
+soak: ## the release build and its end-to-end tests, property tests with new cases, cargo-deny
 	@tools/setup.sh soak
-	@cargo xtask ci release e2e-release new-cases deny
+	@cargo xtask ci e2e-release new-cases deny
 
 .PHONY: build
 build: ## the release binary, target/release/flatout

@@ -204,8 +204,7 @@ fn start_origin(package: &Path) -> Outcome<(Running, String)> {
 
 fn program(name: &str) -> Outcome<PathBuf> {
     if name == "flatout" {
-        let built = shell::target_dir().join("release/flatout");
-        return Ok(std::env::var_os("FLATOUT_BIN").map_or(built, PathBuf::from));
+        return shell::release_binary();
     }
     shell::locate(name).cannot(&format!("find {name} (tools/setup.sh bench)"))
 }

@@ -1,4 +1,5 @@
-//! Every check there is, in an order that finds cheap failures first. A failed step does not keep the next from running.
+//! The checks for every change, in an order that finds cheap failures first. A failed step does not keep the next from
+//! running.
 //!
 //! One development build serves everything that runs. The release build, which takes minutes, and the tests of it are
 //! left to `make soak`.
@@ -72,37 +73,32 @@ const STEPS: &[Step] = &[
         needs: None,
         run: |_| cargo(&["test", "--doc", "--workspace", "--no-fail-fast"]),
     },
-    Step {
-        name: "e2e",
-        what: "end-to-end tests",
-        needs: None,
-        run: |run| run.end_to_end("e2e", &binary("debug"), false),
-    },
+    Step { name: "e2e", what: "end-to-end tests", needs: None, run: |run| run.end_to_end("e2e", "e2e", None) },
     Step {
         name: "fuzz-smoke",
         what: "each fuzz target for a moment",
-        needs: None,
+        needs: Some("build"),
         run: |run| {
             run.binaries()?;
-            must_succeed(&mut Command::new(built("debug", "smoke")))
+            must_succeed(&mut Command::new(binary("smoke")))
         },
     },
     Step {
         name: "docs-commands",
         what: "the documents' commands, run for real",
-        needs: None,
+        needs: Some("build"),
         run: |run| {
             run.binaries()?;
-            docs_commands::check(&binary("debug")).map(|()| Verdict::Passed)
+            docs_commands::check(&binary("flatout")).map(|()| Verdict::Passed)
         },
     },
     Step {
         name: "demo",
         what: "the demo, once and shortly",
-        needs: None,
+        needs: Some("build"),
         run: |run| {
             run.binaries()?;
-            demo(&binary("debug"))
+            demo(&binary("flatout"))
         },
     },
 ];
@@ -114,15 +110,16 @@ const NAMED_STEPS: &[Step] = &[
         name: "apps",
         what: "applications behind the accelerator",
         needs: None,
-        // With the output of tests that pass: each prints how long it took.
-        run: |run| run.end_to_end("apps", &binary("debug"), true),
+        run: |run| run.end_to_end("apps", "apps", None),
     },
-    Step { name: "release", what: "the release binary", needs: None, run: |_| build_release_binary() },
     Step {
         name: "e2e-release",
         what: "end-to-end tests, on the release binary",
-        needs: Some("release"),
-        run: |run| run.end_to_end("e2e", &binary("release"), false),
+        needs: None,
+        run: |run| {
+            let binary = shell::release_binary()?;
+            run.end_to_end("e2e-release", "e2e", Some(binary))
+        },
     },
     Step {
         name: "new-cases",
@@ -160,14 +157,13 @@ pub(crate) fn check(args: &[String]) -> Outcome<()> {
         steps.extend(chosen(&["e2e".to_owned()])?);
     }
     let list = |names: &BTreeSet<String>| names.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-    let left: Vec<_> = STEPS.iter().chain(NAMED_STEPS).map(|step| step.name).collect();
-    let left: Vec<_> = left.into_iter().filter(|name| steps.iter().all(|step| step.name != *name)).collect();
+    let left = STEPS.iter().map(|step| step.name).filter(|name| steps.iter().all(|step| step.name != *name));
     let said = format!(
         "checked: unit tests of {}\n         end-to-end tests {}\nleft to `cargo xtask ci`: {}; unit tests of {} other packages; \
-         other end-to-end tests",
+         other end-to-end tests\nleft to `make soak` and `make test-apps`: the release build, new cases, cargo-deny, applications",
         list(&scope.packages),
         list(&scope.modules),
-        left.join(", "),
+        left.collect::<Vec<_>>().join(", "),
         scope.packages_left
     );
     let outcome = run_steps(&steps, Run { scope: Some(scope), ..Run::default() }, &records());
@@ -246,7 +242,7 @@ impl Run {
         self.programs.clone().unwrap_or_default()
     }
 
-    /// Builds the binaries, unless an earlier step has.
+    /// Builds the binaries, unless the step `build` has.
     fn binaries(&mut self) -> Outcome<()> {
         if self.programs.is_some() { Ok(()) } else { self.build().map(|_| ()) }
     }
@@ -269,20 +265,22 @@ impl Run {
         self.unit_tests("new-cases", vec![("PROPTEST_RNG_SEED", seed.into())])
     }
 
-    /// Runs the tests of tests/`name`.rs against `binary`: all, or those of the scope.
-    fn end_to_end(&mut self, name: &'static str, binary: &Path, shows_output: bool) -> Outcome<Verdict> {
+    /// Runs the tests of tests/`file`.rs, all or those of the scope, against `binary`, or against the development build
+    /// if it is `None` and the environment names no other.
+    fn end_to_end(&mut self, step: &'static str, file: &str, binary: Option<PathBuf>) -> Outcome<Verdict> {
         let programs = self.programs();
-        let target = format!("--test {name}");
+        let target = format!("--test {file}");
         let wanted = |program: &&TestProgram| program.is_end_to_end() && program.target == target;
-        let what = format!("run tests/{name}.rs, which does not compile");
+        let what = format!("run tests/{file}.rs, which does not compile");
         let program = programs.iter().find(wanted).cannot(&what)?;
         let modules = self.scope.iter().flat_map(|scope| &scope.modules);
         let setup = Setup {
-            step: name,
-            environment: vec![("FLATOUT_BIN", binary.into())],
+            step,
+            environment: binary.map(|binary| ("FLATOUT_BIN", binary.into())).into_iter().collect(),
             filters: modules.map(|module| format!("e2e::{module}::")).collect(),
             threads: Some(END_TO_END_THREADS),
-            shows_output,
+            // Each application prints how long it took.
+            shows_output: file == "apps",
         };
         self.results.run(&[program], &setup).map(|()| Verdict::Passed)
     }
@@ -322,18 +320,10 @@ fn cargo(args: &[&str]) -> Outcome<Verdict> {
     must_succeed(shell::cargo().args(args))
 }
 
-/// A binary of the workspace that has been built with a profile.
-fn built(profile: &str, name: &str) -> PathBuf {
-    let path = shell::target_dir().join(profile).join(name);
+/// A binary of the development build.
+fn binary(name: &str) -> PathBuf {
+    let path = shell::target_dir().join("debug").join(name);
     std::path::absolute(&path).unwrap_or(path)
-}
-
-fn binary(profile: &str) -> PathBuf {
-    built(profile, "flatout")
-}
-
-fn build_release_binary() -> Outcome<Verdict> {
-    cargo(&["build", "--release", "--package", "flatout"])
 }
 
 fn scripts() -> Outcome<Verdict> {

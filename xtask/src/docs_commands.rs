@@ -69,7 +69,7 @@ fn newest_binary() -> PathBuf {
 
 fn check_files(binary: &Path, files: &[PathBuf]) -> Outcome<()> {
     if !binary.is_file() {
-        return Err(format!("there is no {} to run: cargo build --release", binary.display()).into());
+        return Err(format!("there is no {} to run: cargo build --package flatout", binary.display()).into());
     }
     let (mut blocks, mut broken) = (0, 0);
     for file in files {

@@ -29,8 +29,7 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
             return Ok(());
         }
     };
-    let flatout =
-        std::env::var_os("FLATOUT_BIN").map_or_else(|| shell::target_dir().join("release/flatout"), PathBuf::from);
+    let flatout = shell::release_binary()?;
     let folder =
         PathBuf::from(shell::output_of(Command::new("mktemp").args(["-d", "-t", "flatout-lab.XXXXXX"]))?.trim());
     let figures = Figures { flatout, folder, is_quick };

@@ -23,7 +23,7 @@ usage: cargo xtask NAME [OPTIONS]
 
   tidy            the rules of the house: direction, dead files, unsafe, links, words,
                   licences, sizes
-  ci              every check there is, in order; a failure does not stop the others
+  ci              the checks for every change, in order; a failure does not stop the others
                   (`ci --list` names the steps, `ci STEP...` runs some of them)
   check           what changed since the last commit (`check COMMIT`: since that one): format, clippy,
                   tidy, and the unit and end-to-end tests of what it can break

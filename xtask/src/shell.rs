@@ -25,6 +25,16 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// The binary that FLATOUT_BIN names, or the release binary, which is built first if it is not up to date.
+pub(crate) fn release_binary() -> Outcome<PathBuf> {
+    if let Some(binary) = std::env::var_os("FLATOUT_BIN") {
+        return Ok(PathBuf::from(binary));
+    }
+    output_of(cargo().args(["build", "--release", "--package", "flatout"]))?;
+    let path = target_dir().join("release/flatout");
+    Ok(std::path::absolute(&path).unwrap_or(path))
+}
+
 /// Returns true if a program of that name can be found.
 pub(crate) fn is_installed(program: &str) -> bool {
     locate(program).is_some()

@@ -45,12 +45,7 @@ pub(crate) fn run(args: &[String]) -> Outcome<()> {
         println!("{USAGE}");
         return Ok(());
     };
-    let flatout = if let Some(binary) = std::env::var_os("FLATOUT_BIN") {
-        PathBuf::from(binary)
-    } else {
-        shell::output_of(shell::cargo().args(["build", "--release", "--package", "flatout"]))?;
-        shell::target_dir().join("release/flatout")
-    };
+    let flatout = shell::release_binary()?;
     let made =
         shell::output_of(Command::new("mktemp").args(["-d", "-p"]).arg(&options.folder).arg("flatout-store.XXXXXX"))?;
     let place = Place(PathBuf::from(made.trim()));

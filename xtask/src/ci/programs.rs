@@ -12,8 +12,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// A program in which no test begins or ends for this long hangs. No test of the repository takes a third of it.
+/// A program that prints nothing for this long hangs. No test of the repository takes a third of it.
 const HANG_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Stands for a test program itself in the place of a test's name.
+const ITSELF: &str = "(the program itself)";
 
 /// An executable with the unit tests of a library or a binary, or with the tests of a file in `tests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,10 +109,13 @@ impl TestProgram {
         self.package == "flatout" && self.target.starts_with("--test")
     }
 
-    /// The command that repeats one test alone.
-    pub(crate) fn repeat(&self, test: &str, marked: bool) -> String {
+    /// The command that repeats one test alone, or the whole program if the test is [`ITSELF`].
+    pub(crate) fn repeat(&self, test: &str, marked: bool, environment: &[(&str, OsString)]) -> String {
+        let variables: String =
+            environment.iter().map(|(name, value)| format!("{name}={} ", value.display())).collect();
         let mark = if marked { " --ignored" } else { "" };
-        format!("cargo test -p {} {} -- --exact{mark} {test}", self.package, self.target)
+        let name = if test == ITSELF { String::new() } else { format!(" --exact {test}") };
+        format!("{variables}cargo test -p {} {} --{mark}{name}", self.package, self.target)
     }
 
     /// Runs the selected tests and passes each result to `report` as soon as it is known. Returns the results. A test
@@ -132,6 +138,8 @@ impl TestProgram {
                     Err(RecvTimeoutError::Disconnected) => return false,
                 };
                 match events.read(&line) {
+                    // A server that a test has left behind may keep the output open.
+                    Line::Progress if events.is_complete() => return false,
                     Line::Progress => {}
                     Line::Text => println!("{line}"),
                     Line::Ended(result) => {
@@ -147,12 +155,12 @@ impl TestProgram {
             shell::output_of(Command::new("kill").args(["-KILL", "--", &group]))?;
         }
         let status = child.wait().cannot(&format!("wait for {}", self.executable.display()))?;
-        if !events.is_complete() {
+        let has_failed = |results: &[TestResult]| results.iter().any(|result| result.outcome == TestOutcome::Failed);
+        if !events.is_complete() || (!status.success() && !has_failed(&results)) {
             let why = if is_hanging { format!("no test ended in {HANG_TIMEOUT:?}") } else { status.to_string() };
             let mut failed: Vec<_> = events.unfinished().map(str::to_owned).collect();
-            if failed.is_empty() {
-                failed.push("(the program itself)".to_owned());
-            }
+            // Tests that had not begun did not run. The run therefore fails even if the others pass alone.
+            failed.push(ITSELF.to_owned());
             for name in failed {
                 let output = format!("the test program ended during this test: {why}");
                 let result = TestResult { name, outcome: TestOutcome::Failed, seconds: 0.0, output };
@@ -226,7 +234,11 @@ mod tests {
         }
         let unnamed = parse_artifact(&line("compiler-artifact", "bin", "path+file:///w/xtask#0.1.0", true)).unwrap();
         assert_eq!(unnamed.package, "xtask");
-        assert_eq!(unnamed.repeat("a::b", false), "cargo test -p xtask --bin n -- --exact a::b");
+        assert_eq!(unnamed.repeat("a::b", false, &[]), "cargo test -p xtask --bin n -- --exact a::b");
+        let environment = [("FLATOUT_BIN", "/t/flatout".into())];
+        let expected = "FLATOUT_BIN=/t/flatout cargo test -p xtask --bin n -- --ignored --exact a::b";
+        assert_eq!(unnamed.repeat("a::b", true, &environment), expected);
+        assert_eq!(unnamed.repeat(ITSELF, false, &[]), "cargo test -p xtask --bin n --");
         assert_eq!(parse_artifact(&line("compiler-artifact", "bin", named, false)), None);
         assert_eq!(parse_artifact(&line("build-script-executed", "bin", named, true)), None);
         assert_eq!(parse_artifact("warning: text"), None);

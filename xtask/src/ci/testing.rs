@@ -8,6 +8,7 @@ use super::libtest::{TestOutcome, TestResult};
 use super::programs::{Selection, TestProgram};
 use crate::failure::{Context, Outcome};
 use crate::shell;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
@@ -87,7 +88,7 @@ impl Results {
             let passes_alone = if repeats { run_alone(program, &result.name, setup, is_marked)? } else { 0 };
             let test = FailedTest {
                 step: setup.step,
-                repeat: program.repeat(&result.name, is_marked),
+                repeat: program.repeat(&result.name, is_marked, &setup.environment),
                 name: result.name,
                 output: result.output,
                 passes_alone,
@@ -156,14 +157,22 @@ impl Results {
         text
     }
 
-    /// Writes the time of each test to `times.tsv`, slowest first, and appends the flaky tests to `flaky.tsv`.
+    /// Writes the time of each test to `times.tsv`, slowest first, in place of earlier times of the same programs, and
+    /// appends the flaky tests to `flaky.tsv`.
     pub(crate) fn record(&self, folder: &Path) -> Outcome<()> {
         let what = format!("write to {}", folder.display());
         fs::create_dir_all(folder).cannot(&what)?;
-        let mut times = self.times.clone();
+        let path = folder.join("times.tsv");
+        let program_of = |test: &str| test.rsplit_once('\t').map(|(program, _)| program.to_owned());
+        let now: BTreeSet<_> = self.times.iter().map(|(_, test)| program_of(test)).collect();
+        let earlier = fs::read_to_string(&path).unwrap_or_default();
+        let earlier = earlier.lines().filter_map(|line| line.split_once('\t'));
+        let earlier = earlier.filter_map(|(seconds, test)| Some((seconds.parse::<f64>().ok()?, test.to_owned())));
+        let mut times: Vec<_> = earlier.filter(|(_, test)| !now.contains(&program_of(test))).collect();
+        times.extend_from_slice(&self.times);
         times.sort_by(|a, b| b.0.total_cmp(&a.0));
         let lines = times.iter().map(|(seconds, test)| format!("{seconds:.3}\t{test}\n"));
-        fs::write(folder.join("times.tsv"), lines.collect::<String>()).cannot(&what)?;
+        fs::write(path, lines.collect::<String>()).cannot(&what)?;
         if self.flaky.is_empty() {
             return Ok(());
         }
@@ -211,8 +220,8 @@ fn run_alone(program: &TestProgram, name: &str, setup: &Setup, marked: bool) -> 
     let mut passed = 0;
     for _ in 0..RUNS_ALONE {
         let results = program.run(&selection, &setup.environment, &mut |result| show(result, false))?;
-        // A run that selects no test is no success.
-        let has_passed = !results.is_empty() && results.iter().all(|result| result.outcome == TestOutcome::Passed);
+        // A run that selects no test, or dies after it, is no success.
+        let has_passed = matches!(&results[..], [one] if one.name == name && one.outcome == TestOutcome::Passed);
         passed += usize::from(has_passed);
     }
     Ok(passed)
@@ -239,6 +248,8 @@ mod tests {
                 alone() { case "$args" in *--exact*) true;; *) false;; esac; }
                 marked() { case "$args" in *--ignored*) true;; *) false;; esac; }
                 args="$*"
+                name=
+                for arg in "$@"; do [ "$before" = --exact ] && name=$arg; before=$arg; done
             "#;
             let path = folder.join("program");
             // A program that this process writes cannot be run while another thread starts a process, which inherits the
@@ -286,7 +297,7 @@ mod tests {
     #[test]
     fn a_test_that_passes_twice_alone_is_flaky_and_three_of_them_fail_the_run() {
         for (tests, is_too_many) in [("a", false), ("a b", false), ("a b c", true)] {
-            let script = format!("if alone; then ok x; else for t in {tests}; do failed $t busy; done; fi; end");
+            let script = format!("if alone; then ok $name; else for t in {tests}; do failed $t busy; done; fi; end");
             let (outcome, results) = Sample::new("flaky", &script).run();
             assert!(outcome.is_ok() && results.failed.is_empty());
             assert_eq!(results.flaky.len(), tests.split(' ').count());
@@ -323,9 +334,16 @@ mod tests {
         let sample = Sample::new("dies", "started a; started b; ok a; kill -9 $$");
         let (outcome, results) = sample.run();
         assert!(outcome.is_err());
-        assert_eq!(results.failed.iter().map(|test| test.name.as_str()).collect::<Vec<_>>(), ["b"]);
-        // One that dies before it names a test fails as well.
+        assert_eq!(
+            results.failed.iter().map(|test| test.name.as_str()).collect::<Vec<_>>(),
+            ["b", "(the program itself)"]
+        );
+        // The tests that had not begun did not run, whether or not this one passes alone.
+        let (outcome, results) = Sample::new("dies-once", "alone && { ok b; end; exit; }; started b; kill -9 $$").run();
+        assert!(outcome.is_err() && results.flaky.len() == 1 && results.failed.len() == 1);
+        // One that dies before it names a test, or after all have passed, fails as well.
         assert!(Sample::new("dies-early", "exit 127").run().0.is_err());
+        assert!(Sample::new("dies-late", "ok a; end; kill -9 $$").run().0.is_err());
     }
 
     #[test]
@@ -333,7 +351,7 @@ mod tests {
         let script = "if marked; then failed slow late; else ok a; ignored slow; fi; end";
         let (outcome, results) = Sample::new("marked", script).run();
         assert!(outcome.is_err());
-        assert!(results.summary().contains("-- --exact --ignored slow"), "{}", results.summary());
+        assert!(results.summary().contains("-- --ignored --exact slow"), "{}", results.summary());
         // Without marked tests, the program runs once.
         let sample = Sample::new("unmarked", "marked && touch twice; ok a; end");
         assert!(sample.run().0.is_ok() && !sample.0.join("twice").exists());
@@ -341,12 +359,16 @@ mod tests {
 
     #[test]
     fn times_and_flaky_tests_are_recorded() {
-        let sample = Sample::new("recorded", "alone && { ok x; end; exit; }; ok quick; failed a busy; end");
+        let sample = Sample::new("recorded", "alone && { ok a; end; exit; }; ok quick; failed a busy; end");
         let (_, results) = sample.run();
         results.record(&sample.0).unwrap();
         results.record(&sample.0).unwrap();
-        let times = fs::read_to_string(sample.0.join("times.tsv")).unwrap();
-        assert!(times.starts_with("0.500\tsample\t--test script\tquick\n"), "{times}");
+        let read = || fs::read_to_string(sample.0.join("times.tsv")).unwrap();
+        assert_eq!(read(), "0.500\tsample\t--test script\tquick\n0.000\tsample\t--test script\ta\n");
+        // Times of other programs stay.
+        let other = Results { times: vec![(0.25, "sample\t--lib\tb".to_owned())], ..Results::default() };
+        other.record(&sample.0).unwrap();
+        assert!(read().contains("quick") && read().contains("0.250\tsample\t--lib\tb\n"), "{}", read());
         let flaky = fs::read_to_string(sample.0.join("flaky.tsv")).unwrap();
         assert_eq!(
             flaky.matches("\ttest\tcargo test -p sample --test script -- --exact a\t\"it was busy\"\n").count(),
