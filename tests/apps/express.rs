@@ -40,7 +40,7 @@ fn express_sessions_are_not_shared_between_visitors() {
                 .map(|name| Visitor::new(&stage.folder, &server, &format!("{name}{}", base.len())))
                 .into();
             let name = |visitor: &Visitor| visitor.name.trim_end_matches(char::is_numeric).to_owned();
-            // Once with nobody logged in, and once with all but one logged in.
+            // Once while no visitor is logged in, and once while all but one are.
             let look = |greeting: &str, logged_in: bool| {
                 together(&visitors, |visitor| {
                     for _ in 0..2 {

@@ -25,7 +25,7 @@ pub(crate) struct OpenResources {
     budget: Arc<ContentBudget>,
     /// The password service.
     passwords: Arc<Passwords>,
-    /// The resources of steps, which are kept as long as any step uses them.
+    /// The resources of steps, which live as long as any step uses them.
     settings: Vec<(Wishes, Weak<ApiSettings>, Option<Arc<OriginTls>>)>,
 }
 

@@ -129,7 +129,7 @@ pub fn print(text: &str) -> io::Result<()> {
 }
 
 /// Writes a file under another name and then renames it. So no reader sees a partial file, and a full disk does not
-/// damage an earlier file. The permissions of an earlier file are kept.
+/// damage an earlier file. The new file has the permissions of the earlier one.
 ///
 /// # Errors
 /// Returns the first error. The partial file is removed.

@@ -47,7 +47,7 @@ impl<T> LazyValue<T> {
         self.value.get().is_some() || self.state.load(Ordering::Acquire) & UNDER_WAY != 0
     }
 
-    /// Claims the computation of the value for the caller, if it is needed and nobody else has claimed it.
+    /// Claims the computation of the value for the caller, if the value is needed and no other caller has claimed it.
     pub(crate) fn begin(self: &Arc<Self>) -> LazyState<T> {
         if self.value.get().is_some() {
             return LazyState::Never;

@@ -258,7 +258,7 @@ fn a_fetch_abandoned_by_all_clients_stores_nothing_incomplete() {
     }
 }
 
-/// A client that does not read delays nobody, does not exceed the memory budget, and still gets the full content later.
+/// A client that does not read delays no other client, does not exceed the memory budget, and still gets the full content later.
 #[test]
 fn a_slow_client_delays_nobody() {
     let body = Arc::new(object(48 * 1024 * 1024));

@@ -100,7 +100,7 @@ impl Run {
         let wanted = exchange.as_mut().and_then(|exchange| exchange.wanted.take());
         let flush = exchange.as_mut().is_some_and(|exchange| std::mem::take(&mut exchange.flush));
         self.exchange = exchange;
-        // If the page was preempted before it took the result of its wait, the result is kept.
+        // If the page was preempted before it took the result of its wait, the result stays available.
         self.answer = hub.answer.take();
         hub.forget();
         if let Some(failure) = failure {

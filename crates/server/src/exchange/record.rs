@@ -6,7 +6,7 @@ use flatout_handler::Handler;
 use flatout_handler::response::{LogFacts, Response};
 use flatout_http::framing::Version;
 
-/// Data of a request that is kept until its response.
+/// Data of a request that the access log needs when the response is known.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub(crate) to_head: bool,
@@ -60,7 +60,7 @@ impl ExchangeRecord {
     }
 }
 
-/// Data of a response that is kept until its content has been sent.
+/// Data of a response that the access log needs when its content has been sent.
 #[derive(Debug)]
 pub(crate) struct ResponseOutline {
     status: u16,

@@ -45,7 +45,7 @@ impl Exchanges {
         response.status == 101 && exchange.version != Version::Http10 && self.intake.is_none()
     }
 
-    /// Appends the head of a 101 to the output. The response's own Connection field is kept.
+    /// Appends the head of a 101 to the output, with the response's own Connection field.
     pub(super) fn begin_tunnel<H: Handler>(
         &mut self,
         turn: &mut Turn<'_, H>,

@@ -88,7 +88,7 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         let is_large = matches!(head.framing, Framing::Length(length) if length > body_bytes_max);
         let reply = match reply {
             // RFC 9110 §9.3.6: CONNECT has no content, so the end of the content is not awaited. A client that may not
-            // use a resource is told so, rather than that its content is too large. A final error response also makes a
+            // use a resource gets that error instead of one about the size of its content. A final error response also makes a
             // client that waits for 100 (Continue) withhold its content (§10.1.1).
             Reply::Now(response)
                 if head.method == Method::Connect

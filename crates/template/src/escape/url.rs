@@ -15,7 +15,7 @@ pub fn url_part(input: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Escapes a whole URL, absolute or relative, in a quoted attribute value. Characters that are invalid in a URL are
-/// percent-encoded, and existing encodings are kept. A URL with a scheme that is not one of [`SCHEMES`] is replaced
+/// percent-encoded, and existing encodings stay unchanged. A URL with a scheme that is not one of [`SCHEMES`] is replaced
 /// with [`REFUSED_URL`]. As in browsers (URL Standard, section 4.4), leading control characters and spaces are dropped,
 /// and tabs and line breaks are dropped everywhere.
 pub fn url(input: &[u8], out: &mut Vec<u8>) {

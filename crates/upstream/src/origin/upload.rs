@@ -9,7 +9,7 @@ use flatout_net::transport::Transport;
 use std::io::{self, IoSlice, Write as _};
 use std::task::{Context, Poll};
 
-/// Maximum capacity in bytes of a head buffer that is kept for later requests.
+/// Maximum capacity of a head buffer that later requests reuse, in bytes.
 const SPARE_BYTES_MAX: usize = 64 * 1024;
 
 /// A request that is being sent.
