@@ -52,7 +52,7 @@ impl Explanation<'_> {
             }
             LifetimeSource::Expires | LifetimeSource::ExpiresInvalid => &["expires", "date"],
             LifetimeSource::Heuristic => &["last-modified", "date"],
-            LifetimeSource::Default | LifetimeSource::None => &[],
+            LifetimeSource::Default | LifetimeSource::ErrorLimit | LifetimeSource::None => &[],
         };
         let targeted = self.stored.lifetime_source == LifetimeSource::Targeted;
         with_fields(&self.stored.lines, |fields| {

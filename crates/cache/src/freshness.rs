@@ -7,7 +7,7 @@ use flatout_http::date::parse_date;
 use flatout_http::head::Fields;
 
 flatout_reason::reasons! {
-    /// Source of a freshness lifetime.
+    /// Source of a freshness lifetime. Stored responses contain its place in this list.
     pub enum LifetimeSource { text, }
     /// `s-maxage` or `max-age` in a targeted field (RFC 9213), or `max-age` in Surrogate-Control.
     Targeted, "a targeted Cache-Control field";
@@ -27,12 +27,14 @@ flatout_reason::reasons! {
     Invalid, "an invalid max-age or s-maxage, which counts as stale";
     /// Expires with an invalid date: the response is stale from the start (RFC 9111 §5.3).
     ExpiresInvalid, "an invalid Expires, which counts as stale";
+    /// The limit of a configured or heuristic lifetime for an error.
+    ErrorLimit, "the limit of 10 s for an error without a lifetime of its own";
 }
 
 impl LifetimeSource {
     /// Returns whether the origin specified a lifetime, valid or invalid.
     pub const fn is_explicit(self) -> bool {
-        !matches!(self, Self::Default | Self::Heuristic | Self::None)
+        !matches!(self, Self::Default | Self::ErrorLimit | Self::Heuristic | Self::None)
     }
 }
 
@@ -48,6 +50,15 @@ pub struct Lifetime {
 /// Returns whether a response with `status` may have a heuristic lifetime (RFC 9110 §15.1).
 pub const fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+/// Maximum lifetime, in seconds, of a response whose status does not stand for lasting content, unless the origin or the
+/// configuration sets one for it. A lifetime that is right for files would otherwise keep an error as long.
+pub const ERROR_LIFETIME_S_MAX: u32 = 10;
+
+/// Returns whether a response with `status` stands for lasting content.
+const fn is_lasting(status: u16) -> bool {
+    matches!(status, 200 | 203 | 206 | 301 | 308)
 }
 
 /// Calculates the freshness lifetime of a response with `status` and `fields`. `date_s` is its Date, in seconds since
@@ -66,9 +77,22 @@ pub fn decide_lifetime(status: u16, fields: &Fields<'_>, chosen: &Chosen, date_s
     {
         return Lifetime { seconds: 0, source: LifetimeSource::None };
     }
-    if let Some(seconds) = rules.default_ttl_s {
-        return Lifetime { seconds: seconds.min(SECONDS_MAX), source: LifetimeSource::Default };
+    let own = rules.status_ttls_s.iter().find(|(own, _)| *own == status);
+    if let Some((_, seconds)) = own {
+        return Lifetime { seconds: *seconds, source: LifetimeSource::Default };
     }
+    let lifetime = match rules.default_ttl_s {
+        Some(seconds) => Lifetime { seconds, source: LifetimeSource::Default },
+        None => heuristic_lifetime(fields, date_s, rules),
+    };
+    if lifetime.seconds > ERROR_LIFETIME_S_MAX && !is_lasting(status) {
+        return Lifetime { seconds: ERROR_LIFETIME_S_MAX, source: LifetimeSource::ErrorLimit };
+    }
+    lifetime
+}
+
+/// Calculates a lifetime from Last-Modified.
+fn heuristic_lifetime(fields: &Fields<'_>, date_s: i64, rules: &Rules) -> Lifetime {
     match fields.first("last-modified").and_then(parse_date) {
         Some(last_modified_s) if rules.heuristics && last_modified_s <= date_s => {
             // RFC 9111 §4.2.2 calls a tenth typical.
@@ -112,7 +136,7 @@ fn expires_lifetime(fields: &Fields<'_>, date_s: i64) -> Option<Seconds> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lifetime, LifetimeSource, decide_lifetime};
+    use super::{Lifetime, LifetimeSource, decide_lifetime, is_lasting};
     use crate::lines::with_fields;
     use crate::rules::Rules;
     use crate::targeted::choose_directives;
@@ -156,17 +180,26 @@ mod tests {
 
     #[test]
     fn guesses_of_rfc_9111_4_2_2() {
-        use LifetimeSource::{Default as Owner, Heuristic, None};
+        use LifetimeSource::{Default as Owner, ErrorLimit, Heuristic, None};
         let rules = Rules::default();
         let hour = "Last-Modified: Sun, 06 Nov 1994 07:49:37 GMT\r\n";
         assert_eq!(lifetime(200, hour, &rules), (360, Heuristic));
         assert_eq!(lifetime(200, "Last-Modified: Sun, 06 Nov 1994 08:49:38 GMT\r\n", &rules), (0, None));
         assert_eq!(lifetime(200, "Last-Modified: x\r\n", &rules), (0, None));
         assert_eq!(lifetime(200, "Last-Modified: Sun, 06 Nov 1983 08:49:37 GMT\r\n", &rules), (86_400, Heuristic));
-        for (status, guessed) in [(201, false), (203, true), (302, false), (403, false), (404, true), (503, false)] {
-            assert_eq!(lifetime(status, hour, &rules).0 == 360, guessed, "{status}");
+        for (status, expected) in [
+            (201, (0, None)),
+            (203, (360, Heuristic)),
+            (302, (0, None)),
+            (308, (360, Heuristic)),
+            (403, (0, None)),
+            (404, (10, ErrorLimit)),
+            (503, (0, None)),
+        ] {
+            assert_eq!(lifetime(status, hour, &rules), expected, "{status}");
             let public = format!("Cache-Control: public\r\n{hour}");
-            assert_eq!(lifetime(status, &public, &rules), (360, Heuristic), "{status}");
+            let expected = if is_lasting(status) { (360, Heuristic) } else { (10, ErrorLimit) };
+            assert_eq!(lifetime(status, &public, &rules), expected, "{status}");
         }
         let rules = Rules { heuristics: false, ..Rules::default() };
         assert_eq!(lifetime(200, hour, &rules), (0, None));
@@ -175,6 +208,18 @@ mod tests {
         assert_eq!(lifetime(200, "Pragma: no-cache\r\n", &rules), (0, None));
         assert_eq!(lifetime(200, hour, &rules), (7, Owner));
         assert_eq!(lifetime(503, hour, &rules), (0, None));
+        let rules = Rules { default_ttl_s: Some(31_536_000), status_ttls_s: vec![(410, 60)], ..Rules::default() };
+        for (status, expected) in [
+            (200, (31_536_000, Owner)),
+            (301, (31_536_000, Owner)),
+            (404, (10, ErrorLimit)),
+            (204, (10, ErrorLimit)),
+            (410, (60, Owner)),
+            (503, (0, None)),
+        ] {
+            assert_eq!(lifetime(status, "", &rules), expected, "{status}");
+        }
+        assert_eq!(lifetime(404, "Cache-Control: max-age=60\r\n", &rules), (60, LifetimeSource::MaxAge));
         assert_eq!(lifetime(200, "Cache-Control: max-age=0\r\n", &rules), (0, LifetimeSource::MaxAge));
     }
 }

@@ -10,8 +10,11 @@ flatout_reason::defaults! {
         pub enabled: bool = true,
         /// Lifetime of a response without an explicit lifetime, in seconds, or `None` to apply
         /// [`heuristics`](Self::heuristics). Applies only to responses that permit a heuristic lifetime (RFC 9111
-        /// §4.2.2).
+        /// §4.2.2), and at most [`ERROR_LIFETIME_S_MAX`](crate::freshness::ERROR_LIFETIME_S_MAX) to those whose status
+        /// is not 200, 203, 206, 301 or 308.
         pub default_ttl_s: Option<u32>,
+        /// Statuses that have a default lifetime of their own, in seconds. They must permit a heuristic lifetime.
+        pub status_ttls_s: Vec<(u16, u32)>,
         /// True to derive lifetimes from Last-Modified: a tenth of the time since then (RFC 9111 §4.2.2).
         pub heuristics: bool = true,
         /// Maximum heuristic lifetime, in seconds.

@@ -16,6 +16,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use flatout_cache::decision::{Verdict, decide_stored};
+use flatout_cache::freshness::LifetimeSource;
 use flatout_cache::lines::with_fields;
 use flatout_cache::reason::NoStore;
 use flatout_cache::request::CacheRequest;
@@ -196,6 +197,8 @@ proptest! {
         let heuristic = !says(&response, "max-age") && !says(&response, "s-maxage") && !has(&response, "expires");
         if let Ok(stored) = stored {
             prop_assume!(!says(&response, "no-cache"));
+            // Theirs keeps errors as long as files.
+            prop_assume!(stored.lifetime_source != LifetimeSource::ErrorLimit);
             let theirs = policy.time_to_live(at(NOW_S)).as_secs();
             let ours = u64::from(stored.lifetime_s);
             // A tenth is not a number that theirs, a float of 32 bits, can be.

@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::encode::SettingWriter;
 use crate::model::{CacheSettings, Cidr, StatusField};
 use crate::syntax::{Node, Scalar, Value};
+use flatout_cache::freshness::is_heuristically_cacheable;
 use flatout_cache::rules::{QueryKey, Rules, SetCookie};
 
 /// Properties that distinguish this step from the top-level setting of the same name.
@@ -30,6 +31,8 @@ const SET_COOKIES: &[(SetCookie, &str)] =
 
 const TTL: Setting<CacheSettings> = Setting::lifetime("ttl", "ttl \"60s\"", |cache| &mut cache.rules.default_ttl_s);
 
+const TTL_IN_BLOCK: Shape = Shape::value("ttl \"60s\", or ttl \"1m\" status=404").with(&["status"]);
+
 /// The `cache` step of a site or a route. `ttl` can be a property or a setting in the block.
 pub(super) const CACHE: Group<CacheSettings> = Group {
     shape: Shape::none("cache ttl=\"60s\" { stale-if-error \"1d\" }").with(PROPERTIES).may_have_block(),
@@ -39,7 +42,7 @@ pub(super) const CACHE: Group<CacheSettings> = Group {
 
 /// The settings in the block of a `cache` step.
 pub(super) const SETTINGS: &[Setting<CacheSettings>] = &[
-    TTL,
+    Setting::custom("ttl", TTL_IN_BLOCK, ttl, write_ttl).repeated(),
     Setting::custom(
         "heuristics",
         Shape::value("heuristics #true max=\"1d\"").with(&["max"]),
@@ -129,7 +132,8 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Option<CacheSettings
         }
         return Some(cache);
     }
-    let in_block = node.children.iter().flatten().find(|child| child.name == "ttl");
+    let in_block =
+        node.children.iter().flatten().find(|child| child.name == "ttl" && property(child, "status").is_none());
     if let (Some(first), Some(second)) = (property(node, "ttl"), in_block) {
         let draft = reader.report.add(Code::GivenTwice, second.span, "`ttl` is set twice");
         draft.related(first.span, "first here");
@@ -145,6 +149,39 @@ pub(crate) fn write(writer: &mut SettingWriter, cache: &CacheSettings) {
         return writer.raw_property("off", "#true").end();
     }
     CACHE.write(writer, cache, &CacheSettings::default());
+}
+
+fn ttl(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
+    let Some(seconds) = lifetime(reader, &node.arguments[0]) else { return };
+    let (is_second, value) = match property(node, "status") {
+        None => (cache.rules.default_ttl_s.replace(seconds as u32).is_some(), node.span),
+        Some(status) => {
+            let Some(code) = reader.number(&status.value, 200..=599) else { return };
+            let code = code as u16;
+            if !is_heuristically_cacheable(code) {
+                let what = format!("responses with status {code} are stored only if the origin sets their lifetime");
+                let draft = reader.report.add(Code::StatusBad, status.span, what);
+                draft.label("one of 200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414 and 501");
+                return;
+            }
+            let is_second = cache.rules.status_ttls_s.iter().any(|(known, _)| *known == code);
+            cache.rules.status_ttls_s.push((code, seconds as u32));
+            (is_second, status.span)
+        }
+    };
+    if is_second {
+        reader.report.add(Code::GivenTwice, value, "this lifetime is set twice");
+    }
+}
+
+fn write_ttl(writer: &mut SettingWriter, name: &'static str, cache: &CacheSettings) {
+    let written = |seconds: u32| show_duration(u64::from(seconds) * 1_000);
+    if let Some(seconds) = cache.rules.default_ttl_s {
+        writer.begin(name).text(&written(seconds)).end();
+    }
+    for (status, seconds) in &cache.rules.status_ttls_s {
+        writer.begin(name).text(&written(*seconds)).raw_property("status", &status.to_string()).end();
+    }
 }
 
 fn heuristics(reader: &mut Reader<'_>, node: &Node, cache: &mut CacheSettings) {
