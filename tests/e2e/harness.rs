@@ -1,5 +1,6 @@
 //! Starts and stops the real flatout, and exchanges raw bytes with it.
 
+use memchr::memmem;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
@@ -340,13 +341,14 @@ pub(crate) fn wait_until_read(stream: &TcpStream) {
     let (local, peer) = (shown(local), shown(peer));
     let start = Instant::now();
     while start.elapsed() < LONGEST {
-        let table = fs::read_to_string("/proc/net/tcp").unwrap();
+        // Other tests have thousands of sockets, so the table is searched instead of parsed.
+        let table = fs::read("/proc/net/tcp").unwrap();
         let queues = |from: &str, to: &str| {
-            let mut columns = table.lines().map(|line| line.split_whitespace().skip(1));
-            columns.find_map(|mut columns| {
-                let is_it = columns.next() == Some(from) && columns.next() == Some(to);
-                columns.nth(1).filter(|_| is_it).map(str::to_owned)
-            })
+            let key = format!(" {from} {to} ");
+            let rest = table.get(memmem::find(&table, key.as_bytes())? + key.len()..)?;
+            // After the state.
+            let queues = rest.split(u8::is_ascii_whitespace).nth(1)?;
+            Some(String::from_utf8_lossy(queues).into_owned())
         };
         // Bytes in the send and the receive queue, in hexadecimal. A closed socket has no line.
         let is_sent = queues(&local, &peer).is_none_or(|queues| queues.starts_with("00000000:"));

@@ -44,7 +44,14 @@ const MODULES: &[(&str, &[&str])] = &[
     ("README.md", &["docs"]),
     ("suites", &["suite"]),
     ("demo", &["pages::demo"]),
+    ("tests/e2e.rs", &["smoke", "cli"]),
+    ("tests/e2e/browser.rs", &["pictures"]),
     ("tests/e2e/harness.rs", &["smoke", "cli"]),
+    ("tests/e2e/process.rs", &["reload", "run"]),
+    ("tests/e2e/site.rs", &["reload"]),
+    ("tests/e2e/skip.rs", &["smoke"]),
+    ("tests/e2e/tool.rs", &["clients", "tls"]),
+    ("tests/vectors", &["bad_input"]),
     ("tests/scenarios", &["scenarios"]),
 ];
 

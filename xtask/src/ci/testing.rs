@@ -8,12 +8,14 @@ use super::libtest::{TestOutcome, TestResult};
 use super::programs::{Selection, TestProgram};
 use crate::failure::{Context, Outcome};
 use crate::shell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// How often a failed test must pass alone to be flaky instead of broken.
 const RUNS_ALONE: usize = 2;
@@ -23,6 +25,9 @@ const REPEATED_MAX: usize = 8;
 
 /// More flaky tests than this fail a run.
 const FLAKY_MAX: usize = 2;
+
+/// Programs that run at the same time. Many wait more than they compute, or have one long test.
+const PROGRAMS_AT_ONCE: usize = 2;
 
 /// Lines of a failed test's output in the summary.
 const OUTPUT_LINES: usize = 20;
@@ -66,21 +71,32 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Runs the programs one after the other, and then the marked tests of all programs one at a time. Fails if a test
-    /// is broken.
+    /// Runs the programs, [`PROGRAMS_AT_ONCE`] at the same time, and then the marked tests of all programs one at a
+    /// time. Fails if a test is broken.
     pub(crate) fn run(&mut self, programs: &[&TestProgram], setup: &Setup) -> Outcome<()> {
         let mut failed = Vec::new();
         let mut marked = Vec::new();
-        for program in programs {
-            let results = self.run_program(program, setup, false)?;
-            if results.iter().any(|result| result.outcome == TestOutcome::Ignored) {
-                marked.push(*program);
+        let mut problems = Vec::new();
+        for (program, results) in run_programs(programs, setup) {
+            match results {
+                Ok(results) => {
+                    if results.iter().any(|result| result.outcome == TestOutcome::Ignored) {
+                        marked.push(program);
+                    }
+                    self.count(program, &results);
+                    failed.extend(failures(program, results, false));
+                }
+                Err(problem) => problems.push(problem.to_string()),
             }
-            failed.extend(failures(program, results, false));
         }
         for program in marked {
-            let results = self.run_program(program, setup, true)?;
-            failed.extend(failures(program, results, true));
+            match run_program(program, setup, true) {
+                Ok(results) => {
+                    self.count(program, &results);
+                    failed.extend(failures(program, results, true));
+                }
+                Err(problem) => problems.push(problem.to_string()),
+            }
         }
         let repeats = failed.len() <= REPEATED_MAX;
         let mut broken = 0;
@@ -100,6 +116,9 @@ impl Results {
                 broken += 1;
             }
         }
+        if !problems.is_empty() {
+            return Err(problems.join("\n").into());
+        }
         match broken {
             0 => Ok(()),
             1 => Err("a test failed".into()),
@@ -107,24 +126,10 @@ impl Results {
         }
     }
 
-    fn run_program(&mut self, program: &TestProgram, setup: &Setup, marked: bool) -> Outcome<Vec<TestResult>> {
-        let selection = Selection {
-            filters: &setup.filters,
-            marked,
-            threads: if marked { Some(1) } else { setup.threads },
-            shows_output: setup.shows_output,
-            ..Selection::default()
-        };
-        let what = if marked { ", marked tests alone" } else { "" };
-        println!("--- {} {}{what}", program.package, program.target);
-        let results = program.run(&selection, &setup.environment, &mut |result| show(result, setup.shows_output))?;
-        let count = |outcome| results.iter().filter(|result| result.outcome == outcome).count();
-        let (passed, failed) = (count(TestOutcome::Passed), count(TestOutcome::Failed));
-        println!("    {passed} passed, {failed} failed");
-        self.passed += passed;
+    fn count(&mut self, program: &TestProgram, results: &[TestResult]) {
+        self.passed += results.iter().filter(|result| result.outcome == TestOutcome::Passed).count();
         let label = |name: &str| format!("{}\t{}\t{name}", program.package, program.target);
         self.times.extend(results.iter().map(|result| (result.seconds, label(&result.name))));
-        Ok(results)
     }
 
     /// Returns whether there are so many flaky tests that the run fails.
@@ -184,6 +189,48 @@ impl Results {
         }
         fs::write(path, lines).cannot(&what)
     }
+}
+
+/// Runs the programs, a few at the same time. Returns the results in the order of the programs.
+fn run_programs<'p>(programs: &[&'p TestProgram], setup: &Setup) -> Vec<(&'p TestProgram, Outcome<Vec<TestResult>>)> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    std::thread::scope(|scope| {
+        for _ in 0..PROGRAMS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some((index, program)) = {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    programs.get(index).map(|program| (index, *program))
+                } {
+                    let results = run_program(program, setup, false);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).insert(index, (program, results));
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
+}
+
+fn run_program(program: &TestProgram, setup: &Setup, marked: bool) -> Outcome<Vec<TestResult>> {
+    let selection = Selection {
+        filters: &setup.filters,
+        marked,
+        threads: if marked { Some(1) } else { setup.threads },
+        shows_output: setup.shows_output,
+        ..Selection::default()
+    };
+    let what = if marked { ", marked tests alone" } else { "" };
+    println!("--- {} {}{what}", program.package, program.target);
+    let results = program.run(&selection, &setup.environment, &mut |result| show(result, setup.shows_output))?;
+    let count = |outcome| results.iter().filter(|result| result.outcome == outcome).count();
+    println!(
+        "    {} {}: {} passed, {} failed",
+        program.package,
+        program.target,
+        count(TestOutcome::Passed),
+        count(TestOutcome::Failed)
+    );
+    Ok(results)
 }
 
 /// Prints the result of a test that failed or was slow, or whose output is wanted.
