@@ -235,9 +235,10 @@ fn options_and_405_list_the_allowed_methods() {
 fn absolute_form_targets_and_a_leading_empty_line_are_accepted() {
     let folder = site();
     let server = Server::start(folder.path(), &[]);
-    for target in ["http://test/a.txt", "HTTP://elsewhere.example:81/a.txt?x", "/a.txt?", "/%61.txt"] {
+    for target in ["http://test/a.txt", "HTTP://TEST:80/a.txt?x", "/a.txt?", "/%61.txt"] {
         assert_eq!(get(&server, target, "").body, TEXT, "{target}");
     }
+    assert_eq!(get(&server, "http://elsewhere.example/a.txt", "").status, 400);
     // RFC 9112 §2.2: old clients send an extra empty line after a body.
     let response = Response::parse(&server.exchange(b"\r\nGET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n"));
     assert_eq!((response.status, response.body.as_slice()), (200, TEXT));
@@ -481,4 +482,38 @@ fn curl_shows_the_reason_for_an_error() {
     assert!(said(&output).contains("404"), "{}", said(&output));
     let page = run(tool("curl").args(["--silent", "--show-error", &server.url("/none")]));
     assert!(page.contains("<h1><b>404</b> Not Found</h1>"), "{page}");
+}
+
+#[test]
+fn a_folder_for_each_host_serves_nobody_the_files_of_another() {
+    let folder = Folder::with(&[
+        ("www/open.test/a.txt", b"open"),
+        ("www/guarded.test/a.txt", b"guarded"),
+        ("www/[::1]/a.txt", b"address"),
+    ]);
+    let www = folder.path().join("www").display().to_string();
+    let server = Server::run(
+        &folder,
+        &format!(
+            "workers 1\nadmin off=#true
+site \"guarded.test\" {{ listen \"127.0.0.1:0\"; respond 403 \"guarded\"; }}
+site \"*\" {{ listen \"127.0.0.1:0\"; files {www:?} {{ try \"/{{host}}{{path}}\"; }}; }}
+"
+        ),
+    );
+    for (target, host, status, body) in [
+        ("/a.txt", "open.test", 200, Some("open")),
+        ("/a.txt", "OPEN.test:81", 200, Some("open")),
+        ("http://open.test/a.txt", "open.test", 200, Some("open")),
+        ("/a.txt", "[::1]:8080", 200, Some("address")),
+        ("/a.txt", "[::1]", 200, Some("address")),
+        ("/a.txt", "guarded.test", 403, None),
+        ("http://open.test/a.txt", "guarded.test", 400, None),
+        ("http://guarded.test/a.txt", "open.test", 400, None),
+    ] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let response = Response::parse(&server.exchange(request.as_bytes()));
+        assert_eq!(response.status, status, "{target} {host}");
+        assert!(body.is_none_or(|body| response.body == body.as_bytes()), "{target} {host}");
+    }
 }

@@ -83,7 +83,7 @@ const REQUEST: &str = "GET /1k HTTP/1.1\r\nHost: localhost\r\nConnection: close\
 #[test]
 fn an_absolute_form_target_may_use_the_scheme_of_the_listener() {
     let (folder, certificate) = (site(), Certificate::new());
-    let fields = "Host: other\r\nConnection: close\r\n\r\n";
+    let fields = "Host: localhost\r\nConnection: close\r\n\r\n";
     let server = start(&folder, &certificate, &[]);
     for target in ["https://localhost/1k", "HTTPS://localhost/1k", "http://localhost/1k"] {
         let said = s_client(&server, &[], &format!("GET {target} HTTP/1.1\r\n{fields}"));

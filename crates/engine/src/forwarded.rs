@@ -1,9 +1,9 @@
 //! Resolution of the original client of a request that was forwarded by a trusted proxy.
 
-use crate::host::split_port;
 use flatout_config::model::{Cidr, is_trusted};
 use flatout_handler::Request;
 use flatout_http::forwarded::{ClientClaim, read_claim};
+use flatout_http::host::split_port;
 
 /// A request to which the claims of a trusted proxy have been applied.
 #[derive(Clone, Copy, Debug)]

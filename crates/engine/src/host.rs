@@ -5,21 +5,13 @@
 //! 9110 §15.5.20), so DNS rebinding to a name that is not configured fails. `*` configures a default site. A request
 //! without Host, which only HTTP/1.0 permits, is handled by the site `*` or by the listener's only site.
 
+use flatout_http::host::split_port;
 use flatout_os::random::HashState;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 /// Maximum length of a host name in text form with a trailing dot, in bytes (RFC 1035 §2.3.4).
 const HOST_BYTES_MAX: usize = 254;
-
-/// Splits `host[:port]` into host and port. The host of a request has been validated by `flatout_http::host`.
-pub(crate) fn split_port(host_port: &[u8]) -> (&[u8], Option<&[u8]>) {
-    let from = host_port.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
-    match host_port[from..].iter().position(|&byte| byte == b':') {
-        Some(colon) => (&host_port[..from + colon], Some(&host_port[from + colon + 1..])),
-        None => (host_port, None),
-    }
-}
 
 /// The kind of name by which a site was selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,20 +101,7 @@ impl HostTable {
 
 #[cfg(test)]
 mod tests {
-    use super::{HostTable, Match, split_port};
-
-    #[test]
-    fn ports_are_split_off() {
-        for (text, host, port) in [
-            ("a", "a", None),
-            ("a:80", "a", Some("80")),
-            ("a:", "a", Some("")),
-            ("[::1]", "[::1]", None),
-            ("[::1]:8", "[::1]", Some("8")),
-        ] {
-            assert_eq!(split_port(text.as_bytes()), (host.as_bytes(), port.map(str::as_bytes)), "{text}");
-        }
-    }
+    use super::{HostTable, Match};
 
     #[test]
     fn the_most_particular_name_wins() {

@@ -107,7 +107,7 @@ pub(crate) struct SiteSpec {
     /// not.
     pub(crate) forwards: bool,
     /// The names of scripts and pages, if any route restricts access to some paths.
-    pub(crate) guarded_names: Option<ScriptNames>,
+    pub(crate) script_names: Option<ScriptNames>,
     pub(crate) block: Block,
 }
 

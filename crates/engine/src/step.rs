@@ -8,7 +8,6 @@ use crate::rate::RateTable;
 use crate::text::Template;
 use flatout_config::model::{self, Place};
 use flatout_http::request::{Method, RequestHead};
-use flatout_http::target::Target;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -152,13 +151,8 @@ impl FieldMatcher {
             self.values.is_empty() || self.values.iter().any(|pattern| match_value(pattern.as_bytes(), value))
         };
         if self.name.eq_ignore_ascii_case("host") {
-            // As in the selection of the site, the authority of an absolute-form target overrides Host (RFC 9112
-            // §3.2.2). In HTTP/2, the host is not among the fields.
-            let authority = match head.target {
-                Target::Resource { authority, .. } => authority,
-                Target::Authority(_) | Target::Asterisk => None,
-            };
-            return authority.or(head.host).is_some_and(fits);
+            // It may come from the target, and in HTTP/2 it is not among the fields.
+            return head.host.is_some_and(fits);
         }
         let mut named = head.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&self.name));
         named.any(|(_, value)| fits(value))

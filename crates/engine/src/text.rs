@@ -56,6 +56,13 @@ impl Template {
         self.parts.iter().map(literal).collect()
     }
 
+    /// Returns whether the text, without a query, is always the path `/` followed by `path`.
+    pub(crate) fn is_always_path(&self, path: &[u8]) -> bool {
+        let Some(literal) = self.literal() else { return false };
+        let literal = literal.split('?').next().unwrap_or_default();
+        literal.strip_prefix('/').unwrap_or(literal).as_bytes() == path
+    }
+
     /// Returns the first part of the text, if it is a variable.
     pub(crate) fn first_variable(&self) -> Option<Variable> {
         match self.parts.first() {
@@ -100,7 +107,7 @@ fn append(text: &mut Vec<u8>, variable: Variable, variables: &Variables<'_>) -> 
         }
         Variable::HostPort => text.extend_from_slice(variables.host_port.ok_or(HostMissing)?),
         Variable::Host => {
-            let (host, _) = crate::host::split_port(variables.host_port.ok_or(HostMissing)?);
+            let (host, _) = flatout_http::host::split_port(variables.host_port.ok_or(HostMissing)?);
             text.extend_from_slice(host);
         }
         Variable::Path => text.extend_from_slice(variables.path),

@@ -16,7 +16,6 @@ mod record;
 use crate::answer::{ALLOW, no_content, redirect};
 use crate::engine::Live;
 use crate::forwarded::resolve_forwarded;
-use crate::host::split_port;
 use crate::outcome::RouteOutcome;
 use crate::spec::{Change, ListenerSpec, SiteSpec};
 use crate::step::{Block, Kind, Route, Step};
@@ -26,6 +25,7 @@ use flatout_handler::later::{PagesInForce, Seal, hold};
 use flatout_handler::response::{LogFacts, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
+use flatout_http::host::split_port;
 use flatout_http::lines::write_line;
 use flatout_http::path::{PathFacts, encode_location, normalize_path};
 use flatout_http::refusal::Refusal as PathRefusal;
@@ -74,10 +74,10 @@ pub(crate) fn answer(
         (Method::Known("TRACE"), _) => Some(trace_not_allowed(ALLOW)),
         _ => None,
     };
-    let (path, query, authority) = match head.target {
+    let (path, query) = match head.target {
         // The target of CONNECT does not identify a site.
-        Target::Authority(_) => (&b"/"[..], None, None),
-        Target::Asterisk if early.is_some() => (&b"/"[..], None, None),
+        Target::Authority(_) => (&b"/"[..], None),
+        Target::Asterisk if early.is_some() => (&b"/"[..], None),
         Target::Asterisk => {
             let site = listener.and_then(|listener| live.spec.sites.get(listener.hosts.find(head.host)?.0 as usize));
             let forwards = site.map_or_else(|| live.spec.sites.iter().any(|site| site.forwards), |site| site.forwards);
@@ -86,10 +86,9 @@ pub(crate) fn answer(
             response.logged.log = listener.map_or(0, |listener| listener.log);
             return Reply::Now(response);
         }
-        Target::Resource { path, query, authority } => (path, query, authority),
+        Target::Resource { path, query } => (path, query),
     };
-    // RFC 9112 §3.2.2: the authority of an absolute-form target overrides Host.
-    let host = authority.or(head.host);
+    let host = head.host;
     let unknown = || Refusal::new(421, "This server has no site with that name.", RouteOutcome::SiteUnknown);
     let Some(listener) = listener else { return refuse(early.unwrap_or_else(unknown)) };
     if early.is_none()
@@ -425,7 +424,11 @@ impl<'w> Walk<'w> {
             }
         }
         let response = match action {
-            Action::Skip(_) | Action::KeepPath | Action::Access { allowed: true, .. } => return None,
+            Action::Skip(route, _) => {
+                self.note_skipped(route);
+                return None;
+            }
+            Action::KeepPath | Action::Access { allowed: true, .. } => return None,
             Action::Enter(route, rest) => return self.enter(route, rest),
             Action::RefuseAmbiguous => self.fail(&ambiguous()),
             Action::Refuse(refusal) => self.fail(&refusal),

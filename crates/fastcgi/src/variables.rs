@@ -6,6 +6,7 @@
 //! `Proxy` is omitted because programs interpret `HTTP_PROXY` (CVE-2016-5385, "httpoxy").
 
 use crate::params::encode_pair;
+use flatout_http::host::split_port;
 use flatout_http::request::RequestHead;
 use flatout_http::target::Target;
 use std::net::SocketAddr;
@@ -95,7 +96,7 @@ impl VariableInput<'_> {
 
     /// Writes the variables that describe the client, the server and the host.
     fn write_names(&self, put: &mut impl FnMut(&str, &[u8])) {
-        let authority = self.authority();
+        let authority = self.head.host;
         let (name, port) = split_port(authority.unwrap_or_default());
         let name = if name.is_empty() { self.site.unwrap_or_default().as_bytes() } else { name };
         put("SERVER_NAME", name);
@@ -123,14 +124,6 @@ impl VariableInput<'_> {
         }
         if let Some(authority) = authority {
             put("HTTP_HOST", authority);
-        }
-    }
-
-    /// The authority that applies: the one in an absolute-form target takes precedence over Host (RFC 9112 §3.2.2).
-    fn authority(&self) -> Option<&[u8]> {
-        match self.head.target {
-            Target::Resource { authority, .. } => authority.or(self.head.host),
-            Target::Authority(_) | Target::Asterisk => self.head.host,
         }
     }
 
@@ -187,14 +180,6 @@ impl VariableInput<'_> {
             }
             put(&variable, &joined);
         }
-    }
-}
-
-/// Splits an authority into host and port. A colon inside brackets does not count.
-fn split_port(authority: &[u8]) -> (&[u8], Option<&[u8]>) {
-    match authority.iter().rposition(|&byte| byte == b':') {
-        Some(colon) if !authority[colon..].contains(&b']') => (&authority[..colon], Some(&authority[colon + 1..])),
-        _ => (authority, None),
     }
 }
 

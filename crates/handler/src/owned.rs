@@ -29,7 +29,7 @@ enum OwnedMethod {
 
 #[derive(Clone, Copy, Debug)]
 enum Goal {
-    Resource { path: ByteSpan, query: Option<ByteSpan>, authority: Option<ByteSpan> },
+    Resource { path: ByteSpan, query: Option<ByteSpan> },
     Authority(ByteSpan),
     Asterisk,
 }
@@ -124,11 +124,9 @@ impl OwnedRequest {
             Method::Unknown(method) => OwnedMethod::Unknown(copier.add(method.as_bytes())),
         };
         let goal = match head.target {
-            Target::Resource { path, query, authority } => Goal::Resource {
-                path: copier.add(path),
-                query: copier.add_some(query),
-                authority: copier.add_some(authority),
-            },
+            Target::Resource { path, query } => {
+                Goal::Resource { path: copier.add(path), query: copier.add_some(query) }
+            }
             Target::Authority(authority) => Goal::Authority(copier.add(authority)),
             Target::Asterisk => Goal::Asterisk,
         };
@@ -218,11 +216,9 @@ impl OwnedRequest {
         let head = RequestHead {
             method: self.parsed_method(),
             target: match self.goal {
-                Goal::Resource { path, query, authority } => Target::Resource {
-                    path: self.part(path),
-                    query: query.map(|query| self.part(query)),
-                    authority: authority.map(|authority| self.part(authority)),
-                },
+                Goal::Resource { path, query } => {
+                    Target::Resource { path: self.part(path), query: query.map(|query| self.part(query)) }
+                }
                 Goal::Authority(authority) => Target::Authority(self.part(authority)),
                 Goal::Asterisk => Target::Asterisk,
             },
@@ -260,7 +256,7 @@ mod tests {
         let many: String = (0..40).map(|index| format!("X-{index}: {index}\r\n")).collect();
         for text in [
             "GET /a%20b?c HTTP/1.1\r\nHost: a.example:81\r\nIf-None-Match: \"x\"\r\nA: b\r\n\r\n".to_owned(),
-            "POST http://h.example/ HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+            "POST http://h.example/ HTTP/1.1\r\nHost: h.example:80\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
                 .to_owned(),
             "OPTIONS * HTTP/1.0\r\n\r\n".to_owned(),
             "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".to_owned(),

@@ -69,6 +69,8 @@ flatout_reason::reasons! {
     HostDuplicate, "host_duplicate", 400, "The request has more than one Host field.";
     /// RFC 9112 §3.2.
     HostInvalid, "host_invalid", 400, "The Host field is not a valid host with an optional port.";
+    /// RFC 9112 §3.2.2 lets the target replace Host; RFC 9113 §8.3.1 does not.
+    HostMismatch, "host_mismatch", 400, "The request names two hosts: that of its target differs from its Host field.";
     /// RFC 9112 §6.3.
     LengthInvalid, "length_invalid", 400, "Content-Length is not a single decimal number.";
     /// RFC 9112 §6.3.

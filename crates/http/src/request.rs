@@ -3,10 +3,10 @@
 
 use crate::framing::{Framing, FramingFields, Version};
 use crate::head::{ConnectionOptions, FieldStorage, Fields, read_end, read_fields};
-use crate::host::check_host;
+use crate::host::{check_host, is_same_host};
 use crate::limits::Limits;
 use crate::refusal::Refusal;
-use crate::target::{Target, parse_target};
+use crate::target::{Target, TargetOrigin, parse_any_target, parse_target};
 use crate::token::{TCHAR, is, trim};
 use memchr::memchr;
 
@@ -87,7 +87,8 @@ pub struct RequestHead<'a> {
     pub target_text: &'a [u8],
     /// The HTTP version. 1.2 to 1.9 count as 1.1.
     pub version: Version,
-    /// Validated value of Host. `None` only in HTTP/1.0.
+    /// The valid host and optional port that the request is for: those of a target in absolute form, otherwise of Host
+    /// or `:authority`. `None` only in HTTP/1.0.
     pub host: Option<&'a [u8]>,
     /// All field lines.
     pub fields: Fields<'a>,
@@ -103,15 +104,7 @@ pub struct RequestHead<'a> {
     pub head_bytes: usize,
 }
 
-impl<'a> RequestHead<'a> {
-    /// Returns the authority of an absolute-form target, otherwise the value of Host (RFC 9112 §3.2.2).
-    pub fn effective_host(&self) -> Option<&'a [u8]> {
-        match self.target {
-            Target::Resource { authority: Some(authority), .. } => Some(authority),
-            _ => self.host,
-        }
-    }
-
+impl RequestHead<'_> {
     /// Returns whether the target is in absolute form with the scheme https.
     pub fn has_https_target(&self) -> bool {
         const PREFIX: &[u8] = b"https:";
@@ -150,6 +143,7 @@ pub fn parse_request_head<'a>(
     if gathered.host.is_none() && line.version == Version::Http11 {
         return Err(Refusal::HostMissing);
     }
+    let host = decide_host(line.origin, gathered.host)?;
     let framing = gathered.framing.decide_request(line.version)?;
     let expects_continue = gathered.expects_continue && line.version == Version::Http11 && framing != Framing::None;
     let options = gathered.connection;
@@ -158,7 +152,7 @@ pub fn parse_request_head<'a>(
         target: line.target,
         target_text: line.target_text,
         version: line.version,
-        host: gathered.host,
+        host,
         fields,
         framing,
         persistent: !options.close && (line.version == Version::Http11 || options.keep_alive),
@@ -200,7 +194,7 @@ pub fn assemble_request_head<'a>(
     if let Some(authority) = authority {
         check_host(authority)?;
         if gathered.host.is_some_and(|host| !host.eq_ignore_ascii_case(authority)) {
-            return Err(Refusal::HostInvalid);
+            return Err(Refusal::HostMismatch);
         }
     }
     let host = authority.or(gathered.host).ok_or(Refusal::HostMissing)?;
@@ -218,6 +212,16 @@ pub fn assemble_request_head<'a>(
         asked: gathered.asked,
         head_bytes: 0,
     })
+}
+
+/// Decides which host a request is for. RFC 9112 §3.2.2 lets the host of a target in absolute form replace Host, but two
+/// different hosts are refused: whatever is behind this server may obey the other one.
+fn decide_host<'a>(origin: Option<TargetOrigin<'a>>, host: Option<&'a [u8]>) -> Result<Option<&'a [u8]>, Refusal> {
+    let Some(origin) = origin else { return Ok(host) };
+    match host {
+        Some(host) if !is_same_host(origin.secure, origin.authority, host) => Err(Refusal::HostMismatch),
+        _ => Ok(Some(origin.authority)),
+    }
 }
 
 /// Refuses input that cannot become a request, whatever follows: binary data, a TLS ClientHello, an endless method.
@@ -240,6 +244,7 @@ fn check_method_prefix(bytes: &[u8], limits: &Limits) -> Result<usize, Refusal> 
 struct RequestLine<'a> {
     method: Method<'a>,
     target: Target<'a>,
+    origin: Option<TargetOrigin<'a>>,
     target_text: &'a [u8],
     version: Version,
 }
@@ -259,9 +264,9 @@ fn parse_request_line<'a>(line: &'a [u8], method_bytes: usize, limits: &Limits) 
         return Err(name_cr(Refusal::TargetTooLong));
     }
     let version = parse_version(version).map_err(name_cr)?;
-    let target = parse_target(method, target_text).map_err(name_cr)?;
+    let (target, origin) = parse_any_target(method, target_text).map_err(name_cr)?;
     let method = Method::from_token(method).ok_or(Refusal::Method)?;
-    Ok(RequestLine { method, target, target_text, version })
+    Ok(RequestLine { method, target, origin, target_text, version })
 }
 
 /// Parses `HTTP-version = "HTTP/" DIGIT "." DIGIT`, which is case-sensitive (RFC 9112 §2.3).

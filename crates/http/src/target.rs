@@ -18,8 +18,6 @@ pub enum Target<'a> {
         path: &'a [u8],
         /// The part after `?`. `None` if there is no `?`.
         query: Option<&'a [u8]>,
-        /// The host and port of a target in absolute form. They override Host (RFC 9112 §3.2.2).
-        authority: Option<&'a [u8]>,
     },
     /// `host:port`. Only for CONNECT.
     Authority(&'a [u8]),
@@ -27,24 +25,43 @@ pub enum Target<'a> {
     Asterisk,
 }
 
-/// Parses the target of a request with `method`.
+/// The scheme, host and port of a target in absolute form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TargetOrigin<'a> {
+    /// True for https, false for http.
+    pub(crate) secure: bool,
+    /// The valid host, with an optional port.
+    pub(crate) authority: &'a [u8],
+}
+
+/// Parses the target of a request with `method`, but not one in absolute form.
 pub fn parse_target<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
-    if method == b"CONNECT" {
-        return parse_authority_form(target).map(Target::Authority);
-    }
-    match target {
-        [b'/', ..] => parse_resource(target, None),
-        b"*" if method == b"OPTIONS" => Ok(Target::Asterisk),
-        b"*" | [] => Err(Refusal::Target),
-        _ => parse_absolute_form(method, target),
+    match parse_any_target(method, target)? {
+        (target, None) => Ok(target),
+        (_, Some(_)) => Err(Refusal::Target),
     }
 }
 
-fn parse_resource<'a>(bytes: &'a [u8], authority: Option<&'a [u8]>) -> Result<Target<'a>, Refusal> {
+/// Parses the target of a request with `method`, and its origin if it is in absolute form.
+pub(crate) fn parse_any_target<'a>(
+    method: &[u8],
+    target: &'a [u8],
+) -> Result<(Target<'a>, Option<TargetOrigin<'a>>), Refusal> {
+    if method == b"CONNECT" {
+        return parse_authority_form(target).map(|authority| (Target::Authority(authority), None));
+    }
+    match target {
+        [b'/', ..] => parse_resource(target).map(|target| (target, None)),
+        b"*" if method == b"OPTIONS" => Ok((Target::Asterisk, None)),
+        b"*" | [] => Err(Refusal::Target),
+        _ => parse_absolute_form(method, target).map(|(target, origin)| (target, Some(origin))),
+    }
+}
+
+fn parse_resource(bytes: &[u8]) -> Result<Target<'_>, Refusal> {
     let path_end = bytes.iter().position(|&byte| byte == b'?').unwrap_or(bytes.len());
     check_characters(bytes)?;
-    let (path, query) = (&bytes[..path_end], bytes.get(path_end + 1..));
-    Ok(Target::Resource { path, query, authority })
+    Ok(Target::Resource { path: &bytes[..path_end], query: bytes.get(path_end + 1..) })
 }
 
 /// Checks that every byte is a visible ASCII character except `#`, or part of a UTF-8 character.
@@ -58,7 +75,7 @@ fn check_characters(bytes: &[u8]) -> Result<(), Refusal> {
 
 /// Parses `absolute-URI` with the scheme http or https, even if the connection uses the other. Any other scheme is
 /// valid, but not served (RFC 9110 §7.4).
-fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>, Refusal> {
+fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<(Target<'a>, TargetOrigin<'a>), Refusal> {
     let colon = target.iter().position(|&byte| byte == b':').ok_or(Refusal::Target)?;
     let (scheme, rest) = (&target[..colon], &target[colon + 1..]);
     let scheme_valid = scheme.first().is_some_and(u8::is_ascii_alphabetic)
@@ -67,7 +84,8 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
         return Err(Refusal::Target);
     }
     let after_slashes = rest.strip_prefix(b"//").map(split_authority);
-    if !scheme.eq_ignore_ascii_case(b"http") && !scheme.eq_ignore_ascii_case(b"https") {
+    let secure = scheme.eq_ignore_ascii_case(b"https");
+    if !secure && !scheme.eq_ignore_ascii_case(b"http") {
         // The authority of another scheme may have user information or be empty.
         let (authority, resource) = after_slashes.unwrap_or((b"", rest));
         let host = authority.rsplit(|&byte| byte == b'@').next().unwrap_or(authority);
@@ -81,16 +99,17 @@ fn parse_absolute_form<'a>(method: &[u8], target: &'a [u8]) -> Result<Target<'a>
     }
     let (authority, resource) = after_slashes.ok_or(Refusal::TargetAuthority)?;
     check_host(authority).map_err(|_| Refusal::TargetAuthority)?;
-    match resource {
+    let target = match resource {
         // RFC 9112 §3.2.4: OPTIONS for a URI with empty path and no query refers to the server.
-        [] if method == b"OPTIONS" => Ok(Target::Asterisk),
-        [] => parse_resource(b"/", Some(authority)),
+        [] if method == b"OPTIONS" => Target::Asterisk,
+        [] => Target::Resource { path: b"/", query: None },
         [b'?', query @ ..] => {
             check_characters(query)?;
-            Ok(Target::Resource { path: b"/", query: Some(query), authority: Some(authority) })
+            Target::Resource { path: b"/", query: Some(query) }
         }
-        _ => parse_resource(resource, Some(authority)),
-    }
+        _ => parse_resource(resource)?,
+    };
+    Ok((target, TargetOrigin { secure, authority }))
 }
 
 /// Splits the text after `//` where the authority ends (RFC 3986 §3.2).
@@ -113,33 +132,33 @@ fn parse_authority_form(target: &[u8]) -> Result<&[u8], Refusal> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Refusal, Target, parse_target};
+    use super::{Refusal, Target, TargetOrigin, parse_any_target, parse_target};
 
-    fn resource<'a>(path: &'a str, query: Option<&'a str>, authority: Option<&'a str>) -> Target<'a> {
-        Target::Resource {
-            path: path.as_bytes(),
-            query: query.map(str::as_bytes),
-            authority: authority.map(str::as_bytes),
-        }
+    fn resource<'a>(path: &'a str, query: Option<&'a str>) -> Target<'a> {
+        Target::Resource { path: path.as_bytes(), query: query.map(str::as_bytes) }
     }
 
     #[test]
     fn the_four_forms() {
-        for (method, target, expected) in [
-            ("GET", "/", resource("/", None, None)),
-            ("GET", "/a%20b/c?d=/?&e", resource("/a%20b/c", Some("d=/?&e"), None)),
-            ("GET", "/?", resource("/", Some(""), None)),
-            ("GET", "http://h", resource("/", None, Some("h"))),
-            ("GET", "HTTP://h:80/a?b", resource("/a", Some("b"), Some("h:80"))),
-            ("GET", "http://h?b", resource("/", Some("b"), Some("h"))),
-            ("GET", "https://[::1]:8443/a?b", resource("/a", Some("b"), Some("[::1]:8443"))),
-            ("GET", "HTTPS://h", resource("/", None, Some("h"))),
-            ("OPTIONS", "*", Target::Asterisk),
-            ("OPTIONS", "http://h", Target::Asterisk),
-            ("CONNECT", "h:443", Target::Authority(b"h:443")),
-            ("CONNECT", "[::1]:443", Target::Authority(b"[::1]:443")),
+        let origin = |secure, authority: &'static str| Some(TargetOrigin { secure, authority: authority.as_bytes() });
+        for (method, target, expected, expected_origin) in [
+            ("GET", "/", resource("/", None), None),
+            ("GET", "/a%20b/c?d=/?&e", resource("/a%20b/c", Some("d=/?&e")), None),
+            ("GET", "/?", resource("/", Some("")), None),
+            ("GET", "http://h", resource("/", None), origin(false, "h")),
+            ("GET", "HTTP://h:80/a?b", resource("/a", Some("b")), origin(false, "h:80")),
+            ("GET", "http://h?b", resource("/", Some("b")), origin(false, "h")),
+            ("GET", "https://[::1]:8443/a?b", resource("/a", Some("b")), origin(true, "[::1]:8443")),
+            ("GET", "HTTPS://h", resource("/", None), origin(true, "h")),
+            ("OPTIONS", "*", Target::Asterisk, None),
+            ("OPTIONS", "http://h", Target::Asterisk, origin(false, "h")),
+            ("CONNECT", "h:443", Target::Authority(b"h:443"), None),
+            ("CONNECT", "[::1]:443", Target::Authority(b"[::1]:443"), None),
         ] {
-            assert_eq!(parse_target(method.as_bytes(), target.as_bytes()), Ok(expected), "{method} {target}");
+            let parsed = parse_any_target(method.as_bytes(), target.as_bytes());
+            assert_eq!(parsed, Ok((expected, expected_origin)), "{method} {target}");
+            let without_origin = if expected_origin.is_none() { Ok(expected) } else { Err(Refusal::Target) };
+            assert_eq!(parse_target(method.as_bytes(), target.as_bytes()), without_origin, "{method} {target}");
         }
     }
 

@@ -184,10 +184,10 @@ impl PagesWorker {
             self.give_back(exchange);
             return self.refuse_output().into();
         }
-        // In HTTP/2 and HTTP/3, the host is not a field (RFC 9113 §8.3.1). It is added as a field so that pages find it
-        // in the same place.
+        // In HTTP/2 and HTTP/3, the host need not be a field (RFC 9113 §8.3.1), nor with a target in absolute form in
+        // HTTP/1.0. It is added as a field so that pages find it in the same place.
         let has_host = || request.head.fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("host"));
-        let host = request.head.host.filter(|_| request.head.version.has_streams() && !has_host());
+        let host = request.head.host.filter(|_| !has_host());
         exchange.facts.set(
             request.head.method.as_str(),
             routed.path,

@@ -120,7 +120,7 @@ impl Query {
             let cache_request = CacheRequest {
                 method: request.head.method.as_str(),
                 secure: request.secure,
-                authority: request.head.effective_host().unwrap_or_default(),
+                authority: request.head.host.unwrap_or_default(),
                 path,
                 query,
                 fields: request.head.fields,

@@ -17,6 +17,7 @@ use flatout_config::model::{self, TextPart, TryTarget, Variable};
 use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_http::encoding::ContentCoding;
+use flatout_http::host::split_port;
 use flatout_http::path::{PathFacts, decode_path, normalize_path};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
@@ -534,8 +535,8 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], routed: &Ro
         }
         Variable::Host | Variable::HostPort => {
             let host = routed.request.head.host.unwrap_or_default();
-            let name = if variable == Variable::Host { host.split(|&byte| byte == b':').next() } else { Some(host) };
-            key.extend(name.unwrap_or_default().iter().map(u8::to_ascii_lowercase));
+            let name = if variable == Variable::Host { split_port(host).0 } else { host };
+            key.extend(name.iter().map(u8::to_ascii_lowercase));
         }
         Variable::Scheme => key.extend_from_slice(if routed.request.secure { b"https" } else { b"http" }),
         Variable::Query => key.extend_from_slice(routed.query.unwrap_or_default()),

@@ -172,10 +172,12 @@ fn alternative_names_of_a_script_or_page_do_not_bypass_a_rule() {
         ("root/index.php", b"<?php"),
         ("root/wp-login.php", b"<?php"),
         ("root/admin/index.php", b"<?php"),
+        ("root/info.php", b"<?php"),
         ("pages/index.lhtml", b"home"),
         ("pages/members.lhtml", b"members"),
         ("pages/adm/index.lhtml", b"admin"),
         ("pages/open.lhtml", b"open"),
+        ("pages/moved.lhtml", b"moved"),
     ]);
     let app = Scripted::start(folder.path(), |asked, stream| {
         let script = asked.variables["SCRIPT_NAME"].trim_start_matches('/');
@@ -189,17 +191,30 @@ fn alternative_names_of_a_script_or_page_do_not_bypass_a_rule() {
 site \"php.test\" {{
     listen \"127.0.0.1:0\"
     route \"/wp-login.php\" \"/admin/index.php\" {{ deny \"all\"; }}
-    php \"unix:{}\" {{ root {:?}; front-controller \"index.php\"; }}
+    php \"unix:{socket}\" {{ root {root:?}; front-controller \"index.php\"; }}
 }}
 site \"pages.test\" {{
     listen \"127.0.0.1:0\"
     route \"/members\" \"/adm/\" {{ deny \"all\"; }}
-    pages {:?}
+    route \"/moved\" {{ redirect to=\"/\"; }}
+    pages {pages:?}
+}}
+site \"one.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"*.php\" {{ rewrite to=\"/index.php\"; }}
+    php \"unix:{socket}\" {{ root {root:?}; }}
+}}
+site \"front.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"/index.php\" {{ redirect to=\"/\"; }}
+    route \"/wp-login.php\" {{ rate-limit requests=1000 period=\"1s\"; }}
+    route \"/info.php\" {{ redirect to=\"/\"; }}
+    php \"unix:{socket}\" {{ root {root:?}; front-controller \"index.php\"; }}
 }}
 ",
-            app.socket.display(),
-            folder.path().join("root").display().to_string(),
-            folder.path().join("pages").display().to_string(),
+            socket = app.socket.display(),
+            root = folder.path().join("root").display().to_string(),
+            pages = folder.path().join("pages").display().to_string(),
         ),
     );
     for (host, path, status) in [
@@ -219,6 +234,28 @@ site \"pages.test\" {{
         ("pages.test", "/open", 200),
         ("pages.test", "/open.lhtml", 200),
         ("pages.test", "/", 200),
+        ("pages.test", "/moved", 302),
+        ("pages.test", "/moved.lhtml", 400),
+        // "Only index.php may run."
+        ("one.test", "/", 200),
+        ("one.test", "/index.php", 200),
+        ("one.test", "/index.php/a", 200),
+        ("one.test", "/info.php", 200),
+        ("one.test", "/info.php/x", 400),
+        ("one.test", "/info.php/", 400),
+        // It ends with `.php`, so the route matches.
+        ("one.test", "/info.php/index.php", 200),
+        ("one.test", "/admin/", 400),
+        ("one.test", "/none.php/x", 404),
+        // Other routes for the plain name of a script.
+        ("front.test", "/", 200),
+        ("front.test", "/index.php", 302),
+        ("front.test", "/index.php/a", 200),
+        ("front.test", "/admin/", 200),
+        ("front.test", "/wp-login.php", 200),
+        ("front.test", "/wp-login.php/", 400),
+        ("front.test", "/info.php/x", 400),
+        ("front.test", "/none.php/x", 200),
     ] {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         assert_eq!(Response::parse(&server.exchange(request.as_bytes())).status, status, "{host}{path}");

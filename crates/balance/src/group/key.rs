@@ -15,7 +15,7 @@ pub fn hash_request(balance: &Balance, request: &Request<'_>) -> u64 {
     match key {
         HashKey::Client => hash_client(request),
         HashKey::Uri => {
-            let host = request.head.effective_host().unwrap_or_default();
+            let host = request.head.host.unwrap_or_default();
             let mut hash = super::rendezvous::Hash::new();
             // Hosts are case-insensitive (RFC 3986 §6.2.2.1).
             hash.add(host.iter().map(u8::to_ascii_lowercase));
@@ -66,7 +66,8 @@ mod tests {
     use flatout_http::request::parse_request_head;
 
     fn hash(key: &HashKey, target: &str, lines: &str, client: &str) -> u64 {
-        let text = format!("GET {target} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n");
+        let host = if target.starts_with('/') { "Host: a.example\r\n" } else { "" };
+        let text = format!("GET {target} HTTP/1.0\r\n{host}{lines}\r\n");
         let mut storage = FieldStorage::new();
         let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let offers = Offers::new();

@@ -10,7 +10,7 @@ use crate::error::{SpecError, show_place};
 use crate::rate::RateTable;
 use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
-use crate::walk::readings::{ScriptNames, guards};
+use crate::walk::readings::ScriptNames;
 use flatout_config::encode::{hide_secrets, step_to_kdl};
 use flatout_config::model::{self, Config, FieldOp, Handler, Http3, Place, Protocol, StepKind, Text, Variable};
 use flatout_config::parse_field_text;
@@ -101,9 +101,9 @@ fn shares_host(config: &Config, site: &model::Site) -> bool {
     others.flat_map(|other| &other.hosts).any(|host| site.hosts.contains(host))
 }
 
-/// Returns whether any route restricts access, so that some paths are guarded and others are not.
-fn has_guarded_routes(block: &Block) -> bool {
-    block.steps.iter().any(|step| matches!(&step.kind, Kind::Route(route) if guards(&route.block)))
+/// Returns whether there are routes, so that rules apply to some paths and not to others.
+fn has_routes(block: &Block) -> bool {
+    block.steps.iter().any(|step| matches!(step.kind, Kind::Route(_)))
 }
 
 /// Returns the names of the scripts and pages of `site`, or `None` if it has none.
@@ -177,7 +177,7 @@ impl Compiler<'_> {
             forwards: site
                 .steps()
                 .any(|step| matches!(step.kind, StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)))),
-            guarded_names: has_guarded_routes(&block).then(|| names_of_scripts(site)).flatten(),
+            script_names: has_routes(&block).then(|| names_of_scripts(site)).flatten(),
             block,
         });
     }

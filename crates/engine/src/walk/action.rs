@@ -27,7 +27,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum Action<'w> {
     /// The route does not match.
-    Skip(Mismatch),
+    Skip(&'w Route, Mismatch),
     /// The route matches. If it has a path condition, its last star matched this range of the decoded path.
     Enter(&'w Route, Option<Range<usize>>),
     /// Respond with 400, because the result of this step depends on how a server interprets the path.
@@ -88,7 +88,7 @@ impl<'w> Walk<'w> {
             Kind::Route(route) => match route.match_request(head, &self.decoded) {
                 matched if self.is_ambiguous(route, matched.is_ok()) => Action::RefuseAmbiguous,
                 Ok(rest) => Action::Enter(route, rest),
-                Err(mismatch) => Action::Skip(mismatch),
+                Err(mismatch) => Action::Skip(route, mismatch),
             },
             Kind::Header(change) => Action::Change(*change),
             Kind::EarlyHints(hints) => Action::Hint(live.hints.get(*hints as usize)?),
@@ -119,9 +119,10 @@ impl<'w> Walk<'w> {
                 let cache = self.cache.and_then(|cache| live.spec.cache_steps.get(cache as usize));
                 Action::Forward(live.spec.proxies.get(*index as usize)?, cache)
             }
+            Kind::Pages(_) if self.evades_route_to_page() => Action::RefuseAmbiguous,
             Kind::Pages(index) => Action::RunPage(live.active.get(*index as usize)?),
             Kind::Php(index) => match live.spec.php.get(*index as usize)? {
-                php if self.is_ambiguous_for(php) => Action::RefuseAmbiguous,
+                php if self.is_ambiguous_for(php) || self.evades_route_to_script(&php.step) => Action::RefuseAmbiguous,
                 php => Action::RunScript(*index, php),
             },
         })

@@ -49,7 +49,7 @@ fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Body> {
     let path = page.path.as_bytes();
     let head = RequestHead {
         method: Method::Get,
-        target: Target::Resource { path, query: None, authority: None },
+        target: Target::Resource { path, query: None },
         target_text: path,
         version: Version::Http11,
         host: None,

@@ -63,7 +63,7 @@ async fn send_file(live: &Rc<Live>, index: u32, wanted: &FileWanted) -> Result<R
         let reads = matches!(asked.head.method, Method::Get | Method::Head);
         let head = RequestHead {
             method: if reads { asked.head.method } else { Method::Get },
-            target: Target::Resource { path: &path, query: None, authority: None },
+            target: Target::Resource { path: &path, query: None },
             fields: if reads { asked.head.fields } else { Fields::EMPTY },
             asked: if reads { asked.head.asked } else { Asked::default() },
             framing: Framing::None,

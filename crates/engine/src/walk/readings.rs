@@ -6,11 +6,13 @@
 //! unchanged, might serve a resource that a rule of this server is meant to protect.
 //!
 //! A script or page may also have several names: `/a.php/b` runs `/a.php`, and `/a.lhtml` is the page `/a`. A request
-//! that uses any other name is refused if a rule protects the plain name.
+//! that uses any other name is refused if a rule protects the plain name. It is also refused if a route leads requests
+//! for the plain name elsewhere, for example by a rewrite, and the script or page would run nevertheless.
 
 use super::Walk;
 use crate::outcome::RouteOutcome;
-use crate::step::{Block, Kind, Route};
+use crate::step::{Block, Kind, Rewrite, Route};
+use flatout_fastcgi::{Meaning, PhpStep};
 use flatout_handler::routed::Refusal;
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal as PathRefusal;
@@ -22,6 +24,21 @@ pub(super) struct Reading {
     ways: Readings,
     /// The path according to this interpretation, decoded and without its leading slash.
     pub(super) decoded: Vec<u8>,
+    /// The kind of plain name that this is, if it is one.
+    plain: Option<PlainName>,
+    /// True if a route that leads requests for this plain name elsewhere was skipped.
+    evades_route: bool,
+}
+
+/// The kinds of plain names, by how the path differs from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlainName {
+    /// The path continues after the name of a script.
+    Script,
+    /// The path is that of a folder, for which a script responds.
+    Index,
+    /// The path has the ending of a page's file, or names the index of a folder.
+    Page,
 }
 
 impl Reading {
@@ -32,7 +49,7 @@ impl Reading {
 
     /// Returns whether this is the plain name of the script or page that the path runs.
     const fn is_plain_name(&self) -> bool {
-        self.ways.is_empty()
+        self.plain.is_some()
     }
 
     /// Returns whether this is an interpretation of another server that affects scripts too. Parameters after a `;` do
@@ -58,9 +75,9 @@ impl Walk<'_> {
         if !ways.is_empty() {
             self.add_readings(path, ways)?;
         }
-        if let Some(names) = &self.site.guarded_names {
-            for decoded in names.plain_names(&self.decoded) {
-                self.readings.push(Reading { ways: Readings::NONE, decoded });
+        if let Some(names) = &self.site.script_names {
+            for (plain, decoded) in names.plain_names(&self.decoded) {
+                self.readings.push(Reading { ways: Readings::NONE, decoded, plain: Some(plain), evades_route: false });
             }
         }
         Ok(self.facts)
@@ -73,7 +90,7 @@ impl Walk<'_> {
             decode_as(path, ways, &mut decoded)?;
             let is_known = |known: &Reading| known.decoded == decoded;
             if decoded != self.decoded && !self.readings.iter().any(is_known) {
-                self.readings.push(Reading { ways, decoded });
+                self.readings.push(Reading { ways, decoded, plain: None, evades_route: false });
             }
         }
         Ok(())
@@ -94,6 +111,37 @@ impl Walk<'_> {
                 _ => false,
             }
         })
+    }
+
+    /// Records that the path does not match `route`, for plain names that match it and that it leads elsewhere.
+    pub(super) fn note_skipped(&mut self, route: &Route) {
+        let head = self.request.head;
+        for reading in &mut self.readings {
+            if let Some(plain) = reading.plain
+                && leads_elsewhere(&route.block, plain, &reading.decoded)
+                && route.match_request(head, &reading.decoded).is_ok()
+            {
+                reading.evades_route = true;
+            }
+        }
+    }
+
+    /// Returns whether the script that `php` would run is one whose plain name a skipped route leads elsewhere. The
+    /// front controller runs for every path, so that no path opens it.
+    pub(super) fn evades_route_to_script(&self, php: &PhpStep) -> bool {
+        let is_script = |reading: &&Reading| reading.evades_route && reading.plain != Some(PlainName::Page);
+        let mut names = self.readings.iter().filter(is_script).peekable();
+        if names.peek().is_none() {
+            return false;
+        }
+        let Meaning::Script(script, _) = php.find(&self.decoded) else { return false };
+        let controller = php.settings().front_controller.as_deref();
+        controller.is_none_or(|controller| controller.as_bytes() != script) && names.any(|name| name.decoded == script)
+    }
+
+    /// Returns whether the path is another name of a page whose plain name a skipped route leads elsewhere.
+    pub(super) fn evades_route_to_page(&self) -> bool {
+        self.readings.iter().any(|reading| reading.evades_route && reading.plain == Some(PlainName::Page))
     }
 }
 
@@ -116,31 +164,45 @@ pub(crate) struct ScriptNames {
 
 impl ScriptNames {
     /// Returns the plain names of the scripts and pages that `path`, decoded and without its leading slash, may run.
-    fn plain_names(&self, path: &[u8]) -> Vec<Vec<u8>> {
+    fn plain_names(&self, path: &[u8]) -> Vec<(PlainName, Vec<u8>)> {
         let mut names = Vec::new();
         let ends = path.iter().enumerate().filter(|&(_, &byte)| byte == b'/').map(|(at, _)| at);
         let is_script = |name: &[u8]| self.suffixes.iter().any(|suffix| name.ends_with(suffix.as_bytes()));
-        names.extend(ends.map(|end| &path[..end]).filter(|name| is_script(name)).map(<[u8]>::to_vec));
+        let scripts = ends.map(|end| &path[..end]).filter(|name| is_script(name));
+        names.extend(scripts.map(|name| (PlainName::Script, name.to_vec())));
         if path.is_empty() || path.ends_with(b"/") {
-            names.extend(self.index.iter().map(|index| [path, index.as_bytes()].concat()));
+            names.extend(self.index.iter().map(|index| (PlainName::Index, [path, index.as_bytes()].concat())));
         }
         if self.pages {
             let page = path.strip_suffix(b".lhtml");
-            names.extend(page.map(<[u8]>::to_vec));
             let folder = page.unwrap_or(path).strip_suffix(b"index");
-            names.extend(folder.filter(|folder| folder.is_empty() || folder.ends_with(b"/")).map(<[u8]>::to_vec));
+            let folder = folder.filter(|folder| folder.is_empty() || folder.ends_with(b"/"));
+            names.extend(page.into_iter().chain(folder).map(|name| (PlainName::Page, name.to_vec())));
         }
         names
     }
 }
 
 /// Returns whether `block` restricts access. The recursion is bounded by the maximum nesting depth of routes.
-pub(crate) fn guards(block: &Block) -> bool {
+fn guards(block: &Block) -> bool {
     block.steps.iter().any(|step| match &step.kind {
         Kind::Access(_) | Kind::BasicAuth { .. } => true,
         // A configured error status, usually 403 or 404, also restricts access.
         Kind::Respond { respond, .. } => respond.status >= 400,
         Kind::Route(route) => guards(&route.block),
         _ => false,
+    })
+}
+
+/// Returns whether `block` leads a request for the plain name `script` away from what runs after the block, or limits
+/// its rate. Of the steps that respond, only a rewrite counts for the index of a folder: `/` may well respond with what
+/// `/index.php` redirects to.
+fn leads_elsewhere(block: &Block, plain: PlainName, script: &[u8]) -> bool {
+    block.steps.iter().any(|step| match &step.kind {
+        Kind::Rewrite(Rewrite::To(template)) => !template.is_always_path(script),
+        Kind::Rewrite(Rewrite::StripPrefix(_)) => true,
+        Kind::Route(route) => leads_elsewhere(&route.block, plain, script),
+        Kind::Header(_) | Kind::EarlyHints(_) | Kind::ErrorPage(_) | Kind::Cors(_) | Kind::Cache(_) => false,
+        _ => plain != PlainName::Index,
     })
 }

@@ -65,7 +65,7 @@ impl Recorder {
         let responds_elsewhere = || ControlFlow::Break(Some(Reply::later(std::future::pending())));
         let text = match action {
             Action::Enter(..) => return self.add_row(walk, step, Effect::Matched, flow),
-            Action::Skip(mismatch) => return self.add_row(walk, step, Effect::NotMatched(*mismatch), flow),
+            Action::Skip(_, mismatch) => return self.add_row(walk, step, Effect::NotMatched(*mismatch), flow),
             Action::Refuse(_) => return flow,
             Action::RefuseAmbiguous => {
                 "ambiguous: refused, because whether the route matches depends on how the path is decoded".to_owned()
@@ -197,7 +197,7 @@ fn explain_forwarding(
         None => Some(("No cache applies to this request.", "Write a `cache` directive before the `proxy` directive.")),
         Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
     };
-    let kept = cache.zip(request.head.effective_host()).and_then(|(cache, authority)| {
+    let kept = cache.zip(request.head.host).and_then(|(cache, authority)| {
         let forwarding = proxy.forwarding(request.client.map(|client| client.ip()));
         let request = CacheRequest {
             method: request.head.method.as_str(),

@@ -34,7 +34,7 @@ fn a_browser_s_request() {
         User-Agent: x\r\nAccept: */*\r\nIf-None-Match: \"a\"\r\nRange: bytes=0-\r\n\r\n";
     with_head(bytes, |head| {
         assert_eq!(head.method, Method::Get);
-        assert_eq!(head.target, Target::Resource { path: b"/a/b", query: Some(b"c=d"), authority: None });
+        assert_eq!(head.target, Target::Resource { path: b"/a/b", query: Some(b"c=d") });
         assert_eq!(head.version, Version::Http11);
         assert_eq!(head.host, Some(&b"example.com:8080"[..]));
         assert_eq!(head.framing, Framing::None);

@@ -55,13 +55,9 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
             .filter(|(name, _)| is_kept(name))
             .map(|(name, value)| Header { name, value })
             .collect();
-        let authority = match request.head.target {
-            Target::Resource { authority, .. } => authority,
-            _ => None,
-        };
         let head = RequestHead {
             method: Method::Get,
-            target: Target::Resource { path, query, authority },
+            target: Target::Resource { path, query },
             target_text: target.as_bytes(),
             fields: Fields::from_lines(&fields),
             framing: Framing::None,

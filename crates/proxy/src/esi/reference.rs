@@ -1,7 +1,7 @@
 //! Resolution of references, which may refer only to the page's host.
 
 use super::EsiError;
-use flatout_http::host::check_host;
+use flatout_http::host::{check_host, split_port};
 use flatout_http::target::{Target, parse_target};
 
 /// URL of the page that contains a reference.
@@ -63,7 +63,7 @@ pub fn resolve(src: &str, base: &Base<'_>) -> Result<String, EsiError> {
         target.push_str(std::str::from_utf8(query).map_err(|_| EsiError::SrcInvalid)?);
     }
     match parse_target(b"GET", target.as_bytes()) {
-        Ok(Target::Resource { authority: None, .. }) => Ok(target),
+        Ok(Target::Resource { .. }) => Ok(target),
         _ => Err(EsiError::SrcInvalid),
     }
 }
@@ -82,6 +82,7 @@ fn check_authority(authority: &[u8], secure: bool, base: &Base<'_>) -> Result<()
     check_host(authority).map_err(|_| EsiError::SrcInvalid)?;
     let (host, port) = split_port(authority);
     let (base_host, base_port) = split_port(base.authority);
+    let (port, base_port) = (port.unwrap_or_default(), base_port.unwrap_or_default());
     // If both have the default port of their scheme, they are the same site, even if the schemes differ.
     let same_port = match (is_default(port, secure), is_default(base_port, base.secure)) {
         (true, true) => true,
@@ -93,15 +94,6 @@ fn check_authority(authority: &[u8], secure: bool, base: &Base<'_>) -> Result<()
 
 fn is_default(port: &[u8], secure: bool) -> bool {
     port.is_empty() || port == if secure { b"443".as_slice() } else { b"80" }
-}
-
-/// Splits an authority into host and port, without the colon. The port is empty if it is absent.
-fn split_port(authority: &[u8]) -> (&[u8], &[u8]) {
-    let in_brackets = authority.iter().rposition(|&byte| byte == b']').map_or(0, |bracket| bracket + 1);
-    match authority[in_brackets..].iter().position(|&byte| byte == b':') {
-        Some(colon) => (&authority[..in_brackets + colon], &authority[in_brackets + colon + 1..]),
-        None => (authority, b""),
-    }
 }
 
 /// Removes dot segments (RFC 3986 §5.2.4) from a path that begins with `/`. Percent-encoded dots count as dots

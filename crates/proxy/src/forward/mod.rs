@@ -4,7 +4,7 @@
 //!
 //! | request field | treatment |
 //! |---|---|
-//! | Host | the client's, the origin's or a fixed host; the authority of an absolute-form target overrides Host |
+//! | Host | that of the request, the origin's or a fixed host |
 //! | Connection and the fields it names | removed; see below |
 //! | Keep-Alive, Proxy-…, Upgrade, HTTP2-Settings | removed; `Proxy` alone (httpoxy) as well |
 //! | Expect | removed; the upstream connection adds it while the client waits for 100 (Continue) |

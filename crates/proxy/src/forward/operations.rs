@@ -4,6 +4,7 @@ use super::names::{FieldClass, Name};
 use flatout_config::model::{FieldOp, Text, TextPart, Variable};
 use flatout_config::parse_field_text;
 use flatout_handler::Request;
+use flatout_http::host::split_port;
 use flatout_http::lines::{new_fields, write_line};
 use flatout_http::target::Target;
 
@@ -45,9 +46,7 @@ fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
                 }
             }
             TextPart::Variable(Variable::Host) => {
-                let host = host.unwrap_or_default();
-                let port = host.iter().rposition(|&byte| byte == b':').filter(|&at| !host[at..].contains(&b']'));
-                value.extend_from_slice(&host[..port.unwrap_or(host.len())]);
+                value.extend_from_slice(split_port(host.unwrap_or_default()).0);
             }
             TextPart::Variable(Variable::HostPort) => value.extend_from_slice(host.unwrap_or_default()),
             TextPart::Variable(Variable::Path) => value.extend_from_slice(path),

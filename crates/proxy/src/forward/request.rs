@@ -72,7 +72,7 @@ pub fn write_request_lines(
     }
     // The host is normalised as in the cache key, so that the client's spelling cannot affect the response.
     let mut spelt = Vec::new();
-    let host = head.effective_host().map(|host| spell(request.secure, host, &mut spelt));
+    let host = head.host.map(|host| spell(request.secure, host, &mut spelt));
     let mut writer = Writer {
         out,
         fields: head.fields,

@@ -166,7 +166,7 @@ fn the_host_is_whose_the_settings_say() {
     let secure = Origin { secure: true, host: "::1".to_owned(), port: 443, ..origin() };
     for (text, host, expected) in [
         ("GET / HTTP/1.1\r\nHost: a.example:81\r\n\r\n", HostField::Client, "a.example:81"),
-        ("GET http://b.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n", HostField::Client, "b.example"),
+        ("GET http://b.example/ HTTP/1.0\r\n\r\n", HostField::Client, "b.example"),
         ("GET / HTTP/1.0\r\n\r\n", HostField::Client, "10.0.0.9:3000"),
         ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", HostField::Origin, "10.0.0.9:3000"),
         ("GET / HTTP/1.1\r\nHost: a.example\r\n\r\n", HostField::Fixed("c.example".to_owned()), "c.example"),

@@ -63,7 +63,7 @@ impl ProxyWorker {
     fn receive(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, routed: &RoutedRequest<'_>) -> Handling {
         let request = routed.request;
         let client = request.client.map(|client| client.ip());
-        let Some(authority) = request.head.effective_host() else { return self.pass(step, routed) };
+        let Some(authority) = request.head.host else { return self.pass(step, routed) };
         let forwarding = step.forwarding(client);
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),
