@@ -63,7 +63,9 @@ apps_files=(
   /usr/share/wordpress/wp-login.php:wordpress
   /usr/share/wordpress/wp-content/themes/twentytwentyone/style.css:wordpress-theme-twentytwentyone
 )
-# Tools that no package brings, with the versions that the tests are held against. They live below target/tools.
+# Tools that no package brings, with the versions that the tests are held against. All checkouts share them: they are in
+# the user's cache, and target/tools leads there.
+tools=${XDG_CACHE_HOME:-${HOME:?}/.cache}/flatout/tools
 caddy_version=v2.11.9 nginx_release=trixie
 h2spec_version=v2.2.1+incompatible
 h2spec_needs=(golang.org/x/net@v0.17.0 github.com/spf13/cobra@v1.7.0 github.com/fatih/color@v1.15.0)
@@ -268,29 +270,30 @@ install_go() {
 
 # h2spec, the conformance suite of HTTP/2, is a Go program.
 install_h2spec() {
-  [ ! -x target/tools/bin/h2spec ] || return 0
+  [ "$(cat "$tools/h2spec.version" 2>/dev/null)" != "$h2spec_version" ] || return 0
   install_go
   say "installing h2spec $h2spec_version"
-  mkdir -p target/tools/bin
+  mkdir -p "$tools/bin"
   # It says of no version of what it needs; the newest would want a newer Go than Debian 12 has.
   local module
   module=$(mktemp -d)
   (
-    export GOBIN="$PWD/target/tools/bin" GOFLAGS=-modcacherw
+    export GOBIN="$tools/bin" GOFLAGS=-modcacherw
     cd "$module"
     go mod init example.org/h2spec
     go get "github.com/summerwind/h2spec/cmd/h2spec@$h2spec_version" "${h2spec_needs[@]}"
     go install github.com/summerwind/h2spec/cmd/h2spec
   ) >"$module/log" 2>&1 || { cat "$module/log" >&2; fail "h2spec could not be built"; }
   rm -rf "$module"
+  echo "$h2spec_version" >"$tools/h2spec.version"
 }
 
 # Peers that speak HTTP/3, which Debian's stable nginx does not and its Caddy does as of 2022. Debian's own archive has
 # the source of nginx.
 install_http3_peers() {
   local folder
-  mkdir -p target/tools/bin
-  if [ ! -x target/tools/bin/nginx-quic ]; then
+  mkdir -p "$tools/bin"
+  if [ ! -x "$tools/bin/nginx-quic" ]; then
     programs=(make:make gcc:gcc) files=(/usr/include/openssl/ssl.h:libssl-dev /usr/include/zlib.h:zlib1g-dev)
     install_packages
     say "building nginx with HTTP/3"
@@ -311,15 +314,15 @@ install_http3_peers() {
         --without-http_rewrite_module --with-cc-opt='-O2 -fstack-protector-strong -Wp,-D_FORTIFY_SOURCE=2 -fPIC'
       make
     ) >"$folder/log" 2>&1 || { tail -n 40 "$folder/log" >&2; fail "nginx with HTTP/3 could not be built"; }
-    cp "$folder/nginx/objs/nginx" target/tools/bin/nginx-quic
+    cp "$folder/nginx/objs/nginx" "$tools/bin/nginx-quic"
     rm -rf "$folder"
   fi
-  if [ ! -x target/tools/bin/caddy ]; then
+  if [ ! -x "$tools/bin/caddy" ]; then
     install_go
     say "installing Caddy $caddy_version"
     folder=$(mktemp -d)
     (
-      export GOBIN="$PWD/target/tools/bin" GOFLAGS=-modcacherw
+      export GOBIN="$tools/bin" GOFLAGS=-modcacherw
       cd "$folder"
       go mod init example.org/caddy
       go install -ldflags "-X github.com/caddyserver/caddy/v2.CustomVersion=$caddy_version" \
@@ -329,9 +332,9 @@ install_http3_peers() {
   fi
 }
 
-# Python programs, each with what it needs in a folder of its own below target/tools.
+# Python programs, each with what it needs in a folder of its own.
 install_python_program() {
-  local folder=target/tools/$1 package installed=yes
+  local folder=$tools/$1 package installed=yes
   shift
   for package in "$@"; do
     compgen -G "$folder/lib/python*/site-packages/${package/==/-}.dist-info" >/dev/null || installed=
@@ -343,7 +346,7 @@ install_python_program() {
     apt_get_install python3-venv
   fi
   say "installing $*"
-  mkdir -p target/tools
+  mkdir -p "$tools"
   rm -rf "$folder"
   python3 -m venv "$folder"
   "$folder/bin/pip" install --quiet --disable-pip-version-check "$@"
@@ -374,17 +377,17 @@ install_http3() {
   install_built http3-quiche tools/http3-quiche build_quiche
 }
 
-# NAME, FOLDER and COMMAND: has the command build target/tools/bin/NAME, unless it was built from these files.
+# NAME, FOLDER and COMMAND: has the command build NAME, unless it was built from these files.
 install_built() {
   local sum log
   sum=$(find "$2" -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
-  if [ -x "target/tools/bin/$1" ] && [ "$(cat "target/tools/$1.sum" 2>/dev/null)" = "$sum" ]; then return 0; fi
+  if [ -x "$tools/bin/$1" ] && [ "$(cat "$tools/$1.sum" 2>/dev/null)" = "$sum" ]; then return 0; fi
   say "building $1"
-  mkdir -p target/tools/bin
+  mkdir -p "$tools/bin"
   log=$(mktemp)
-  "$3" "$PWD/target/tools" "$2" "$1" >"$log" 2>&1 || { tail -n 40 "$log" >&2; fail "$1 could not be built"; }
+  "$3" "$tools" "$2" "$1" >"$log" 2>&1 || { tail -n 40 "$log" >&2; fail "$1 could not be built"; }
   rm "$log"
-  echo "$sum" >"target/tools/$1.sum"
+  echo "$sum" >"$tools/$1.sum"
 }
 
 build_quic_go() {
@@ -399,9 +402,9 @@ build_quiche() {
   rm -rf "$1/$3-build"
 }
 
-# Packages of npm, as NAME@VERSION, with what they need in a folder of their own below target/tools.
+# Packages of npm, as NAME@VERSION, with what they need in a folder of their own.
 install_node_packages() {
-  local folder=target/tools/$1 package file installed=yes
+  local folder=$tools/$1 package file installed=yes
   shift
   for package in "$@"; do
     file=$folder/node_modules/${package%@*}/package.json
@@ -426,8 +429,18 @@ install_apps() {
   install_node_packages apps-node "${apps_node[@]}"
 }
 
+# Two checkouts may install at the same time.
+link_tools() {
+  mkdir -p "$tools" target
+  if [ ! -L target/tools ]; then rm -rf target/tools; fi
+  ln -sfn "$tools" target/tools
+  exec 9>"$tools/lock"
+  flock 9
+}
+
 install_packages
 install_rust
+if [ "$profile" != demo ]; then link_tools; fi
 case "$profile" in test | soak | bench) install_cache_tests ;; esac
 if [ "$profile" = test ] || [ "$profile" = soak ]; then
   install_h2spec

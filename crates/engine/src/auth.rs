@@ -9,15 +9,19 @@ use bcrypt::HashParts;
 use flatout_os::clock;
 use flatout_os::random::HashState;
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Maximum number of passwords queued for verification. At 50 ms each, the last one waits for three seconds.
 const QUEUE_MAX: usize = 64;
+
+/// Maximum number of requests that wait for the verification of equal credentials.
+const WAITING_MAX: usize = 1024;
 
 /// Maximum number of verified credentials that the thread caches, for other workers and concurrent requests.
 const REMEMBERED_MAX: usize = 256;
@@ -133,17 +137,24 @@ impl Auth {
 struct Job {
     auth: Arc<Auth>,
     user: usize,
-    known: bool,
     password: Vec<u8>,
-    proof: Proof,
-    answer: oneshot::Sender<bool>,
+    credentials: Credentials,
 }
+
+/// A proof, and whether the step knows the user. An unknown user's proof may equal that of a user whom another step
+/// knows.
+type Credentials = (Proof, bool);
+
+/// The requests that wait for the verification of each of the queued credentials. A browser that signs in to a page
+/// sends equal ones with all requests for its parts.
+type Waiting = Mutex<HashMap<Credentials, Vec<oneshot::Sender<bool>>, HashState>>;
 
 /// The verification thread, and the key of the proofs. There is one per process, which is retained across reloads.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     pub(crate) key: ProofKey,
     jobs: SyncSender<Job>,
+    waiting: Arc<Waiting>,
 }
 
 impl Verifier {
@@ -151,11 +162,14 @@ impl Verifier {
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let key = ProofKey::new()?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        thread::Builder::new().name("passwords".to_owned()).spawn(move || verify_all(&receiver))?;
-        Ok(Arc::new(Self { key, jobs: sender }))
+        let waiting = Arc::new(Waiting::default());
+        let of_thread = Arc::clone(&waiting);
+        thread::Builder::new().name("passwords".to_owned()).spawn(move || verify_all(&receiver, &of_thread))?;
+        Ok(Arc::new(Self { key, jobs: sender, waiting }))
     }
 
-    /// Queues `password` for verification. Returns `None` if the queue is full.
+    /// Queues `password` for verification, unless equal credentials are queued already, whose result then counts for
+    /// this request too. Returns `None` if the queue is full.
     pub(crate) fn verify(
         &self,
         auth: &Arc<Auth>,
@@ -164,23 +178,37 @@ impl Verifier {
         proof: Proof,
     ) -> Option<oneshot::Receiver<bool>> {
         let (answer, answered) = oneshot::channel();
-        match self.jobs.try_send(Job { auth: Arc::clone(auth), user, known, password, proof, answer }) {
-            Ok(()) => Some(answered),
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => None,
+        let credentials = (proof, known);
+        match lock(&self.waiting).entry(credentials) {
+            Entry::Occupied(mut entry) if entry.get().len() < WAITING_MAX => entry.get_mut().push(answer),
+            Entry::Occupied(_) => return None,
+            Entry::Vacant(entry) => {
+                self.jobs.try_send(Job { auth: Arc::clone(auth), user, password, credentials }).ok()?;
+                entry.insert(vec![answer]);
+            }
         }
+        Some(answered)
     }
 }
 
-fn verify_all(jobs: &Receiver<Job>) {
+fn lock(waiting: &Waiting) -> MutexGuard<'_, HashMap<Credentials, Vec<oneshot::Sender<bool>>, HashState>> {
+    waiting.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn verify_all(jobs: &Receiver<Job>, waiting: &Waiting) {
     let mut remembered: HashMap<Proof, Instant, HashState> = HashMap::default();
     while let Ok(mut job) = jobs.recv() {
-        if job.answer.is_closed() {
+        let (proof, known) = job.credentials;
+        if let Entry::Occupied(entry) = lock(waiting).entry(job.credentials)
+            && entry.get().iter().all(oneshot::Sender::is_closed)
+        {
+            entry.remove();
             continue;
         }
         let fresh = |since: &Instant| clock::since(*since) < Duration::from_millis(BELIEVED_MS);
-        let believed = job.known && remembered.get(&job.proof).is_some_and(fresh);
+        let believed = known && remembered.get(&proof).is_some_and(fresh);
         // An unknown name takes as long as a known name (if all hashes are of the same kind), and is always rejected.
-        let right = believed || (job.auth.verify(job.user, &job.password) && job.known);
+        let right = believed || (job.auth.verify(job.user, &job.password) && known);
         job.password.fill(0);
         std::hint::black_box(&job.password);
         // A cached result does not extend its own lifetime.
@@ -191,10 +219,12 @@ fn verify_all(jobs: &Receiver<Job>) {
             if remembered.len() >= REMEMBERED_MAX {
                 remembered.clear();
             }
-            remembered.insert(job.proof, clock::now());
+            remembered.insert(proof, clock::now());
         }
-        // The receiver has been dropped if the connection was closed.
-        let _ = job.answer.send(right);
+        for answer in lock(waiting).remove(&job.credentials).into_iter().flatten() {
+            // The receiver has been dropped if the connection was closed.
+            let _ = answer.send(right);
+        }
     }
 }
 
@@ -254,6 +284,20 @@ pub(crate) mod tests {
         let answers: Vec<_> = (0..2 * QUEUE_MAX + 2).map(ask).collect();
         assert!(answers.iter().filter(|answer| answer.is_none()).count() >= QUEUE_MAX / 2);
         assert!(answers[0].is_some());
+    }
+
+    #[test]
+    fn equal_credentials_wait_for_one_verification() {
+        let slow = bcrypt::hash("x", 9).unwrap();
+        let auth = Arc::new(Auth::new("r", &[("a".to_owned(), slow)]).unwrap());
+        let verifier = Verifier::start().unwrap();
+        // More than the queue has room for. The same proof for an unknown user is rejected.
+        let ask = |known| verifier.verify(&auth, (0, known), b"x".to_vec(), [1; 32]).unwrap();
+        let answers: Vec<_> = (0..4 * QUEUE_MAX).map(|index| (ask(index % 2 == 0), index % 2 == 0)).collect();
+        for (answer, right) in answers {
+            assert_eq!(answer.blocking_recv(), Ok(right));
+        }
+        assert!(super::lock(&verifier.waiting).is_empty());
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn connection_rates_are_distinguished_from_request_rates() {
 fn the_slower_of_two_servers_is_reported() {
     let _alone = lock_high_priority();
     let (quick, slow) = (one_worker(2 * MS), one_worker(12 * MS));
-    let run = bench_at_high_priority(&quick, &["--compare", &slow, "-d", "2s", "-c", "1"]);
+    let run = bench_at_high_priority(&quick, &["--compare", &slow, "-d", "500ms", "-c", "1"]);
     let found = &run.json["findings"]["comparison"];
     let ratio = &found["comparisons"][0]["comparison"]["ratio"];
     let (estimate, low, high) = (&ratio["estimate"], &ratio["low"], &ratio["high"]);

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::auth::tests::{argon2_hash, bcrypt_hash};
+use flatout_http::base64;
 
 const ADA: &str = "Authorization: Basic YWRhOnNlY3JldA=="; // ada:secret
 const BOB: &str = "Authorization: Basic Ym9iOnNlY3JldA=="; // bob:secret
@@ -110,8 +111,12 @@ fn a_password_in_flight_survives_a_reload() {
 fn a_full_verification_queue_leads_to_a_503() {
     let slow = bcrypt::hash("secret", 9).unwrap();
     let tester = engine(vec![basic(&[("ada", &slow)]), respond(200, "in")]);
-    let request = format!("GET / HTTP/1.1\r\nHost: h\r\n{WRONG}\r\n\r\n");
-    let replies: Vec<Reply> = (0..200).map(|_| tester.reply(&request, 0)).collect();
+    let replies: Vec<Reply> = (0..200)
+        .map(|index| {
+            let credentials = base64::BASE64.encode(format!("ada:wrong {index}").as_bytes());
+            tester.reply(&format!("GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {credentials}\r\n\r\n"), 0)
+        })
+        .collect();
     let busy = replies.into_iter().find(|reply| !is_later(reply)).expect("a bound");
     let busy = Answer::of(wait(busy));
     assert_eq!((busy.status, busy.outcome, busy.field("retry-after")), (503, "auth_busy", Some("2")));
