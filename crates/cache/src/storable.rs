@@ -363,14 +363,17 @@ fn describe_fields(
 /// the same response override it, since the extensions of RFC 5861 modify s-maxage (RFC 9111 §5.2.3); otherwise
 /// `s-maxage=60, stale-while-revalidate=600` would be meaningless.
 ///
-/// The configured defaults extend a lifetime, so they apply only if there is one. A response that was never fresh, such
+/// The configured defaults extend a lifetime, so they apply only if there is one, and not to an error whose lifetime is
+/// limited. A response that was never fresh, such
 /// as a page with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is not
 /// a lifetime either.
 fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {
         return (0, 0);
     }
-    let is_prolonged = directives.s_maxage == Seconds::Absent && (directives.public || lifetime.seconds > 0);
+    let is_prolonged = directives.s_maxage == Seconds::Absent
+        && (directives.public || lifetime.seconds > 0)
+        && lifetime.source != LifetimeSource::ErrorLimit;
     let window = |said: Seconds, default_s| match said {
         Seconds::Valid(seconds) => seconds,
         Seconds::Absent if is_prolonged => default_s,

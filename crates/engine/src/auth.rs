@@ -137,13 +137,14 @@ impl Auth {
 struct Job {
     auth: Arc<Auth>,
     user: usize,
+    known: bool,
     password: Vec<u8>,
     credentials: Credentials,
 }
 
-/// A proof, and whether the step knows the user. An unknown user's proof may equal that of a user whom another step
-/// knows.
-type Credentials = (Proof, bool);
+/// A proof, and the address of the step, which a job keeps. An unknown user's proof may equal that of a user whom another
+/// step knows.
+type Credentials = (Proof, usize);
 
 /// The requests that wait for the verification of each of the queued credentials. A browser that signs in to a page
 /// sends equal ones with all requests for its parts.
@@ -178,12 +179,12 @@ impl Verifier {
         proof: Proof,
     ) -> Option<oneshot::Receiver<bool>> {
         let (answer, answered) = oneshot::channel();
-        let credentials = (proof, known);
+        let credentials = (proof, Arc::as_ptr(auth).addr());
         match lock(&self.waiting).entry(credentials) {
             Entry::Occupied(mut entry) if entry.get().len() < WAITING_MAX => entry.get_mut().push(answer),
             Entry::Occupied(_) => return None,
             Entry::Vacant(entry) => {
-                self.jobs.try_send(Job { auth: Arc::clone(auth), user, password, credentials }).ok()?;
+                self.jobs.try_send(Job { auth: Arc::clone(auth), user, known, password, credentials }).ok()?;
                 entry.insert(vec![answer]);
             }
         }
@@ -198,7 +199,7 @@ fn lock(waiting: &Waiting) -> MutexGuard<'_, HashMap<Credentials, Vec<oneshot::S
 fn verify_all(jobs: &Receiver<Job>, waiting: &Waiting) {
     let mut remembered: HashMap<Proof, Instant, HashState> = HashMap::default();
     while let Ok(mut job) = jobs.recv() {
-        let (proof, known) = job.credentials;
+        let ((proof, _), known) = (job.credentials, job.known);
         if let Entry::Occupied(entry) = lock(waiting).entry(job.credentials)
             && entry.get().iter().all(oneshot::Sender::is_closed)
         {
@@ -221,7 +222,8 @@ fn verify_all(jobs: &Receiver<Job>, waiting: &Waiting) {
             }
             remembered.insert(proof, clock::now());
         }
-        for answer in lock(waiting).remove(&job.credentials).into_iter().flatten() {
+        let answers = lock(waiting).remove(&job.credentials);
+        for answer in answers.into_iter().flatten() {
             // The receiver has been dropped if the connection was closed.
             let _ = answer.send(right);
         }
@@ -233,6 +235,7 @@ pub(crate) mod tests {
     use super::{Auth, QUEUE_MAX, Verifier, check_hash};
     use argon2::password_hash::PasswordHasher as _;
     use argon2::{Algorithm, Argon2, Params, Version};
+    use std::collections::HashMap;
     use std::sync::Arc;
 
     pub(crate) fn argon2_hash(password: &str) -> String {
@@ -291,9 +294,13 @@ pub(crate) mod tests {
         let slow = bcrypt::hash("x", 9).unwrap();
         let auth = Arc::new(Auth::new("r", &[("a".to_owned(), slow)]).unwrap());
         let verifier = Verifier::start().unwrap();
-        // More than the queue has room for. The same proof for an unknown user is rejected.
-        let ask = |known| verifier.verify(&auth, (0, known), b"x".to_vec(), [1; 32]).unwrap();
-        let answers: Vec<_> = (0..4 * QUEUE_MAX).map(|index| (ask(index % 2 == 0), index % 2 == 0)).collect();
+        // Another step, which does not know the user.
+        let other = Arc::new(Auth { challenge: String::new(), users: HashMap::default(), hashes: auth.hashes.clone() });
+        // More than the queue has room for.
+        let ask = |auth, known| verifier.verify(auth, (0, known), b"x".to_vec(), [1; 32]).unwrap();
+        let answers: Vec<_> = (0..4 * QUEUE_MAX)
+            .map(|index| if index % 2 == 0 { (ask(&auth, true), true) } else { (ask(&other, false), false) })
+            .collect();
         for (answer, right) in answers {
             assert_eq!(answer.blocking_recv(), Ok(right));
         }

@@ -7,6 +7,7 @@ use crate::pattern::{Key, PathPattern, match_value};
 use crate::rate::RateTable;
 use crate::text::Template;
 use flatout_config::model::{self, Place};
+use flatout_http::host::split_port;
 use flatout_http::request::{Method, RequestHead};
 use std::ops::Range;
 use std::sync::Arc;
@@ -151,8 +152,13 @@ impl FieldMatcher {
             self.values.is_empty() || self.values.iter().any(|pattern| match_value(pattern.as_bytes(), value))
         };
         if self.name.eq_ignore_ascii_case("host") {
-            // It may come from the target, and in HTTP/2 it is not among the fields.
-            return head.host.is_some_and(fits);
+            // It may come from the target, and in HTTP/2 it is not among the fields. As in the selection of the site, case
+            // and a final dot are not significant, nor is the port, unless the pattern has one.
+            return head.host.is_some_and(|host| {
+                let host = host.to_ascii_lowercase();
+                let (name, _) = split_port(&host);
+                fits(&host) || fits(name.strip_suffix(b".").unwrap_or(name))
+            });
         }
         let mut named = head.fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case(&self.name));
         named.any(|(_, value)| fits(value))
@@ -189,7 +195,9 @@ impl Route {
                     methods = Some(Methods(known & Methods::new(names).0));
                 }
                 model::Matcher::Header { name, values } => {
-                    fields.push(FieldMatcher { name: name.clone(), values: values.clone() });
+                    let is_host = name.eq_ignore_ascii_case("host");
+                    let value = |value: &String| if is_host { value.to_ascii_lowercase() } else { value.clone() };
+                    fields.push(FieldMatcher { name: name.clone(), values: values.iter().map(value).collect() });
                 }
             }
         }

@@ -58,9 +58,18 @@ impl Template {
 
     /// Returns whether the text, without a query, is always the path `/` followed by `path`.
     pub(crate) fn is_always_path(&self, path: &[u8]) -> bool {
-        let Some(literal) = self.literal() else { return false };
-        let literal = literal.split('?').next().unwrap_or_default();
-        literal.strip_prefix('/').unwrap_or(literal).as_bytes() == path
+        let mut literal = String::new();
+        for part in &self.parts {
+            let TextPart::Literal(text) = part else { return false };
+            match text.split_once('?') {
+                None => literal.push_str(text),
+                Some((text, _)) => {
+                    literal.push_str(text);
+                    break;
+                }
+            }
+        }
+        literal.strip_prefix('/').unwrap_or(&literal).as_bytes() == path
     }
 
     /// Returns the first part of the text, if it is a variable.

@@ -89,7 +89,7 @@ fn is_ip_literal(literal: &[u8]) -> bool {
         return !version.is_empty()
             && version.iter().all(|&byte| is(byte, HEX))
             && !address.is_empty()
-            && address.iter().all(|&byte| is(byte, REG_NAME) || byte == b':');
+            && address.iter().all(|&byte| is_name_byte(byte) || byte == b':');
     }
     std::str::from_utf8(literal).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
@@ -146,7 +146,7 @@ mod tests {
             "a\\b",
             "a,b",
             "a,b:80",
-            "[v1.a,b",
+            "[v1.a,b]",
             "\u{fc}",
             "a\"",
         ] {

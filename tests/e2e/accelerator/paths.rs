@@ -204,10 +204,25 @@ site \"one.test\" {{
     route \"*.php\" {{ rewrite to=\"/index.php\"; }}
     php \"unix:{socket}\" {{ root {root:?}; }}
 }}
+site \"nested.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"*.php\" {{
+        route \"/wp-login.php\" {{ redirect to=\"/\"; }}
+        header \"X-A\" \"b\"
+    }}
+    route \"/app/info.php\" {{ redirect to=\"/\"; }}
+    route \"/app/*\" {{ rewrite strip-prefix=\"/app\"; }}
+    route \"*.php\" {{ php \"unix:{socket}\" {{ root {root:?}; }}; }}
+    php \"unix:{socket}\" {{ root {root:?}; }}
+}}
+site \"query.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"*.php\" {{ rewrite to=\"/index.php?page={{rest}}\"; }}
+    php \"unix:{socket}\" {{ root {root:?}; }}
+}}
 site \"front.test\" {{
     listen \"127.0.0.1:0\"
     route \"/index.php\" {{ redirect to=\"/\"; }}
-    route \"/wp-login.php\" {{ rate-limit requests=1000 period=\"1s\"; }}
     route \"/info.php\" {{ redirect to=\"/\"; }}
     php \"unix:{socket}\" {{ root {root:?}; front-controller \"index.php\"; }}
 }}
@@ -247,13 +262,23 @@ site \"front.test\" {{
         ("one.test", "/info.php/index.php", 200),
         ("one.test", "/admin/", 400),
         ("one.test", "/none.php/x", 404),
+        ("query.test", "/", 200),
+        ("query.test", "/info.php/x", 400),
+        // Only what a route does with this plain name counts, also after a prefix has been removed.
+        ("nested.test", "/index.php/a", 200),
+        ("nested.test", "/info.php/a", 200),
+        ("nested.test", "/wp-login.php", 302),
+        ("nested.test", "/wp-login.php/", 400),
+        ("nested.test", "/app/info.php", 302),
+        ("nested.test", "/app/info.php/x", 400),
+        ("nested.test", "/app/index.php/x", 200),
         // Other routes for the plain name of a script.
         ("front.test", "/", 200),
         ("front.test", "/index.php", 302),
         ("front.test", "/index.php/a", 200),
         ("front.test", "/admin/", 200),
         ("front.test", "/wp-login.php", 200),
-        ("front.test", "/wp-login.php/", 400),
+        ("front.test", "/wp-login.php/", 200),
         ("front.test", "/info.php/x", 400),
         ("front.test", "/none.php/x", 200),
     ] {

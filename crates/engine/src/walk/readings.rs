@@ -16,6 +16,7 @@ use flatout_fastcgi::{Meaning, PhpStep};
 use flatout_handler::routed::Refusal;
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal as PathRefusal;
+use flatout_http::request::RequestHead;
 
 /// An interpretation of the path that another program may use.
 #[derive(Debug)]
@@ -35,9 +36,9 @@ pub(super) struct Reading {
 enum PlainName {
     /// The path continues after the name of a script.
     Script,
-    /// The path is that of a folder, for which a script responds.
+    /// The path is that of a folder, for which a script responds, or that of a folder's index page.
     Index,
-    /// The path has the ending of a page's file, or names the index of a folder.
+    /// The path has the ending of a page's file.
     Page,
 }
 
@@ -65,7 +66,8 @@ impl Walk<'_> {
     /// # Errors
     /// Returns the errors of [`decode_path`], even if only one interpretation leads above the root.
     pub(super) fn read_path(&mut self, path: &[u8]) -> Result<PathFacts, PathRefusal> {
-        self.readings.clear();
+        let mut earlier = std::mem::take(&mut self.readings);
+        earlier.retain(|reading| reading.evades_route);
         self.facts = decode_path(path, &mut self.decoded)?;
         let mut ways = self.facts.readings;
         if !self.site.forwards {
@@ -77,7 +79,9 @@ impl Walk<'_> {
         }
         if let Some(names) = &self.site.script_names {
             for (plain, decoded) in names.plain_names(&self.decoded) {
-                self.readings.push(Reading { ways: Readings::NONE, decoded, plain: Some(plain), evades_route: false });
+                // A rewrite may have removed a prefix of the path.
+                let evades_route = earlier.iter().any(|e| e.plain == Some(plain) && e.decoded.ends_with(&decoded));
+                self.readings.push(Reading { ways: Readings::NONE, decoded, plain: Some(plain), evades_route });
             }
         }
         Ok(self.facts)
@@ -118,8 +122,8 @@ impl Walk<'_> {
         let head = self.request.head;
         for reading in &mut self.readings {
             if let Some(plain) = reading.plain
-                && leads_elsewhere(&route.block, plain, &reading.decoded)
                 && route.match_request(head, &reading.decoded).is_ok()
+                && leads_elsewhere(&route.block, plain, &reading.decoded, head)
             {
                 reading.evades_route = true;
             }
@@ -177,7 +181,8 @@ impl ScriptNames {
             let page = path.strip_suffix(b".lhtml");
             let folder = page.unwrap_or(path).strip_suffix(b"index");
             let folder = folder.filter(|folder| folder.is_empty() || folder.ends_with(b"/"));
-            names.extend(page.into_iter().chain(folder).map(|name| (PlainName::Page, name.to_vec())));
+            names.extend(page.map(|name| (PlainName::Page, name.to_vec())));
+            names.extend(folder.map(|name| (PlainName::Index, name.to_vec())));
         }
         names
     }
@@ -194,15 +199,20 @@ fn guards(block: &Block) -> bool {
     })
 }
 
-/// Returns whether `block` leads a request for the plain name `script` away from what runs after the block, or limits
-/// its rate. Of the steps that respond, only a rewrite counts for the index of a folder: `/` may well respond with what
-/// `/index.php` redirects to.
-fn leads_elsewhere(block: &Block, plain: PlainName, script: &[u8]) -> bool {
+/// Returns whether `block` leads a request for the plain name `script` away from the scripts and pages that run after the
+/// block. `head` is that of the request. Of the steps that respond, only a rewrite counts for the index of a folder: `/`
+/// may well respond with what `/index.php` redirects to.
+fn leads_elsewhere(block: &Block, plain: PlainName, script: &[u8], head: &RequestHead<'_>) -> bool {
     block.steps.iter().any(|step| match &step.kind {
         Kind::Rewrite(Rewrite::To(template)) => !template.is_always_path(script),
         Kind::Rewrite(Rewrite::StripPrefix(_)) => true,
-        Kind::Route(route) => leads_elsewhere(&route.block, plain, script),
-        Kind::Header(_) | Kind::EarlyHints(_) | Kind::ErrorPage(_) | Kind::Cors(_) | Kind::Cache(_) => false,
-        _ => plain != PlainName::Index,
+        Kind::Route(route) => {
+            route.match_request(head, script).is_ok() && leads_elsewhere(&route.block, plain, script, head)
+        }
+        Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Proxy(_) => {
+            plain != PlainName::Index
+        }
+        // Other steps do not respond, restrict access, which is checked where the route is skipped, or run the script too.
+        _ => false,
     })
 }

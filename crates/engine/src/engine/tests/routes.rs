@@ -136,6 +136,7 @@ fn a_condition_on_the_host_means_the_one_that_chose_the_site() {
     let tester = engine(vec![route(vec![host], vec![respond(403, "guarded")]), respond(200, "open")]);
     for (request, guarded) in [
         ("GET / HTTP/1.1\r\nHost: inner.example\r\n\r\n", true),
+        ("GET / HTTP/1.1\r\nHost: INNER.example.:81\r\n\r\n", true),
         ("GET http://inner.example/ HTTP/1.0\r\n\r\n", true),
         ("GET http://other/ HTTP/1.0\r\n\r\n", false),
         ("GET / HTTP/1.0\r\n\r\n", false),
