@@ -270,7 +270,7 @@ install_go() {
 
 # h2spec, the conformance suite of HTTP/2, is a Go program.
 install_h2spec() {
-  [ "$(cat "$tools/h2spec.version" 2>/dev/null)" != "$h2spec_version" ] || return 0
+  if [ -x "$tools/bin/h2spec" ] && [ "$(cat "$tools/h2spec.version" 2>/dev/null)" = "$h2spec_version" ]; then return 0; fi
   install_go
   say "installing h2spec $h2spec_version"
   mkdir -p "$tools/bin"

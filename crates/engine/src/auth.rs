@@ -148,14 +148,14 @@ type Credentials = (Proof, usize);
 
 /// The requests that wait for the verification of each of the queued credentials. A browser that signs in to a page
 /// sends equal ones with all requests for its parts.
-type Waiting = Mutex<HashMap<Credentials, Vec<oneshot::Sender<bool>>, HashState>>;
+type Waiting = HashMap<Credentials, Vec<oneshot::Sender<bool>>, HashState>;
 
 /// The verification thread, and the key of the proofs. There is one per process, which is retained across reloads.
 #[derive(Debug)]
 pub(crate) struct Verifier {
     pub(crate) key: ProofKey,
     jobs: SyncSender<Job>,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Mutex<Waiting>>,
 }
 
 impl Verifier {
@@ -163,7 +163,7 @@ impl Verifier {
     pub(crate) fn start() -> io::Result<Arc<Self>> {
         let key = ProofKey::new()?;
         let (sender, receiver) = sync_channel(QUEUE_MAX);
-        let waiting = Arc::new(Waiting::default());
+        let waiting = Arc::new(Mutex::new(Waiting::default()));
         let of_thread = Arc::clone(&waiting);
         thread::Builder::new().name("passwords".to_owned()).spawn(move || verify_all(&receiver, &of_thread))?;
         Ok(Arc::new(Self { key, jobs: sender, waiting }))
@@ -192,11 +192,11 @@ impl Verifier {
     }
 }
 
-fn lock(waiting: &Waiting) -> MutexGuard<'_, HashMap<Credentials, Vec<oneshot::Sender<bool>>, HashState>> {
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn verify_all(jobs: &Receiver<Job>, waiting: &Waiting) {
+fn verify_all(jobs: &Receiver<Job>, waiting: &Mutex<Waiting>) {
     let mut remembered: HashMap<Proof, Instant, HashState> = HashMap::default();
     while let Ok(mut job) = jobs.recv() {
         let ((proof, _), known) = (job.credentials, job.known);

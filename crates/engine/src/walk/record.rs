@@ -68,7 +68,8 @@ impl Recorder {
             Action::Skip(_, mismatch) => return self.add_row(walk, step, Effect::NotMatched(*mismatch), flow),
             Action::Refuse(_) => return flow,
             Action::RefuseAmbiguous => {
-                "ambiguous: refused, because whether the route matches depends on how the path is decoded".to_owned()
+                "ambiguous: refused, because another spelling of the path, or the plain name of its script or page, leads elsewhere"
+                    .to_owned()
             }
             Action::MergeSlashes(..) => "the path has an empty segment".to_owned(),
             Action::Change(change) => {
