@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::task::LocalSet;
 
 /// A worker's virtual machine with the complete API of pages.
@@ -143,7 +144,9 @@ impl Site {
             ask.secure,
         );
         exchange.offers = ask.content.map(|content| Offers::with_bytes(content.into()));
-        let mut run = self.sandbox.start(&code, exchange, Limits::default());
+        // CPU time that a debug build on a busy machine does not use up.
+        let limits = Limits { cpu: Duration::from_secs(60), ..Limits::default() };
+        let mut run = self.sandbox.start(&code, exchange, limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (mut error, mut flushes) = (None, 0);
         LocalSet::new().block_on(&runtime, async {
