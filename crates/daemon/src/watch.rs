@@ -3,10 +3,17 @@
 
 use crate::failure::Failure;
 use flatout_engine::spec::Spec;
+use notify::event::{CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind, INotifyWatcher, RecursiveMode, Watcher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Time after which a new folder certainly has its watch. The watch is added after the folder is reported, so a change
+/// between the two is not reported; what was cached between the two is revalidated after this time.
+const SETTLES_AFTER: Duration = Duration::from_secs(1);
 
 /// Counters with the canonical paths of their folders. If a folder was replaced by another with the same name, there
 /// are two entries until the configuration with the first folder is dropped.
@@ -31,11 +38,22 @@ impl FolderWatcher {
 
     fn new() -> Result<Self, Failure> {
         let epochs = Arc::new(Mutex::new(Epochs::new()));
+        let failed = |error: notify::Error| Failure::runtime(format!("cannot watch for changes: {error}"));
+        // One signal that waits stands for all later ones.
+        let (settling, new_folders) = mpsc::sync_channel(1);
+        let raised = Arc::clone(&epochs);
+        std::thread::Builder::new()
+            .name("watch-settle".to_owned())
+            .spawn(move || raise_settled(&raised, &new_folders))
+            .map_err(|error| failed(notify::Error::io(error)))?;
         let raised = Arc::clone(&epochs);
         let raise = move |event: notify::Result<Event>| {
             raise(&raised.lock().unwrap_or_else(PoisonError::into_inner), &event);
+            if event.is_ok_and(|event| may_add_folder(event.kind)) {
+                // A failure means that a signal already waits.
+                let _ = settling.try_send(());
+            }
         };
-        let failed = |error: notify::Error| Failure::runtime(format!("cannot watch for changes: {error}"));
         let watcher = INotifyWatcher::new(raise, notify::Config::default()).map_err(failed)?;
         Ok(Self { watcher, epochs })
     }
@@ -102,6 +120,23 @@ fn raise(epochs: &Epochs, event: &notify::Result<Event>) {
         if paths.is_none_or(|paths| paths.iter().any(|path| path.starts_with(folder))) {
             epoch.fetch_add(1, Ordering::Release);
         }
+    }
+}
+
+/// Returns whether an event of this kind may report a new folder.
+const fn may_add_folder(kind: EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::Create(CreateKind::Folder) | EventKind::Modify(ModifyKind::Name(RenameMode::To | RenameMode::Both))
+    )
+}
+
+/// Increments all counters when the watches of new folders exist. Ends when the watcher is dropped.
+fn raise_settled(epochs: &Mutex<Epochs>, new_folders: &mpsc::Receiver<()>) {
+    while new_folders.recv().is_ok() {
+        std::thread::sleep(SETTLES_AFTER);
+        let lost = Err(notify::Error::generic("a change before the watch of a new folder"));
+        raise(&epochs.lock().unwrap_or_else(PoisonError::into_inner), &lost);
     }
 }
 

@@ -293,13 +293,17 @@ mod tests {
         second.put(&identity(2), &digests);
         drop(digest_store);
         // A process that another test starts at this moment holds the lock until it runs its program.
-        while second.get(&identity(1)).is_none() {
-            second.flush();
-            std::thread::yield_now();
-        }
+        let take_over = |store: &DigestStore| {
+            while store.get(&identity(1)).is_none() {
+                store.flush();
+                std::thread::yield_now();
+            }
+        };
+        take_over(&second);
         assert_eq!(second.get(&identity(1)), Some(digests.clone()));
         drop(second);
         let (digest_store, _) = DigestStore::open(&folder);
+        take_over(&digest_store);
         assert_eq!((digest_store.get(&identity(1)), digest_store.len()), (Some(digests), 2));
         let changed = FileIdentity { changed_ns: 7, ..identity(1) };
         assert_eq!(digest_store.get(&changed), None);
