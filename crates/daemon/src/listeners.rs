@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::inherit::Inherited;
 use crate::quic::QuicContext;
 use flatout_config::model::{self, Http3};
-use flatout_os::datagram::receive_buffer;
+use flatout_os::datagram::{self, receive_buffer};
 use flatout_os::socket::{ListenOptions, bind_listener, check_free, find_port_owner, suggest_port};
 use flatout_server::{Listener, Protocol};
 use rustix::io::fcntl_dupfd_cloexec;
@@ -19,6 +19,9 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+
+/// Most ports that are tried where the kernel chooses the port.
+const PORTS_TRIED: usize = 8;
 
 /// A served address.
 #[derive(Debug)]
@@ -77,7 +80,8 @@ impl Address {
         let sockets = inherited.take_listeners(asked);
         let explain = |error: io::Error| explain_bind(listener, &error);
         let (bound, sockets) = if sockets.is_empty() {
-            bind_all(asked, workers, options).map_err(explain)?
+            let suits = |bound: &SocketAddr| config.http3(id) == Http3::Off || datagram::check_free(bound).is_ok();
+            bind_suitable(asked, workers, options, suits).map_err(explain)?
         } else {
             complete(sockets, workers, options).map_err(explain)?
         };
@@ -215,6 +219,25 @@ fn copy(socket: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(fcntl_dupfd_cloexec(socket, 0)?)
 }
 
+/// Binds the sockets for `asked`. If the kernel chooses the port, the port must suit: for HTTP/3, the UDP port with the
+/// same number must be free. After [`PORTS_TRIED`] ports, it is the last one all the same.
+fn bind_suitable(
+    asked: SocketAddr,
+    workers: usize,
+    options: &ListenOptions,
+    suits: impl Fn(&SocketAddr) -> bool,
+) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
+    let mut chosen = bind_all(asked, workers, options)?;
+    for _ in 1..PORTS_TRIED {
+        if asked.port() != 0 || suits(&chosen.0) {
+            break;
+        }
+        // Those of the earlier port are closed afterwards, so that the kernel does not choose it again.
+        chosen = bind_all(asked, workers, options)?;
+    }
+    Ok(chosen)
+}
+
 fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::Result<(SocketAddr, Vec<OwnedFd>)> {
     if asked.port() != 0 {
         check_free(&asked)?;
@@ -281,8 +304,9 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{bind_all, complete, shares};
+    use super::{PORTS_TRIED, bind_all, bind_suitable, complete, shares};
     use flatout_os::socket::ListenOptions;
+    use std::cell::RefCell;
 
     #[test]
     fn without_sharing_a_port_there_is_one_socket_for_all() {
@@ -294,6 +318,27 @@ mod tests {
         // Inherited sockets are neither closed nor added to.
         let inherited = bind_all(asked, 2, &ListenOptions::DEFAULT).unwrap().1;
         assert_eq!(complete(inherited, 3, &one).unwrap().1.len(), 2);
+    }
+
+    #[test]
+    fn a_chosen_port_suits() {
+        let bind = |asked: &str, suitable: usize| {
+            let seen = RefCell::new(Vec::new());
+            let suits = |bound: &std::net::SocketAddr| {
+                seen.borrow_mut().push(*bound);
+                seen.borrow().len() == suitable
+            };
+            let (bound, _) = bind_suitable(asked.parse().unwrap(), 1, &ListenOptions::DEFAULT, suits).unwrap();
+            (bound, seen.into_inner())
+        };
+        let (bound, seen) = bind("127.0.0.1:0", 3);
+        assert_eq!((seen.len(), seen.last()), (3, Some(&bound)));
+        assert!(seen[0] != seen[1] && seen[1] != seen[2]);
+        // The last port is used all the same.
+        assert_eq!(bind("127.0.0.1:0", usize::MAX).1.len(), PORTS_TRIED - 1);
+        // A configured port is used as it is.
+        let (again, seen) = bind(&bound.to_string(), usize::MAX);
+        assert_eq!((again, seen.len()), (bound, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use flatout_engine::spec::Spec;
+use flatout_os::clock;
 use notify::event::{CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind, INotifyWatcher, RecursiveMode, Watcher};
 use std::path::{Path, PathBuf};
@@ -134,7 +135,7 @@ const fn may_add_folder(kind: EventKind) -> bool {
 /// Increments all counters when the watches of new folders exist. Ends when the watcher is dropped.
 fn raise_settled(epochs: &Mutex<Epochs>, new_folders: &mpsc::Receiver<()>) {
     while new_folders.recv().is_ok() {
-        std::thread::sleep(SETTLES_AFTER);
+        clock::sleep(SETTLES_AFTER);
         let lost = Err(notify::Error::generic("a change before the watch of a new folder"));
         raise(&epochs.lock().unwrap_or_else(PoisonError::into_inner), &lost);
     }

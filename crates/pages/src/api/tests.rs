@@ -145,7 +145,7 @@ impl Site {
         );
         exchange.offers = ask.content.map(|content| Offers::with_bytes(content.into()));
         // CPU time that a debug build on a busy machine does not use up.
-        let limits = Limits { cpu: Duration::from_secs(60), ..Limits::default() };
+        let limits = Limits { cpu: Duration::from_mins(1), ..Limits::default() };
         let mut run = self.sandbox.start(&code, exchange, limits);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let (mut error, mut flushes) = (None, 0);
