@@ -364,9 +364,8 @@ fn describe_fields(
 /// `s-maxage=60, stale-while-revalidate=600` would be meaningless.
 ///
 /// The configured defaults extend a lifetime, so they apply only if there is one, and not to an error whose lifetime is
-/// limited. A response that was never fresh, such
-/// as a page with only an ETag, is not shared until the origin has validated it. `stale-while-revalidate` alone is not
-/// a lifetime either.
+/// limited. A response that was never fresh, such as a page with only an ETag, is not shared until the origin has
+/// validated it. `stale-while-revalidate` alone is not a lifetime either.
 fn stale_windows(directives: &ResponseDirectives, lifetime: Lifetime, rules: &Rules) -> (u32, u32) {
     if directives.no_cache || directives.must_revalidate || directives.proxy_revalidate {
         return (0, 0);

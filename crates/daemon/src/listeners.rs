@@ -232,7 +232,7 @@ fn bind_suitable(
         if asked.port() != 0 || suits(&chosen.0) {
             break;
         }
-        // Those of the earlier port are closed afterwards, so that the kernel does not choose it again.
+        // Those of the previous port are closed afterwards, so that the kernel does not choose it again.
         chosen = bind_all(asked, workers, options)?;
     }
     Ok(chosen)

@@ -1,5 +1,6 @@
 //! inotify watches. A change below a watched folder increments a counter, so that cached metadata of files in the
-//! folder is revalidated. There is one thread for all folders, and none if no folder is watched.
+//! folder is revalidated. There is one thread for all folders, and one for what it could not see; neither if no folder is
+//! watched.
 
 use crate::failure::Failure;
 use flatout_engine::spec::Spec;
@@ -132,7 +133,7 @@ const fn may_add_folder(kind: EventKind) -> bool {
     )
 }
 
-/// Increments all counters when the watches of new folders exist. Ends when the watcher is dropped.
+/// Increments all counters when the watches of new folders exist. Ends after the watcher is dropped.
 fn raise_settled(epochs: &Mutex<Epochs>, new_folders: &mpsc::Receiver<()>) {
     while new_folders.recv().is_ok() {
         clock::sleep(SETTLES_AFTER);
