@@ -402,6 +402,10 @@ pub struct Fills {
     recent: Mutex<VecDeque<u64>>,
 }
 
+fn join_in(shard: &FillShard, key: &[u8]) -> Option<FetchJoin> {
+    shard.get(key).map(|fill| FetchJoin::Theirs(Interest::new(fill)))
+}
+
 /// Maximum number of invalidations remembered for fetches that are not listed in [`Fills`].
 const RECENT_MAX: usize = 1024;
 
@@ -419,9 +423,18 @@ impl Fills {
     /// Joins the fetch for `key`, or starts one.
     pub fn begin(self: &Arc<Self>, key: &[u8]) -> FetchJoin {
         let mut shard = self.shard(key);
-        if let Some(fill) = shard.get(key) {
-            return FetchJoin::Theirs(Interest::new(fill));
-        }
+        join_in(&shard, key).unwrap_or_else(|| self.start_in(&mut shard, key))
+    }
+
+    /// Joins the fetch for `key`, or starts one unless `is_stored` returns true: then a fetch has stored its response
+    /// since the caller's lookup, and the caller must look it up again. A fetch stores its response before it leaves
+    /// this list, so it cannot be missed by both.
+    pub fn begin_unless(self: &Arc<Self>, key: &[u8], is_stored: impl FnOnce() -> bool) -> Option<FetchJoin> {
+        let mut shard = self.shard(key);
+        join_in(&shard, key).or_else(|| (!is_stored()).then(|| self.start_in(&mut shard, key)))
+    }
+
+    fn start_in(self: &Arc<Self>, shard: &mut FillShard, key: &[u8]) -> FetchJoin {
         let fill = Arc::new(Fill::new());
         shard.insert(key.into(), Arc::clone(&fill));
         FetchJoin::Yours(FillWriter { fill, fills: Arc::clone(self), key: key.into(), open: true })

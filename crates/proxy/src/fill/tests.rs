@@ -42,6 +42,19 @@ fn theirs(fills: &Arc<Fills>, key: &[u8]) -> Interest {
     }
 }
 
+#[test]
+fn a_fetch_whose_response_is_stored_meanwhile_is_not_repeated() {
+    let fills = Arc::<Fills>::default();
+    let writer = mine(&fills, b"key");
+    // While the fetch is in progress, it is joined, whatever the store holds.
+    let joined = fills.begin_unless(b"key", || panic!("the store was searched while the fetch is in progress"));
+    assert!(matches!(joined, Some(FetchJoin::Theirs(_))), "{joined:?}");
+    drop(joined);
+    writer.end(None);
+    assert!(fills.begin_unless(b"key", || true).is_none() && !fills.is_under_way(b"key"));
+    assert!(matches!(fills.begin_unless(b"key", || false), Some(FetchJoin::Yours(_))));
+}
+
 fn head() -> FillHead {
     FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, unkept: None, generation: 0 }
 }

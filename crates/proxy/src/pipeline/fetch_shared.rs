@@ -1,7 +1,7 @@
 //! Fetches that other clients may join.
 
 use super::fetch::{Fetch, FetchResult, write_range};
-use super::lookup::LookupResult;
+use super::lookup::{LookupResult, is_superseded};
 use super::miss::Need;
 use super::{Next, Pipeline, Step};
 use crate::fill::{FetchJoin, Interest};
@@ -57,7 +57,10 @@ impl Pipeline {
         };
         let note = Note::forwarded(reason);
         let had_kept = kept.is_some();
-        ControlFlow::Continue(Step::Wait(match worker.accelerator().fills.begin(&key) {
+        let Some(join) = worker.accelerator().fills.begin_unless(&key, || is_superseded(worker, query, &found)) else {
+            return ControlFlow::Continue(Step::Lookup);
+        };
+        ControlFlow::Continue(Step::Wait(match join {
             FetchJoin::Theirs(interest) => {
                 query.range_fetch.take();
                 let note = Note { collapsed: true, ..note };

@@ -3,7 +3,7 @@
 use super::deliver::stored::{PrebuiltResponse, ResponseContent, answer_from, first_ranges_of};
 use super::fetch::{Fetch, FetchConditions};
 use super::fetch_shared::fill_key;
-use super::lookup::{LookupResult, select, validation, verdict_of};
+use super::lookup::{LookupResult, is_superseded, select, validation, verdict_of};
 use super::miss::Need;
 use super::{Next, Pipeline, Step};
 use crate::fill::FetchJoin;
@@ -70,10 +70,13 @@ fn make_ready(worker: &ProxyWorker, query: &Query, object: &Arc<StoredResponse>)
     }
 }
 
-/// Revalidates the stored response in the background while it is served stale, unless a fetch is in progress.
+/// Revalidates the stored response in the background while it is served stale, unless a fetch is in progress or has
+/// just ended.
 fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &LookupResult) {
     let Some(object) = found.object() else { return };
-    let FetchJoin::Yours(writer) = worker.accelerator().fills.begin(&fill_key(query, found)) else { return };
+    let is_superseded = || is_superseded(worker, query, found);
+    let join = worker.accelerator().fills.begin_unless(&fill_key(query, found), is_superseded);
+    let Some(FetchJoin::Yours(writer)) = join else { return };
     let question = make_conditions(&object.meta().stored)
         .map_or(FetchConditions::NONE, |conditions| validation(query, found, conditions));
     let fetch = Fetch { query: Rc::clone(query), kept: Some(Arc::clone(object)), question, interims: None };

@@ -240,6 +240,21 @@ fn is_enough(query: &Query, set: &PartSet) -> bool {
     !matches!(verdict, Verdict::Complete { .. } | Verdict::Forward { reason: Lookup::MissPart })
 }
 
+/// Returns whether memory holds another response for `query` than `found`, the result of its lookup: another request may
+/// have stored it since.
+pub(super) fn is_superseded(worker: &ProxyWorker, query: &Query, found: &LookupResult) -> bool {
+    // Parts are combined with those on disk by every lookup. Damaged content is what memory still holds.
+    if matches!(found, LookupResult::Parts(..) | LookupResult::Nothing(Lookup::MissCorrupt, _)) {
+        return false;
+    }
+    let Some(store) = worker.store() else { return false };
+    let bucket = store.find(query.key.hash(), query.key.as_bytes());
+    match select(worker, query, query.search.as_deref(), bucket.as_deref()) {
+        LookupResult::Object(object, _) => found.object().is_none_or(|old| !Arc::ptr_eq(old, &object)),
+        LookupResult::Parts(..) | LookupResult::Nothing(..) => false,
+    }
+}
+
 /// Verifies the content of a lookup result that has not been verified since it was read from disk. Returns the result
 /// if the content is intact, otherwise a miss.
 async fn verified(query: &Query, found: LookupResult) -> LookupResult {
