@@ -100,9 +100,11 @@ impl Server {
     }
 
     /// Runs `flatout run` with the configuration `text`, which is written into `folder`. Relative paths start there.
+    /// Without `admin` in it there is no admin socket: the default one can belong to one server of a user only.
     pub(crate) fn run(folder: &Folder, text: &str) -> Self {
         let path = folder.path().join("flatout.kdl");
-        fs::write(&path, text).unwrap();
+        let has_admin = text.lines().any(|line| line.trim_start().starts_with("admin "));
+        fs::write(&path, format!("{text}\n{}", if has_admin { "" } else { "admin off=#true\n" })).unwrap();
         let mut command = flatout();
         command.arg("run").arg("-c").arg(&path).env("XDG_STATE_HOME", folder.path().join("state"));
         Self::spawn(command)

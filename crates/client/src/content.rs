@@ -4,6 +4,7 @@ use super::failure::RequestFailure;
 use super::table::{DIGEST_BYTES, PreparedRequest};
 use aws_lc_rs::digest::{Context, SHA256};
 use std::cell::Cell;
+use std::io::{self, Read};
 
 /// The digest of a body that is being received.
 pub(super) struct Digesting(Context);
@@ -33,11 +34,21 @@ impl Digesting {
     }
 }
 
-/// Returns the SHA-256 of bytes.
-pub fn sha256(bytes: &[u8]) -> [u8; DIGEST_BYTES] {
+/// Returns the SHA-256 of what is left to read.
+///
+/// # Errors
+/// Those of the reader.
+pub fn sha256(mut source: impl Read) -> io::Result<[u8; DIGEST_BYTES]> {
     let mut digesting = Digesting::begin();
-    digesting.take(bytes);
-    digesting.finish()
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match source.read(&mut buffer) {
+            Ok(0) => return Ok(digesting.finish()),
+            Ok(count) => digesting.take(&buffer[..count]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Selects the responses whose digests are computed: every nth response, beginning with the first.

@@ -3,7 +3,7 @@
 use crate::cores::cores_allowed;
 use flatout_load::report::MachineReport;
 use flatout_os::procfs::{field, read_memory_total, sysctl};
-use std::fs;
+use std::fs::{self, File};
 
 /// Kernel settings that affect a run.
 const SYSCTLS: [&str; 7] = [
@@ -40,8 +40,8 @@ pub fn here() -> MachineReport {
 
 /// Returns the SHA-256 of the flatout executable, in hexadecimal.
 fn binary_digest() -> Option<String> {
-    let bytes = fs::read("/proc/self/exe").ok()?;
-    Some(flatout_client::sha256(&bytes).iter().map(|byte| format!("{byte:02x}")).collect())
+    let file = File::open("/proc/self/exe").ok()?;
+    Some(flatout_client::sha256(file).ok()?.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Returns the processor model. On x86 it is `model name`; several ARM kernels report only `Hardware`, or nothing.

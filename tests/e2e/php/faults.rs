@@ -287,7 +287,7 @@ fn a_disconnected_client_aborts_its_request() {
     let mut stream = server.connect();
     std::io::Write::write_all(&mut stream, b"GET /x.php HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     wait_until("the script runs", || app.asked().len() == 1);
-    drop(stream);
+    super::super::timeouts::reset(stream);
     let told = receiver.recv_timeout(super::super::harness::TIMEOUT).unwrap();
     assert_eq!(told, (Some(2), true), "it is told, and then the connection ends");
     assert_eq!(get(&server, "/x.php?well").status, 200);

@@ -37,6 +37,8 @@ pub(crate) struct Selection<'a> {
     pub(crate) only: Option<&'a str>,
     /// The tests whose names contain one of these texts; all if empty.
     pub(crate) filters: &'a [String],
+    /// Not the tests whose names contain one of these texts.
+    pub(crate) skips: &'a [&'a str],
     /// Runs the tests that have the mark `#[ignore]`, and no others.
     pub(crate) marked: bool,
     /// The number of tests that run at the same time; libtest's default if `None`.
@@ -188,6 +190,7 @@ impl TestProgram {
             command.args(["--exact", name]);
         }
         command.args(selection.filters);
+        command.args(selection.skips.iter().flat_map(|text| ["--skip", text]));
         if selection.marked {
             command.arg("--ignored");
         }

@@ -45,7 +45,23 @@ pub(crate) struct Setup {
     pub(crate) filters: Vec<String>,
     /// The number of tests that run at the same time; libtest's default if `None`.
     pub(crate) threads: Option<usize>,
+    /// Tests whose names contain one of these texts run in a process of their own beside the others, on one of the
+    /// `threads`.
+    pub(crate) beside: &'static [&'static str],
     pub(crate) shows_output: bool,
+}
+
+/// The tests that one process runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All without a mark.
+    All,
+    /// All without a mark but those of [`Setup::beside`].
+    Others,
+    /// Those of [`Setup::beside`] without a mark.
+    Beside,
+    /// Those with a mark, one at a time.
+    Marked,
 }
 
 /// A test that failed at least once.
@@ -75,12 +91,13 @@ impl Results {
     /// time. Fails if a test is broken.
     pub(crate) fn run(&mut self, programs: &[&TestProgram], setup: &Setup) -> Outcome<()> {
         let mut failed = Vec::new();
-        let mut marked = Vec::new();
+        let mut marked: Vec<&TestProgram> = Vec::new();
         let mut problems = Vec::new();
         for (program, results) in run_programs(programs, setup) {
             match results {
                 Ok(results) => {
-                    if results.iter().any(|result| result.outcome == TestOutcome::Ignored) {
+                    if results.iter().any(|result| result.outcome == TestOutcome::Ignored) && !marked.contains(&program)
+                    {
                         marked.push(program);
                     }
                     self.count(program, &results);
@@ -90,7 +107,7 @@ impl Results {
             }
         }
         for program in marked {
-            match run_program(program, setup, true) {
+            match run_program(program, setup, Part::Marked) {
                 Ok(results) => {
                     self.count(program, &results);
                     failed.extend(failures(program, results, true));
@@ -193,16 +210,18 @@ impl Results {
 
 /// Runs the programs, a few at the same time. Returns the results in the order of the programs.
 fn run_programs<'p>(programs: &[&'p TestProgram], setup: &Setup) -> Vec<(&'p TestProgram, Outcome<Vec<TestResult>>)> {
+    let parts: &[Part] = if setup.beside.is_empty() { &[Part::All] } else { &[Part::Others, Part::Beside] };
+    let runs: Vec<_> = programs.iter().flat_map(|program| parts.iter().map(move |part| (*program, *part))).collect();
     let next = AtomicUsize::new(0);
     let done = Mutex::new(BTreeMap::new());
     std::thread::scope(|scope| {
         for _ in 0..PROGRAMS_AT_ONCE {
             scope.spawn(|| {
-                while let Some((index, program)) = {
+                while let Some((index, (program, part))) = {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    programs.get(index).map(|program| (index, *program))
+                    runs.get(index).map(|run| (index, *run))
                 } {
-                    let results = run_program(program, setup, false);
+                    let results = run_program(program, setup, part);
                     done.lock().unwrap_or_else(PoisonError::into_inner).insert(index, (program, results));
                 }
             });
@@ -211,15 +230,22 @@ fn run_programs<'p>(programs: &[&'p TestProgram], setup: &Setup) -> Vec<(&'p Tes
     done.into_inner().unwrap_or_else(PoisonError::into_inner).into_values().collect()
 }
 
-fn run_program(program: &TestProgram, setup: &Setup, marked: bool) -> Outcome<Vec<TestResult>> {
+fn run_program(program: &TestProgram, setup: &Setup, part: Part) -> Outcome<Vec<TestResult>> {
+    let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+    let (filters, skips, threads, what) = match part {
+        Part::All => (setup.filters.clone(), &[][..], setup.threads, ""),
+        Part::Others => (Vec::new(), setup.beside, setup.threads.map(|threads| threads - 1), ", most tests"),
+        Part::Beside => (owned(setup.beside), &[][..], Some(1), ", the tests beside them"),
+        Part::Marked => (setup.filters.clone(), &[][..], Some(1), ", marked tests alone"),
+    };
     let selection = Selection {
-        filters: &setup.filters,
-        marked,
-        threads: if marked { Some(1) } else { setup.threads },
+        filters: &filters,
+        skips,
+        marked: part == Part::Marked,
+        threads,
         shows_output: setup.shows_output,
         ..Selection::default()
     };
-    let what = if marked { ", marked tests alone" } else { "" };
     println!("--- {} {}{what}", program.package, program.target);
     let results = program.run(&selection, &setup.environment, &mut |result| show(result, setup.shows_output))?;
     let count = |outcome| results.iter().filter(|result| result.outcome == outcome).count();
@@ -309,10 +335,13 @@ mod tests {
         }
 
         fn run(&self) -> (Outcome<()>, Results) {
+            self.run_with(Setup::default())
+        }
+
+        fn run_with(&self, setup: Setup) -> (Outcome<()>, Results) {
             let program = TestProgram::script(self.0.join("program"));
             let mut results = Results::default();
-            let setup = Setup { step: "test", ..Setup::default() };
-            (results.run(&[&program], &setup), results)
+            (results.run(&[&program], &Setup { step: "test", ..setup }), results)
         }
     }
 
@@ -402,6 +431,25 @@ mod tests {
         // Without marked tests, the program runs once.
         let sample = Sample::new("unmarked", "marked && touch twice; ok a; end");
         assert!(sample.run().0.is_ok() && !sample.0.join("twice").exists());
+    }
+
+    #[test]
+    fn tests_that_run_beside_the_others_run_once() {
+        // In the place of libtest, the script runs the tests that its arguments select.
+        let script = r#"
+            case "$args" in
+                *--ignored*) ok marked;;
+                *"--skip m::late --skip m::last --test-threads 3") ok early; ignored marked;;
+                *"m::late m::last --test-threads 1") failed m::late busy; ignored marked;;
+                *--exact*) alone && ok $name;;
+            esac
+            end
+        "#;
+        let setup = Setup { threads: Some(4), beside: &["m::late", "m::last"], ..Setup::default() };
+        let (outcome, results) = Sample::new("beside", script).run_with(setup);
+        assert!(outcome.is_ok(), "{}", results.summary());
+        assert_eq!((results.passed, results.flaky.len()), (2, 1), "{}", results.summary());
+        assert!(results.summary().contains("FLAKY m::late"), "{}", results.summary());
     }
 
     #[test]
