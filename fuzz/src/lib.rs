@@ -59,6 +59,7 @@ const LIMITS: Limits = Limits {
     method_bytes_max: 16,
     fields_max: 8,
     body_bytes_max: 128,
+    body_rate_min: 0,
     chunk_extension_bytes_max: 24,
     trailer_bytes_max: 64,
     pipelined_max: 4,

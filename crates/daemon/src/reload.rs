@@ -413,6 +413,7 @@ fn fixed_settings(old: &Config, new: &Config, has_store: bool) -> Vec<&'static s
         ("admin", old.admin != new.admin),
         ("timeouts", old.timeouts != new.timeouts),
         ("request-head", old.request_head != new.request_head),
+        ("request-body", old.request_body != new.request_body),
         ("limit-connections", old.limit_connections != new.limit_connections),
         ("sockets", old.sockets != new.sockets),
         ("cache", old.cache != new.cache),

@@ -419,8 +419,12 @@ fn cache_limits(config: &Config, shares: Shares) -> CacheLimits {
 
 fn settings(config: &Config, shares: Shares) -> Settings {
     Settings {
-        limits: Limits { fields_max: config.request_head.fields_max, ..Limits::DEFAULT }
-            .with_head_bytes_max(config.request_head.bytes_max),
+        limits: Limits {
+            fields_max: config.request_head.fields_max,
+            body_rate_min: config.request_body.rate_min,
+            ..Limits::DEFAULT
+        }
+        .with_head_bytes_max(config.request_head.bytes_max),
         timeouts: config.timeouts,
         connections_max: shares.connections_max,
         backlog: config.sockets.backlog,

@@ -13,7 +13,7 @@ flatout_reason::reasons! {
     Draining, "draining", false, "The server is stopping, and no request was in progress.";
     IdleTimeout, "idle_timeout", false, "No request started within the idle timeout.";
     HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the server responded with 408.";
-    BodyTimeout, "body_timeout", true, "A request body was not complete within the body timeout; the server responded with 408.";
+    BodyTimeout, "body_timeout", true, "A client sent no more of a request body for the duration of the body timeout, or less than the configured rate requires; the server responded with 408.";
     WriteTimeout, "write_timeout", true, "The client read no response data for the duration of the write timeout.";
     Refused, "refused", true, "A request was refused; the name of the refusal says why.";
     RefusedBody, "refused_body", false, "The response was complete before the request's body was read, so the connection could not be reused.";

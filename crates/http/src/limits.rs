@@ -18,6 +18,9 @@ pub struct Limits {
     /// Maximum bytes of a request body that no handler reads and that is received only to find its end. If exceeded:
     /// 413.
     pub body_bytes_max: u64,
+    /// Minimum rate of request content in bytes per second, on average over each body timeout; 0 for none. If not
+    /// reached: 408.
+    pub body_rate_min: u64,
     /// Maximum total bytes of chunk extensions in one body. The extensions are ignored. If exceeded: 413.
     pub chunk_extension_bytes_max: u32,
     /// Maximum bytes of a trailer section. If exceeded: 431.
@@ -42,6 +45,7 @@ impl Limits {
         method_bytes_max: 32,
         fields_max: 100,
         body_bytes_max: 1024 * 1024,
+        body_rate_min: 0,
         chunk_extension_bytes_max: 4 * 1024,
         trailer_bytes_max: 4 * 1024,
         pipelined_max: 16,

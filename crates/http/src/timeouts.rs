@@ -40,8 +40,7 @@ timeouts! {
         idle_timeout_ms: 60_000, "idle";
         /// Maximum time for a complete head, from its first byte. A client that trickles bytes does not extend it.
         head_timeout_ms: 10_000, "head";
-        /// Maximum time for a complete request body, from the end of its head. A client that trickles bytes does not
-        /// extend it.
+        /// Maximum wait for at least one more byte of a request body, or for as many as the minimum rate demands.
         body_timeout_ms: 30_000, "body";
         /// Maximum wait for more content of a gRPC request, whose client may be silent between two messages.
         stream_timeout_ms: 3_600_000, "stream";

@@ -16,7 +16,6 @@ use flatout_handler::response::{Body, FileBody, Head, LogFacts, Response, Segmen
 use flatout_handler::stream::{ContentEvent, ContentSource, Duplex, Stream, TunnelStart, Tunnelling};
 use flatout_handler::{Handler, Reply, Request};
 use flatout_http::access::LogSettings;
-use flatout_http::limits::Limits;
 use flatout_http::target::Target;
 use flatout_http::timeouts::Timeouts;
 use flatout_net::tls::TlsServer;
@@ -383,7 +382,7 @@ impl Running {
             let protocol = if tls.is_some() { Protocol::Tls } else { Protocol::Plain { http2: true } };
             let parts = WorkerParts {
                 handler,
-                settings: Settings { timeouts, limits: Limits::DEFAULT, ..Settings::default() },
+                settings: Settings { timeouts, ..Settings::default() },
                 tls,
                 quic: None,
                 listeners: vec![Listener { fd, id: 0, protocol }],

@@ -35,6 +35,8 @@ flatout_reason::defaults! {
         pub timeouts: Timeouts,
         /// Limits on each request head.
         pub request_head: RequestHeadLimits,
+        /// `request-body`.
+        pub request_body: RequestBodyLimits,
         /// Limits for each client and for all clients together.
         pub limit_connections: ConnectionLimits,
         /// Socket options of listeners and connections.
@@ -175,6 +177,15 @@ flatout_reason::defaults! {
         pub bytes_max: usize = Limits::DEFAULT.head_bytes_max,
         /// The maximum number of field lines.
         pub fields_max: usize = Limits::DEFAULT.fields_max,
+    }
+}
+
+flatout_reason::defaults! {
+    /// Limits on the content of a request, in any HTTP version.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RequestBodyLimits {
+        /// The minimum rate in bytes per second, on average over each body timeout; 0 for none.
+        pub rate_min: u64 = Limits::DEFAULT.body_rate_min,
     }
 }
 

@@ -8,7 +8,9 @@ use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestHeadLimits};
+use crate::model::{
+    Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestBodyLimits, RequestHeadLimits,
+};
 use crate::syntax::Node;
 use flatout_http::timeout_settings;
 use flatout_http::timeouts::Timeouts;
@@ -56,6 +58,7 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
     ),
     Setting::group("timeouts", &Inner(&TIMEOUTS, |config: &mut Config| &mut config.timeouts)),
     Setting::group("request-head", &Inner(&REQUEST_HEAD, |config: &mut Config| &mut config.request_head)),
+    Setting::group("request-body", &Inner(&REQUEST_BODY, |config: &mut Config| &mut config.request_body)),
     Setting::group(
         "limit-connections",
         &Inner(&LIMIT_CONNECTIONS, |config: &mut Config| &mut config.limit_connections),
@@ -89,6 +92,13 @@ const REQUEST_HEAD: Group<RequestHeadLimits> = Group {
         Setting::size("size", "", 4 << 10..=256 << 10, |limits| &mut limits.bytes_max),
         Setting::number("fields", "", 16..=1000, |limits| &mut limits.fields_max),
     ],
+    block: &[],
+};
+
+/// `request-body`.
+const REQUEST_BODY: Group<RequestBodyLimits> = Group {
+    shape: Shape::none("request-body rate=\"2KiB\"").needs("rate"),
+    properties: &[Setting::size("rate", "", 0..=1 << 30, |limits| &mut limits.rate_min)],
     block: &[],
 };
 

@@ -1,35 +1,29 @@
 //! Delivery of request content to the handler that took it.
 
+use super::pace::Pace;
 use flatout_handler::content::ContentWriter;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::shared::SharedBytes;
 use std::rc::Rc;
 use std::task::Context;
 
-/// Minimum number of bytes that a client must send within each body timeout, unless its content ends: 2 KiB a second
-/// with the default timeout. Time during which the handler has no room does not count.
-const ROUND_BYTES: u64 = 64 * 1024;
-
-/// Delivers content to the handler, and divides the wait for it into rounds, each of which has a timeout.
-#[derive(Debug)]
+/// Delivers content to the handler, and divides the wait for it into rounds, each of which has a timeout. Time during
+/// which the handler has no room does not count.
+#[derive(Debug, Default)]
 pub(crate) struct Intake {
     /// `None` after the end of the content.
     writer: Option<ContentWriter>,
     /// True if the handler has room, so that the client is expected to send more.
     waits_for_client: bool,
-    /// Number of bytes delivered in the current round.
-    round_bytes: u64,
-    /// Number of the current round, which distinguishes successive waits.
-    rounds: u32,
+    pace: Pace,
     /// True if the client waits for 100 (Continue), which is sent when the content is first polled.
     owes_continue: bool,
 }
 
 impl Intake {
     /// Creates an intake. `owes_continue` is true if the client waits for 100 (Continue).
-    pub(crate) const fn new(writer: ContentWriter, owes_continue: bool) -> Self {
-        let waits_for_client = !owes_continue;
-        Self { writer: Some(writer), waits_for_client, round_bytes: 0, rounds: 0, owes_continue }
+    pub(crate) const fn new(writer: ContentWriter, pace: Pace, owes_continue: bool) -> Self {
+        Self { writer: Some(writer), waits_for_client: !owes_continue, pace, owes_continue }
     }
 
     /// Returns whether the client waits for 100 (Continue).
@@ -68,20 +62,16 @@ impl Intake {
 
     /// Starts a new round.
     pub(crate) const fn begin_round(&mut self) {
-        self.round_bytes = 0;
-        self.rounds = self.rounds.wrapping_add(1);
+        self.pace.begin_round();
     }
 
     /// Delivers `bytes` of content to the handler.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        self.round_bytes += bytes.len() as u64;
+        self.pace.add(bytes.len());
         // RFC 9110 §10.1.1: a client that sends content is no longer waiting.
         self.owes_continue = false;
         if let Some(writer) = self.writer.as_ref().filter(|writer| !bytes.is_empty() && !writer.is_abandoned()) {
             writer.write(SharedBytes::from(bytes));
-        }
-        if self.round_bytes >= ROUND_BYTES {
-            self.begin_round();
         }
     }
 
@@ -111,18 +101,11 @@ impl Intake {
 
     /// Returns the number of the current round, or `None` if the handler has no room or needs no more content.
     pub(crate) fn wait(&self) -> Option<u32> {
-        (self.waits_for_client && self.writer.is_some()).then_some(self.rounds)
+        (self.waits_for_client && self.writer.is_some()).then_some(self.pace.rounds())
     }
 
     /// Returns the number of the last round.
     pub(crate) const fn rounds(&self) -> u32 {
-        self.rounds
-    }
-}
-
-impl Default for Intake {
-    /// Creates an intake whose content has ended.
-    fn default() -> Self {
-        Self { writer: None, waits_for_client: false, round_bytes: 0, rounds: 0, owes_continue: false }
+        self.pace.rounds()
     }
 }

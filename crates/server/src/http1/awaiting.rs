@@ -3,6 +3,7 @@
 use super::exchanges::{CONTINUE, Exchanges, Turn};
 use super::receiving::Receiving;
 use super::streaming::{ContentFraming, Flow, Streaming};
+use crate::exchange::pace::Pace;
 use crate::exchange::pending::PendingResponse;
 use crate::exchange::record::ExchangeRecord;
 use crate::exchange::streamed::StreamedResponse;
@@ -56,8 +57,8 @@ impl Exchanges {
             return;
         }
         if let Some(decoder) = self.take_unwanted(turn.worker.settings.limits.body_bytes_max) {
-            let reply = Reply::Now(response);
-            self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims: None }));
+            let (reply, pace) = (Reply::Now(response), Pace::new(&turn.worker.settings));
+            self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, pace, reply, request, interims: None }));
             return;
         }
         // The response precedes the rest of the content, so the connection cannot be used again. While the response is

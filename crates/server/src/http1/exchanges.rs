@@ -3,6 +3,7 @@
 
 use super::receiving::{DecodedIntake, Receiving};
 use super::streaming::Streaming;
+use crate::exchange::pace::Pace;
 use crate::exchange::pending::PendingResponse;
 use crate::exchange::record::{Exchange, ExchangeRecord};
 use crate::http1::tunnel::{Tunnelled, refuse_tunnel};
@@ -220,10 +221,11 @@ impl Exchanges {
         .expecting_continue(head.expects_continue);
         let reply = turn.worker.handler.handle(&self.request(head, &offers), turn.now);
         let awaits_continue = head.expects_continue && !more_follows;
+        let pace = Pace::new(&turn.worker.settings);
         let reply = match (reply, offers.writer()) {
             (Reply::Later(response), Some(writer)) => {
                 if let Some(decoder) = BodyDecoder::new(head.framing, limits) {
-                    self.intake = Some(Box::new(DecodedIntake::new(decoder, writer, awaits_continue)));
+                    self.intake = Some(Box::new(DecodedIntake::new(decoder, writer, pace, awaits_continue)));
                 }
                 let request = self.describe(turn.worker, head, exchange, response.log_facts());
                 self.wait(response, request, offers.taken_interims());
@@ -250,7 +252,7 @@ impl Exchanges {
         let Some(decoder) = BodyDecoder::new(head.framing, limits) else { return };
         let request = self.describe(turn.worker, head, exchange, reply.log_facts());
         let interims = offers.taken_interims();
-        self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, reply, request, interims }));
+        self.receiving = Some(Box::new(Receiving { decoder, body_bytes: 0, pace, reply, request, interims }));
     }
 
     fn describe<H: Handler>(

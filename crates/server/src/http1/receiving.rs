@@ -2,6 +2,7 @@
 
 use super::exchanges::{Exchanges, Turn};
 use crate::exchange::intake::Intake;
+use crate::exchange::pace::Pace;
 use crate::exchange::record::ExchangeRecord;
 use flatout_handler::content::{ContentWriter, Interims};
 use flatout_handler::ending::CloseReason;
@@ -17,6 +18,7 @@ use std::task::Context;
 pub(super) struct Receiving {
     pub(super) decoder: BodyDecoder,
     pub(super) body_bytes: u64,
+    pub(super) pace: Pace,
     pub(super) reply: Reply,
     pub(super) request: ExchangeRecord,
     /// Interim responses that precede the reply.
@@ -33,8 +35,8 @@ pub(super) struct DecodedIntake {
 }
 
 impl DecodedIntake {
-    pub(super) const fn new(decoder: BodyDecoder, writer: ContentWriter, owes_continue: bool) -> Self {
-        Self { decoder, intake: Intake::new(writer, owes_continue), discarded_bytes: 0 }
+    pub(super) const fn new(decoder: BodyDecoder, writer: ContentWriter, pace: Pace, owes_continue: bool) -> Self {
+        Self { decoder, intake: Intake::new(writer, pace, owes_continue), discarded_bytes: 0 }
     }
 
     /// Returns whether more content should be received now; otherwise wakes `context` later. Content that the handler
@@ -97,6 +99,7 @@ impl Exchanges {
                 Ok(step) => {
                     used += step.consumed;
                     receiving.body_bytes += step.data_bytes as u64;
+                    receiving.pace.add(step.data_bytes);
                     if receiving.body_bytes > turn.worker.settings.limits.body_bytes_max {
                         self.refuse(turn, Refusal::BodyTooLarge, b"");
                         break;
@@ -143,7 +146,11 @@ impl Exchanges {
 
     /// Returns a number that distinguishes successive waits for content.
     pub(crate) fn content_rounds(&self) -> u32 {
-        self.intake.as_ref().map_or(0, |intake| intake.intake.rounds())
+        match (&self.intake, &self.receiving) {
+            (Some(intake), _) => intake.intake.rounds(),
+            (None, Some(receiving)) => receiving.pace.rounds(),
+            (None, None) => 0,
+        }
     }
 
     /// Delivers received content to the handler. Returns the number of bytes of `input` used, which is all of them

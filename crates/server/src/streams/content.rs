@@ -3,6 +3,7 @@
 use super::state::ServerStream;
 use super::{StreamTransport, Streams};
 use crate::exchange::intake::Intake;
+use crate::exchange::pace::Pace;
 use flatout_handler::content::ContentWriter;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::stream::MessageEnd;
@@ -29,8 +30,8 @@ pub(crate) struct StreamIntake {
 }
 
 impl StreamIntake {
-    pub(super) fn new(writer: ContentWriter, may_rest: bool, owes_continue: bool) -> Self {
-        Self { intake: Intake::new(writer, owes_continue), may_rest, deadline_ms: u64::MAX, ..Self::default() }
+    pub(super) fn new(writer: ContentWriter, pace: Pace, may_rest: bool, owes_continue: bool) -> Self {
+        Self { intake: Intake::new(writer, pace, owes_continue), may_rest, deadline_ms: u64::MAX, ..Self::default() }
     }
 
     /// Returns whether to send 100 (Continue) now. Returns true only once.
@@ -98,6 +99,9 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         }
         if let ServerStream::Receiving(receiving) = stream {
             receiving.received_bytes += bytes.len() as u64;
+            if receiving.pace.add(bytes.len()) {
+                receiving.deadline_ms = now_ms.saturating_add(self.worker.settings.timeouts.body_timeout_ms);
+            }
             let is_too_large = receiving.received_bytes > self.worker.settings.limits.body_bytes_max;
             self.transport.handle_discarded(now_ms, id, bytes.len())?;
             if is_too_large {

@@ -3,6 +3,7 @@
 use super::content::StreamIntake;
 use super::state::{PendingStream, Receiving, Sending, ServerStream, Streaming};
 use super::{StreamTransport, Streams};
+use crate::exchange::pace::Pace;
 use crate::exchange::pending::PendingResponse;
 use crate::exchange::record::{Exchange, ExchangeRecord};
 use crate::exchange::streamed::StreamedResponse;
@@ -75,10 +76,11 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
             }
             return;
         }
+        let pace = Pace::new(&worker.settings);
         let reply = match (reply, offers.writer()) {
             (Reply::Later(response), Some(writer)) => {
                 let may_rest = head.fields.first("content-type").is_some_and(is_grpc);
-                let intake = StreamIntake::new(writer, may_rest, head.expects_continue);
+                let intake = StreamIntake::new(writer, pace, may_rest, head.expects_continue);
                 self.wait(id, response, offers.taken_interims(), record, Some(intake));
                 return;
             }
@@ -109,7 +111,7 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         }
         let deadline_ms = self.now_ms().saturating_add(worker.settings.timeouts.body_timeout_ms);
         let interims = offers.taken_interims();
-        let receiving = Receiving { reply, interims, record, received_bytes: 0, deadline_ms };
+        let receiving = Receiving { reply, interims, record, received_bytes: 0, pace, deadline_ms };
         self.set(id, ServerStream::Receiving(Box::new(receiving)));
     }
 

@@ -2,6 +2,7 @@
 
 use super::content::StreamIntake;
 use super::tunnel::{TunnelInput, TunnelStream};
+use crate::exchange::pace::Pace;
 use crate::exchange::pending::PendingResponse;
 use crate::exchange::record::ExchangeRecord;
 use crate::exchange::streamed::StreamedResponse;
@@ -38,7 +39,8 @@ pub(crate) struct Receiving {
     pub(super) interims: Option<Interims>,
     pub(super) record: ExchangeRecord,
     pub(super) received_bytes: u64,
-    /// When the content must be complete, in milliseconds on the monotonic clock.
+    pub(super) pace: Pace,
+    /// When the round must be complete, in milliseconds on the monotonic clock.
     pub(super) deadline_ms: u64,
 }
 
