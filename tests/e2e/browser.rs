@@ -1,11 +1,19 @@
 //! Headless Chromium: the DOM that it builds from a page, and screenshots.
 
-use super::harness::Folder;
+use super::harness::{Folder, Server};
 use super::tls::Certificate;
 use super::tool::{chromium, run, tool};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+
+/// A page that embeds a report, and records how much the report fetched and its DOM.
+const LOOKER: &str =
+    "<!DOCTYPE html><title>looker</title><pre id=found></pre><iframe src=/report.html></iframe><script>
+onload = () => { const page = frames[0];
+  found.innerHTML = 'fetched ' + page.performance.getEntriesByType('resource').length + ' for ' +
+    page.document.documentElement.outerHTML };
+</script>";
 
 /// Chromium with its own profile.
 #[derive(Debug)]
@@ -66,6 +74,20 @@ impl Browser {
     /// Starts the browser with the page open. The browser runs until it is killed.
     pub(crate) fn open(&self, url: &str) -> Child {
         self.command().args(["--remote-debugging-port=0", url]).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    /// Takes two pictures that together show the page in both themes, and on a wide screen and a phone.
+    pub(crate) fn draw(url: &str, name: &str, wide: (u32, u32), phone: (u32, u32)) {
+        Self::new().screenshot(url, &format!("{name}-light"), wide);
+        Self::new().with("--force-dark-mode").screenshot(url, &format!("{name}-dark-phone"), phone);
+    }
+
+    /// Returns the DOM of `report.html` in the folder of `pages`, which must load nothing else.
+    pub(crate) fn report_dom(folder: &Folder, pages: &Server) -> String {
+        folder.write("look.html", LOOKER.as_bytes());
+        let dom = Self::new().dom(&pages.url("/look.html"));
+        assert!(dom.contains("fetched 0 for "), "{dom}");
+        dom
     }
 
     /// Saves a screenshot of the page in `target/e2e-artefacts`, with this width and height.

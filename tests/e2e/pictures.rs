@@ -8,12 +8,6 @@ use std::path::Path;
 const WIDE: (u32, u32) = (1280, 1000);
 const PHONE: (u32, u32) = (390, 844);
 
-fn draw(url: &str, name: &str) {
-    Browser::new().screenshot(url, &format!("{name}-light"), WIDE);
-    Browser::new().with("--force-dark-mode").screenshot(url, &format!("{name}-dark"), WIDE);
-    Browser::new().screenshot(url, &format!("{name}-phone"), PHONE);
-}
-
 #[test]
 fn the_demonstration_site_renders() {
     let site = Path::new(env!("CARGO_MANIFEST_DIR")).join("demo/site");
@@ -23,7 +17,7 @@ fn the_demonstration_site_renders() {
         assert!(dom.contains(text), "no {text:?} in {dom}");
     }
     for (path, name) in [("/", "site"), ("/reports.html", "site-reports"), ("/nowhere", "not-found")] {
-        draw(&server.url(path), name);
+        Browser::draw(&server.url(path), name, WIDE, PHONE);
     }
 }
 
@@ -56,5 +50,5 @@ fn a_listing_renders() {
     assert!(!dom.contains("<b>bold"), "{dom}");
     let inside = Browser::new().dom(&server.url("/photographs/"));
     assert!(inside.contains("two.jpg"), "{inside}");
-    draw(&server.url("/"), "listing");
+    Browser::draw(&server.url("/"), "listing", WIDE, PHONE);
 }

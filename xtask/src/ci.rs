@@ -148,8 +148,15 @@ const END_TO_END_THREADS: usize = 4;
 /// Modules that libtest, which goes by the alphabet, would run last, with tests of up to a minute: with all others
 /// done, those would keep one core busy or none. They take a quarter of the time of all tests together, so they share
 /// the threads as 1 to 3.
-const LAST_MODULES: &[&str] =
-    &["e2e::suite::", "e2e::timeouts::", "e2e::tls::", "e2e::upgrade::", "e2e::versions::", "e2e::worker::"];
+const LAST_MODULES: &[&str] = &[
+    "e2e::redbot::",
+    "e2e::suite::",
+    "e2e::timeouts::",
+    "e2e::tls::",
+    "e2e::upgrade::",
+    "e2e::versions::",
+    "e2e::worker::",
+];
 
 /// The steps of `check`: what a change in progress must pass before it is committed.
 const CHECK_STEPS: &[&str] = &["fmt", "scripts", "tidy", "clippy", "build", "test"];

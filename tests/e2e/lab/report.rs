@@ -11,12 +11,6 @@ use std::process::Output;
 const WIDE: (u32, u32) = (1280, 2600);
 const PHONE: (u32, u32) = (390, 3200);
 
-/// A page that embeds the report, inspects it and records what the report fetched.
-const LOOKER: &str = "<!DOCTYPE html><title>looker</title><p id=found></p><iframe src=/report.html></iframe><script>
-onload = () => { const page = frames[0];
-  found.textContent = 'fetched ' + page.performance.getEntriesByType('resource').length + ' for ' + page.document.title };
-</script>";
-
 fn site() -> Folder {
     Folder::with(&[("a.txt", &[b'a'; 1024])])
 }
@@ -48,17 +42,15 @@ fn json(file: &Path) -> Value {
 fn the_report_is_complete_and_renders() {
     let (site, folder) = (site(), Folder::new());
     let server = Server::start(site.path(), &[]);
-    let sweep = ["--rate", "100..400:100", "-d", "2s", "--seed", "7"];
+    let sweep = ["--rate", "100..400:100", "-d", "1s", "--seed", "7"];
     let one = bench(&server, &folder, "one.json", &sweep);
     let two = bench(&server, &folder, "two.json", &sweep);
     let (one, two) = (one.to_str().unwrap(), two.to_str().unwrap());
     let path = |name: &str| folder.path().join(name).display().to_string();
     run_successfully(&["report", one, "--html", &path("report.html")]);
     run_successfully(&["report", one, two, "--html", &path("both.html")]);
-    folder.write("look.html", LOOKER.as_bytes());
     let pages = Server::start(folder.path(), &[]);
-
-    let dom = Browser::new().dom(&pages.url("/report.html"));
+    let dom = Browser::report_dom(&folder, &pages);
     for text in [
         "Reply rate and response time against offered rate",
         "offered rate (1/s)",
@@ -75,14 +67,8 @@ fn the_report_is_complete_and_renders() {
     ] {
         assert!(dom.contains(text), "no {text:?} in {dom}");
     }
-    let looked = Browser::new().dom(&pages.url("/look.html"));
-    assert!(looked.contains("fetched 0 for "), "{looked}");
-
     for name in ["report", "both"] {
-        let url = pages.url(&format!("/{name}.html"));
-        Browser::new().screenshot(&url, &format!("lab-{name}-light"), WIDE);
-        Browser::new().with("--force-dark-mode").screenshot(&url, &format!("lab-{name}-dark"), WIDE);
-        Browser::new().screenshot(&url, &format!("lab-{name}-phone"), PHONE);
+        Browser::draw(&pages.url(&format!("/{name}.html")), &format!("lab-{name}"), WIDE, PHONE);
     }
 }
 

@@ -278,9 +278,6 @@ fn the_pages_render() {
     }
     for (path, name) in [("/guestbook", "demo-guestbook"), ("/status", "demo-status")] {
         ann.get(path);
-        let url = demo.server.url(path);
-        Browser::new().screenshot(&url, &format!("{name}-light"), WIDE);
-        Browser::new().with("--force-dark-mode").screenshot(&url, &format!("{name}-dark"), WIDE);
-        Browser::new().screenshot(&url, &format!("{name}-phone"), PHONE);
+        Browser::draw(&demo.server.url(path), name, WIDE, PHONE);
     }
 }

@@ -11,14 +11,6 @@ use std::path::Path;
 const WIDE: (u32, u32) = (1280, 3200);
 const PHONE: (u32, u32) = (390, 3200);
 
-/// A page that embeds the report, inspects it, and records what the report fetched and its DOM.
-const LOOKER: &str =
-    "<!DOCTYPE html><title>looker</title><pre id=found></pre><iframe src=/report.html></iframe><script>
-onload = () => { const page = frames[0];
-  found.innerHTML = 'fetched ' + page.performance.getEntriesByType('resource').length + ' for ' +
-    page.document.documentElement.outerHTML };
-</script>";
-
 /// A string field.
 fn text<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_default()
@@ -85,18 +77,14 @@ fn run(name: &str, steps: &[&str], words: &[&str]) {
 /// Opens the report in a browser: it is complete, loads nothing, and renders in both themes and on a phone.
 fn look(name: &str, folder: &Folder, out: &Path, words: &[&str]) {
     fs::copy(out.join("report.html"), folder.path().join("report.html")).unwrap();
-    folder.write("look.html", LOOKER.as_bytes());
     let pages = Server::start(folder.path(), &[]);
-    let dom = Browser::new().dom(&pages.url("/look.html"));
-    assert!(dom.contains("fetched 0 for "), "{dom}");
+    let dom = Browser::report_dom(folder, &pages);
     let always = ["This was a quick run", "To repeat this run", "What the figures mean", "other hardware", "<svg"];
     for word in always.iter().chain(words) {
         assert!(dom.to_lowercase().contains(&word.to_lowercase()), "{name}: no {word:?} in {dom}");
     }
     assert!(!dom.contains("NaN") && !dom.contains("inf "), "{name}: a figure that is none");
-    let url = pages.url("/report.html");
-    Browser::new().screenshot(&url, &format!("suite-{name}-light"), WIDE);
-    Browser::new().with("--force-dark-mode").screenshot(&url, &format!("suite-{name}-dark-phone"), PHONE);
+    Browser::draw(&pages.url("/report.html"), &format!("suite-{name}"), WIDE, PHONE);
 }
 
 #[test]
