@@ -21,6 +21,9 @@ use std::time::Duration;
 /// Interval between checks of the files.
 pub(crate) const LOOK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Interval between attempts to renew a locally issued certificate.
+const RENEW_INTERVAL_S: u64 = 3600;
+
 /// Identifies a version of a file: device, inode, size, and change time. `None` if the file could not be accessed.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
@@ -59,18 +62,18 @@ impl Loaded {
             key_pem: site.key_pem,
             label: site.label,
         });
-        Some(Self {
-            sites: sites.collect(),
-            stamps: Vec::new(),
-            texts: Vec::new(),
-            shown: parcel.shown,
-            renew_at_s: u64::MAX,
-        })
+        Some(Self { sites: sites.collect(), shown: parcel.shown, ..Self::default() })
     }
 
     /// The paths of the source files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         self.stamps.iter().map(|(path, _)| path.as_path())
+    }
+}
+
+impl Default for Loaded {
+    fn default() -> Self {
+        Self { sites: Vec::new(), stamps: Vec::new(), texts: Vec::new(), shown: Vec::new(), renew_at_s: u64::MAX }
     }
 }
 
@@ -124,18 +127,9 @@ impl Certificates {
     /// # Errors
     /// Returns an error for the first unusable certificate.
     pub(crate) fn load(&mut self, config: &Config) -> Result<Option<Loaded>, Failure> {
-        let mut loaded = Loaded {
-            sites: Vec::new(),
-            stamps: Vec::new(),
-            texts: Vec::new(),
-            shown: Vec::new(),
-            renew_at_s: u64::MAX,
-        };
-        for site in &config.sites {
-            let secure = |&index: &usize| config.listeners.get(index).is_some_and(|on| on.protocol == Protocol::Tls);
-            if site.listeners.iter().any(secure) {
-                self.load_site(config, site, &mut loaded)?;
-            }
+        let mut loaded = Loaded::default();
+        for site in secure_sites(config) {
+            self.load_site(config, site, &mut loaded)?;
         }
         if loaded.sites.is_empty() {
             return Ok(None);
@@ -146,6 +140,36 @@ impl Certificates {
             say(&format!("warning: {warning}"));
         }
         Ok(Some(loaded))
+    }
+
+    /// Reads the certificates of `config` again. A site whose new certificate is unusable keeps the old one, which is
+    /// reported; the other sites do not wait for it. `old` are the certificates in use, of the same sites.
+    fn load_again(&mut self, config: &Config, old: &[(SiteCertificate, CertificateStatus)]) -> Result<Loaded, Failure> {
+        let mut loaded = Loaded::default();
+        for (site, (in_use, shown)) in secure_sites(config).zip(old) {
+            let count = loaded.sites.len();
+            let read = self.load_site(config, site, &mut loaded).and_then(|()| match loaded.sites.last() {
+                Some(new) if !is_same(new, in_use) => {
+                    new_server()?.replace(std::slice::from_ref(new), now_s()).map(|_| ()).map_err(Failure::usage)
+                }
+                _ => Ok(()),
+            });
+            if let Err(failure) = read {
+                say(&format!("warning: a new certificate is invalid; the old one remains in use: {failure}"));
+                self.keep_texts(site, &mut loaded);
+                loaded.sites.truncate(count);
+                loaded.shown.truncate(count);
+                loaded.sites.push(in_use.clone());
+                loaded.shown.push(shown.clone());
+                if matches!(site.certificate, Some(Certificate::Internal)) {
+                    loaded.renew_at_s = loaded.renew_at_s.min(unix_s() + RENEW_INTERVAL_S);
+                }
+            }
+        }
+        for warning in new_server()?.replace(&loaded.sites, now_s()).map_err(Failure::usage)? {
+            say(&format!("warning: {warning}"));
+        }
+        Ok(loaded)
     }
 
     fn load_site(&mut self, config: &Config, site: &Site, loaded: &mut Loaded) -> Result<(), Failure> {
@@ -161,8 +185,9 @@ impl Certificates {
             }
             Some(Certificate::Internal) => {
                 let now = unix_s();
-                loaded.renew_at_s = now + (LEAF_DAYS - RENEW_DAYS) * 86_400;
-                self.authority(config)?.certify(&site.hosts, &internal_names(config, site), now)?
+                let certificate = self.authority(config)?.certify(&site.hosts, &internal_names(config, site), now)?;
+                loaded.renew_at_s = loaded.renew_at_s.min(now + (LEAF_DAYS - RENEW_DAYS) * 86_400);
+                certificate
             }
             None => {
                 let host = site.hosts.first().map_or("*", String::as_str);
@@ -193,6 +218,17 @@ impl Certificates {
         })?;
         loaded.texts.push((path.to_owned(), stamp, text.clone()));
         Ok(text)
+    }
+
+    /// Keeps the content of the site's files that were read before, in case only root can read them.
+    fn keep_texts(&self, site: &Site, loaded: &mut Loaded) {
+        let Some(Certificate::Files { chain, key, .. }) = &site.certificate else { return };
+        for known in self.loaded.iter().flat_map(|loaded| &loaded.texts) {
+            let is_own = known.0 == *chain || known.0 == *key;
+            if is_own && !loaded.texts.iter().any(|(path, ..)| *path == known.0) {
+                loaded.texts.push(known.clone());
+            }
+        }
     }
 
     /// Returns the local authority. It stays open, because its files may be unreadable after privileges have been
@@ -230,31 +266,42 @@ impl Certificates {
         self.loaded.as_ref().is_some_and(|loaded| !loaded.stamps.is_empty() || loaded.renew_at_s != u64::MAX)
     }
 
-    /// Updates the certificates if a file has changed or a locally issued certificate is due for renewal. If new
-    /// certificates are unusable, this is reported once, and the previous certificates remain in use. Returns the
-    /// certificates if they have changed.
+    /// Updates the certificates if a file has changed or a locally issued certificate is due for renewal. If the new
+    /// certificate of a site is unusable, this is reported once for each change, and the previous one remains in use.
+    /// Returns the certificates if any is new.
     pub(crate) fn look(&mut self, config: &Config) -> Option<Vec<CertificateStatus>> {
-        let loaded = self.loaded.as_mut()?;
-        let mut changed = unix_s() >= loaded.renew_at_s;
-        for (path, known) in &mut loaded.stamps {
-            let now = stamp(path);
-            changed |= now != *known;
-            *known = now;
-        }
-        if !changed {
+        let loaded = self.loaded.as_ref()?;
+        let is_due = unix_s() >= loaded.renew_at_s;
+        if !is_due && loaded.stamps.iter().all(|(path, known)| stamp(path) == *known) {
             return None;
         }
-        match self.load(config) {
+        let old: Vec<_> = loaded.sites.iter().cloned().zip(loaded.shown.iter().cloned()).collect();
+        match self.load_again(config, &old) {
             Ok(loaded) => {
+                let is_new = loaded.sites.iter().zip(&old).any(|(new, (old, _))| !is_same(new, old));
+                let shown = self.show(Some(loaded));
+                if !is_new {
+                    return None;
+                }
                 say("the certificates have changed: new connections use the new ones");
-                Some(self.show(loaded))
+                Some(shown)
             }
             Err(failure) => {
-                say(&format!("warning: the new certificates are invalid; the old ones remain in use: {failure}"));
+                say(&format!("warning: the new certificates cannot be used; the old ones remain in use: {failure}"));
                 None
             }
         }
     }
+}
+
+/// The sites of `config` that need a certificate.
+fn secure_sites(config: &Config) -> impl Iterator<Item = &Site> {
+    let is_secure = |&index: &usize| config.listeners.get(index).is_some_and(|on| on.protocol == Protocol::Tls);
+    config.sites.iter().filter(move |site| site.listeners.iter().any(is_secure))
+}
+
+fn is_same(one: &SiteCertificate, other: &SiteCertificate) -> bool {
+    one.chain_pem == other.chain_pem && one.key_pem == other.key_pem
 }
 
 fn new_server() -> Result<Arc<TlsServer>, Failure> {
@@ -300,52 +347,113 @@ mod tests {
     use crate::authority::Authority;
     use flatout_config::model::{Certificate, Config, Listener, Place, Protocol, Site};
     use std::fs;
+    use std::path::PathBuf;
+
+    /// A folder with an authority and the certificate files of sites.
+    struct Sites {
+        folder: PathBuf,
+        authority: Authority,
+        config: Config,
+    }
+
+    impl Sites {
+        fn new(name: &str, hosts: &[&str]) -> Self {
+            let folder = std::env::temp_dir().join(format!("flatout-certificates-{name}-{}", std::process::id()));
+            let authority = Authority::open(&folder, 1_800_000_000).unwrap();
+            let listener = Listener {
+                place: Place::default(),
+                address: "127.0.0.1:443".parse().unwrap(),
+                protocol: Protocol::Tls,
+                http2_cleartext: false,
+                redirect_https_port: None,
+                http3: None,
+            };
+            let site = |host: &&str| Site {
+                hosts: vec![(*host).to_owned()],
+                listeners: vec![0],
+                certificate: Some(Certificate::Files {
+                    chain: folder.join(format!("{host}.chain")),
+                    key: folder.join(format!("{host}.key")),
+                    place: Place::default(),
+                }),
+                ..Site::default()
+            };
+            let sites = hosts.iter().map(site).collect();
+            let config = Config { listeners: vec![listener], sites, ..Config::default() };
+            let sites = Self { folder, authority, config };
+            for host in hosts {
+                sites.write(host, &["chain", "key"]);
+            }
+            sites
+        }
+
+        /// Writes a new certificate for `host`, or only its `parts`.
+        fn write(&self, host: &str, parts: &[&str]) {
+            let made = self.authority.certify(&[host.to_owned()], &[host.to_owned()], 1_800_000_000).unwrap();
+            for part in parts {
+                let pem = if *part == "key" { &made.key_pem } else { &made.chain_pem };
+                fs::write(self.folder.join(format!("{host}.{part}")), pem).unwrap();
+            }
+        }
+
+        fn remove(&self, name: &str) {
+            fs::remove_file(self.folder.join(name)).unwrap();
+        }
+    }
+
+    impl Drop for Sites {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
 
     #[test]
     fn files_that_change_are_shown_and_those_that_do_not_match_are_not() {
-        let folder = std::env::temp_dir().join(format!("flatout-certificates-{}", std::process::id()));
-        let authority = Authority::open(&folder, 1_800_000_000).unwrap();
-        let (chain, key) = (folder.join("chain.pem"), folder.join("key.pem"));
-        let write = |which: &str| {
-            let made = authority.certify(&["a.test".to_owned()], &["a.test".to_owned()], 1_800_000_000).unwrap();
-            if which != "key" {
-                fs::write(&chain, made.chain_pem).unwrap();
-            }
-            if which != "chain" {
-                fs::write(&key, made.key_pem).unwrap();
-            }
-        };
-        write("both");
-        let listener = Listener {
-            place: Place::default(),
-            address: "127.0.0.1:443".parse().unwrap(),
-            protocol: Protocol::Tls,
-            http2_cleartext: false,
-            redirect_https_port: None,
-            http3: None,
-        };
-        let certificate = Certificate::Files { chain: chain.clone(), key: key.clone(), place: Place::default() };
-        let site = Site {
-            hosts: vec!["a.test".to_owned()],
-            listeners: vec![0],
-            certificate: Some(certificate),
-            ..Site::default()
-        };
-        let config = Config { listeners: vec![listener], sites: vec![site], ..Config::default() };
+        let sites = Sites::new("one", &["a.test"]);
+        let config = &sites.config;
         let mut certificates = Certificates::new().unwrap();
-        let loaded = certificates.load(&config).unwrap();
+        let loaded = certificates.load(config).unwrap();
         assert_eq!(certificates.show(loaded).len(), 1);
-        assert!(certificates.look(&config).is_none(), "nothing has changed");
-        write("both");
-        assert!(certificates.look(&config).is_some());
+        assert!(certificates.look(config).is_none(), "nothing has changed");
+        sites.write("a.test", &["chain", "key"]);
+        assert!(certificates.look(config).is_some());
         // A changed chain without its key is ignored until the key has changed too.
-        write("chain");
-        assert!(certificates.look(&config).is_none());
-        assert!(certificates.look(&config).is_none());
-        write("both");
-        assert!(certificates.look(&config).is_some());
-        fs::remove_file(&key).unwrap();
-        assert!(certificates.look(&config).is_none() && certificates.any());
-        fs::remove_dir_all(folder).unwrap();
+        sites.write("a.test", &["chain"]);
+        assert!(certificates.look(config).is_none());
+        assert!(certificates.look(config).is_none());
+        sites.write("a.test", &["chain", "key"]);
+        assert!(certificates.look(config).is_some());
+        sites.remove("a.test.key");
+        assert!(certificates.look(config).is_none() && certificates.any());
+    }
+
+    #[test]
+    fn an_unusable_certificate_does_not_keep_others_from_being_renewed() {
+        let sites = Sites::new("two", &["a.test", "b.test"]);
+        let config = &sites.config;
+        let mut certificates = Certificates::new().unwrap();
+        let loaded = certificates.load(config).unwrap();
+        assert_eq!(certificates.show(loaded).len(), 2);
+        let in_use = |certificates: &Certificates| {
+            let loaded = certificates.loaded.as_ref().unwrap();
+            loaded.sites.iter().map(|site| site.chain_pem.clone()).collect::<Vec<_>>()
+        };
+        let first = in_use(&certificates);
+        // One is gone and the other is new, whichever is noticed first.
+        sites.remove("a.test.chain");
+        assert!(certificates.look(config).is_none());
+        sites.write("b.test", &["chain", "key"]);
+        assert_eq!(certificates.look(config).unwrap().len(), 2);
+        let second = in_use(&certificates);
+        assert!(second[0] == first[0] && second[1] != first[1]);
+        // A mismatched pair keeps nobody up either.
+        sites.write("b.test", &["key"]);
+        sites.write("a.test", &["chain", "key"]);
+        assert!(certificates.look(config).is_some());
+        let third = in_use(&certificates);
+        assert!(third[0] != second[0] && third[1] == second[1]);
+        sites.write("b.test", &["chain", "key"]);
+        assert!(certificates.look(config).is_some());
+        assert!(in_use(&certificates)[1] != third[1]);
     }
 }
