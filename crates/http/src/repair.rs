@@ -14,18 +14,31 @@ pub struct RepairedHead {
     pub received_bytes: usize,
 }
 
+/// The refusals whose cause may be repaired.
+const REPAIRED: [Refusal; 8] = [
+    Refusal::BareLf,
+    Refusal::ObsFold,
+    Refusal::SpaceBeforeColon,
+    Refusal::LengthDuplicate,
+    Refusal::LengthInvalid,
+    Refusal::LengthWithTransferEncoding,
+    Refusal::TransferEncodingInvalid,
+    Refusal::TransferEncodingUnknown,
+];
+
 /// Rewrites the response head at the start of `bytes`, which was refused because of `refusal`. Returns `Ok(None)` if
 /// more bytes are needed.
 ///
-/// A bare LF ends a line (RFC 9112 §2.2), line folding is replaced by a space (§5.2), and equal values of
-/// Content-Length are replaced by a single value (RFC 9110 §8.6). Everything else is unchanged; the caller parses the
-/// result.
+/// A bare LF ends a line (RFC 9112 §2.2), white space before a colon is removed (§5.1), line folding is replaced by a
+/// space (§5.2), equal values of Content-Length are replaced by a single value (RFC 9110 §8.6), and a Transfer-Encoding
+/// that is only `identity`, which RFC 2616 had for no coding, is removed. Everything else is unchanged; the caller
+/// parses the result.
 ///
 /// # Errors
 /// `refusal`, if none of these repairs applies to it; [`Refusal::ObsFold`] for a folded line without a field before it;
 /// [`Refusal::HeadTooLarge`]; [`Refusal::FieldsTooMany`].
 pub fn repair_response_head(bytes: &[u8], refusal: Refusal, limits: &Limits) -> Result<Option<RepairedHead>, Refusal> {
-    if !matches!(refusal, Refusal::BareLf | Refusal::ObsFold | Refusal::LengthDuplicate | Refusal::LengthInvalid) {
+    if !REPAIRED.contains(&refusal) {
         return Err(refusal);
     }
     // More bytes may arrive one at a time, so nothing is copied before the head is complete.
@@ -47,10 +60,12 @@ pub fn repair_response_head(bytes: &[u8], refusal: Refusal, limits: &Limits) -> 
             (Some(b' ' | b'\t'), 1) => return Err(Refusal::ObsFold),
             // The first line is not a field.
             (_, count) if count > limits.fields_max => return Err(Refusal::FieldsTooMany),
-            _ => lines.push(line.to_vec()),
+            (_, 0) => lines.push(line.to_vec()),
+            _ => lines.push(without_space_before_colon(line)),
         }
     }
     join_lengths(&mut lines);
+    drop_identity(&mut lines);
     let mut head = Vec::with_capacity(received_bytes + lines.len());
     for line in &lines {
         head.extend_from_slice(line);
@@ -82,6 +97,25 @@ fn find_end(bytes: &[u8], limits: &Limits) -> Result<Option<usize>, Refusal> {
         line_at = at + 1;
     }
     if bytes.len() > limits.head_bytes_max { Err(Refusal::HeadTooLarge) } else { Ok(None) }
+}
+
+/// Removes the line of Transfer-Encoding if it is the only one and names no coding.
+fn drop_identity(lines: &mut Vec<Vec<u8>>) {
+    const NAME: &[u8] = b"transfer-encoding:";
+    let coding = |line: &[u8]| {
+        let (name, value) = line.split_at_checked(NAME.len())?;
+        name.eq_ignore_ascii_case(NAME).then(|| trim(value).eq_ignore_ascii_case(b"identity"))
+    };
+    if lines.iter().filter_map(|line| coding(line)).eq([true]) {
+        lines.retain(|line| coding(line).is_none());
+    }
+}
+
+/// Returns a field line without the white space between its name and its colon.
+fn without_space_before_colon(line: &[u8]) -> Vec<u8> {
+    let Some(colon) = memchr::memchr(b':', line) else { return line.to_vec() };
+    let name = line[..colon].iter().rposition(|byte| !matches!(byte, b' ' | b'\t')).map_or(0, |at| at + 1);
+    [&line[..name], &line[colon..]].concat()
 }
 
 /// Replaces several equal values of Content-Length, in one line or several, by a single line with one value.
@@ -165,6 +199,13 @@ mod tests {
                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nA: b\r\ncontent-length: 5\r\n\r\n",
                 "200 Length(5) Content-Length=5;A=b;",
             ),
+            ("HTTP/1.1 200 OK\r\nA : b\r\nContent-Length \t: 5\r\n\r\n", "200 Length(5) A=b;Content-Length=5;"),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\n\r\n", "200 Chunked Transfer-Encoding=chunked;"),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: Identity\r\nContent-Length: 5\r\n\r\n",
+                "200 Length(5) Content-Length=5;",
+            ),
+            ("HTTP/1.1 200 OK\nA : b\ntransfer-encoding:identity\n\n", "200 UntilClose A=b;"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5, 5,05\r\n\r\n", "200 Length(5) Content-Length=5;"),
             ("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\nContent-Length: 5\r\n\r\n", "200 Length(5) Content-Length=5;"),
         ] {
@@ -181,7 +222,18 @@ mod tests {
             ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\nContent-Length: +5\r\n\r\n", Refusal::LengthInvalid),
             ("HTTP/1.1 200 OK\nContent-Length: 5\nTransfer-Encoding: chunked\n\n", Refusal::LengthWithTransferEncoding),
             ("HTTP/1.1 200 OK\r\n A: b\r\nB: c\r\n\r\n", Refusal::ObsFold),
-            ("HTTP/1.1 200 OK\nA : b\n\n", Refusal::SpaceBeforeColon),
+            ("HTTP/1.1 200 OK\r\nContent-Length : 5\r\nContent-Length: 6\r\n\r\n", Refusal::LengthDuplicate),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding : chunked\r\nContent-Length: 6\r\n\r\n",
+                Refusal::LengthWithTransferEncoding,
+            ),
+            (
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n",
+                Refusal::TransferEncodingInvalid,
+            ),
+            ("HTTP/1.1 200 OK\r\nA b : c\r\n\r\n", Refusal::FieldName),
+            ("HTTP/1.1 200 OK\r\n : c\r\n\r\n", Refusal::ObsFold),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: identity, chunked\r\n\r\n", Refusal::TransferEncodingUnknown),
             ("HTTP/1.1 200 OK\nA: b\rc\n\n", Refusal::BareCr),
             ("HTTP/1.1 200 OK\nA: b\r\r\n c\n\n", Refusal::BareCr),
             ("HTTP/1.1 200 OK\nA: b\r \t\r\n c\n\n", Refusal::BareCr),

@@ -195,9 +195,15 @@ pub(super) const FAULTS: &[Fault] = &[
         send_after_ok(stream, "no field at all\r\nContent-Length: 4\r\n\r\ngood", Then::Close)
     }),
     // RFC 9112 §5.1: a proxy removes the space. §5.2: it unfolds the line or refuses the response. RFC 9110 §5.5: NUL
-    // is replaced or refused. flatout unfolds lines and refuses the others.
-    fault("a space before a colon", BAD_GATEWAY, BAD_HEAD, |stream| {
-        send(stream, b"HTTP/1.1 200 OK\r\nCache-Control : no-store\r\nContent-Length: 4\r\n\r\ngood", Then::Close)
+    // is replaced or refused, which flatout does.
+    fault("a space before a colon", Told::Whole(200, "good"), "", |stream| {
+        send(stream, b"HTTP/1.1 200 OK\r\nCache-Control : no-store\r\nContent-Length : 4\r\n\r\ngood", Then::Close)
+    }),
+    // RFC 2616 §3.6: no coding.
+    fault("the coding identity", Told::Whole(200, "good"), "", |stream| {
+        let head =
+            "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nTransfer-Encoding: identity\r\nContent-Length: 4\r\n\r\n";
+        send(stream, format!("{head}good").as_bytes(), Then::Keep)
     }),
     fault("a folded line", Told::Whole(200, "good"), "", |stream| {
         let head = "HTTP/1.1 200 OK\r\nX-Folded: a\r\n b\r\nCache-Control: no-store\r\nContent-Length: 4\r\n\r\ngood";

@@ -162,13 +162,13 @@ fn interim_responses_are_forwarded_up_to_a_bound() {
 
 #[test]
 fn invalid_responses_are_refused_by_name() {
-    use Refusal::{LengthDuplicate, LengthWithTransferEncoding, ObsFold, SpaceBeforeColon, StatusLine};
+    use Refusal::{FieldName, LengthDuplicate, LengthWithTransferEncoding, ObsFold, StatusLine};
     for (answer, refusal) in [
         ("SSH-2.0-OpenSSH\r\n", StatusLine),
         ("HTTP/1.1 2x0 OK\r\n\r\n", StatusLine),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab", LengthDuplicate),
         ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", LengthWithTransferEncoding),
-        ("HTTP/1.1 200 OK\r\nA : b\r\n\r\n", SpaceBeforeColon),
+        ("HTTP/1.1 200 OK\r\nA b : c\r\n\r\n", FieldName),
         ("HTTP/1.1 200 OK\r\n b: c\r\n\r\n", ObsFold),
     ] {
         let failure = get_once(&serve_last(answer)).unwrap_err();
