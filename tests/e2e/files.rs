@@ -34,6 +34,50 @@ fn codings_follow_the_weights_and_decode_to_the_original() {
     assert_eq!(plain, page);
 }
 
+#[test]
+fn paths_are_tried_in_the_written_order() {
+    // A static export: pages without their ending, some beside a folder of the same name.
+    let site = Folder::with(&[
+        ("index.html", b"home"),
+        ("join.html", b"join"),
+        ("join/team.html", b"team"),
+        ("docs.html", b"docs"),
+        ("docs/index.html", b"docs/"),
+        ("a", b"a"),
+        ("a.html", b"a.html"),
+        ("app.html", b"app"),
+    ]);
+    let text = |settings: &str, path: &str| {
+        let folder = Folder::new();
+        let root = site.path().display();
+        let config = format!("site \"*\" {{\nlisten \"127.0.0.1:0\"\nfiles \"{root}\" {{ {settings}; }}\n}}\n");
+        let server = Server::run(&folder, &config);
+        let answer = server.get(path);
+        match answer.status {
+            200 => String::from_utf8_lossy(&answer.body).into_owned(),
+            status => format!("{status} {}", answer.field("location").unwrap_or_default()),
+        }
+    };
+    let page_first = "try \"{path}.html\" \"{path}\" \"=404\"";
+    let path_first = "try \"{path}\" \"{path}.html\" \"=404\"";
+    for (path, first, second, spa) in [
+        ("/", "home", "home", "home"),
+        ("/join", "join", "join", "app"),
+        ("/join/team", "team", "team", "app"),
+        ("/join/", "404 ", "404 ", "app"),
+        ("/docs", "docs", "301 /docs/", "301 /docs/"),
+        ("/docs/", "docs/", "docs/", "docs/"),
+        ("/a", "a.html", "a", "a"),
+        ("/a.html", "a.html", "a.html", "a.html"),
+        ("/none", "404 ", "404 ", "app"),
+    ] {
+        let found = [text(page_first, path), text(path_first, path), text("spa \"app.html\"", path)];
+        assert_eq!(found, [first, second, spa], "{path}");
+    }
+    // A folder that is listed exists.
+    assert_eq!(text(&format!("listing #true; {path_first}"), "/join"), "301 /join/");
+}
+
 /// A client that sends the default fields of Python's HTTP libraries and decodes the response as they do.
 const PYTHON: &str = r#"
 import http.client, sys, zlib

@@ -15,7 +15,8 @@ use super::harness::{Folder, Server, TICK, wait_until};
 use super::tls::Certificate;
 use super::tool::{run, said, test_tool, tool};
 use client::{
-    ACK, Client, DATA, END_HEADERS, Frame, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, literal,
+    ACK, Client, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE,
+    literal,
 };
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -252,7 +253,7 @@ fn an_idle_connection_gets_a_goaway() {
 }
 
 #[test]
-fn a_client_that_opens_no_window_is_disconnected() {
+fn streams_of_a_client_that_opens_no_window_are_reset() {
     let folder = site();
     let log = folder.path().join(".log");
     let arguments = ["--h2c", "--write-timeout", "1s", "--access-log", log.to_str().unwrap()];
@@ -266,9 +267,16 @@ fn a_client_that_opens_no_window_is_disconnected() {
         count += 1;
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    while client.frame().is_some() {}
+    for _ in 0..2 {
+        let reset = client.frame_like("a reset", |frame| frame.kind == RST_STREAM);
+        assert_eq!(reset.number(0), 8, "CANCEL");
+    }
+    // The connection goes on.
+    client.send_frame(HEADERS, END_HEADERS | END_STREAM, 5, &client::request("HEAD", "/1k"));
+    client.frame_like("a response", |frame| frame.kind == HEADERS && frame.stream == 5);
+    drop(client);
     let (_, text) = server.stop();
-    assert_eq!(count_of(&text, "closed_write_timeout"), 1, "{text}");
+    assert_eq!(count_of(&text, "closed_write_timeout"), 0, "{text}");
     let lines = fs::read_to_string(log).unwrap();
     assert_eq!(lines.matches(" write_timeout ").count(), 2, "{lines}");
 }

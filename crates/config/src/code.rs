@@ -80,7 +80,7 @@ codes! {
     StatusBad, "C0311", "invalid status", "The status is not valid here: `respond` takes 200 to 599, `redirect` 301, 302, 303, 307 or 308, and error pages 400 to 599.";
     NetworkBad, "C0312", "invalid network", "A network is an address with a prefix length (`10.0.0.0/8` or `2001:db8::/32`), a single address, or `all`.";
     HashBad, "C0313", "invalid password hash", "Passwords are stored as hashes: argon2 (`$argon2id$…`) or bcrypt (`$2b$…`). `flatout passwd` creates one.";
-    PatternBad, "C0314", "invalid path pattern", "A pattern has the form `/exact`, `/prefix/*` or `*.ending`, or contains `*` within segments. It is compared with the decoded path, so it must begin with `/` or `*`, and must not contain `?`, `#` or `..`.";
+    PatternBad, "C0314", "invalid path pattern", "A pattern has the form `/exact`, `/prefix/*` or `*.ending`, or contains `*` within segments; `{a,b}` stands for `a` or `b`. It is compared with the decoded path, so it must begin with `/` or `*`, and must not contain `?`, `#` or `..`.";
     VariableUnknown, "C0315", "unknown variable", "The variables are `client`, `host`, `host_port`, `path`, `uri`, `query`, `scheme` and `rest`. Write a literal brace as `{{` or `}}`.";
     MediaTypeBad, "C0316", "invalid media type", "A media type is a type such as `text/html`, or a range such as `image/*`; `*` matches every type.";
     OriginBad, "C0317", "invalid origin", "An origin is a scheme, a host and optionally a port, without a path: `https://example.com`. `*` stands for all origins.";

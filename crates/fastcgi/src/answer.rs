@@ -22,7 +22,7 @@ pub(crate) fn respond(
     outcome: PhpOutcome,
 ) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len() + 128);
-    write_changed(&head.lines, changes, &mut lines);
+    write_changed(head.status, &head.lines, changes, &mut lines);
     if !head.has_date {
         write_line(b"Date", &format_date(Now::read().unix_s), &mut lines);
     }
@@ -63,10 +63,10 @@ pub(crate) fn respond_file(mut file: Response, head: &CgiHead, changes: &[FieldO
         }
     }
     let mut lines = Vec::with_capacity(merged.len());
-    write_changed(&merged, changes, &mut lines);
     if file.status == 200 {
         file.status = head.status;
     }
+    write_changed(file.status, &merged, changes, &mut lines);
     file.head = Head::from_lines(file.status, &lines);
     file.extra = None;
     file.outcome = PhpOutcome::FileSent.into();

@@ -12,7 +12,7 @@ use flatout_http::token::{is_token, parse_decimal, trim};
 pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum number of field lines.
-pub const FIELDS_MAX: usize = 128;
+pub const FIELDS_MAX: usize = 1000;
 
 flatout_reason::reasons! {
     /// The reason why a head is invalid.

@@ -17,7 +17,8 @@ flatout_reason::reasons! {
     Answered, "php_answered", 0, "The script responded.";
     AnsweredAgain, "php_answered_again", 0, "The script responded on a new connection, because the application server had closed the pooled one.";
     FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and flatout sent it.";
-    FileMissing, "php_file_missing", 502, "The script named a file that does not exist, or is outside the allowed folders: 502.";
+    FileMissing, "php_file_missing", 404, "The script named a file that does not exist: 404.";
+    FileOutside, "php_file_outside", 502, "The script named a file outside the allowed folders: 502.";
     FolderSlash, "php_folder_slash", 308, "A folder with an index script was requested without the trailing slash: 308.";
     Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
     NoSocket, "php_no_socket", 502, "The application server's socket does not exist: 502.";
@@ -33,7 +34,7 @@ flatout_reason::reasons! {
     ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";
     CutHead, "php_cut_head", 502, "The connection closed, or the script exited, before the response head was complete: 502.";
     HeadTimeout, "php_head_timeout", 504, "The response head was not complete within the head timeout: 504.";
-    HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 128 fields: 502.";
+    HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 1,000 fields: 502.";
     HeadMalformed, "php_head_malformed", 502, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
     StatusLine, "php_status_line", 502, "The script writes an HTTP status line itself (NPH), which FastCGI does not allow: 502.";
     RecordMalformed, "php_record_malformed", 502, "The application server's response is not valid FastCGI 1.0: 502.";
@@ -47,8 +48,16 @@ flatout_reason::reasons! {
 impl PhpOutcome {
     /// The sentence shown to visitors. The reason is only logged because it would disclose internals.
     const fn sentence(self) -> &'static str {
+        use PhpOutcome::{ClosedBeforeHead, ConnectFailed, CutHead, Forbidden, NoSocket, Unresolved};
+        if matches!(self, Self::Refused | NoSocket | Forbidden | Unresolved | ConnectFailed) {
+            return "Bad gateway: the origin cannot be reached.";
+        }
+        if matches!(self, ClosedBeforeHead | CutHead) {
+            return "Bad gateway: the origin closed the connection.";
+        }
         match self.status() {
             400 => "The request was incomplete.",
+            404 => "There is nothing at this address.",
             411 => "The request must declare the length of its content.",
             413 => "The request's content is too large.",
             502 => "Bad gateway: the origin's response was invalid.",

@@ -14,7 +14,7 @@ flatout_reason::reasons! {
     IdleTimeout, "idle_timeout", false, "No request started within the idle timeout.";
     HeadTimeout, "head_timeout", true, "A request head was not complete within the head timeout; the server responded with 408.";
     BodyTimeout, "body_timeout", true, "A client sent no more of a request body for the duration of the body timeout, or less than the configured rate requires; the server responded with 408.";
-    WriteTimeout, "write_timeout", true, "The client read no response data for the duration of the write timeout.";
+    WriteTimeout, "write_timeout", true, "A client read no response data for the duration of the write timeout. If a client of HTTP/2 or HTTP/3 only keeps a stream's window closed, this ends the stream, and the connection goes on.";
     Refused, "refused", true, "A request was refused; the name of the refusal says why.";
     RefusedBody, "refused_body", false, "The response was complete before the request's body was read, so the connection could not be reused.";
     ClientCutHead, "client_cut_head", true, "The client closed the connection in the middle of a request head.";

@@ -81,7 +81,7 @@ impl Head {
         };
         let operations: Vec<FieldOp> =
             operations.iter().filter(|operation| !is_exempt(operation.name())).cloned().collect();
-        Self::new(status, &apply_operations(fields, &operations))
+        Self::new(status, &apply_operations(status, fields, &operations))
     }
 
     /// Builds the head for `status` from `lines`, each as `Name: value` and CR LF, that another server generated. Its

@@ -1,5 +1,6 @@
 //! Field lines as bytes, each with its CR LF, and header operations.
 
+use crate::date::parse_date;
 use crate::token::is_token;
 use memchr::memchr;
 
@@ -33,12 +34,42 @@ pub struct FieldOp {
     pub kind: FieldOpKind,
     name: String,
     value: String,
+    /// True if a lifetime is also set in responses with an error status.
+    always: bool,
 }
 
 impl FieldOp {
     /// Creates an operation of any kind. Kinds without a value ignore `value`.
     pub const fn new(kind: FieldOpKind, name: String, value: String) -> Self {
-        Self { kind, name, value }
+        Self { kind, name, value, always: false }
+    }
+
+    /// The same operation, which also sets a lifetime in responses with an error status.
+    #[must_use]
+    pub fn always(self) -> Self {
+        Self { always: true, ..self }
+    }
+
+    /// Returns whether the operation was made by [`always`](Self::always).
+    pub const fn is_always(&self) -> bool {
+        self.always
+    }
+
+    /// Returns whether the operation gives a response a lifetime in shared caches: a positive `max-age` or `s-maxage`,
+    /// `immutable`, or a date in Expires. A value that also restricts caches (`private`, `no-store`, `no-cache`) counts
+    /// as a restriction.
+    pub fn sets_lifetime(&self) -> bool {
+        let name = self.name.as_bytes();
+        self.value().is_some_and(|value| {
+            name.eq_ignore_ascii_case(b"expires") && parse_date(value.as_bytes()).is_some_and(|date| date > LONG_AGO_S)
+                || is_any_of(name, &LIFETIMES) && gives_lifetime(value)
+        })
+    }
+
+    /// Returns whether the operation applies to a response with `status`. A lifetime is meant for the content of a
+    /// route, not for the errors in its place, which would be kept as long.
+    pub fn applies_to(&self, status: u16) -> bool {
+        status < 400 || self.always || !self.sets_lifetime()
     }
 
     /// Creates an operation that replaces all fields called `name`.
@@ -90,6 +121,27 @@ pub fn is_of_a_connection(name: &[u8]) -> bool {
     is_any_of(name, &OF_A_CONNECTION)
 }
 
+/// Fields with directives for caches.
+const LIFETIMES: [&str; 4] = ["cache-control", "cdn-cache-control", "flatout-cache-control", "surrogate-control"];
+
+/// The end of 1999 in seconds since 1970. Earlier dates in Expires are a custom for "already expired".
+const LONG_AGO_S: i64 = 946_684_800;
+
+/// Returns whether the directives in `value` give a response a lifetime in shared caches.
+fn gives_lifetime(value: &str) -> bool {
+    let mut gives = false;
+    for directive in value.split(',') {
+        let (name, argument) = directive.split_once('=').unwrap_or((directive, ""));
+        let is = |other: &str| name.trim().eq_ignore_ascii_case(other);
+        if is("private") || is("no-store") || is("no-cache") {
+            return false;
+        }
+        let seconds = || argument.trim().trim_matches('"').parse::<u64>().unwrap_or(0);
+        gives |= is("immutable") || (is("max-age") || is("s-maxage")) && seconds() > 0;
+    }
+    gives
+}
+
 /// Further response fields that only the server writes, because they determine the content or its age.
 const FIXED: [&str; 5] = ["age", "content-encoding", "content-length", "content-range", "date"];
 
@@ -102,11 +154,16 @@ fn is_any_of(name: &[u8], names: &[&str]) -> bool {
     names.iter().any(|other| name.eq_ignore_ascii_case(other.as_bytes()))
 }
 
-/// Applies `operations`, in order, to the `fields` of a response and returns the new fields. Skips operations on
-/// [fixed](is_fixed) fields and operations whose value contains control characters.
-pub fn apply_operations<'a>(fields: &[(&'a str, &'a str)], operations: &'a [FieldOp]) -> Vec<(&'a str, &'a str)> {
+/// Applies `operations`, in order, to the `fields` of a response with `status` and returns the new fields. Skips
+/// operations on [fixed](is_fixed) fields, those whose value contains control characters, and those that do not
+/// [apply to](FieldOp::applies_to) the status.
+pub fn apply_operations<'a>(
+    status: u16,
+    fields: &[(&'a str, &'a str)],
+    operations: &'a [FieldOp],
+) -> Vec<(&'a str, &'a str)> {
     let mut fields = fields.to_vec();
-    for operation in operations.iter().filter(|operation| operation.is_permitted()) {
+    for operation in operations.iter().filter(|operation| operation.is_permitted() && operation.applies_to(status)) {
         fields.retain(|(name, _)| !operation.removes(name.as_bytes()));
         fields.extend(operation.value().map(|value| (operation.name(), value)));
     }
@@ -121,18 +178,19 @@ pub fn each_line(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// Appends `lines` to `output` with `changes` applied as in [`apply_operations`].
-pub fn write_changed(lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
+/// Appends `lines` of a response with `status` to `output`, with `changes` applied as in [`apply_operations`].
+pub fn write_changed(status: u16, lines: &[u8], changes: &[FieldOp], output: &mut Vec<u8>) {
     if changes.is_empty() {
         output.extend_from_slice(lines);
         return;
     }
+    let applies = |change: &FieldOp| change.is_permitted() && change.applies_to(status);
     for (name, line) in each_line(lines) {
-        if !changes.iter().any(|change| change.removes(name) && change.is_permitted()) {
+        if !changes.iter().any(|change| change.removes(name) && applies(change)) {
             output.extend_from_slice(line);
         }
     }
-    for (name, value) in new_fields(changes, FieldOp::is_permitted) {
+    for (name, value) in new_fields(changes, applies) {
         write_line(name, value.as_bytes(), output);
     }
 }
@@ -180,17 +238,57 @@ mod tests {
             add("Z", "a\r\nB: c"),
         ];
         let mut output = Vec::new();
-        write_changed(b"ETag: \"a\"\r\nContent-Length: 3\r\nX: 1\r\nLink: <b>\r\n", &changes, &mut output);
+        write_changed(200, b"ETag: \"a\"\r\nContent-Length: 3\r\nX: 1\r\nLink: <b>\r\n", &changes, &mut output);
         let expected = "Content-Length: 3\r\nLink: <b>\r\netag: \"b\"\r\nLink: <a>\r\nY: 2\r\n";
         assert_eq!(String::from_utf8_lossy(&output), expected);
         let fields = [("ETag", "\"a\""), ("Content-Length", "3"), ("X", "1"), ("Link", "<b>")];
-        let pairs = apply_operations(&fields, &changes);
+        let pairs = apply_operations(200, &fields, &changes);
         let pairs: String = pairs.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
         assert_eq!(pairs, expected);
         for name in ["Age", "Content-Encoding", "Content-Range", "Transfer-Encoding", "Connection", "date", "X Y"] {
             let changes = [set(name, "1"), add(name, "2"), FieldOp::remove(name.into())];
-            assert_eq!(apply_operations(&[(name, "0")], &changes), [(name, "0")]);
+            assert_eq!(apply_operations(200, &[(name, "0")], &changes), [(name, "0")]);
         }
+    }
+
+    #[test]
+    fn a_lifetime_is_for_responses_that_succeed() {
+        let set = |name: &str, value: &str| FieldOp::set(name.into(), value.into());
+        for (name, value, is_lifetime) in [
+            ("Cache-Control", "max-age=31536000, immutable", true),
+            ("cache-control", "public, S-MAXAGE=60", true),
+            ("Expires", "Thu, 01 Jan 2037 00:00:00 GMT", true),
+            ("CDN-Cache-Control", "max-age=60", true),
+            ("cache-control", "private, max-age=60", false),
+            ("Cache-Control", "max-age=0, must-revalidate", false),
+            ("Cache-Control", "private, no-store", false),
+            ("Cache-Control", "NO-CACHE=\"a\", max-age=60", false),
+            ("Cache-Control", "max-age={query}", false),
+            ("Surrogate-Control", "content=\"ESI/1.0\"", false),
+            ("Expires", "0", false),
+            ("Expires", "Mon, 26 Jul 1997 05:00:00 GMT", false),
+            ("X-Frame-Options", "DENY", false),
+        ] {
+            let once = [set(name, value)];
+            let always = [set(name, value).always()];
+            for (status, operations, applies) in [
+                (200, &once, true),
+                (304, &once, true),
+                (399, &once, true),
+                (404, &once, !is_lifetime),
+                (503, &once, !is_lifetime),
+                (404, &always, true),
+            ] {
+                let what = format!("{name}: {value} in {status}");
+                let fields = apply_operations(status, &[(name, "old")], operations);
+                assert_eq!(fields, [(name, if applies { value } else { "old" })], "{what}");
+                let mut output = Vec::new();
+                write_changed(status, format!("{name}: old\r\n").as_bytes(), operations, &mut output);
+                let expected = format!("{name}: {}\r\n", if applies { value } else { "old" });
+                assert_eq!(String::from_utf8_lossy(&output), expected, "{what}");
+            }
+        }
+        assert!(!FieldOp::remove("Cache-Control".into()).sets_lifetime());
     }
 
     #[test]

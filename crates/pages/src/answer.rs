@@ -82,7 +82,7 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &Hea
     let mut lines = Vec::new();
     for (name, value) in fields {
         // Header steps take precedence over the page.
-        if !policy.fields.iter().any(|change| change.removes(name)) {
+        if !policy.fields.iter().any(|change| change.removes(name) && change.applies_to(draft.status)) {
             write_line(name, value, &mut lines);
         }
     }

@@ -56,7 +56,17 @@ impl From<QueueRefusal> for ForwardOutcome {
 
 /// Creates the refusal of a request because its origin failed.
 pub(crate) fn origin_failed(failure: OriginFailure) -> Refusal {
-    Refusal::new(failure.status(), sentence(failure.status()), failure)
+    use OriginFailure::{ClosedBeforeHead, ConnectFailed, CutBody, CutHead, H2Refused, Refused, Reset};
+    use OriginFailure::{TlsExpired, TlsFailed, TlsName, TlsUnconfigured, TlsUntrusted, Unreachable, Unresolved};
+    let text = match failure {
+        Unresolved | Refused | Unreachable | ConnectFailed => "Bad gateway: the origin cannot be reached.",
+        TlsUntrusted | TlsName | TlsExpired | TlsFailed | TlsUnconfigured => {
+            "Bad gateway: no secure connection to the origin is possible."
+        }
+        ClosedBeforeHead | Reset | CutHead | CutBody | H2Refused => "Bad gateway: the origin closed the connection.",
+        _ => sentence(failure.status()),
+    };
+    Refusal::new(failure.status(), text, failure)
 }
 
 /// Creates the refusal of a request because the fetched response does not contain the requested range.

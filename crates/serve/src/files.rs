@@ -183,6 +183,13 @@ impl Files {
             let merged = normalize_path(routed.path);
             return Refusal::redirect(301, &merged, routed.query, FileOutcome::SlashesMerged).into();
         }
+        if !self.rules.tries_before.is_empty() {
+            if let Some(found) = self.try_others(&self.rules.tries_before, routed.decoded, &mut key, routed) {
+                return found;
+            }
+            key.clear();
+            key.extend_from_slice(routed.decoded);
+        }
         let path_bytes = key.len();
         let missing = if let Some(outcome) = self.refuse_path(facts) {
             outcome
@@ -190,6 +197,7 @@ impl Files {
             self.add_numbers(&mut key, routed.policy);
             match self.find(&key, path_bytes, routed.policy, routed.now) {
                 Ok((version, outcome)) => return self.answer_with(&version, &key, routed, outcome.into()),
+                Err(Missing::Slash) if self.passes_folder(routed.decoded) => FileOutcome::NoIndex,
                 Err(Missing::Slash) => return routed.redirect_to_folder(301, FileOutcome::FolderSlash).into(),
                 Err(Missing::Outcome(outcome)) => outcome,
             }
@@ -201,13 +209,20 @@ impl Files {
         // A hidden name, and a link that leads out of the root, must look like a missing file. This includes the try
         // list.
         let refusal = Refusal::from(missing);
-        if refusal.status == 404 {
-            let asked = key.clone();
-            if let Some(found) = self.try_others(&asked, &mut key, routed) {
-                return found;
-            }
+        if refusal.status == 404
+            && let Some(found) = self.try_others(&self.rules.tries_after, routed.decoded, &mut key, routed)
+        {
+            return found;
         }
         refusal.into()
+    }
+
+    /// Returns whether the attempts continue after `folder`, which lacks its slash, as after a missing file: there are
+    /// more, and the folder has neither an index nor a listing.
+    fn passes_folder(&self, folder: &[u8]) -> bool {
+        !self.rules.tries_after.is_empty()
+            && self.rules.listing.is_none()
+            && matches!(self.look(&[folder, b"/"].concat()), Err(Missing::Outcome(FileOutcome::NoIndex)))
     }
 
     fn add_numbers(&self, key: &mut Vec<u8>, policy: &HeaderPolicy) {
@@ -389,9 +404,15 @@ impl Files {
         }
     }
 
-    /// Returns the response with the first fallback in the try list that exists, for a path that names no file.
-    fn try_others(&self, asked: &[u8], key: &mut Vec<u8>, routed: &RoutedRequest<'_>) -> Option<Handling> {
-        for target in &self.rules.try_targets {
+    /// Returns the response with the first of `targets` that exists.
+    fn try_others(
+        &self,
+        targets: &[TryTarget],
+        asked: &[u8],
+        key: &mut Vec<u8>,
+        routed: &RoutedRequest<'_>,
+    ) -> Option<Handling> {
+        for target in targets {
             let text = match target {
                 TryTarget::Status(status) => {
                     return Some(Refusal::new(*status, reason(*status), FileOutcome::TryStatus).into());

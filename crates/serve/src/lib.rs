@@ -24,6 +24,7 @@
 
 mod answer;
 pub mod cache;
+mod charset;
 mod choice;
 mod digest_store;
 mod digests;

@@ -13,7 +13,7 @@ flatout_reason::reasons! {
     EncodedFirst, "encoded_first", "flatout delayed the response briefly to encode the file; later responses use the stored encoding.";
     EncodingPending, "encoding_pending", "The file was still being encoded, so flatout sent another encoding or none.";
     ThreadPoolFull, "thread_pool_full", "The queue for the background threads is full: flatout sends files uncompressed, and responds to requests for listings with 503.";
-    Fallback, "fallback", "No file has this name, so flatout used a later entry in the try list.";
+    Fallback, "fallback", "flatout used an entry of the try list instead of the requested path.";
     Listing, "listing", "flatout sent a cached folder listing that it had read within the file check interval.";
     ListingRead, "listing_read", "flatout read the folder from disk to create this listing.";
     Parts, "parts", "The request asks for multiple ranges: 206 with one part for each range.";

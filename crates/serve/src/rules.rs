@@ -16,7 +16,10 @@ pub(crate) struct FileRules {
     pub(crate) index: Vec<Vec<u8>>,
     pub(crate) hidden: bool,
     pub(crate) listing: Option<Listing>,
-    pub(crate) try_targets: Vec<TryTarget>,
+    /// Paths to try before the request path itself.
+    pub(crate) tries_before: Vec<TryTarget>,
+    /// Paths to try after the request path itself.
+    pub(crate) tries_after: Vec<TryTarget>,
     /// Codings and levels of the encodings created at run time.
     pub(crate) compress: Vec<Compression>,
     /// Codings of precompressed files.
@@ -34,6 +37,7 @@ pub(crate) struct FileRules {
 
 impl FileRules {
     pub(crate) fn new(settings: &Files, bytes_max: usize) -> Self {
+        let (tries_before, tries_after) = settings.split_tries();
         Self {
             index: settings.index.iter().map(|name| name.clone().into_bytes()).collect(),
             hidden: settings.hidden,
@@ -41,7 +45,8 @@ impl FileRules {
                 0 => Listing { entries_max: LISTING_ENTRIES },
                 _ => listing,
             }),
-            try_targets: settings.try_targets.clone(),
+            tries_before: tries_before.to_vec(),
+            tries_after: tries_after.to_vec(),
             compress: settings.compress.clone(),
             precompressed: settings.precompressed.clone(),
             encode_bytes_max: (bytes_max / ENCODE_SHARE) as u64,

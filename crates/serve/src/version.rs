@@ -1,5 +1,6 @@
 //! A version of a file: its identity, and its plain and encoded representations.
 
+use crate::charset::{DECLARED_BYTES_MAX, can_declare, declares_other};
 use crate::encode::{self, ENCODE_BYTES_MAX, ENCODE_BYTES_MIN};
 use crate::media::{content_type, is_compressible};
 use crate::outcome::FileOutcome;
@@ -12,6 +13,7 @@ use flatout_http::encoding::ContentCoding;
 use flatout_os::file::{FileIdentity, OpenFile};
 use flatout_os::root::{Named, Root};
 use rustix::io::pread;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -101,7 +103,12 @@ impl Version {
         let mut settled = is_settled(&identity, loading.unix_ns);
         let unix_ns = (!settled).then_some(loading.unix_ns);
         let etag = make_etag(&identity, unix_ns);
-        let content_type = content_type(name);
+        let mut content_type = content_type(name);
+        if can_declare(&content_type)
+            && beginning_of(&content).is_some_and(|beginning| declares_other(&content_type, &beginning))
+        {
+            content_type.truncate(content_type.find(';').unwrap_or(content_type.len()));
+        }
         let modified_s = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
         // A modification time in the future is replaced by the change time, which is the same at every load.
         let changed_s = i64::try_from(identity.changed_ns.div_euclid(1_000_000_000)).unwrap_or(0).max(0);
@@ -273,6 +280,19 @@ fn name_beside(name: &[u8], coding: ContentCoding) -> Vec<u8> {
 /// sets it and no program can set it to another time.
 fn is_settled(identity: &FileIdentity, unix_ns: i128) -> bool {
     unix_ns - identity.changed_ns >= SETTLED_NS
+}
+
+/// Returns the first bytes of `content`, or `None` if they cannot be read.
+fn beginning_of(content: &RepresentationContent) -> Option<Cow<'_, [u8]>> {
+    match content {
+        RepresentationContent::Memory(bytes) => Some(Cow::Borrowed(bytes)),
+        RepresentationContent::File(file) => {
+            let mut beginning = vec![0; DECLARED_BYTES_MAX];
+            let count = pread(&*file.fd, &mut beginning, 0).ok()?;
+            beginning.truncate(count);
+            Some(Cow::Owned(beginning))
+        }
+    }
 }
 
 fn read_content(root: &Root, name: &[u8]) -> Result<(RepresentationContent, FileIdentity), FileOutcome> {

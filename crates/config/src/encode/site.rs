@@ -86,7 +86,11 @@ pub(crate) fn fields(writer: &mut SettingWriter, name: &str, operations: &[Field
     writer.begin(name).block(|writer| {
         for operation in operations {
             writer.begin(operation.kind.word).text(operation.name());
-            writer.texts(operation.value().as_slice()).end();
+            writer.texts(operation.value().as_slice());
+            if operation.is_always() {
+                writer.raw_property("always", "#true");
+            }
+            writer.end();
         }
     });
 }

@@ -1,6 +1,6 @@
 //! Handlers: the steps that respond to requests.
 
-use super::{Pages, Php, Proxy, Text};
+use super::{Pages, Php, Proxy, Text, TextPart, Variable};
 use flatout_http::encoding::ContentCoding;
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub struct Files {
     pub follow_links: Vec<PathBuf>,
     /// How a folder without an index file is listed; `None` if it is not listed.
     pub listing: Option<Listing>,
-    /// Fallbacks, which are tried in this order if no file matches the request path.
+    /// Paths that are tried in this order, see [`split_tries`](Self::split_tries).
     pub try_targets: Vec<TryTarget>,
     /// Compression on the fly of compressible media types, in order of preference; empty if there is none.
     pub compress: Vec<Compression>,
@@ -58,6 +58,17 @@ pub struct Files {
     pub pass: bool,
 }
 
+impl Files {
+    /// Returns the try targets before the request path itself and those after it. Without the target `{path}`, the
+    /// request path comes before all others.
+    pub fn split_tries(&self) -> (&[TryTarget], &[TryTarget]) {
+        match self.try_targets.iter().position(TryTarget::is_request_path) {
+            Some(at) => (&self.try_targets[..at], &self.try_targets[at + 1..]),
+            None => (&[], &self.try_targets),
+        }
+    }
+}
+
 /// How a folder is listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
@@ -65,13 +76,22 @@ pub struct Listing {
     pub entries_max: u32,
 }
 
-/// A fallback for a request path that matches no file.
+/// A path to try, or the end of the attempts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TryTarget {
     /// The file with this path relative to the root.
     File(Text),
     /// A response with this status and its error page.
     Status(u16),
+}
+
+impl TryTarget {
+    fn is_request_path(&self) -> bool {
+        let Self::File(text) = self else { return false };
+        let mut parts = text.parts.iter().filter(|part| !matches!(part, TextPart::Literal(text) if text == "/"));
+        matches!((parts.next(), parts.next()), (Some(TextPart::Variable(Variable::Path | Variable::Rest)), None))
+            && !matches!(text.parts.last(), Some(TextPart::Literal(_)))
+    }
 }
 
 /// A content coding and the compression level to use.

@@ -198,6 +198,40 @@ pub(super) fn is_origin(text: &str) -> bool {
         && port.is_none_or(|port| digits(port).is_some())
 }
 
+/// Maximum number of patterns for which one with alternatives may stand.
+const ALTERNATIVES_MAX: usize = 100;
+
+/// Returns the patterns for which `pattern` stands: `*.{jpg,png}` is `*.jpg` and `*.png`.
+///
+/// # Errors
+/// The problem, if the braces are not those of alternatives.
+pub(super) fn alternatives(pattern: &str) -> Result<Vec<String>, &'static str> {
+    let mut patterns = vec![String::new()];
+    let mut rest = pattern;
+    while let Some(open) = rest.find(['{', '}']) {
+        let (before, group) = rest.split_at(open);
+        let group = group.strip_prefix('{').ok_or("a `}` without `{`: alternatives are written {jpg,png}")?;
+        let (words, after) = group.split_once('}').ok_or("a `{` without `}`: alternatives are written {jpg,png}")?;
+        if words.contains('{') {
+            return Err("alternatives in braces cannot contain braces");
+        }
+        if !words.contains(',') {
+            return Err("a pattern contains no variables; alternatives are written {jpg,png}");
+        }
+        let words: Vec<&str> = words.split(',').collect();
+        if patterns.len() * words.len() > ALTERNATIVES_MAX {
+            return Err("these are more than 100 alternatives");
+        }
+        patterns =
+            patterns.iter().flat_map(|begun| words.iter().map(move |word| format!("{begun}{before}{word}"))).collect();
+        rest = after;
+    }
+    for pattern in &mut patterns {
+        pattern.push_str(rest);
+    }
+    Ok(patterns)
+}
+
 /// Returns the problem if a path pattern is invalid.
 pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
     if !pattern.starts_with(['/', '*']) {
@@ -243,6 +277,23 @@ mod tests {
         for text in ["10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0/8", "", "/8", "all"] {
             assert_eq!(network(text), Err(NetworkError::Form), "{text}");
         }
+    }
+
+    #[test]
+    fn a_pattern_with_alternatives_stands_for_several() {
+        for (pattern, expected) in [
+            ("/a", &["/a"][..]),
+            ("*.{jpg,png}", &["*.jpg", "*.png"]),
+            ("/{a,b}/x.{c,d}*", &["/a/x.c*", "/a/x.d*", "/b/x.c*", "/b/x.d*"]),
+            ("/a{,.html}", &["/a", "/a.html"]),
+        ] {
+            assert_eq!(alternatives(pattern).unwrap(), expected);
+        }
+        for pattern in ["/{path}", "/{}", "*.{jpg", "*.jpg}", "/{a,{b,c}}", "/}{a,b}"] {
+            assert!(alternatives(pattern).is_err(), "{pattern}");
+        }
+        assert!(alternatives(&"{a,b}".repeat(6)).is_ok());
+        assert!(alternatives(&"{a,b}".repeat(7)).is_err());
     }
 
     #[test]

@@ -93,14 +93,23 @@ fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     Some(method)
 }
 
+/// Reads path patterns. One with alternatives stands for several.
 fn patterns(reader: &mut Reader<'_>, values: &[Value]) -> Vec<String> {
-    reader.list(values, "this pattern", |reader, value| {
+    let lists = reader.list(values, "this pattern", |reader, value| {
         let pattern = reader.line(value)?;
-        let Some(fault) = parse::pattern_fault(&pattern) else { return Some(pattern) };
+        let read = parse::alternatives(&pattern).and_then(|patterns| {
+            let fault = patterns.iter().find_map(|pattern| parse::pattern_fault(pattern));
+            fault.map_or(Ok(patterns), Err)
+        });
+        let fault = match read {
+            Ok(patterns) => return Some(patterns),
+            Err(fault) => fault,
+        };
         let message = format!("`{pattern}` is not a valid path pattern");
         reader.report.add(Code::PatternBad, value.span, message).label(fault);
         None
-    })
+    });
+    lists.concat()
 }
 
 /// Reads a header condition such as `X-Beta` or `X-Beta: yes`.

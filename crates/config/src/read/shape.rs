@@ -4,7 +4,7 @@ use super::setting::names;
 use super::{Reader, cache, files, log, pages, php, process, proxy, site, step};
 use crate::code::Code;
 use crate::diagnostic::{Report, Span};
-use crate::syntax::{Node, Property};
+use crate::syntax::{Node, Property, Scalar};
 
 /// The maximum number of values of a setting. It must be limited because each entry of a list is compared with all
 /// others.
@@ -129,7 +129,14 @@ impl Shape {
             }
             _ => {}
         }
-        self.check_properties(node, &[properties, self.properties].concat(), report);
+        let allowed = [properties, self.properties].concat();
+        if let ([value], true) = (&node.arguments[..], allowed.contains(&"off"))
+            && matches!(&value.scalar, Scalar::Text(text) if text == "off")
+        {
+            let draft = report.add(Code::Contradiction, value.span, format!("`off` is a property of `{name}`"));
+            draft.label(format!("to turn it off, write: {name} off=#true"));
+        }
+        self.check_properties(node, &allowed, report);
         complete
     }
 

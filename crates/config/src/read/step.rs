@@ -72,8 +72,9 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
 const HEADER: Shape =
     Shape::none("header \"X-Frame-Options\" \"DENY\", or header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }")
         .takes(0, 2)
+        .with(&["always"])
         .may_have_block();
-const SET: Shape = Shape::value("set \"X-Frame-Options\" \"DENY\"").takes(2, 2);
+const SET: Shape = Shape::value("set \"X-Frame-Options\" \"DENY\"").takes(2, 2).with(&["always"]);
 const REMOVE: Shape = Shape::values(1, "remove \"Server\"");
 const HINTS: Shape = Shape::values(1, "early-hints \"</app.css>; rel=preload; as=style\"");
 const ERROR: Shape = Shape::none("error 404 file=\"404.html\"").takes(1, VALUES_MAX).with(&["file"]);
@@ -136,6 +137,8 @@ struct Operations {
     owned: FindOwned,
     /// The variables that values must not contain.
     without: &'static [&'static str],
+    /// True if the operations change responses.
+    of_responses: bool,
 }
 
 /// Returns the setting for operations of `kind`. An operation with a value has one field, other operations have a list
@@ -159,7 +162,16 @@ impl Operations {
         let [name, value, ..] = &node.arguments[..] else { return };
         let (name, text) = (field_name(reader, name, self.owned), field_value(reader, value));
         let text = text.filter(|text| reader.check_field_text(value.span, text, self.without));
-        self.list.extend(name.zip(text).map(|(name, text)| FieldOp::new(kind, name, text)));
+        let Some((name, text)) = name.zip(text) else { return };
+        let operation = FieldOp::new(kind, name, text);
+        let property = property(node, "always");
+        let always = property.and_then(|property| reader.flag(&property.value)).unwrap_or(false);
+        let has_effect = self.of_responses && operation.sets_lifetime();
+        if let (true, false, Some(property)) = (always, has_effect, property) {
+            let draft = reader.report.add(Code::Contradiction, property.span, "`always` has no effect here");
+            draft.label("only a lifetime in a response, such as `max-age` in Cache-Control, is left out of errors");
+        }
+        self.list.push(if always { operation.always() } else { operation });
     }
 }
 
@@ -174,7 +186,11 @@ pub(super) fn field_changes(
     without: &'static [&'static str],
 ) -> Vec<FieldOp> {
     let kind = &node.name;
-    let mut operations = Operations { list: Vec::new(), owned, without };
+    if let (Some(always), true) = (property(node, "always"), node.arguments.is_empty()) {
+        let draft = reader.report.add(Code::Contradiction, always.span, "`always` belongs to a value");
+        draft.label("write it after each value in the block that it applies to");
+    }
+    let mut operations = Operations { list: Vec::new(), owned, without, of_responses: kind == "header" };
     match (&node.arguments[..], &node.children) {
         ([], None) => {
             let message = format!("`{kind}` needs a name and a value, or a block");

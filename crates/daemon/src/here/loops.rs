@@ -101,7 +101,7 @@ impl<'a> LoopSearch<'a> {
         let Some(&(place, proxy)) = self.proxies.iter().find(|(place, _)| **place == forwarded.place) else { return };
         let received: Vec<_> = arrival.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let mut fields: Vec<(String, String)> = Vec::new();
-        for (name, value) in apply_operations(&received, &proxy.request_fields) {
+        for (name, value) in apply_operations(200, &received, &proxy.request_fields) {
             let field = (name.to_owned(), value.to_owned());
             // If a field is added again at each hop, the repetition has no effect on routing.
             if !fields.contains(&field) {

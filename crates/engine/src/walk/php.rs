@@ -55,7 +55,7 @@ impl Walk<'_> {
 async fn send_file(live: &Rc<Live>, index: u32, wanted: &FileWanted) -> Result<Response, Refusal> {
     let missing = || Refusal::from(PhpOutcome::FileMissing);
     let php = live.spec.php.get(index as usize).ok_or_else(missing)?;
-    let (files, path) = locate(php, &wanted.name).ok_or_else(missing)?;
+    let (files, path) = locate(php, &wanted.name).ok_or(PhpOutcome::FileOutside)?;
     let files = live.files.get(files as usize).ok_or_else(missing)?;
     let found = wanted.request.with(|asked| {
         // The file is sent whatever the method of the request. The request's ranges and conditions apply only to GET

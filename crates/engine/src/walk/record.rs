@@ -167,17 +167,23 @@ impl Recorder {
     /// Adds the files that a `files` step looks up: those for the path, its index files, and the try targets.
     fn add_files(&mut self, walk: &Walk<'_>, spec: &FilesSpec) {
         let (decoded, root, variables) = (&walk.decoded, spec.settings.root.display(), walk.variables());
-        let mut names = vec![decoded.clone()];
+        let targets = |targets: &[TryTarget]| {
+            let render = |target: &TryTarget| {
+                let TryTarget::File(text) = target else { return None };
+                let path = Template::new(text).render(&variables).ok()?;
+                let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
+                let mut decoded = Vec::new();
+                decode_path(path, &mut decoded).ok().map(|_| decoded)
+            };
+            targets.iter().filter_map(render).collect::<Vec<_>>()
+        };
+        let (before, after) = spec.settings.split_tries();
+        let mut names = targets(before);
+        names.push(decoded.clone());
         if decoded.is_empty() || decoded.ends_with(b"/") {
             names.extend(spec.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
         }
-        names.extend(spec.settings.try_targets.iter().filter_map(|target| {
-            let TryTarget::File(text) = target else { return None };
-            let path = Template::new(text).render(&variables).ok()?;
-            let path = path.split(|&byte| byte == b'?').next().unwrap_or_default();
-            let mut decoded = Vec::new();
-            decode_path(path, &mut decoded).ok().map(|_| decoded)
-        }));
+        names.extend(targets(after));
         self.explanation.files.extend(
             names
                 .iter()

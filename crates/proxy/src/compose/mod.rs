@@ -245,7 +245,7 @@ fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64
     let control: &[u8] = if tally.no_store.get() { b"private, no-cache, no-store" } else { b"private, no-cache" };
     write_line(b"Cache-Control", control, &mut kept);
     let mut changed = Vec::with_capacity(kept.len() + 64);
-    write_changed(&kept, &query.policy.fields, &mut changed);
+    write_changed(response.status, &kept, &query.policy.fields, &mut changed);
     if let Some(length) = length {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut changed);
     }

@@ -63,7 +63,7 @@ pub(super) fn respond(
         let keep_length = incoming.content_length.is_some() && !is_upgrade && status != 204;
         let keep_upgrade = is_upgrade || status == 426;
         let back = Return { version: incoming.version, keep_length, keep_upgrade, date_s: None };
-        write_lines(step, changes, fields, &back, &mut lines);
+        write_lines(step, (status, changes), fields, &back, &mut lines);
         if is_upgrade && is_stream {
             // RFC 8441 §5: the handshake with the origin uses no key, but the handshake with the client may.
             ask.request.with(|request| {
@@ -120,7 +120,7 @@ pub(super) fn pass_on(
             Some(reason) => write_reason_line(head.status, reason, room),
             None => write_status_line(head.status, room),
         }
-        write_lines(step, changes, head.fields, &back, room);
+        write_lines(step, (head.status, changes), head.fields, &back, room);
         if let Some(note) = note {
             note.write_lines(None, None, true, room);
         }
@@ -133,8 +133,15 @@ pub(super) fn pass_on(
     };
     Response::new(head.status, Head::from_bytes(bytes.slice(0..head_bytes)), body, outcome)
 }
-/// Appends the field lines for the client to `lines`.
-fn write_lines(step: &ProxyStep, changes: &[FieldOp], fields: Fields<'_>, back: &Return, lines: &mut Vec<u8>) {
+
+/// Appends the field lines for the client of a response with `status` to `lines`.
+fn write_lines(
+    step: &ProxyStep,
+    (status, changes): (u16, &[FieldOp]),
+    fields: Fields<'_>,
+    back: &Return,
+    lines: &mut Vec<u8>,
+) {
     // RFC 9110 §6.6.1: a recipient adds Date if it is missing.
     let back = Return { date_s: Some(unix_s()), ..*back };
     if changes.is_empty() {
@@ -142,7 +149,7 @@ fn write_lines(step: &ProxyStep, changes: &[FieldOp], fields: Fields<'_>, back: 
     } else {
         let mut unchanged = Vec::with_capacity(1024);
         write_response_lines(fields, &step.settings, &back, &mut unchanged);
-        write_changed(&unchanged, changes, lines);
+        write_changed(status, &unchanged, changes, lines);
     }
 }
 

@@ -102,6 +102,11 @@ impl<H: Handler> Http2Task<H> {
                 self.streams.taken_ms = self.streams.now_ms();
                 None
             }
+            // The socket accepts bytes, so only the windows of streams are closed.
+            CloseReason::WriteTimeout if !self.streams.transport.link.is_blocked() => {
+                self.streams.reset_stalled();
+                None
+            }
             CloseReason::BodyTimeout => {
                 self.streams.refuse_slow_bodies();
                 None

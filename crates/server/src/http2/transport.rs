@@ -202,6 +202,7 @@ impl StreamTransport for Http2Transport {
         let code = match why {
             StreamReset::Incomplete => ErrorCode::Internal,
             StreamReset::Tunnel => ErrorCode::Connect,
+            StreamReset::Stalled => ErrorCode::Cancel,
         };
         self.core.reset(id as u32, code, &mut self.link.output);
     }

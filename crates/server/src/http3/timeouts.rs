@@ -66,6 +66,7 @@ impl<H: Handler> Http3Task<H> {
         }
         match reason {
             CloseReason::BodyTimeout => self.streams.refuse_slow_bodies(),
+            CloseReason::WriteTimeout => self.streams.reset_stalled(),
             // The turn sends the last GOAWAY.
             CloseReason::Draining if self.goaway_ms <= self.streams.now_ms() => {}
             reason => self.begin_closing(reason),

@@ -454,6 +454,7 @@ impl StreamTransport for Http3Transport {
         let error = match why {
             StreamReset::Incomplete => ErrorCode::Internal,
             StreamReset::Tunnel => ErrorCode::Connect,
+            StreamReset::Stalled => ErrorCode::RequestCancelled,
         };
         self.core.reset(id);
         self.cut(id, error);

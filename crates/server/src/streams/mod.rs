@@ -47,6 +47,8 @@ pub(crate) enum StreamReset {
     Incomplete,
     /// The other side of a tunnel failed.
     Tunnel,
+    /// The client accepts no content.
+    Stalled,
 }
 
 /// The streams of one connection, and how they are sent. Bytes are gathered and sent at the end of a turn.
@@ -268,6 +270,26 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
             let error = (408, "The request was not complete in time.", CloseReason::BodyTimeout.name());
             self.respond_with_error(id, error, &record, None);
         }
+    }
+
+    /// Resets the streams whose content has been waiting for the client for the write timeout. The others go on.
+    pub(crate) fn reset_stalled(&mut self) {
+        let now_ms = self.now_ms();
+        let timeout_ms = self.worker.settings.timeouts.write_timeout_ms;
+        let is_stalled = |(id, stream): (u64, &ServerStream)| {
+            stream
+                .waiting_since_ms()
+                .is_some_and(|since_ms| now_ms.saturating_sub(since_ms) >= timeout_ms)
+                .then_some(id)
+        };
+        let stalled: Vec<u64> = self.transport.streams().filter_map(is_stalled).collect();
+        for id in stalled {
+            let stream = self.take(id);
+            self.transport.reset(id, StreamReset::Stalled);
+            self.log_cut(stream, CloseReason::WriteTimeout.name());
+        }
+        let waiting = self.transport.streams().filter_map(|(_, stream)| stream.waiting_since_ms());
+        self.taken_ms = waiting.min().unwrap_or(now_ms);
     }
 
     /// Aborts all streams and logs their requests.

@@ -169,7 +169,7 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         count_answer(&self.worker, response);
         self.send_head(id, response, false);
         let response = StreamedResponse::new(source, true, record, response);
-        let streaming = Streaming { response, segment: None, ended: None, intake };
+        let streaming = Streaming { response, segment: None, ended: None, intake, moved_ms: self.now_ms() };
         self.set(id, ServerStream::Streaming(Box::new(streaming)));
     }
 
@@ -215,7 +215,8 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         };
         let remaining_bytes = segments.iter().map(Segment::len).sum();
         let staged = self.worker.take_staged(0);
-        self.set(id, ServerStream::Sending(Box::new(Sending { segments, remaining_bytes, staged })));
+        let moved_ms = self.now_ms();
+        self.set(id, ServerStream::Sending(Box::new(Sending { segments, remaining_bytes, staged, moved_ms })));
         self.send_frame(id);
     }
 

@@ -39,6 +39,9 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         };
         self.content_bytes += bytes as u64;
         if !ends {
+            if bytes > 0 {
+                stream.note_moved(self.now_ms());
+            }
             self.set(id, stream);
             return bytes > 0;
         }
@@ -104,6 +107,10 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         match polled {
             Err(reason) => self.fail_stream(id, ServerStream::Streaming(streaming), reason),
             Ok(moved) if streaming.segment.is_some() || streaming.ended.is_none() => {
+                if moved {
+                    // The piece begins to wait for the client.
+                    streaming.moved_ms = self.now_ms();
+                }
                 self.set(id, ServerStream::Streaming(streaming));
                 return moved;
             }

@@ -58,6 +58,8 @@ pub(crate) struct Sending {
     pub(super) segments: VecDeque<Segment>,
     pub(super) remaining_bytes: u64,
     pub(super) staged: Staged,
+    /// When the client last accepted content, or the content began to wait for it, in milliseconds.
+    pub(super) moved_ms: u64,
 }
 
 /// A response whose content is still arriving.
@@ -69,9 +71,32 @@ pub(crate) struct Streaming {
     pub(super) ended: Option<MessageEnd>,
     /// The request's content, which may still be arriving.
     pub(super) intake: Option<StreamIntake>,
+    /// When the client last accepted content, or the piece began to wait for it, in milliseconds.
+    pub(super) moved_ms: u64,
 }
 
 impl ServerStream {
+    /// Returns since when content has been waiting for the client, in milliseconds, or `None` if none is.
+    pub(super) fn waiting_since_ms(&self) -> Option<u64> {
+        let moved_ms = match self {
+            Self::Sending(sending) => sending.moved_ms,
+            Self::Streaming(streaming) => streaming.moved_ms,
+            Self::Tunnel(tunnel) => tunnel.moved_ms,
+            Self::Idle | Self::Receiving(_) | Self::Pending(_) => return None,
+        };
+        self.is_sending().then_some(moved_ms)
+    }
+
+    /// Records that the client has accepted content.
+    pub(super) fn note_moved(&mut self, now_ms: u64) {
+        match self {
+            Self::Sending(sending) => sending.moved_ms = now_ms,
+            Self::Streaming(streaming) => streaming.moved_ms = now_ms,
+            Self::Tunnel(tunnel) => tunnel.moved_ms = now_ms,
+            Self::Idle | Self::Receiving(_) | Self::Pending(_) => {}
+        }
+    }
+
     /// Returns whether content waits for the client's windows or the socket.
     pub(crate) const fn is_sending(&self) -> bool {
         match self {

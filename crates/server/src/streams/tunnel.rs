@@ -53,6 +53,8 @@ pub(crate) struct TunnelStream {
     /// Bytes to be sent to the client.
     output: Vec<u8>,
     sent_bytes: u64,
+    /// When the client last accepted bytes, or they began to wait for it, in milliseconds.
+    pub(super) moved_ms: u64,
     /// `None` once the handler's tunnel has ended. The pipe may still hold bytes for the client.
     tunnelling: Option<Tunnelling>,
     record: ExchangeRecord,
@@ -177,9 +179,17 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         count_answer(&self.worker, &response);
         self.send_head(id, &response, false);
         let outline = ResponseOutline::new(&response);
-        let (output, sent_bytes, is_shut) = (Vec::new(), 0, false);
-        let tunnel =
-            TunnelStream { input, pipe, is_shut, output, sent_bytes, tunnelling: Some(tunnelling), record, outline };
+        let tunnel = TunnelStream {
+            input,
+            pipe,
+            is_shut: false,
+            output: Vec::new(),
+            sent_bytes: 0,
+            moved_ms: self.now_ms(),
+            tunnelling: Some(tunnelling),
+            record,
+            outline,
+        };
         self.set(id, ServerStream::Tunnel(Box::new(tunnel)));
     }
 

@@ -40,7 +40,7 @@ fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
 /// Returns the field lines of a stored response for clients, without fields that describe the length of the content.
 fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> {
     let mut lines = Vec::with_capacity(stored.lines.len() + 128);
-    write_changed(&stored.lines, changes, &mut lines);
+    write_changed(stored.status, &stored.lines, changes, &mut lines);
     write_via(via, &mut lines);
     lines
 }
@@ -59,14 +59,14 @@ fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
         }
     }
     let mut lines = Vec::with_capacity(own.len());
-    write_changed(&own, changes, &mut lines);
+    write_changed(head.meta.stored.status, &own, changes, &mut lines);
     lines
 }
 
 /// Builds a 206 from a fetch in progress, for the client that requested it.
 fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
-    write_changed(&head.lines, &query.policy.fields, &mut lines);
+    write_changed(206, &head.lines, &query.policy.fields, &mut lines);
     let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
     let mut response = Response::new(206, Head::from_lines(206, &lines), body, note.reason);
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
@@ -362,7 +362,7 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());
             write_not_modified_lines(stored, &mut unchanged);
-            write_changed(&unchanged, &query.policy.fields, &mut lines);
+            write_changed(304, &unchanged, &query.policy.fields, &mut lines);
             write_via(via, &mut lines);
             Response::new(304, Head::from_lines(304, &lines), Body::Empty, note.reason)
         }
