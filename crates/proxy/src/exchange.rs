@@ -76,6 +76,8 @@ pub(crate) struct Begun {
     attempts: u8,
     /// Time of the first attempt in milliseconds of the monotonic clock; `None` before it.
     first_ms: Option<u64>,
+    /// True if a head timeout has passed, and another origin got the request with a head timeout of its own.
+    has_moved: bool,
     last: Option<Refusal>,
     /// The origin selected for the next attempt, and its permit if one has been acquired.
     place: Option<(Ticket, Option<Permit>)>,
@@ -378,6 +380,15 @@ impl Begun {
             attempts: self.attempts,
         };
         let refused = origin_failed(failure.failure);
+        // One origin may hang while the others respond. A safe request then has a whole head timeout for one of them.
+        let moves = failure.failure == OriginFailure::HeadTimeout
+            && matches!(method, "GET" | "HEAD")
+            && !self.has_moved
+            && self.tried.count() < step.addresses.len();
+        if moves {
+            self.has_moved = true;
+            self.first_ms = None;
+        }
         let head_timeout_ms = step.settings.timeouts.head_timeout_ms;
         let is_late = self
             .first_ms

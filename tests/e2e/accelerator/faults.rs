@@ -338,9 +338,9 @@ fn a_malformed_chunk_never_completes_a_response() {
     }
 }
 
-/// A client waits as long as one origin may take, not as long as all of them together.
+/// A client waits as long as one origin may take, or two if the request is safe, not as long as all of them together.
 #[test]
-fn a_request_is_not_retried_after_a_head_timeout() {
+fn a_safe_request_is_retried_once_after_a_head_timeout() {
     let is_over = Arc::new(AtomicBool::new(false));
     let silent = || {
         let is_over = Arc::clone(&is_over);
@@ -358,11 +358,36 @@ fn a_request_is_not_retried_after_a_head_timeout() {
     let count = || origins.iter().map(|origin| origin.requests().len()).sum::<usize>();
     assert_eq!(get(&server, "/").status, 504);
     // The origin's thread may not have read the request yet.
-    wait_until("the origin has the request", || count() > 0);
-    assert_eq!(count(), 1, "no second origin gets the request after the timeout");
-    // The same for a response that is not cacheable.
+    wait_until("two origins have the request", || count() > 1);
+    assert_eq!(count(), 2, "no third origin gets the request after the second timeout");
+    // No second origin gets a request that may change something.
     assert_eq!(ask(&server, "DELETE", "/", "").status, 504);
-    wait_until("the origin has the request", || count() > 1);
-    assert_eq!(count(), 2);
+    wait_until("the origin has the request", || count() > 2);
+    assert_eq!(count(), 3);
+    is_over.store(true, Ordering::SeqCst);
+}
+
+#[test]
+fn one_origin_that_hangs_costs_no_visitor_a_response() {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let hangs = Arc::clone(&is_over);
+    let hanging = Origin::start(move |_, _| {
+        while !hangs.load(Ordering::SeqCst) {
+            thread::sleep(Duration::from_millis(10));
+        }
+        Then::Close
+    });
+    let well = Origin::start(|_, stream| {
+        let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", b"good"));
+        Then::Keep
+    });
+    let folder = Folder::new();
+    let urls = format!("{}\" \"{}", hanging.url(), well.url());
+    let server = configure(&folder, &urls, "", "timeouts { head \"500ms\" }");
+    for number in 0..6 {
+        let response = get(&server, &format!("/{number}"));
+        assert_eq!((response.status, response.body.as_slice()), (200, &b"good"[..]), "{number}");
+    }
+    assert!(!hanging.requests().is_empty(), "the origin that hangs was asked as well");
     is_over.store(true, Ordering::SeqCst);
 }
