@@ -4,7 +4,8 @@ use crate::forward::write_host_lines;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_balance::health::{CheckOutcome, CheckResult, due_ms};
-use flatout_config::model::{Origin, Proxy};
+use flatout_config::model::{HostField, Origin, Proxy};
+use flatout_http::lines::write_line;
 use flatout_os::clock::Now;
 use flatout_upstream::origin::{IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
 use std::future::poll_fn;
@@ -19,10 +20,13 @@ const BODY_BYTES_MAX: usize = 64 * 1024;
 /// Method of a health check.
 const CHECK_METHOD: &str = "GET";
 
-/// Appends the field lines of a health check to `out`, each `Name: value` and CR LF: Host, as for requests without a
-/// host, User-Agent, Accept and Cache-Control.
-fn write_check_lines(settings: &Proxy, origin: &Origin, out: &mut Vec<u8>) {
-    write_host_lines(settings, origin, out);
+/// Appends the field lines of a health check to `out`, each `Name: value` and CR LF: Host, as for a request of a visitor
+/// of the site `site`, User-Agent, Accept and Cache-Control. Applications often refuse a host that is not theirs.
+fn write_check_lines(settings: &Proxy, site: Option<&str>, origin: &Origin, out: &mut Vec<u8>) {
+    match (site, &settings.host) {
+        (Some(site), HostField::Client) => write_line("Host", site.as_bytes(), out),
+        _ => write_host_lines(settings, origin, out),
+    }
     out.extend_from_slice(b"User-Agent: flatout-health-check\r\nAccept: */*\r\nCache-Control: no-store\r\n");
 }
 
@@ -61,7 +65,7 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
         return CheckOutcome::Failed;
     };
     let mut lines = Vec::new();
-    write_check_lines(&step.settings, origin, &mut lines);
+    write_check_lines(&step.settings, step.site_host(), origin, &mut lines);
     let mut request = OutgoingRequest {
         method: CHECK_METHOD,
         target: check.path.as_bytes(),
@@ -100,15 +104,16 @@ mod tests {
     use flatout_config::model::{HostField, Origin, Proxy};
 
     #[test]
-    fn the_host_is_as_for_requests() {
+    fn the_host_is_as_for_requests_of_visitors() {
         let origin = Origin { secure: true, host: "a.example".to_owned(), port: 8443, weight: 1, backup: false };
-        for (host, expected) in [
-            (HostField::Client, "a.example:8443"),
-            (HostField::Origin, "a.example:8443"),
-            (HostField::Fixed("b.example".to_owned()), "b.example"),
+        for (host, site, expected) in [
+            (HostField::Client, Some("c.example"), "c.example"),
+            (HostField::Client, None, "a.example:8443"),
+            (HostField::Origin, Some("c.example"), "a.example:8443"),
+            (HostField::Fixed("b.example".to_owned()), Some("c.example"), "b.example"),
         ] {
             let mut out = Vec::new();
-            write_check_lines(&Proxy { host, ..Proxy::default() }, &origin, &mut out);
+            write_check_lines(&Proxy { host, ..Proxy::default() }, site, &origin, &mut out);
             assert!(String::from_utf8(out).unwrap().starts_with(&format!("Host: {expected}\r\n")));
         }
     }

@@ -112,6 +112,12 @@ impl ProxyStep {
         &self.name
     }
 
+    /// Returns the site's first host name, or `None` if it has a wildcard.
+    pub(crate) fn site_host(&self) -> Option<&str> {
+        let host = self.name.split('#').next().unwrap_or_default();
+        (!host.is_empty() && !host.contains('*')).then_some(host)
+    }
+
     /// Returns the realm of responses that are stored by the rules of `cache`.
     pub fn realm_with(&self, cache: &CacheStep) -> String {
         format!("{}{}", self.realm, cache.realm)
