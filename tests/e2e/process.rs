@@ -4,8 +4,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, soc
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{self as unix, UnixDatagram};
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A process that is stopped when dropped.
@@ -19,14 +22,19 @@ impl Drop for Running {
     }
 }
 
-/// Returns a free port below the kernel's range for outgoing connections. Each test process starts its search at a
-/// different port, so it is unlikely that another program takes the port before it is used.
+/// Returns a free port below the kernel's range for outgoing connections. No other call returns it while this process
+/// runs, in this test program or in another one.
 pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
+    /// A socket for each port, with the port in its abstract name, which only one process can bind at a time.
+    static TAKEN: Mutex<Vec<UnixDatagram>> = Mutex::new(Vec::new());
     loop {
         let number = std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
         let port = 10_000 + (number % 20_000) as u16;
+        let name = unix::SocketAddr::from_abstract_name(format!("flatout-test-port-{port}")).unwrap();
+        let Ok(taken) = UnixDatagram::bind_addr(&name) else { continue };
         if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            TAKEN.lock().unwrap().push(taken);
             return port;
         }
     }

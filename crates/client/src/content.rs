@@ -34,7 +34,7 @@ impl Digesting {
     }
 }
 
-/// Returns the SHA-256 of what is left to read.
+/// Returns the SHA-256 of everything that the reader yields.
 ///
 /// # Errors
 /// Those of the reader.

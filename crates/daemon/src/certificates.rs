@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(certificates.look(config).unwrap().len(), 2);
         let second = in_use(&certificates);
         assert!(second[0] == first[0] && second[1] != first[1]);
-        // A mismatched pair keeps nobody up either.
+        // A mismatched pair does not delay other sites either.
         sites.write("b.test", &["key"]);
         sites.write("a.test", &["chain", "key"]);
         assert!(certificates.look(config).is_some());

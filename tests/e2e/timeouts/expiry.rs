@@ -74,7 +74,7 @@ fn a_body_may_be_slow_while_it_arrives() {
         origin.url("").trim_end_matches('/')
     );
     let server = Server::run(&folder, &config);
-    // Returns the status after so many of 15 bytes, which take longer than the timeout.
+    // Returns the status after the first `bytes` of 15 bytes; sending them takes longer than the timeout.
     let status = |path: &str, bytes: usize| {
         let mut stream = server.connect();
         let head = format!("POST {path} HTTP/1.1\r\nHost: test\r\nContent-Length: {ALL}\r\n\r\n");
