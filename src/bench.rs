@@ -86,7 +86,7 @@ fn answer(run: Run, progress: &mut dyn ProgressReceiver) -> Result<BenchReport, 
     let Run { ask, counter_source, question, thresholds } = run;
     let mut report = match question {
         BenchGoal::Levels => run_bench(ask, counter_source, progress),
-        BenchGoal::Knee(requirement, plan) => question::find_knee(ask, counter_source, &requirement, plan, progress),
+        BenchGoal::Knee(requirements, plan) => question::find_knee(ask, counter_source, &requirements, plan, progress),
         BenchGoal::Overload(plan) => question::overload(ask, counter_source, &plan, progress),
         BenchGoal::Versus(other) => question::versus(ask, *other, progress),
     }?;

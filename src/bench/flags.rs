@@ -3,6 +3,7 @@
 use super::plan::parse_duration;
 use clap::Args;
 use flatout_lab::request::RequestField;
+use flatout_load::plan::ExpectedStatuses;
 use flatout_report::classic::Classic;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,7 +31,8 @@ use std::time::Duration;
     4  a --require condition was not met\n  \
     5  no figure is valid, part of the requested run was not measured, or a --require condition is inconclusive; \
     with --strict, also if any figure is invalid\n\n\
-    A request fails if its response is incomplete or has a status of 400 or above."
+    A request fails if its response is incomplete or has an unexpected status. Rates and response times are those of \
+    the other requests; in percentiles, a request without a response counts as slower than all others."
 )]
 pub(crate) struct BenchArgs {
     #[arg(help = "URL to test, such as http://127.0.0.1:8080/")]
@@ -127,6 +129,11 @@ pub(crate) struct RequestArgs {
     /// Replay an access log at its original pace, or K times as fast with LOG,xK
     #[arg(long, value_name = "LOG[,xK]", group = "workload_source", conflicts_with_all = ["rate", "arrivals"])]
     pub(super) replay: Option<String>,
+    /// Check the body size of each response against the replayed log
+    ///
+    /// The log of a server that compresses contains the sizes of compressed responses.
+    #[arg(long, requires = "replay")]
+    pub(super) verify_sizes: bool,
     /// Request method [default: GET, or the method given in the list]
     #[arg(long, value_name = "NAME")]
     pub(super) method: Option<String>,
@@ -157,9 +164,12 @@ pub(crate) struct RequestArgs {
     /// Trust only the certificate authorities in this PEM file
     #[arg(long, value_name = "FILE")]
     pub(super) cacert: Option<PathBuf>,
+    /// Statuses of successful responses, such as 2xx,404 or 400-451
+    #[arg(long, value_name = "STATUSES", default_value = "2xx,3xx", value_parser = ExpectedStatuses::parse)]
+    pub(super) expect_status: ExpectedStatuses,
     /// Share of response bodies to verify by digest, such as 1% or 0.01
     ///
-    /// Body sizes are always checked.
+    /// Body sizes are checked wherever the list of requests contains them.
     #[arg(long, value_name = "SHARE")]
     pub(super) verify_digest: Option<String>,
 }
@@ -175,7 +185,9 @@ pub(crate) struct QuestionArgs {
     /// Exit with code 5 unless every figure is valid
     #[arg(long)]
     pub(super) strict: bool,
-    /// Find the highest rate at which this condition is met, such as 'p99<50ms'
+    /// Find the highest rate at which this condition is met, such as 'p99<50ms' or 'p99<50ms,errors<5%'
+    ///
+    /// At most 1 % of the requests may fail, unless the condition has a limit of errors.
     ///
     /// --rate A..B sets the range to search. Short trials narrow the range, and long trials confirm the result.
     /// --duration sets the duration of a long trial.

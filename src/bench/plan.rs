@@ -56,8 +56,8 @@ pub(super) struct Run {
 pub(super) enum BenchGoal {
     /// The performance of the server at each level.
     Levels,
-    /// The highest rate that meets a requirement.
-    Knee(Threshold, KneePlan),
+    /// The highest rate that meets all requirements.
+    Knee(Vec<Threshold>, KneePlan),
     /// The throughput that remains beyond the peak.
     Overload(OverloadPlan),
     /// The faster of two servers.
@@ -71,9 +71,10 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     let BenchArgs { load, request, question, .. } = args;
     method(request.method.as_deref())?;
     request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?;
-    for requirement in question.require.iter().chain(&question.find_knee) {
+    for requirement in &question.require {
         Threshold::parse(requirement).map_err(text)?;
     }
+    question.find_knee.as_deref().map(knee_requirements).transpose()?;
     if question.find_knee.is_some() {
         load.rate.as_deref().map(parse_bounds).transpose()?;
     } else if question.overload {
@@ -136,9 +137,22 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     Ok(Run { ask, counter_source, question, thresholds })
 }
 
+/// The limit of errors in a search, unless its condition has one.
+const KNEE_ERRORS: &str = "errors<=1%";
+
+/// Parses the condition of a search: requirements separated by commas. Adds a limit of errors if there is none, because
+/// a server that refuses requests can be fast.
+fn knee_requirements(condition: &str) -> Result<Vec<Threshold>, String> {
+    let mut requirements = condition.split(',').map(Threshold::parse).collect::<Result<Vec<_>, _>>().map_err(text)?;
+    if !requirements.iter().any(Threshold::bounds_errors) {
+        requirements.push(Threshold::parse(KNEE_ERRORS).map_err(text)?);
+    }
+    Ok(requirements)
+}
+
 fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Result<BenchGoal, String> {
     if let Some(requirement) = &asked.find_knee {
-        let requirement = Threshold::parse(requirement).map_err(text)?;
+        let requirements = knee_requirements(requirement)?;
         let mut plan = KneePlan::DEFAULT;
         if let Some((low, high)) = load.rate.as_deref().map(parse_bounds).transpose()? {
             (plan.rate_min, plan.rate_max) = (low, high);
@@ -147,7 +161,7 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
             plan.long_ns = nanoseconds(duration);
             plan.short_ns = (plan.long_ns / 5).max(1);
         }
-        return Ok(BenchGoal::Knee(requirement, plan));
+        return Ok(BenchGoal::Knee(requirements, plan));
     }
     if asked.overload {
         let rate = load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
@@ -203,6 +217,7 @@ fn plans(
         stop: stop(load, is_open)?,
         drain_ns: nanoseconds(load.timeout),
         timeout_ns: nanoseconds(load.timeout),
+        expected: request.expect_status.clone(),
         seed: load.seed,
         ..Plan::default()
     };
@@ -398,9 +413,11 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> 
             return Err("the speed of a replay must be above 0".to_owned());
         }
         let log = read_sound_log(Path::new(path)).map_err(text)?;
-        return Replay::of(&log, speed)
-            .map(|replay| BenchRequests::Replayed(Arc::new(replay)))
-            .map_err(|faults| format!("{path}: {faults}"));
+        let mut replay = Replay::of(&log, speed).map_err(|faults| format!("{path}: {faults}"))?;
+        if !request.verify_sizes {
+            replay.forget_sizes();
+        }
+        return Ok(BenchRequests::Replayed(Arc::new(replay)));
     }
     BenchRequests::one(&url.target).ok_or_else(|| "the workload has no requests".to_owned())
 }

@@ -5,6 +5,7 @@ mod beside;
 mod connections;
 mod costs;
 mod counts;
+mod failing;
 mod http3;
 mod live;
 mod overdue;
@@ -18,8 +19,10 @@ mod secure;
 mod soundness;
 mod starvation;
 mod stragglers;
+mod streams;
 mod terminal;
 mod truth;
+mod uploads;
 
 use super::harness::{Folder, flatout};
 use super::tool::tool;

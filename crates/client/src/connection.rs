@@ -173,19 +173,33 @@ async fn exchange<D: Drive + 'static>(
     }
     slot.deadline.set(burst.sent_ns.saturating_add(shared.settings.request_timeout_ns));
     let bytes = bytes_of(shared, burst, pipeline);
-    let mut sent_bytes = 0;
-    let sent = link.send(bytes, &mut sent_bytes).await;
-    burst.sent_bytes = sent_bytes;
-    sent.map_err(|failure| (0, failure))?;
+    let (mut sent_bytes, mut first_byte_ns) = (0, 0);
+    let mut early = None;
+    if count == 1 {
+        let index = burst.first;
+        let is_head = shared.settings.requests[index as usize].is_head;
+        reader.begin(is_head, is_last(&burst.begin, 0), false, shared.sampling.next());
+        let sent = link.send_request(shared, (reader, index), bytes, (&mut sent_bytes, &mut first_byte_ns)).await;
+        burst.sent_bytes = sent_bytes;
+        early = sent.map_err(|failure| (0, failure))?;
+    } else {
+        let sent = link.send(bytes, &mut sent_bytes).await;
+        burst.sent_bytes = sent_bytes;
+        sent.map_err(|failure| (0, failure))?;
+    }
+    // The rest of a request that already has its response is not sent, so the connection is of no use.
+    let is_whole = sent_bytes == bytes.len();
     for nth in 0..count {
         let index = request_of(burst, pipeline, nth);
         let request = &shared.settings.requests[index as usize];
-        let (is_last, more_due) = (is_last(&burst.begin, nth), nth + 1 < count);
-        reader.begin(request.is_head, is_last, more_due, shared.sampling.next());
-        let mut first_byte_ns = 0;
-        let mut server_closed = false;
+        let more_due = nth + 1 < count;
+        if count > 1 {
+            first_byte_ns = 0;
+            reader.begin(request.is_head, is_last(&burst.begin, nth), more_due, shared.sampling.next());
+        }
+        let mut server_closed = early.as_ref().is_some_and(|received| received.server_closed);
         let mut answer = match nth {
-            0 => None,
+            0 => early.take().and_then(|received| received.answer),
             _ => reader.read_stash(shared.room.borrow_mut().parts(index).1).map_err(|failure| (nth, failure))?,
         };
         while answer.is_none() {
@@ -211,10 +225,11 @@ async fn exchange<D: Drive + 'static>(
             ..ended_of(shared, burst, pipeline, nth, result, ended_ns)
         };
         shared.drive.borrow_mut().handle_ended(&ended);
-        let may_go_on = answer.persistent && !server_closed;
+        let may_go_on = answer.persistent && !server_closed && is_whole;
         if !more_due {
             // If the request announced the close, the close is no failure of the server.
-            return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: !may_go_on && !burst.begin.closes });
+            let is_by_server = !may_go_on && is_whole && !burst.begin.closes;
+            return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: is_by_server });
         }
         if !answer.persistent {
             // The server announced that it would close, so the other requests get no response.
@@ -315,8 +330,7 @@ fn fail_from<D: Drive>(
     let mut drive = shared.drive.borrow_mut();
     for later in nth..burst.begin.burst.max(1) {
         let mut ended = ended_of(shared, burst, pipeline, later, Err(failure), ended_ns);
-        // Responses are read only after the whole burst has been sent.
-        if later == nth && ended.is_sent && reader.is_due() {
+        if later == nth && reader.is_due() {
             let received = reader.received();
             ended.head_bytes = received.total_bytes.saturating_sub(received.body_bytes);
             ended.body_bytes = received.body_bytes;

@@ -1,5 +1,6 @@
 //! Reasons that a request has no complete response.
 
+use crate::StreamVersion;
 use flatout_http::http2::frame::ErrorCode;
 use flatout_http::http3;
 use flatout_http::refusal::Refusal;
@@ -33,6 +34,8 @@ pub enum RequestFailure {
     NoHttp2,
     /// The server does not support HTTP/3.
     NoHttp3,
+    /// The server did not process the request, according to its GOAWAY (RFC 9113 §6.8, RFC 9114 §5.2).
+    Unprocessed(StreamVersion),
     /// HTTP/2: the server refused or reset the stream, with this error code (RFC 9113 §7).
     StreamReset(u32),
     /// HTTP/2: the server closed the connection, or one side violated the protocol, with this error code (RFC 9113
@@ -61,6 +64,9 @@ flatout_reason::reasons! {
     Transport, "quic-transport", "one side violated QUIC, or had an internal error";
 }
 
+/// The code with which a server refuses a stream (RFC 9113 §7).
+const REFUSED_STREAM: u32 = ErrorCode::RefusedStream.number();
+
 /// Lowest of QUIC's error codes for TLS alerts (RFC 9001 §4.8).
 const CRYPTO_ERROR: u64 = 0x100;
 
@@ -76,6 +82,17 @@ const NO_APPLICATION_PROTOCOL: u64 = 120;
 const CONNECTION_REFUSED: u64 = 2;
 
 impl RequestFailure {
+    /// Returns whether the server states that it did not process the request, so that the request can be sent again
+    /// (RFC 9113 §8.7, RFC 9114 §4.1.1).
+    pub(super) const fn is_unprocessed(self) -> bool {
+        matches!(
+            self,
+            Self::Unprocessed(_)
+                | Self::StreamReset(REFUSED_STREAM)
+                | Self::Http3Reset(http3::error::ErrorCode::RequestRejected)
+        )
+    }
+
     /// Returns the failure for the reason a QUIC connection ended.
     pub(super) fn of_quic(error: &ConnectionError) -> Self {
         match error {
@@ -144,7 +161,7 @@ impl From<Refusal> for RequestFailure {
 impl From<StreamError> for RequestFailure {
     fn from(error: StreamError) -> Self {
         match error {
-            StreamError::Refused => Self::Http2(ErrorCode::NoError.number()),
+            StreamError::Refused => Self::Unprocessed(StreamVersion::Http2),
             StreamError::Reset(code) => Self::StreamReset(code.number()),
             StreamError::Connection(code) => Self::Http2(code.number()),
             StreamError::Closed => Self::ClosedEarly,

@@ -14,6 +14,7 @@ mod stream;
 pub(super) use sockets::QuicSockets;
 pub(super) use stream::Http3Stream;
 
+use super::StreamVersion;
 use super::failure::RequestFailure;
 use flatout_http::http2::connection::Role;
 use flatout_http::http2::fields::FieldBlock;
@@ -222,7 +223,7 @@ impl Http3State {
                 self.deliver(stream, Arrived::stop_sending);
             }
             Event::GoAway { id } => {
-                let failure = RequestFailure::Http3(ErrorCode::NoError);
+                let failure = RequestFailure::Unprocessed(StreamVersion::Http3);
                 self.fail_streams(failure, |stream| stream >= id);
                 self.wake_waiting();
             }
@@ -321,7 +322,7 @@ impl Http3Connection {
             return Poll::Ready(Err(failure));
         }
         if !state.core.can_open() {
-            return Poll::Ready(Err(RequestFailure::Http3(ErrorCode::NoError)));
+            return Poll::Ready(Err(RequestFailure::Unprocessed(StreamVersion::Http3)));
         }
         let Some(id) = state.quic.streams().open(Dir::Bi) else {
             state.waiting.push(context.waker().clone());

@@ -18,7 +18,9 @@
 //! The terms are those of `flatout_load`: a drive returns a [`Move`], and is notified of each [`ConnectionEnd`].
 //!
 //! By design, the schedule and the records belong to the drive. Redirects are not followed and requests are not
-//! retried, because a load generator that hides failures would measure something else.
+//! retried, because a load generator that hides failures would measure something else. The exception are requests that
+//! a server refuses to process over HTTP/2 or HTTP/3, as when it closes a connection after so many requests: no client
+//! treats these as failures. They are sent again, and counted.
 
 mod busy_poll;
 mod connection;
@@ -172,6 +174,11 @@ pub trait Drive {
 
     /// Records how a request ended. Called exactly once for each request that was started.
     fn handle_ended(&mut self, ended: &RequestRecord);
+
+    /// Handles that requests are sent again, because the server stated that it did not process them.
+    fn handle_sent_again(&mut self, requests: u32) {
+        let _ = requests;
+    }
 
     /// Handles the arrival of all responses of a slot's burst. `is_open` is true if the connection is reusable. Returns
     /// the slot's next burst, if it starts now.

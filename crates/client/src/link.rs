@@ -16,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
@@ -97,40 +97,111 @@ impl<D: Drive + 'static> Link<D> {
 
     /// Sends a whole burst directly. Waits only if the socket buffer is full. Updates `sent_bytes`.
     pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
+        if self.send_now(burst, sent_bytes)? {
+            return Ok(());
+        }
+        self.watch_writable()?;
+        poll_fn(|context| self.poll_send(context, burst, sent_bytes)).await
+    }
+
+    /// Sends a single request and, if that has to wait, reads its response meanwhile: a server may respond before it has
+    /// read the whole request, or while it reads it. Returns the response if it is complete before the request is.
+    /// Updates `sent_bytes`, and `first_byte_ns` when bytes arrive.
+    pub(super) async fn send_request(
+        &mut self,
+        shared: &ClientShared<D>,
+        (reader, request): (&mut ResponseReader, u32),
+        bytes: &[u8],
+        (sent_bytes, first_byte_ns): (&mut usize, &mut u64),
+    ) -> Result<Option<ReceivedOnce>, RequestFailure> {
+        // If the server reads no more, its response, if it has sent one, says why.
+        let mut failure = match self.send_now(bytes, sent_bytes) {
+            Ok(true) => return Ok(None),
+            Ok(false) => {
+                self.watch_writable()?;
+                None
+            }
+            Err(failure) => Some(failure),
+        };
+        poll_fn(|context| {
+            if failure.is_none() {
+                match self.poll_send(context, bytes, sent_bytes) {
+                    Poll::Ready(Ok(())) => return Poll::Ready(Ok(None)),
+                    Poll::Ready(Err(error)) => failure = Some(error),
+                    Poll::Pending => {}
+                }
+            }
+            loop {
+                let received = ready!(self.poll_receive(context, shared, reader, request));
+                match received {
+                    Ok(ReceivedOnce { answer: None, .. }) => {
+                        if *first_byte_ns == 0 {
+                            *first_byte_ns = precise_ns();
+                        }
+                    }
+                    Ok(received) => return Poll::Ready(Ok(Some(received))),
+                    Err(error) => return Poll::Ready(Err(failure.unwrap_or(error))),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Sends what the socket accepts at once. Returns whether that is everything. Over TLS, sends nothing.
+    fn send_now(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<bool, RequestFailure> {
         *sent_bytes = std::mem::take(&mut self.sent_bytes);
         let socket = match &mut self.kind {
             LinkTransport::Plain(Some(socket)) => socket,
             LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
-            LinkTransport::Tls(stream) => return send_by_tls(stream, burst, sent_bytes).await,
+            LinkTransport::Tls(_) => return Ok(false),
         };
         while *sent_bytes < burst.len() {
             match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
                 Ok(sent) => *sent_bytes += sent,
-                Err(Errno::AGAIN) => return self.send_patiently(burst, sent_bytes).await,
+                Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
+        Ok(true)
+    }
+
+    /// Registers a plain socket for writing too. This is rare because requests are small, so only here.
+    fn watch_writable(&mut self) -> Result<(), RequestFailure> {
+        let LinkTransport::Plain(place) = &mut self.kind else { return Ok(()) };
+        // The socket must be deregistered before it can be registered again.
+        let Some(socket) = place.take().map(Registered::into_inner) else { return Err(RequestFailure::ClosedEarly) };
+        *place = Some(Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?);
         Ok(())
     }
 
-    /// Sends the remainder of a burst after a partial send. This is rare because requests are small, so only here is
-    /// the socket registered for writing.
-    async fn send_patiently(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
-        let LinkTransport::Plain(place) = &mut self.kind else { return Err(RequestFailure::ClosedEarly) };
-        // The socket must be deregistered before it can be registered again.
-        let Some(socket) = place.take().map(Registered::into_inner) else { return Err(RequestFailure::ClosedEarly) };
-        let socket = place.insert(Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?);
+    /// Sends the remainder of a burst. Ready when the socket has accepted all of it.
+    fn poll_send(
+        &mut self,
+        context: &mut Context<'_>,
+        burst: &[u8],
+        sent_bytes: &mut usize,
+    ) -> Poll<Result<(), RequestFailure>> {
+        let socket = match &mut self.kind {
+            LinkTransport::Plain(Some(socket)) => socket,
+            LinkTransport::Plain(None) => return Poll::Ready(Err(RequestFailure::ClosedEarly)),
+            LinkTransport::Tls(stream) => {
+                while *sent_bytes < burst.len() {
+                    *sent_bytes += ready!(Pin::new(&mut *stream).poll_write(context, &burst[*sent_bytes..]))?;
+                }
+                return Pin::new(stream).poll_flush(context).map_err(RequestFailure::from);
+            }
+        };
         while *sent_bytes < burst.len() {
-            let mut ready = poll_fn(|context| socket.poll_write_ready(context)).await?;
+            let mut ready = ready!(socket.poll_write_ready(context))?;
             match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
                 Ok(sent) => *sent_bytes += sent,
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => return Poll::Ready(Err(error.into())),
             }
         }
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     /// Waits for bytes, receives once and parses the bytes as the response to `request`.
@@ -140,15 +211,23 @@ impl<D: Drive + 'static> Link<D> {
         reader: &mut ResponseReader,
         request: u32,
     ) -> Result<ReceivedOnce, RequestFailure> {
+        poll_fn(|context| self.poll_receive(context, shared, reader, request)).await
+    }
+
+    fn poll_receive(
+        &mut self,
+        context: &mut Context<'_>,
+        shared: &ClientShared<D>,
+        reader: &mut ResponseReader,
+        request: u32,
+    ) -> Poll<Result<ReceivedOnce, RequestFailure>> {
         let socket = match &mut self.kind {
             LinkTransport::Plain(Some(socket)) => socket,
-            LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
-            LinkTransport::Tls(stream) => {
-                return poll_fn(|context| poll_receive_by_tls(stream, context, shared, reader, request)).await;
-            }
+            LinkTransport::Plain(None) => return Poll::Ready(Err(RequestFailure::ClosedEarly)),
+            LinkTransport::Tls(stream) => return poll_receive_by_tls(stream, context, shared, reader, request),
         };
         loop {
-            let mut ready = poll_fn(|context| socket.poll_read_ready(context)).await?;
+            let mut ready = ready!(socket.poll_read_ready(context))?;
             let mut room = shared.room.borrow_mut();
             let (buffer, memo) = room.parts(request);
             let (received, _) = match recv(socket.fd(), &mut *buffer, RecvFlags::empty()) {
@@ -158,10 +237,11 @@ impl<D: Drive + 'static> Link<D> {
                     continue;
                 }
                 Err(Errno::INTR) => continue,
-                Err(error) => return Err(error.into()),
+                Err(error) => return Poll::Ready(Err(error.into())),
             };
             if received == 0 {
-                return Ok(ReceivedOnce { answer: Some(reader.handle_end()?), server_closed: true });
+                let ended = reader.handle_end();
+                return Poll::Ready(ended.map(|answer| ReceivedOnce { answer: Some(answer), server_closed: true }));
             }
             // Read this before the guard clears readiness. The runtime keeps a read-closed state.
             let server_closed = ready.ready().is_read_closed();
@@ -169,8 +249,8 @@ impl<D: Drive + 'static> Link<D> {
                 // The socket is empty. Clearing readiness saves an empty receive before the next wait.
                 ready.clear_ready();
             }
-            let answer = reader.handle_bytes(memo, &buffer[..received])?;
-            return Ok(ReceivedOnce { answer, server_closed });
+            let answer = reader.handle_bytes(memo, &buffer[..received]);
+            return Poll::Ready(answer.map(|answer| ReceivedOnce { answer, server_closed }));
         }
     }
 
@@ -195,17 +275,6 @@ impl<D: Drive + 'static> Link<D> {
             }
         }
     }
-}
-
-async fn send_by_tls(
-    stream: &mut TlsStream<Socket<Rc<OwnedFd>>>,
-    burst: &[u8],
-    sent_bytes: &mut usize,
-) -> Result<(), RequestFailure> {
-    while *sent_bytes < burst.len() {
-        *sent_bytes += stream.write(&burst[*sent_bytes..]).await?;
-    }
-    Ok(stream.flush().await?)
 }
 
 fn poll_receive_by_tls<D: Drive>(

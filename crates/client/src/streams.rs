@@ -30,6 +30,8 @@ pub(super) struct SharedConnection {
     generation: Cell<u64>,
     /// True if the server closed the previous connection.
     was_lost: Cell<bool>,
+    /// The generation of the last connection that the server closed.
+    lost: Cell<u64>,
 }
 
 #[derive(Default)]
@@ -49,6 +51,9 @@ impl SharedConnection {
         if is_news {
             self.state.replace(SharedConnectionState::None);
             self.was_lost.set(was_lost);
+            if was_lost {
+                self.lost.set(generation);
+            }
         }
         is_news
     }
@@ -125,8 +130,14 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
     }
 }
 
-/// Sends one burst, with all its streams at once. Returns the generation of the connection on which it completed. The
-/// error says whether there was a connection.
+/// A request of a burst that has not been sent: its number, and its index in the table if it has been chosen.
+type Due = (u32, Option<u32>);
+
+/// Maximum number of times that requests of a burst are sent again.
+const AGAIN_MAX: u32 = 8;
+
+/// Sends one burst, with all its streams at once. Sends requests again that the server did not process. Returns the
+/// generation of the connection on which the burst completed. The error says whether there was a connection.
 async fn run_burst<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
@@ -139,70 +150,107 @@ async fn run_burst<D: Drive + 'static>(
         shared.count_from_now();
     }
     let mut frame = BurstContext { shared, begin, begun_ns, made: None };
-    // Cloning the handle of a connection is expensive, so a slot keeps its clone while the connection is current.
-    let opened = match kept {
-        Some(opened) if group.is_open(opened.generation) => opened,
-        _ => match open(shared, slot, group).await {
-            Ok(opened) => kept.insert(opened),
-            Err(failure) => {
-                let ended_ns = precise_ns();
-                frame.fail_from(0, failure_of(slot, failure), ended_ns);
-                return Err(false);
-            }
-        },
-    };
-    frame.made = opened.made.take();
-    slot.deadline.watch_stream();
-    slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
-    under_way.clear();
-    let mut failed = None;
-    for nth in 0..begin.burst.max(1) {
-        match begin_stream(shared, slot, &opened.connection, &begin, nth).await {
-            Ok(stream) => under_way.push(stream),
-            Err(failure) => {
-                let ended_ns = precise_ns();
-                frame.fail_from(nth, failure_of(slot, failure), ended_ns);
-                failed = Some(failure);
-                break;
+    let mut deadline_ns = None;
+    let mut again: Vec<Due> = Vec::new();
+    let (mut rounds, mut has_failed) = (0, false);
+    loop {
+        let count = if rounds == 0 { begin.burst.max(1) } else { again.len() as u32 };
+        let due = |again: &[Due], index: u32| again.get(index as usize).copied().unwrap_or((index, None));
+        // Cloning the handle of a connection is expensive, so a slot keeps its clone while the connection is current.
+        let opened = match kept {
+            Some(opened) if group.is_open(opened.generation) => opened,
+            _ => match open(shared, slot, group).await {
+                Ok(opened) => kept.insert(opened),
+                Err(failure) => {
+                    let ended_ns = precise_ns();
+                    frame.fail((0..count).map(|index| due(&again, index)), failure_of(slot, failure), ended_ns);
+                    return Err(false);
+                }
+            },
+        };
+        frame.made = opened.made.take().map(|made| (due(&again, 0).0, made));
+        slot.deadline.watch_stream();
+        let now_ns = precise_ns();
+        slot.deadline
+            .set(*deadline_ns.get_or_insert_with(|| now_ns.saturating_add(shared.settings.request_timeout_ns)));
+        under_way.clear();
+        let mut is_lost = false;
+        let mut unprocessed: Vec<Due> = Vec::new();
+        let may_repeat = rounds < AGAIN_MAX;
+        for index in 0..count {
+            let (nth, request) = due(&again, index);
+            match begin_stream(shared, slot, &opened.connection, &begin, (nth, request)).await {
+                Ok(stream) => under_way.push(stream),
+                Err(failure) if failure.is_unprocessed() && may_repeat => {
+                    unprocessed.extend((index..count).map(|index| due(&again, index)));
+                    is_lost |= is_of_connection(failure);
+                    break;
+                }
+                Err(failure) => {
+                    let ended_ns = precise_ns();
+                    let rest = (index..count).map(|index| due(&again, index));
+                    frame.fail(rest, failure_of(slot, failure), ended_ns);
+                    has_failed = true;
+                    is_lost |= is_of_connection(failure);
+                    break;
+                }
             }
         }
+        poll_fn(|context| {
+            slot.register(context);
+            // A late stream is dropped, which resets it.
+            let cut = slot.deadline.cut();
+            under_way.retain_mut(|stream| {
+                let polled = match cut {
+                    Some(failure) => Poll::Ready(Err(failure)),
+                    None => stream.poll(context, shared),
+                };
+                let Poll::Ready(result) = polled else { return true };
+                let ended_ns = precise_ns();
+                match result {
+                    Err(failure) => {
+                        is_lost |= is_of_connection(failure);
+                        if failure.is_unprocessed() && may_repeat {
+                            unprocessed.push((stream.nth, Some(stream.request)));
+                            return false;
+                        }
+                        // The schedule may continue after a body that was wrong.
+                        has_failed |= !matches!(failure, RequestFailure::WrongLength | RequestFailure::WrongDigest);
+                    }
+                    Ok(_) => opened.replies.set(opened.replies.get() + 1),
+                }
+                frame.end(stream, result, ended_ns);
+                false
+            });
+            if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        let generation = opened.generation;
+        if is_lost {
+            group.forget(generation, true);
+        }
+        if unprocessed.is_empty() {
+            return if has_failed { Err(true) } else { Ok(generation) };
+        }
+        shared.drive.borrow_mut().handle_sent_again(unprocessed.len() as u32);
+        again = unprocessed;
+        rounds += 1;
     }
-    poll_fn(|context| {
-        slot.register(context);
-        // A late stream is dropped, which resets it.
-        let cut = slot.deadline.cut();
-        under_way.retain_mut(|stream| {
-            let polled = match cut {
-                Some(failure) => Poll::Ready(Err(failure)),
-                None => stream.poll(context, shared),
-            };
-            let Poll::Ready(result) = polled else { return true };
-            let ended_ns = precise_ns();
-            match result {
-                Err(failure) => failed = Some(failure),
-                Ok(_) => opened.replies.set(opened.replies.get() + 1),
-            }
-            frame.end(stream, result, ended_ns);
-            false
-        });
-        if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    match failed {
-        // The connection remains usable after a stream that was aborted, or whose body was wrong.
-        None | Some(RequestFailure::WrongLength | RequestFailure::WrongDigest) => Ok(opened.generation),
-        Some(
-            RequestFailure::TimedOut
+}
+
+/// Returns whether the connection is of no more use after a failure. It remains usable after a stream that was aborted,
+/// or whose body was wrong.
+const fn is_of_connection(failure: RequestFailure) -> bool {
+    !matches!(
+        failure,
+        RequestFailure::WrongLength
+            | RequestFailure::WrongDigest
+            | RequestFailure::TimedOut
             | RequestFailure::StreamReset(_)
             | RequestFailure::Http3Reset(_)
             | RequestFailure::Abandoned
-            | RequestFailure::ShortBody,
-        ) => Err(true),
-        Some(_) => {
-            group.forget(opened.generation, true);
-            Err(true)
-        }
-    }
+            | RequestFailure::ShortBody
+    )
 }
 
 /// Returns the group's connection. The first slot that needs the connection opens it.
@@ -276,7 +324,9 @@ async fn try_connect<D: Drive + 'static>(
     tokio::task::spawn_local(async move {
         // Streams report how the connection ended; this task only drives it.
         task.await;
-        open.by_server.set(driven.forget(generation, true));
+        // After a GOAWAY, a slot has forgotten the connection before it ends.
+        let is_lost = driven.forget(generation, true) || driven.lost.get() == generation;
+        open.by_server.set(is_lost);
     });
     Ok(SlotConnection { connection, generation, replies, made: Some(made) })
 }
@@ -287,10 +337,9 @@ async fn begin_stream<D: Drive>(
     slot: &ClientSlot,
     connection: &StreamConnection,
     begin: &Begin,
-    nth: u32,
+    (nth, mut chosen): Due,
 ) -> Result<ClientStream, RequestFailure> {
     let digesting = shared.sampling.next();
-    let mut chosen = None;
     let (request, stream) = poll_fn(|context| {
         slot.register(context);
         if let Some(failure) = slot.deadline.cut() {
@@ -328,10 +377,15 @@ struct BurstContext<'a, D: Drive> {
     shared: &'a ClientShared<D>,
     begin: Begin,
     begun_ns: u64,
-    made: Option<Made>,
+    /// The connection that was opened for the burst, and the number of the request that it counts for.
+    made: Option<(u32, Made)>,
 }
 
 impl<D: Drive> BurstContext<'_, D> {
+    fn made_for(&self, nth: u32) -> Option<Made> {
+        self.made.filter(|(first, _)| *first == nth).map(|(_, made)| made)
+    }
+
     fn end(&self, stream: &ClientStream, result: Result<u16, RequestFailure>, ended_ns: u64) {
         let first_byte_ns = if stream.first_byte_ns == 0 { ended_ns } else { stream.first_byte_ns };
         let unsent = stream.unsent(self.shared).len() as u64;
@@ -342,7 +396,7 @@ impl<D: Drive> BurstContext<'_, D> {
             sent_ns: stream.sent_ns,
             first_byte_ns,
             ended_ns,
-            made: self.made.filter(|_| stream.nth == 0),
+            made: self.made_for(stream.nth),
             result,
             is_digested: stream.is_digested,
             is_sent: unsent == 0,
@@ -353,11 +407,12 @@ impl<D: Drive> BurstContext<'_, D> {
         });
     }
 
-    /// Reports the `nth` request of the burst and all later requests, which were never sent, as failed.
-    fn fail_from(&self, nth: u32, failure: RequestFailure, ended_ns: u64) {
+    /// Reports these requests, which were not sent, as failed.
+    fn fail(&self, due: impl Iterator<Item = Due>, failure: RequestFailure, ended_ns: u64) {
         let mut drive = self.shared.drive.borrow_mut();
-        for later in nth..self.begin.burst.max(1) {
-            let request = drive.choose(&self.begin, later) % self.shared.settings.requests.len() as u32;
+        for (nth, request) in due {
+            let count = self.shared.settings.requests.len() as u32;
+            let request = request.unwrap_or_else(|| drive.choose(&self.begin, nth) % count);
             drive.handle_ended(&RequestRecord {
                 begin: self.begin,
                 request,
@@ -365,7 +420,7 @@ impl<D: Drive> BurstContext<'_, D> {
                 sent_ns: ended_ns,
                 first_byte_ns: ended_ns,
                 ended_ns,
-                made: self.made.filter(|_| later == 0),
+                made: self.made_for(nth),
                 result: Err(failure),
                 is_digested: false,
                 is_sent: false,

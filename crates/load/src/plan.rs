@@ -12,11 +12,13 @@ pub mod arrivals;
 pub mod dist;
 pub mod lines;
 pub mod quantity;
+pub mod statuses;
 pub mod sweep;
 
 pub use arrivals::{ArrivalKind, Arrivals, Level};
 pub use dist::Dist;
 pub use lines::{ReplayLine, ReplayLines};
+pub use statuses::ExpectedStatuses;
 pub use sweep::Sweep;
 
 use serde::{Deserialize, Serialize};
@@ -119,6 +121,9 @@ flatout_reason::defaults! {
         /// Maximum number of connections open at once over all threads, 1 to [`CONNECTIONS_MAX`]. A closed loop uses
         /// all of them.
         pub connections: u32 = 64,
+        /// The statuses of successful responses.
+        #[serde(default)]
+        pub expected: ExpectedStatuses = ExpectedStatuses::default(),
         /// The start of measuring.
         pub warm_up: WarmUp = WarmUp::None,
         /// The end of the run.

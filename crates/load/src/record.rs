@@ -2,7 +2,10 @@
 //!
 //! Three events feed a recorder: the start of a burst, the end of a request ([`Sample`]) and the end of a connection
 //! ([`ConnectionEnd`]). All counts have 64 bits, and none is estimated. Recording allocates only for a new failure
-//! detail, or for a new maximum of requests in flight.
+//! detail, for a new maximum of requests in flight, or for the first unexpected status.
+//!
+//! A response is successful if its status is expected ([`ExpectedStatuses`]). Response times are those of successful
+//! responses; those of other responses are recorded apart, and a request without a response has none.
 //!
 //! Requests scheduled before measuring began are counted separately ([`Recorder::warm_up_samples`]) and excluded from
 //! all figures.
@@ -15,6 +18,7 @@ pub mod late;
 pub mod moments;
 pub mod parts;
 pub mod series;
+pub mod statuses;
 
 pub use counts::{Counts, Failures};
 pub use flight::InFlight;
@@ -23,8 +27,10 @@ pub use late::Late;
 pub use moments::Moments;
 pub use parts::{ClassRecord, ConnectionRecord, Phases, Sums};
 pub use series::{Point, Series};
+pub use statuses::Statuses;
 
 use crate::failure::FailureKind;
+use crate::plan::ExpectedStatuses;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -131,9 +137,15 @@ pub enum RecordError {
 pub struct Recorder {
     /// Counters of the measured span.
     pub counts: Counts,
-    /// Response times, measured from the intended start.
+    /// Complete responses by status.
+    #[serde(default)]
+    pub statuses: Statuses,
+    /// Response times of successful responses, measured from the intended start.
     pub response: Hdr,
-    /// Service times, measured from the actual start.
+    /// Response times of responses with an unexpected status; `None` if there are none.
+    #[serde(default)]
+    pub unexpected: Option<Hdr>,
+    /// Service times of successful responses, measured from the actual start.
     pub service: Hdr,
     /// Schedule lag, from the intended start to the actual start.
     pub lag: Hdr,
@@ -167,6 +179,9 @@ pub struct Recorder {
     /// Requests that finished after the end of the measured span.
     #[serde(default)]
     pub late: Late,
+    /// Statuses of successful responses.
+    #[serde(skip)]
+    expected: ExpectedStatuses,
     /// Length of the measured span, if the plan specifies it, in nanoseconds.
     #[serde(skip)]
     span_ns: Option<u64>,
@@ -192,7 +207,9 @@ impl Recorder {
     pub fn new(settings: RecorderSettings) -> Result<Self, RecordError> {
         Ok(Self {
             counts: Counts::default(),
+            statuses: Statuses::default(),
             response: Hdr::new()?,
+            unexpected: None,
             service: Hdr::new()?,
             lag: Hdr::new()?,
             phases: Phases::new()?,
@@ -208,6 +225,7 @@ impl Recorder {
             intended_span_ns: 0,
             begun_span_ns: 0,
             late: Late::default(),
+            expected: ExpectedStatuses::default(),
             span_ns: None,
             tail: Vec::new(),
         })
@@ -216,6 +234,16 @@ impl Recorder {
     /// Sets the length of the measured span, if it is known in advance. Requests that finish later are late.
     pub fn end_span_after(&mut self, span_ns: u64) {
         self.span_ns = Some(span_ns);
+    }
+
+    /// Sets the statuses of successful responses.
+    pub fn expect(&mut self, expected: ExpectedStatuses) {
+        self.expected = expected;
+    }
+
+    /// Returns whether a request got a complete response with an expected status.
+    pub fn is_success(&self, result: Result<u16, FailureKind>) -> bool {
+        result.is_ok_and(|status| self.expected.contains(status))
     }
 
     /// Returns the number of requests that would be late if the span ended at `until_ns`, which must not precede the
@@ -236,14 +264,14 @@ impl Recorder {
         self.late.drain_ns = self.last_ended_ns.saturating_sub(until_ns);
     }
 
-    /// Returns the number of responses within the measured span.
-    pub const fn responses_in_time(&self) -> u64 {
-        self.counts.responses.saturating_sub(self.late.responses)
+    /// Returns the number of successful responses within the measured span.
+    pub fn responses_in_time(&self) -> u64 {
+        self.counts.successes().saturating_sub(self.late.responses)
     }
 
-    /// Returns the number of bytes received by requests that finished within the measured span.
+    /// Returns the number of bytes of successful responses within the measured span.
     pub fn bytes_in_time(&self) -> u64 {
-        self.counts.bytes_in().saturating_sub(self.late.bytes_in)
+        self.sums.response_bytes.sum.saturating_sub(self.late.bytes_in)
     }
 
     /// Sets the start of measuring, after a warm-up until steady state.
@@ -298,17 +326,26 @@ impl Recorder {
         }
     }
 
+    /// Records that requests are sent again, because the server did not process them. During a warm-up, they are not
+    /// counted.
+    pub fn record_sent_again(&mut self, requests: u32) {
+        if self.counts.requests_begun > 0 {
+            self.counts.sent_again += u64::from(requests);
+        }
+    }
+
     /// Records that a request finished.
     pub fn record(&mut self, sample: &Sample) {
-        self.series.record(sample);
+        let is_success = self.is_success(sample.result);
+        self.series.record(sample, is_success);
         if sample.intended_ns < self.measured_from_ns {
             self.warm_up_samples += 1;
             return;
         }
         self.in_flight.end(sample);
         self.last_ended_ns = self.last_ended_ns.max(sample.ended_ns);
-        self.counts.record(sample);
-        let ended = late::EndedRequest::of(sample);
+        self.counts.record(sample, is_success);
+        let ended = late::EndedRequest::of(sample, is_success);
         match self.span_ns {
             Some(span_ns) if sample.ended_ns > self.measured_from_ns.saturating_add(span_ns) => self.late.add(ended),
             _ => self.tail.push(ended),
@@ -318,19 +355,34 @@ impl Recorder {
         }
         self.lag.record(sample.lag_ns());
         self.phases.record_connection(sample);
-        self.sums.record(sample);
+        self.sums.record(sample, is_success);
+        if is_success {
+            self.response.record(sample.response_ns());
+            self.service.record(sample.service_ns());
+            self.phases.record_answer(sample);
+        }
         match sample.result {
-            Ok(_) => {
-                self.response.record(sample.response_ns());
-                self.service.record(sample.service_ns());
-                self.phases.record_answer(sample);
+            Ok(status) => {
+                self.statuses.add(status, 1);
+                if !is_success {
+                    self.record_unexpected(sample.response_ns());
+                }
             }
             Err(kind) => self.record_detail(kind, sample.detail),
         }
         // A single class equals the total, and is copied in `finish`.
         if self.classes.len() > 1 {
             let class = usize::from(sample.class).min(self.classes.len() - 1);
-            self.classes[class].record(sample);
+            self.classes[class].record(sample, is_success);
+        }
+    }
+
+    fn record_unexpected(&mut self, response_ns: u64) {
+        if self.unexpected.is_none() {
+            self.unexpected = Hdr::new().ok();
+        }
+        if let Some(unexpected) = &mut self.unexpected {
+            unexpected.record(response_ns);
         }
     }
 
@@ -349,7 +401,8 @@ impl Recorder {
         let Phases { resolve, connect, tls, wait, transfer } = &mut self.phases;
         let own = [&mut self.response, &mut self.service, &mut self.lag, &mut self.connections.lifetime];
         let of_classes = self.classes.iter_mut().map(|class| &mut class.response);
-        own.into_iter().chain([resolve, connect, tls, wait, transfer]).chain(of_classes).for_each(Hdr::pack);
+        let phases = [resolve, connect, tls, wait, transfer];
+        own.into_iter().chain(phases).chain(of_classes).chain(&mut self.unexpected).for_each(Hdr::pack);
     }
 
     /// Records that a body was checked by digest. A mismatch is also recorded as a failed sample.
@@ -361,10 +414,10 @@ impl Recorder {
     pub fn finish(&mut self, now_ns: u64) {
         self.in_flight.advance(now_ns);
         if let [class] = self.classes.as_mut_slice() {
-            class.requests = self.counts.responses + self.counts.failures_total();
+            class.requests = self.counts.ended();
             class.responses = self.counts.responses;
             class.failures = self.counts.failures_total();
-            class.errors = self.counts.status_classes[3] + self.counts.status_classes[4];
+            class.errors = self.counts.unexpected();
             class.sums = self.sums;
             class.response = self.response.clone();
         }
@@ -414,6 +467,13 @@ impl Recorder {
             return Err(RecordError::Different);
         }
         self.counts.merge(&other.counts);
+        self.statuses.merge(&other.statuses);
+        if let Some(theirs) = &other.unexpected {
+            match &mut self.unexpected {
+                Some(mine) => mine.merge(theirs)?,
+                None => self.unexpected = Some(theirs.clone()),
+            }
+        }
         self.late.merge(&other.late);
         self.response.merge(&other.response)?;
         self.service.merge(&other.service)?;

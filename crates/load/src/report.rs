@@ -21,9 +21,14 @@ pub const SCHEMA: &str = "flatout-run";
 /// Version of the schema. It changes if a reader of the old version would misinterpret the new one; additional fields
 /// do not change it.
 ///
-/// In version 2, rates refer to the measured span, and late results are separate. In version 1, rates referred to the
-/// time until the end of the last response.
-pub const SCHEMA_VERSION: u32 = 2;
+/// In version 3, rates and times are those of successful responses, and a percentile is null if the request at its rank
+/// never got a response. In version 2, they were those of all responses, whatever their status; rates refer to the
+/// measured span, and late results are separate. In version 1, rates referred to the time until the end of the last
+/// response.
+pub const SCHEMA_VERSION: u32 = 3;
+
+/// The version in which rates and times became those of successful responses.
+const SCHEMA_VERSION_OF_SUCCESSES: u32 = 3;
 
 /// The result of a run of one or more steps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -130,7 +135,7 @@ impl RunReport {
         }
         // Documents written by this program normally contain no invisible characters, but an escape may stand for one.
         if !text.contains('\\') && !text.chars().any(|character| visible::is_unseen(character) && character != '\n') {
-            return serde_json::from_str(text).map_err(malformed);
+            return serde_json::from_str(text).map(Self::read).map_err(malformed);
         }
         let mut document: serde_json::Map<String, serde_json::Value> = serde_json::from_str(text).map_err(malformed)?;
         let command = document.remove("command");
@@ -139,7 +144,30 @@ impl RunReport {
         if let (Some(fields), Some(command)) = (document.as_object_mut(), command) {
             fields.insert("command".to_owned(), command);
         }
-        serde_json::from_value(document).map_err(malformed)
+        serde_json::from_value(document).map(Self::read).map_err(malformed)
+    }
+
+    /// Adds what a document of an earlier version does not have: which responses count as failed.
+    fn read(mut self) -> Self {
+        if !self.has_all_responses() {
+            return self;
+        }
+        for step in &mut self.steps {
+            let counts = &mut step.record.counts;
+            let [.., client_errors, server_errors] = counts.status_classes;
+            counts.unexpected_classes = [0, 0, 0, client_errors, server_errors];
+            step.requests.failed = counts.failures_total();
+            let (failed, never_begun) = (step.requests.failed, step.requests.never_begun);
+            step.response = step.record.response.percentiles(failed.saturating_add(never_begun));
+            step.service = step.record.service.percentiles(failed);
+        }
+        self
+    }
+
+    /// Returns whether rates and times are those of all responses, also of failed ones, because an earlier version
+    /// wrote the document.
+    pub const fn has_all_responses(&self) -> bool {
+        self.schema_version < SCHEMA_VERSION_OF_SUCCESSES
     }
 
     /// Encodes the document with indentation.

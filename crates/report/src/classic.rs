@@ -73,6 +73,9 @@ fn each_step(report: &RunReport, print: fn(&RunReport, &StepReport) -> String) -
 /// Adds lines that no original prints: about late requests, and about invalid figures.
 fn add_verdict(text: &mut String, step: &StepReport) {
     let requests = &step.requests;
+    if let Some(covered) = super::verdict::unanswered(step) {
+        note(text, &format!("Times are {covered}."));
+    }
     if requests.late > 0 {
         note(
             text,

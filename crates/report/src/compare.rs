@@ -7,11 +7,12 @@
 
 use super::html::whole_points;
 use super::plan_words;
+use super::series::times;
 use flatout_load::judge::Figure;
-use flatout_load::record::Point;
+use flatout_load::record::{Counts, Point};
 use flatout_load::report::{RunReport, StepReport, visible};
 use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
-use flatout_load::stats::compare::{Comparison, Measure, NotCompared};
+use flatout_load::stats::compare::{Comparison, Measure, NotCompared, failed_differently};
 use flatout_units::show;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -92,6 +93,17 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
             _ => by_stretches(&steps, &bootstrap),
         };
         let mut left_out = Vec::new();
+        if let Some(why) = incomparable(pairs, &steps) {
+            for comparison in comparisons.drain(..) {
+                left_out.push(NotCompared::because(&comparison.measure.name, why.clone()).sentence());
+            }
+            if left_out.is_empty() {
+                left_out.push(NotCompared::because("every measure", why).sentence());
+            }
+        } else if compared.blocks == Blocks::Runs && steps.iter().any(|(a, b)| times(a)[0].2 > 0 || times(b)[0].2 > 0) {
+            let why = "requests without a response have no time".to_owned();
+            left_out.extend(PERCENTILES.map(|(name, _)| NotCompared::because(name, why.clone()).sentence()));
+        }
         comparisons.retain(|comparison| {
             let figure = figure_of(&comparison.measure.name);
             let (a, b) = (steps.iter().map(|(a, _)| a.verdict(figure)), steps.iter().map(|(_, b)| b.verdict(figure)));
@@ -107,6 +119,24 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
         compared.blocks = Blocks::TooFew;
     }
     compared
+}
+
+/// Returns why the figures of these steps cannot be compared: their requests failed in different shares, or failed in
+/// results of a version that counted failed responses in rates and times.
+fn incomparable(pairs: &[(RunReport, RunReport)], steps: &[(&StepReport, &StepReport)]) -> Option<String> {
+    let share = |side: &dyn Fn(&(&StepReport, &StepReport)) -> Counts| {
+        let (errors, ended) = steps.iter().map(side).fold((0.0, 0.0), |(errors, ended), counts| {
+            (errors + counts.errors() as f64, ended + counts.ended() as f64)
+        });
+        errors / f64::max(ended, 1.0)
+    };
+    let (a, b) = (share(&|(a, _)| a.record.counts), share(&|(_, b)| b.record.counts));
+    let is_of_all = pairs.iter().any(|(a, b)| a.has_all_responses() || b.has_all_responses());
+    failed_differently(("A", a), ("B", b)).or_else(|| {
+        (is_of_all && a.max(b) > 0.0).then(|| {
+            "requests failed, and an earlier version of flatout counted failed responses in rates and times".to_owned()
+        })
+    })
 }
 
 /// Returns the rate and mean response time of both sides, for each pair.
@@ -140,7 +170,11 @@ fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<C
     add(Measure::rate(), &|step| Some(step.responses_per_s));
     add(Measure::cost("mean response time"), &|step| step.record.sums.response_ns.mean());
     add(Measure::cost("server CPU per response"), &|step| step.server?.cpu_ns_per_response);
-    for (name, quantile) in [("p50 response time", 0.5), ("p99 response time", 0.99)] {
+    // The bootstrap ranks only times, and requests without a response have none.
+    if steps.iter().any(|(a, b)| times(a)[0].2 > 0 || times(b)[0].2 > 0) {
+        return comparisons;
+    }
+    for (name, quantile) in PERCENTILES {
         let histogram = |step: &StepReport| step.record.response.histogram().into_owned();
         let unpacked: Vec<_> = steps.iter().map(|(a, b)| (histogram(a), histogram(b))).collect();
         let pairs: Vec<(&Histogram<u64>, &Histogram<u64>)> = unpacked.iter().map(|(a, b)| (a, b)).collect();
@@ -150,7 +184,10 @@ fn by_runs(steps: &[(&StepReport, &StepReport)], bootstrap: &Bootstrap) -> Vec<C
     comparisons
 }
 
-/// Totals of a segment of a run.
+/// The percentiles of whole runs that are compared.
+const PERCENTILES: [(&str, f64); 2] = [("p50 response time", 0.5), ("p99 response time", 0.99)];
+
+/// Totals of the successful responses in a segment of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Stretch {
     seconds: f64,
@@ -213,7 +250,7 @@ fn measured(step: &StepReport) -> Vec<Point> {
 fn stretches(points: &[Point], step_s: u64, parts: usize) -> Vec<Stretch> {
     let of = |part: &[Point]| Stretch {
         seconds: (part.len() as u64 * step_s) as f64,
-        responses: part.iter().map(|point| point.responses).sum::<u64>() as f64,
+        responses: part.iter().map(Point::successes).sum::<u64>() as f64,
         response_sum_ns: part.iter().map(|point| point.response_sum_ns).sum::<u64>() as f64,
     };
     (0..parts).map(|part| of(&points[part * points.len() / parts..(part + 1) * points.len() / parts])).collect()

@@ -8,6 +8,11 @@ use flatout_load::judge::{Figure, Soundness};
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;
 
+/// Formats a percentile. `None` is that of a request that never got a response.
+pub fn time(value_ns: Option<u64>) -> String {
+    value_ns.map_or_else(|| "never".to_owned(), |ns| show::duration(ns as f64))
+}
+
 /// Adds a table with one line per level.
 pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     let header = format!(
@@ -16,8 +21,8 @@ pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     );
     page.painted(Weight::Faint, &header);
     for step in steps {
-        let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> u64| {
-            times.as_ref().map_or_else(|| "-".to_owned(), |times| show::duration(pick(times) as f64))
+        let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>| {
+            times.as_ref().map_or_else(|| "-".to_owned(), |times| time(pick(times)))
         };
         let line = format!(
             "  {:>16}{:>13}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
@@ -41,12 +46,20 @@ pub fn add_figures(page: &mut TextPage, step: &StepReport, all_phases: bool) {
     let offered = step.offered.rate_per_s.map_or_else(String::new, |rate| {
         format!("of {} offered, {} started", show::figure(rate), show::figure(step.begun_per_s))
     });
-    page.named("requests/s", &show::figure(step.responses_per_s), &joined(&[&offered, bound(step, Figure::Rate)]));
+    let failed = match step.error_share {
+        share if share > 0.0 => format!("{} of all requests failed", show::percent(share)),
+        _ => String::new(),
+    };
+    page.named(
+        "requests/s",
+        &show::figure(step.responses_per_s),
+        &joined(&[&offered, bound(step, Figure::Rate), &failed]),
+    );
     let received = format!("{}/s", show::bytes(step.bytes_in_per_s));
     page.named("received", &received, &format!("{} in total", show::bytes(counts.bytes_in() as f64)));
     match &step.response {
         Some(response) => add_latency(page, step, response),
-        None => page.named("latency", "-", "there was no response"),
+        None => page.named("latency", "-", "there was no successful response"),
     }
     let connections = show::plural(counts.connections, "connection", "connections");
     let resumed = format!("{} of {} resumed", show::count(counts.tls_resumed), show::count(counts.tls_handshakes));
@@ -76,8 +89,10 @@ fn add_latency(page: &mut TextPage, step: &StepReport, response: &Percentiles) {
         (Soundness::Sound, Soundness::Sound) => String::new(),
         (median, tail) => format!("p50 {}, p99 {}", median.words(), tail.words()),
     };
-    let bounds = joined(&[&bounds, &verdict::unanswered(step).unwrap_or_default()]);
     page.figures("latency", &percentiles(page.style(), response), &bounds);
+    if let Some(covered) = verdict::unanswered(step) {
+        page.named("", "", &covered);
+    }
     if !step.plan.is_open() {
         let from =
             "closed loop: from the end of the previous response to the end of this one; a stall is one slow response";
@@ -150,11 +165,11 @@ fn bound(step: &StepReport, figure: Figure) -> &'static str {
 }
 
 /// Formats durations with faint names: `p50 1.00 ms   p99 ...`.
-fn named_durations(style: Style, durations_ns: &[(&str, u64)]) -> String {
+fn named_durations(style: Style, durations_ns: &[(&str, Option<u64>)]) -> String {
     let shown: Vec<String> = durations_ns
         .iter()
         .map(|(name, value_ns)| {
-            let value = show::duration(*value_ns as f64);
+            let value = time(*value_ns);
             format!("{} {}", style.paint(Weight::Faint, name), style.paint(Weight::Strong, &value))
         })
         .collect();
@@ -172,15 +187,16 @@ fn percentiles(style: Style, times: &Percentiles) -> String {
     named_durations(style, &durations_ns)
 }
 
-/// Adds the number of responses by status class, and how many responses were in time.
+/// Adds the number of responses by status, and how many successful responses were in time.
 fn add_responses(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
     let requests = format!("of {} sent", show::count(counts.requests_sent));
-    let classes = counts.status_classes.iter().enumerate().filter(|(_, count)| **count > 0);
-    let classes: Vec<String> =
-        classes.map(|(index, count)| format!("{}xx {}", index + 1, show::count(*count))).collect();
-    let classes = if classes.is_empty() { requests } else { format!("{}   {requests}", classes.join("  ")) };
-    page.named("responses", &show::count(counts.responses), &classes);
+    let interim = Some((1, counts.status_classes[0])).filter(|(_, count)| *count > 0);
+    let interim = interim.map(|(class, count)| format!("{class}xx {}", show::count(count)));
+    let statuses = verdict::statuses(step).into_iter().map(|(name, count, _)| format!("{name} {}", show::count(count)));
+    let statuses: Vec<String> = interim.into_iter().chain(statuses).collect();
+    let statuses = if statuses.is_empty() { requests } else { format!("{}   {requests}", statuses.join("  ")) };
+    page.named("responses", &show::count(counts.responses), &statuses);
     page.named("  in time", &show::count(step.requests.in_time), &verdict::asked_for(step));
     if step.requests.late > 0 {
         page.named("  late", &show::count(step.requests.late), &verdict::lateness(step));
@@ -190,10 +206,19 @@ fn add_responses(page: &mut TextPage, step: &StepReport) {
 /// Adds the number of failures by kind, with details.
 fn add_errors(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
-    if counts.failures_total() == 0 {
+    if counts.errors() == 0 {
         page.named("errors", "none", "");
     }
     let mut name = "errors";
+    for (status, count, _) in verdict::statuses(step).into_iter().filter(|(.., is_expected)| !is_expected) {
+        let expected = format!("the status is not one of {}", step.plan.expected);
+        page.named(name, &format!("{} status {status}", show::count(count)), &expected);
+        name = "";
+    }
+    if let Some(times) = &step.unexpected {
+        let durations = [("p50", times.p50_ns), ("p99", times.p99_ns), ("max", times.max_ns)];
+        page.figures("  response time", &named_durations(page.style(), &durations), "of unexpected statuses");
+    }
     for kind in FailureKind::ALL.iter().copied().filter(|kind| counts.failures_of(*kind) > 0) {
         let details: Vec<String> = step
             .record

@@ -8,7 +8,7 @@ use flatout_load::report::RunReport;
 pub fn log(report: &RunReport) -> HistogramLog {
     let start_ns = report.steps.first().map_or(0, |step| step.record.series.start_ns);
     let rows = report.steps.iter().flat_map(|step| {
-        times(step).map(|(name, histogram)| Row {
+        times(step).map(|(name, histogram, _)| Row {
             tag: Some(name.to_owned()),
             start_s: step.record.measured_from_ns.saturating_sub(start_ns) as f64 / 1e9,
             length_s: step.elapsed_ns as f64 / 1e9,

@@ -1,6 +1,6 @@
 //! Descriptions of plans in words.
 
-use flatout_load::plan::{ArrivalKind, Dist, Loop, Plan, Stop, Visit, WarmUp};
+use flatout_load::plan::{ArrivalKind, Dist, ExpectedStatuses, Loop, Plan, Stop, Visit, WarmUp};
 use flatout_units::show;
 
 /// Describes a plan in one line.
@@ -11,6 +11,9 @@ pub fn of(plan: &Plan) -> String {
     }
     if plan.think_ns != Dist::Fixed(0.0) {
         parts.push(format!("think time {}", dist(&plan.think_ns, show::duration)));
+    }
+    if plan.expected != ExpectedStatuses::default() {
+        parts.push(format!("statuses {} expected", plan.expected));
     }
     parts.push(match plan.warm_up {
         WarmUp::None => "no warm-up".to_owned(),

@@ -3,6 +3,7 @@
 
 use super::series::times;
 use flatout_load::FailureKind;
+use flatout_load::report::percentiles::quantile_ns;
 use flatout_load::report::{RunReport, StepReport};
 use flatout_units::prometheus::{push_head, push_sample};
 
@@ -37,7 +38,7 @@ pub fn metrics(report: &RunReport) -> String {
         report,
         "responses_per_second",
         "gauge",
-        "Responses completed within the measurement interval.",
+        "Successful responses completed within the measurement interval.",
         |step| Some(step.responses_per_s),
     );
     page.each(report, "connections", "gauge", "Maximum number of connections.", |step| {
@@ -56,14 +57,14 @@ pub fn metrics(report: &RunReport) -> String {
         report,
         "in_time_responses_total",
         "counter",
-        "Responses completed within the measurement interval.",
+        "Successful responses completed within the measurement interval.",
         |step| Some(step.requests.in_time as f64),
     );
     page.each(
         report,
         "late_responses_total",
         "counter",
-        "Responses completed after the measurement interval.",
+        "Successful responses completed after the measurement interval.",
         |step| Some(step.requests.late as f64),
     );
     page.head("figure_sound", "gauge", "1 if the figure is valid, otherwise 0.");
@@ -106,7 +107,15 @@ pub fn metrics(report: &RunReport) -> String {
             page.sample("responses_total", step, Some(("status", &*format!("{}xx", index + 1))), *count as f64);
         }
     }
-    page.head("failures_total", "counter", "Failed requests, by kind.");
+    let help = "Share of requests without a complete response, or with an unexpected status.";
+    page.each(report, "error_ratio", "gauge", help, |step| Some(step.error_share));
+    page.head("status_responses_total", "counter", "Complete responses by status.");
+    for step in &report.steps {
+        for (status, count) in step.record.statuses.iter() {
+            page.sample("status_responses_total", step, Some(("status", &status.to_string())), count as f64);
+        }
+    }
+    page.head("failures_total", "counter", "Requests without a complete response, by kind.");
     for step in &report.steps {
         for kind in FailureKind::ALL.iter().copied() {
             let count = step.record.counts.failures_of(kind) as f64;
@@ -123,9 +132,11 @@ pub fn metrics(report: &RunReport) -> String {
     {
         page.head(name, "summary", help);
         for step in &report.steps {
-            let histogram = times(step)[index].1.histogram();
+            let (_, histogram, missing) = times(step)[index];
+            let histogram = histogram.histogram();
             for (label, quantile) in QUANTILES.iter().filter(|_| !histogram.is_empty()) {
-                let value_s = histogram.value_at_quantile(*quantile) as f64 / 1e9;
+                let value_ns = quantile_ns(&histogram, *quantile, missing);
+                let value_s = value_ns.map_or(f64::INFINITY, |ns| ns as f64 / 1e9);
                 page.sample(name, step, Some(("quantile", label)), value_s);
             }
             let count = histogram.len() as f64;
@@ -150,7 +161,12 @@ impl Page<'_> {
     fn sample(&mut self, name: &str, step: &StepReport, label: Option<(&str, &str)>, value: f64) {
         let number = step.step.to_string();
         let labels = [("run", self.run), ("step", &number)].into_iter().chain(label);
-        push_sample(&mut self.text, &format!("flatout_bench_{name}"), labels, value);
+        let name = format!("flatout_bench_{name}");
+        if value.is_infinite() {
+            push_sample(&mut self.text, &name, labels, "+Inf");
+        } else {
+            push_sample(&mut self.text, &name, labels, value);
+        }
     }
 
     /// Adds a sample for each step that has the figure.

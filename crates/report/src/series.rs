@@ -2,6 +2,7 @@
 //! fractions of 1.
 
 use flatout_load::FailureKind;
+use flatout_load::report::percentiles::quantile_ns;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use std::fmt::Display;
 
@@ -50,6 +51,15 @@ fn known<T: Display>(value: Option<T>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
+/// Formats a percentile: `inf` if the request at its rank never got a response.
+fn shown(times: Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>) -> String {
+    known(times.map(|times| known_or_never(pick(&times))))
+}
+
+fn known_or_never(value_ns: Option<u64>) -> String {
+    value_ns.map_or_else(|| "inf".to_owned(), |ns| ns.to_string())
+}
+
 fn steps(report: &RunReport) -> String {
     let mut table = Table::new(&[
         "step",
@@ -77,6 +87,7 @@ fn steps(report: &RunReport) -> String {
         "late",
         "drain_ns",
         "failures",
+        "unexpected",
         "dropped",
         "client_cpu_ns",
         "client_busy_wait_ns",
@@ -87,7 +98,7 @@ fn steps(report: &RunReport) -> String {
     ]);
     for step in &report.steps {
         let counts = &step.record.counts;
-        let time = |times: Option<Percentiles>, pick: fn(&Percentiles) -> u64| known(times.as_ref().map(pick));
+        let time = |times: Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>| shown(times, pick);
         let invalid: Vec<&str> = step.invalid.iter().map(|invalid| invalid.reason.name()).collect();
         let sound = super::verdict::worths(step).into_iter().filter(|(_, worth)| worth.is_sound());
         let sound: Vec<&str> = sound.map(|(figure, _)| figure.name()).collect();
@@ -117,6 +128,7 @@ fn steps(report: &RunReport) -> String {
             &step.requests.late,
             &step.requests.drain_ns,
             &counts.failures_total(),
+            &counts.unexpected(),
             &step.tally.dropped,
             &step.client.cpu.total_ns(),
             &step.client.busy_wait_ns,
@@ -152,7 +164,7 @@ fn series(report: &RunReport) -> String {
         let length_ns = series.step_s * 1_000_000_000;
         let offset_ns = series.start_ns.saturating_sub(start_ns);
         for (index, point) in series.points().iter().enumerate() {
-            let mean = |sum_ns: u64| known(sum_ns.checked_div(point.responses));
+            let mean = |sum_ns: u64| known(sum_ns.checked_div(point.successes()));
             table.row(&[
                 &step.step,
                 &(offset_ns + index as u64 * length_ns),
@@ -177,19 +189,28 @@ fn series(report: &RunReport) -> String {
 fn percentiles(report: &RunReport) -> String {
     let mut table = Table::new(&["step", "time", "quantile", "value_ns"]);
     for step in &report.steps {
-        for (name, histogram) in times(step) {
+        for (name, histogram, missing) in times(step) {
             let histogram = histogram.histogram();
             for quantile in QUANTILES.iter().filter(|_| !histogram.is_empty()) {
-                table.row(&[&step.step, &name, quantile, &histogram.value_at_quantile(*quantile)]);
+                let value = known_or_never(quantile_ns(&histogram, *quantile, missing));
+                table.row(&[&step.step, &name, quantile, &value]);
             }
         }
     }
     table.text
 }
 
-/// Returns the histograms of a step with their names.
-pub(super) fn times(step: &StepReport) -> [(&'static str, &flatout_load::record::Hdr); 3] {
-    [("response", &step.record.response), ("service", &step.record.service), ("lag", &step.record.lag)]
+/// Name and histogram of times, and the number of requests that count as slower than all others.
+pub(super) type StepTimes<'s> = (&'static str, &'s flatout_load::record::Hdr, u64);
+
+/// Returns the histograms of a step with their names, and the number of requests that count as slower than all others.
+pub(super) fn times(step: &StepReport) -> [StepTimes<'_>; 3] {
+    let (failed, never_begun) = (step.requests.failed, step.requests.never_begun);
+    [
+        ("response", &step.record.response, failed.saturating_add(never_begun)),
+        ("service", &step.record.service, failed),
+        ("lag", &step.record.lag, never_begun),
+    ]
 }
 
 fn classes(report: &RunReport) -> String {
@@ -208,7 +229,7 @@ fn classes(report: &RunReport) -> String {
     ]);
     for step in &report.steps {
         for (index, class) in step.record.classes.iter().enumerate() {
-            let times = class.response.percentiles();
+            let times = class.percentiles();
             let name = report.class_names.get(index).cloned().unwrap_or_else(|| index.to_string());
             table.row(&[
                 &step.step,
@@ -218,9 +239,9 @@ fn classes(report: &RunReport) -> String {
                 &class.failures,
                 &class.errors,
                 &known(class.sums.response_ns.mean()),
-                &known(times.map(|times| times.p50_ns)),
-                &known(times.map(|times| times.p99_ns)),
-                &known(times.map(|times| times.max_ns)),
+                &shown(times, |times| times.p50_ns),
+                &shown(times, |times| times.p99_ns),
+                &shown(times, |times| times.max_ns),
                 &known(class.sums.body_bytes.mean()),
             ]);
         }
@@ -233,6 +254,9 @@ fn errors(report: &RunReport) -> String {
     for step in &report.steps {
         for kind in FailureKind::ALL.iter().copied() {
             table.row(&[&step.step, &kind.name(), &step.record.counts.failures_of(kind)]);
+        }
+        for (status, count, _) in super::verdict::statuses(step).iter().filter(|(.., is_expected)| !is_expected) {
+            table.row(&[&step.step, &format!("status {status}"), count]);
         }
     }
     table.text

@@ -5,6 +5,7 @@ use flatout_load::judge::{Figure, InvalidReason, Soundness};
 use flatout_load::plan::Plan;
 use flatout_load::report::{RunReport, StepReport};
 use flatout_units::show;
+use std::fmt::Write as _;
 
 /// The tone of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,12 +172,44 @@ pub fn asked_for(step: &StepReport) -> String {
     format!("of {offered}{} started", show::count(requests.begun))
 }
 
-/// Describes which requests the response times cover, if some have no response: `of the 288 requests with a response;
-/// 12 had none`.
+/// Describes which requests the response times cover, if some failed: `of 288 responses; 12 requests without a response
+/// count as slower in the percentiles`.
 pub fn unanswered(step: &StepReport) -> Option<String> {
-    let missing = step.requests.failed + step.requests.never_begun;
-    let answered = show::count(step.record.counts.responses);
-    (missing > 0).then(|| format!("of the {answered} requests with a response; {} had none", show::count(missing)))
+    let missing = step.requests.failed.saturating_add(step.requests.never_begun);
+    if missing.saturating_add(step.requests.unexpected) == 0 {
+        return None;
+    }
+    let mut text = format!("of {} responses", show::count(step.record.response.histogram().len()));
+    if missing > 0 {
+        let requests = show::plural(missing, "request", "requests");
+        let _ = write!(text, "; {requests} without a response count as slower in the percentiles");
+    }
+    if step.requests.unexpected > 0 {
+        let responses = show::plural(step.requests.unexpected, "response", "responses");
+        let _ = write!(text, "; {responses} with an unexpected status do not count");
+    }
+    Some(text)
+}
+
+/// The most statuses that are named one by one.
+const STATUSES_MAX: usize = 8;
+
+/// Returns the number of responses for each status, and whether the status is expected. With many statuses, and in
+/// results of earlier versions, these are the numbers by status class, separately for expected and unexpected ones.
+pub fn statuses(step: &StepReport) -> Vec<(String, u64, bool)> {
+    let statuses = step.record.statuses.iter();
+    let statuses: Vec<_> =
+        statuses.map(|(status, count)| (status.to_string(), count, step.plan.expected.contains(status))).collect();
+    if (1..=STATUSES_MAX).contains(&statuses.len()) {
+        return statuses;
+    }
+    let counts = &step.record.counts;
+    let classes = (1..).zip(counts.status_classes.into_iter().zip(counts.unexpected_classes)).skip(1);
+    let classes = classes.flat_map(|(class, (all, unexpected))| {
+        let name = format!("{class}xx");
+        [(name.clone(), all.saturating_sub(unexpected), true), (name, unexpected, false)]
+    });
+    classes.filter(|(_, count, _)| *count > 0).collect()
 }
 
 /// Describes the delay of late responses: `after the measurement interval, the last one 6.01 s after it`.
@@ -210,11 +243,19 @@ fn figures(report: &RunReport) -> String {
         format!("{}: {answered}", show::plural(connections, "connection", "connections"))
     };
     let times = step.response.map_or_else(String::new, |response| {
-        let [p50, p99] = [response.p50_ns, response.p99_ns].map(|ns| show::duration(ns as f64));
-        format!(", half of them within {p50}, 99 of 100 within {p99}")
+        let within = |ns: u64| show::duration(ns as f64);
+        match (response.p50_ns, response.p99_ns) {
+            (Some(p50), Some(p99)) => {
+                format!(", half of them within {}, 99 of 100 within {}", within(p50), within(p99))
+            }
+            (Some(p50), None) => {
+                format!(", half within {}, but fewer than 99 of 100 requests got a response", within(p50))
+            }
+            (None, _) => ", but fewer than half of the requests got a response".to_owned(),
+        }
     });
     let errors = if step.error_share > 0.0 {
-        format!(" {} of all requests failed or got a 4xx or 5xx response.", show::percent(step.error_share))
+        format!(" {} of all requests failed.", show::percent(step.error_share))
     } else {
         String::new()
     };
@@ -238,8 +279,8 @@ fn sweep(report: &RunReport) -> String {
     let best =
         report.steps.iter().filter(kept_up).max_by(|one, other| one.responses_per_s.total_cmp(&other.responses_per_s));
     let Some(best) = best else { return format!("{range} The server did not keep up with any of these loads.") };
-    let p99 = best.response.map_or_else(String::new, |response| {
-        format!(", with 99 of 100 responses within {}", show::duration(response.p99_ns as f64))
+    let p99 = best.response.and_then(|response| response.p99_ns).map_or_else(String::new, |p99_ns| {
+        format!(", with 99 of 100 responses within {}", show::duration(p99_ns as f64))
     });
     let rate = show::figure(best.responses_per_s);
     let what = if best.offered.rate_per_s.is_some() {

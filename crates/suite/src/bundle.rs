@@ -22,6 +22,7 @@ use std::fs::{self, File};
 use std::hash::Hasher;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// The name and version of the bundle format.
 const LAYOUT: &str = "flatout-suite-bundle/1";
@@ -209,12 +210,12 @@ impl Bundle {
         write(&self.folder, report)
     }
 
-    /// Records which servers are running, so that a later run can stop them after a crash.
+    /// Records which servers and clients are running, so that a later run can stop them after a crash.
     pub fn note_running(&self, leaders: &[u32]) {
         let running: Vec<(u32, u64)> =
             leaders.iter().filter_map(|pid| Some((*pid, crate::testbed::begun_at(*pid)?))).collect();
         let text = serde_json::to_string(&running).unwrap_or_default();
-        // A failure matters only after a crash, in which case the user sees the servers that are left running.
+        // A failure matters only after a crash, in which case the user sees what is left running.
         let _written = write_whole(&self.path("running.json"), text.as_bytes());
     }
 
@@ -276,7 +277,11 @@ fn difference(now: &ResumeState, there: &ResumeState, text: &str, was: &str) -> 
     (now.quick != there.quick).then(|| format!("it was started {}, but this is {}", how(there.quick), how(now.quick)))
 }
 
-/// Stops servers that a crash left running, if their process IDs still belong to them.
+/// Timeout for killed processes to exit.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Stops servers and clients that a crash left running, if their process IDs still belong to them, and waits for their
+/// end.
 fn end_leftovers(folder: &Path) {
     let text = fs::read_to_string(folder.join("running.json")).unwrap_or_default();
     let running: Vec<(u32, u64)> = serde_json::from_str(&text).unwrap_or_default();
@@ -284,6 +289,10 @@ fn end_leftovers(folder: &Path) {
         if crate::testbed::begun_at(pid) == Some(begun) {
             let members = crate::server::group::members(pid);
             crate::server::group::signal(pid, &members, 9);
+            let killed = Instant::now();
+            while !crate::server::group::members(pid).is_empty() && killed.elapsed() < END_TIMEOUT {
+                std::thread::sleep(Duration::from_millis(5));
+            }
         }
     }
 }

@@ -30,12 +30,17 @@ flatout_reason::reasons! {
     Oha, "oha";
 }
 
+/// The status class under which unexpected responses count: load generators do not print their statuses.
+const UNEXPECTED_CLASS: usize = 4;
+
 /// The counts that a load generator reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ClientCounts {
     /// Complete responses.
     pub responses: u64,
-    /// Number of requests that failed, and of responses whose status the load generator counts as a failure.
+    /// Responses whose status the load generator counts as a failure, which `responses` includes.
+    pub unexpected: u64,
+    /// Number of requests that failed. `h2load` does not tell whether these had a response.
     pub failures: u64,
     /// Bytes received; 0 if the load generator does not report them.
     pub bytes_in: u64,
@@ -137,16 +142,19 @@ impl ClientProgram {
     pub fn report(self, run: ClientRun, counts: ClientCounts) -> Result<RunReport, String> {
         let settings = RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 };
         let mut record = Recorder::new(settings).map_err(|error| error.to_string())?;
-        record.counts.requests_begun = counts.responses + counts.failures;
+        record.counts.requests_begun = counts.responses.saturating_add(counts.failures);
         record.counts.requests_sent = record.counts.requests_begun;
         record.counts.responses = counts.responses;
+        record.counts.unexpected_classes[UNEXPECTED_CLASS] = counts.unexpected;
         record.counts.body_bytes_in = counts.bytes_in;
+        record.sums.response_bytes.sum = counts.bytes_in;
         record.counts.failures.0[FailureKind::Other.index()] = counts.failures;
         let elapsed_ns = (counts.seconds * 1e9) as u64;
         let threads = self.threads(&run.command, run.cores).clamp(1, run.cores.max(1));
         let client = ClientReport {
             cpu: Cpu { user_ns: run.cpu_ns, system_ns: 0 },
-            cpu_ns_per_response: (counts.responses > 0).then(|| run.cpu_ns as f64 / counts.responses as f64),
+            cpu_ns_per_response: (record.counts.successes() > 0)
+                .then(|| run.cpu_ns as f64 / record.counts.successes() as f64),
             busy_share: run.cpu_ns as f64 / (elapsed_ns.max(1) as f64 * threads as f64),
             loop_lag: Times::of(record.lag.clone()),
             busy_wait_ns: 0,
@@ -218,7 +226,7 @@ fn wrk_counts(output: &str) -> Option<ClientCounts> {
     let socket: u64 = output.lines().find_map(errors).unwrap_or(0);
     let statuses: u64 = after(output, "Non-2xx or 3xx responses:").map_or(Some(0), |word| word.parse().ok())?;
     let seconds = if rate > 0.0 { responses as f64 / rate } else { 0.0 };
-    Some(ClientCounts { responses, failures: socket + statuses, bytes_in, seconds })
+    Some(ClientCounts { responses, unexpected: statuses, failures: socket, bytes_in, seconds })
 }
 
 /// Parses a size as printed by `wrk`: `12.34MB`, in multiples of 1,024.
@@ -245,7 +253,7 @@ fn h2load_counts(output: &str, seconds: f64) -> Option<ClientCounts> {
     let bytes_in = traffic.and_then(|line| line.split(['(', ')']).nth(1)?.parse().ok()).unwrap_or(0);
     // A failed request got a status of 4xx or 5xx, or no response at all.
     let failures = of(" failed")? + of(" timeout")?;
-    Some(ClientCounts { responses: of(" succeeded")?, failures, bytes_in, seconds })
+    Some(ClientCounts { responses: of(" succeeded")?, unexpected: 0, failures, bytes_in, seconds })
 }
 
 fn ab_counts(output: &str) -> Option<ClientCounts> {
@@ -254,7 +262,8 @@ fn ab_counts(output: &str) -> Option<ClientCounts> {
     let statuses = number("Non-2xx responses:").unwrap_or(0);
     Some(ClientCounts {
         responses: number("Complete requests:")?,
-        failures: number("Failed requests:")? + statuses,
+        unexpected: statuses,
+        failures: number("Failed requests:")?,
         bytes_in: number("Total transferred:").unwrap_or(0),
         seconds: after(output, "Time taken for tests:")?.parse().ok()?,
     })
@@ -272,8 +281,8 @@ fn oha_counts(output: &str) -> Option<ClientCounts> {
     let summary = value.get("summary")?;
     Some(ClientCounts {
         responses: sum("statusCodeDistribution", &|_| true),
-        failures: sum("statusCodeDistribution", &|status| status.starts_with(['4', '5']))
-            + sum("errorDistribution", &|error| error != OHA_DEADLINE),
+        unexpected: sum("statusCodeDistribution", &|status| status.starts_with(['4', '5'])),
+        failures: sum("errorDistribution", &|error| error != OHA_DEADLINE),
         bytes_in: summary.get("totalData").and_then(Value::as_u64).unwrap_or(0),
         seconds: summary.get("total")?.as_f64()?,
     })

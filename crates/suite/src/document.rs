@@ -236,6 +236,9 @@ pub struct RunEntry {
     /// run is valid.
     #[serde(default)]
     pub figures: Vec<FigureVerdict>,
+    /// Names of the measures that are the time of a request that never got a response.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub never: Vec<String>,
     /// Failures during the run, as text.
     pub failing: Vec<String>,
     /// The costs of every running server, including origins and application servers, from before the bench until after

@@ -75,6 +75,10 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
         Ok(pair) => pair,
         Err(why) => return not_judged(finding, why),
     };
+    let why = theirs.as_ref().and_then(|theirs| pairs::incomparable(ours.cell, theirs.cell, measure));
+    if let Some(why) = why {
+        return not_judged(finding, why);
+    }
     finding.ours = Some(ours.median);
     let word = if is_at_most { "at most" } else { "at least" };
     let (judged, held, asked) = match &theirs {
@@ -202,6 +206,13 @@ fn figure<'r>(step: &'r StepEntry, server: &str, values: &Values, measure: &str)
 
 fn known<'r>(cell: &'r Cell, measure: &str) -> Result<JudgedFigure<'r>, String> {
     let server = &cell.server;
+    let never = cell.runs.iter().filter(|run| run.never.iter().any(|name| name == measure)).count();
+    if never > 0 {
+        let all = cell.runs.len();
+        return Err(format!(
+            "in {never} of {all} runs, {server}'s {measure} is that of a request that never got a response"
+        ));
+    }
     let Some(figure) = cell.figure(measure) else {
         let invalid = Measure::parse(measure).and_then(|of| cell.runs.iter().find_map(|run| run.why_unsound(of)));
         return Err(match (invalid, &cell.absent) {

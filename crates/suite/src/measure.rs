@@ -7,7 +7,7 @@
 use crate::document::ProcessCost;
 use flatout_load::judge::Figure;
 use flatout_load::report::goodput::sustained_per_s;
-use flatout_load::report::{RunReport, StepReport};
+use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_reason::reasons;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ reasons! {
         is_more_better: bool,
         text,
     }
-    RequestsPerS, "requests-per-s", "1/s", true, "Complete responses per second.";
+    RequestsPerS, "requests-per-s", "1/s", true, "Successful responses per second.";
     BytesPerS, "bytes-per-s", "B/s", true, "Bytes received per second.";
     BytesPerSPeak, "bytes-per-s-peak", "B/s", true, "Bytes received in the best whole second.";
     ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established per second.";
@@ -33,19 +33,19 @@ reasons! {
     SustainedPerS, "sustained-per-s", "1/s", true, "Correct responses per second within the timeout, over the whole seconds in which load was offered.";
     KneePerS, "knee-per-s", "1/s", true, "The highest arrival rate that met the requirement.";
     KeptShare, "kept-share", "", true, "The lowest goodput beyond the peak, as a share of the peak.";
-    ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server per response.";
+    ServerCpuPerRequest, "server-cpu-per-request", "ns", false, "CPU time of the server per successful response.";
     ServerCpuPerMib, "server-cpu-per-mib", "ns", false, "CPU time of the server per MiB received.";
-    RequestsPerCpuS, "requests-per-cpu-s", "1/s", true, "Responses per second of the server's CPU time.";
-    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time per response of all servers involved, including upstreams and the warm-up.";
-    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Responses per second of CPU time of all servers involved, including the warm-up.";
-    ClientCpuPerRequest, "client-cpu-per-request", "ns", false, "CPU time of the client per response.";
+    RequestsPerCpuS, "requests-per-cpu-s", "1/s", true, "Successful responses per second of the server's CPU time.";
+    AllCpuPerRequest, "all-cpu-per-request", "ns", false, "CPU time per successful response of all servers involved, including upstreams and the warm-up.";
+    RequestsPerAllCpuS, "requests-per-all-cpu-s", "1/s", true, "Successful responses per second of CPU time of all servers involved, including the warm-up.";
+    ClientCpuPerRequest, "client-cpu-per-request", "ns", false, "CPU time of the client per successful response.";
     ResponseMean, "response-mean", "ns", false, "Mean response time, from the time a request was due.";
     ResponseP50, "response-p50", "ns", false, "Median response time, from the time a request was due.";
     ResponseP99, "response-p99", "ns", false, "99th percentile of the response time.";
     ServiceP50, "service-p50", "ns", false, "Median service time, from the time the client started the request.";
     ServiceP99, "service-p99", "ns", false, "99th percentile of the service time.";
     ConnectMean, "connect-mean", "ns", false, "Mean time to establish a connection.";
-    ErrorShare, "error-share", "", false, "Share of requests that failed or got a 4xx or 5xx response.";
+    ErrorShare, "error-share", "", false, "Share of requests that got no complete response, or one with an unexpected status.";
     Memory, "memory", "B", false, "Resident memory of the server at the end of the measurement.";
     MemoryPeak, "memory-peak", "B", false, "Peak resident memory of the server.";
     AllMemory, "all-memory", "B", false, "Resident memory of all processes of all servers involved; shared pages count in each process.";
@@ -81,6 +81,39 @@ impl Measure {
         }
     }
 
+    /// Returns whether the measure is a percentile of a run, and the request at its rank never got a response.
+    pub fn is_never(self, run: &RunReport) -> bool {
+        let Some(step) = run.steps.last() else { return false };
+        let percentile = |times: Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>| {
+            times.is_some_and(|times| pick(&times).is_none())
+        };
+        match self {
+            Self::ResponseP50 => percentile(step.response, |times| times.p50_ns),
+            Self::ResponseP99 => percentile(step.response, |times| times.p99_ns),
+            Self::ServiceP50 => percentile(step.service, |times| times.p50_ns),
+            Self::ServiceP99 => percentile(step.service, |times| times.p99_ns),
+            _ => false,
+        }
+    }
+
+    /// Returns whether servers are compared by this measure only if their requests failed in the same share. Goodput and
+    /// the knee take failures into account, and the others do not depend on them.
+    pub const fn depends_on_failures(self) -> bool {
+        !matches!(
+            self,
+            Self::ConnectionsPerS
+                | Self::OfferedPerS
+                | Self::GoodputPerS
+                | Self::SustainedPerS
+                | Self::KneePerS
+                | Self::KeptShare
+                | Self::ErrorShare
+                | Self::Memory
+                | Self::MemoryPeak
+                | Self::AllMemory
+        )
+    }
+
     /// Returns whether the measure is a cost per response. Costs are valid even if the client was the bottleneck,
     /// because a faster client would not change them.
     pub const fn is_cost(self) -> bool {
@@ -105,7 +138,7 @@ impl Measure {
             Self::KeptShare => number(run, &["overload", "overload", "kept_share"]),
             Self::ServerCpuPerRequest => cpu_per_request(step, server, processes),
             Self::ServerCpuPerMib => {
-                let cpu_ns = cpu_per_request(step, server, processes)? * counts.responses as f64;
+                let cpu_ns = cpu_per_request(step, server, processes)? * counts.successes() as f64;
                 let bytes = counts.bytes_in() as f64;
                 (bytes > 0.0).then(|| cpu_ns / (bytes / 1_048_576.0))
             }
@@ -114,10 +147,10 @@ impl Measure {
             Self::RequestsPerAllCpuS => rate_of(all_cpu_per_request(run, processes)?),
             Self::ClientCpuPerRequest => step.client.cpu_ns_per_response,
             Self::ResponseMean => step.response.map(|times| times.mean_ns),
-            Self::ResponseP50 => step.response.map(|times| times.p50_ns as f64),
-            Self::ResponseP99 => step.response.map(|times| times.p99_ns as f64),
-            Self::ServiceP50 => step.service.map(|times| times.p50_ns as f64),
-            Self::ServiceP99 => step.service.map(|times| times.p99_ns as f64),
+            Self::ResponseP50 => step.response.and_then(|times| times.p50_ns).map(|ns| ns as f64),
+            Self::ResponseP99 => step.response.and_then(|times| times.p99_ns).map(|ns| ns as f64),
+            Self::ServiceP50 => step.service.and_then(|times| times.p50_ns).map(|ns| ns as f64),
+            Self::ServiceP99 => step.service.and_then(|times| times.p99_ns).map(|ns| ns as f64),
             Self::ConnectMean => step.phases.connect.map(|times| times.mean_ns),
             Self::ErrorShare => Some(step.error_share),
             Self::Memory => {
@@ -153,13 +186,13 @@ fn bytes_peak(step: &StepReport) -> Option<f64> {
 fn cpu_per_request(step: &StepReport, server: &str, processes: &[ProcessCost]) -> Option<f64> {
     step.server.and_then(|cost| cost.cpu_ns_per_response).or_else(|| {
         let cost = processes.iter().find(|cost| cost.server == server)?;
-        let answers = step.record.counts.responses + step.record.warm_up_samples;
+        let answers = step.record.counts.successes() + step.record.warm_up_samples;
         (answers > 0).then(|| cost.cpu_ns as f64 / answers as f64)
     })
 }
 
 fn all_cpu_per_request(run: &RunReport, processes: &[ProcessCost]) -> Option<f64> {
-    let answers: u64 = run.steps.iter().map(|step| step.record.counts.responses + step.record.warm_up_samples).sum();
+    let answers: u64 = run.steps.iter().map(|step| step.record.counts.successes() + step.record.warm_up_samples).sum();
     let cpu_ns: u64 = processes.iter().map(|cost| cost.cpu_ns).sum();
     (answers > 0 && !processes.is_empty()).then(|| cpu_ns as f64 / answers as f64)
 }

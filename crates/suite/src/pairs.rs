@@ -4,15 +4,33 @@
 //! pairs' ratios is therefore more precise than the ratio of two medians, which may come from different times.
 
 use crate::document::Cell;
+use crate::measure::Measure;
 use flatout_lab::spread::Spread;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
+use flatout_load::stats::compare::failed_differently;
 
 /// The seed of the bootstrap. It is constant, so that a report always has the same intervals.
 pub(crate) const SEED: u64 = 1;
 
-/// Returns the values of one measure in both cells, for each repetition in which both cells have a value.
+/// Returns why two cells are not compared by a measure: their requests failed in different shares.
+pub(crate) fn incomparable(one: &Cell, other: &Cell, measure: &str) -> Option<String> {
+    if Measure::parse(measure).is_some_and(|measure| !measure.depends_on_failures()) {
+        return None;
+    }
+    let share = |cell: &Cell| {
+        let values = &cell.figure(Measure::ErrorShare.name())?.values;
+        Some(values.iter().sum::<f64>() / values.len().max(1) as f64)
+    };
+    failed_differently((&one.server, share(one)?), (&other.server, share(other)?))
+}
+
+/// Returns the values of one measure in both cells, for each repetition in which both cells have a value; none if the
+/// cells are [`incomparable`].
 pub(crate) fn pairs(one: &Cell, other: &Cell, measure: &str) -> Vec<(f64, f64)> {
+    if incomparable(one, other, measure).is_some() {
+        return Vec::new();
+    }
     let (one, other) = (by_repetition(one, measure), by_repetition(other, measure));
     let of = |(repetition, value): &(u32, f64)| {
         other.iter().find(|(also, _)| also == repetition).map(|(_, theirs)| (*value, *theirs))

@@ -88,7 +88,9 @@ fn every_fault_is_counted_in_its_class() {
     assert_eq!(served.load(Ordering::Relaxed), requests);
     assert_eq!((run.number("responses"), run.number("requests_sent")), (requests - failed, requests), "{said}");
     assert_eq!(run.json["errors"]["total"], failed);
-    assert_eq!(run.json["latency"]["count"], requests - failed);
+    let unexpected = run.json["requests"]["unexpected"].as_u64().unwrap();
+    assert_eq!(run.json["latency"]["count"], requests - failed - unexpected);
+    assert_eq!(run.json["unexpected"]["count"], unexpected);
     let by_class: u64 = ["2xx", "5xx"].map(|class| run.json["status_classes"][class].as_u64().unwrap()).iter().sum();
     assert_eq!(by_class, requests - failed);
 }

@@ -29,14 +29,16 @@ impl Nginx {
         let [visited, http1, http2] = ports;
         let temporary =
             ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|name| format!("{name}_temp_path {name};"));
+        let compressed = "gzip on; gzip_types text/plain; gzip_min_length 20;
+            location /compressed { return 200 'visited visited visited visited visited'; }";
         let text = format!(
             "daemon off; master_process off; pid pid; error_log error.log;
              events {{ worker_connections 512; }}
              http {{
                  {}
                  log_format connections '$connection $connection_requests $request_uri';
-                 server {{ listen 127.0.0.1:{visited}; access_log visits.log combined; location / {{ return 200 'visited'; }} }}
-                 server {{ listen 127.0.0.1:{http1}; access_log http1.log connections; location / {{ return 200 'visited'; }} }}
+                 server {{ listen 127.0.0.1:{visited}; access_log visits.log combined; {compressed} location / {{ return 200 'visited'; }} }}
+                 server {{ listen 127.0.0.1:{http1}; access_log http1.log connections; {compressed} location / {{ return 200 'visited'; }} }}
                  server {{ listen 127.0.0.1:{http2} http2; access_log http2.log connections; location / {{ return 200 'visited'; }} }}
              }}",
             temporary.join(" ")
@@ -108,4 +110,20 @@ fn each_client_of_a_log_gets_its_own_connections() {
         }
         assert_eq!(played.number("connections"), of_connections.len() as u64);
     }
+}
+
+#[test]
+fn sizes_of_compressed_responses_are_checked_only_on_request() {
+    let nginx = Nginx::start();
+    let url = format!("http://127.0.0.1:{}/compressed", nginx.ports[0]);
+    for _ in 0..3 {
+        run(tool("curl").args(["--silent", "--show-error", "--fail", "--compressed", &url]));
+    }
+    wait_until("the log is complete", || nginx.log("visits.log").lines().count() == 3);
+    let log = nginx.folder.path().join("visits.log");
+    let url = format!("http://127.0.0.1:{}/", nginx.ports[1]);
+    let played = bench(&[&url, "--replay", log.to_str().unwrap()]);
+    assert_eq!(played.code, Some(0), "{} {}", played.stdout, played.stderr);
+    let checked = bench(&[&url, "--replay", log.to_str().unwrap(), "--verify-sizes"]);
+    assert_eq!((checked.exit, checked.failures("wrong-body")), (Some(1), 3), "{}", checked.stdout);
 }

@@ -150,7 +150,7 @@ fn results_match_the_schema() {
     type Break = fn(&mut Value);
     let broken: [(&str, Break); 6] = [
         ("schema", |value| value["schema"] = json!("other")),
-        ("schema_version", |value| value["schema_version"] = json!(3)),
+        ("schema_version", |value| value["schema_version"] = json!(4)),
         ("seed", |value| value["seed"] = json!("42")),
         ("/steps/0/extra is not described", |value| value["steps"][0]["extra"] = json!(1)),
         ("required", |value| {

@@ -3,6 +3,7 @@
 use super::bench;
 use crate::e2e::harness::{Folder, Server};
 use crate::e2e::tls::Certificate;
+use crate::e2e::tool::{run, tool};
 
 /// A server with a certificate for localhost and 127.0.0.1, which also listens on 127.0.0.2.
 fn secure() -> (Folder, Certificate, Server) {
@@ -62,6 +63,40 @@ fn certificate_errors_are_named() {
     let plain = Server::start(site.path(), &[]);
     let run = bench(&[&format!("https://localhost:{}/", plain.address.port()), "-n", "1", "-c", "1"]);
     assert_eq!(run.code, Some(1), "{run:#?}");
+}
+
+#[test]
+fn a_self_signed_certificate_is_trusted_if_it_is_named() {
+    let site = Folder::with(&[("a.txt", b"a")]);
+    // With basic constraints of an authority, which OpenSSL adds by default, and without.
+    for constraints in ["CA:TRUE", "CA:FALSE"] {
+        let (key, certificate) = (site.path().join("key.pem"), site.path().join("certificate.pem"));
+        run(tool("openssl")
+            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
+            .args(["-subj", "/CN=self", "-addext", "subjectAltName=IP:127.0.0.1"])
+            .args(["-addext", &format!("basicConstraints=critical,{constraints}")])
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&certificate));
+        let (key, certificate) = (key.to_str().unwrap(), certificate.to_str().unwrap());
+        let server = Server::start(site.path(), &["--tls-cert", certificate, "--tls-key", key]);
+        let port = server.address.port();
+        for version in ["1.1", "2"] {
+            let url = format!("https://127.0.0.1:{port}/a.txt");
+            let made = bench(&[&url, "-n", "4", "-c", "1", "--cacert", certificate, "--http", version]);
+            assert_eq!(made.code, Some(0), "{constraints}, HTTP/{version}: {}", made.stdout);
+        }
+        // It is not valid for another name, and not trusted if another certificate is named.
+        let url = format!("https://localhost:{port}/a.txt");
+        let made = bench(&[&url, "-n", "2", "-c", "1", "--cacert", certificate]);
+        assert!(made.exit == Some(1) && made.stdout.contains("tls-name"), "{constraints}: {}", made.stdout);
+        let other = Certificate::new();
+        let authority = other.authority();
+        let url = format!("https://127.0.0.1:{port}/a.txt");
+        let made = bench(&[&url, "-n", "2", "-c", "1", "--cacert", authority.to_str().unwrap()]);
+        assert!(made.exit == Some(1) && made.stdout.contains("tls-untrusted"), "{constraints}: {}", made.stdout);
+    }
 }
 
 #[test]

@@ -99,9 +99,9 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         };
         interrupted |= step.evidence.interrupted;
     }
-    client.loop_lag.summary = client.loop_lag.histogram.percentiles();
+    client.loop_lag.summary = client.loop_lag.histogram.percentiles(0);
     client.cpu_ns_per_response =
-        (record.counts.responses > 0).then(|| client.cpu.total_ns() as f64 / record.counts.responses as f64);
+        (record.counts.successes() > 0).then(|| client.cpu.total_ns() as f64 / record.counts.successes() as f64);
     client.agents = results.iter().map(|result| agent(index, result, parts)).collect();
     let lost = results.iter().filter(|result| result.lost.is_some()).count() as u32;
     let facts = StepFacts {

@@ -1,7 +1,7 @@
 //! A client thread's share of the schedule, and its record.
 
 use super::spec::BenchRequests;
-use flatout_client::{Drive, Made, RequestFailure, RequestRecord};
+use flatout_client::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
 use flatout_http::http3::error::ErrorCode;
 use flatout_load::FailureKind;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
@@ -19,6 +19,7 @@ const PUBLISH_INTERVAL_NS: u64 = 200_000_000;
 pub(super) struct ThreadProgress {
     pub(super) responses: u64,
     pub(super) failures: u64,
+    pub(super) unanswered: u64,
     pub(super) latency: Histogram<u64>,
     pub(super) lag: Histogram<u64>,
 }
@@ -36,6 +37,8 @@ pub(super) struct Sums {
 pub(crate) struct Whole {
     /// Responses by status class, 1xx to 5xx.
     pub(crate) classes: [u64; 5],
+    /// Successful responses.
+    pub(crate) successes: u64,
     /// Number of finished requests.
     pub(crate) requests: u64,
     /// Number of failed requests, which the server may or may not have counted.
@@ -48,6 +51,7 @@ impl Whole {
         for (mine, theirs) in self.classes.iter_mut().zip(other.classes) {
             *mine += theirs;
         }
+        self.successes += other.successes;
         self.requests += other.requests;
         self.uncertain += other.uncertain;
     }
@@ -234,11 +238,16 @@ impl Drive for LabDrive {
             Err(FailureKind::WrongBody) => self.whole.classes[1] += 1,
             Err(_) => self.whole.uncertain += 1,
         }
-        if result.is_ok() {
+        if self.recorder.is_success(result) {
+            self.whole.successes += 1;
             self.sums.answers += 1;
             self.sums.service_ns = self.sums.service_ns.saturating_add(sample.service_ns());
             self.sums.response_ns = self.sums.response_ns.saturating_add(sample.response_ns());
         }
+    }
+
+    fn handle_sent_again(&mut self, requests: u32) {
+        self.recorder.record_sent_again(requests);
     }
 
     fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
@@ -279,8 +288,9 @@ impl Drive for LabDrive {
         self.published_ns = now_ns;
         if let Ok(mut standing) = self.statistics.standing.try_lock() {
             *standing = Some(ThreadProgress {
-                responses: self.recorder.counts.responses,
-                failures: self.recorder.counts.failures_total(),
+                responses: self.recorder.counts.successes(),
+                failures: self.recorder.counts.errors(),
+                unanswered: self.recorder.counts.failures_total(),
                 latency: self.recorder.response.histogram().into_owned(),
                 lag: self.recorder.lag.histogram().into_owned(),
             });
@@ -304,6 +314,8 @@ pub(super) fn kind_of(failure: RequestFailure) -> (FailureKind, &'static str) {
         RequestFailure::WrongDigest => (FailureKind::WrongBody, "digest"),
         RequestFailure::Tls(tls) => (FailureKind::Tls, tls.name()),
         RequestFailure::NoHttp2 => (FailureKind::Http2, "not-spoken"),
+        RequestFailure::Unprocessed(StreamVersion::Http2) => (FailureKind::Http2, "unprocessed"),
+        RequestFailure::Unprocessed(StreamVersion::Http3) => (FailureKind::Http3, "unprocessed"),
         RequestFailure::StreamReset(code) => (FailureKind::Http2, http2_code(code, true)),
         RequestFailure::Http2(code) => (FailureKind::Http2, http2_code(code, false)),
         RequestFailure::NoHttp3 => (FailureKind::Http3, "not-spoken"),

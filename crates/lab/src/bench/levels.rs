@@ -342,7 +342,7 @@ impl Bench {
             warm_up: span.warm_up,
             client: ClientReport {
                 cpu: span.client_cpu,
-                cpu_ns_per_response: per_response(span.client_cpu.total_ns(), span.recorder.counts.responses),
+                cpu_ns_per_response: per_response(span.client_cpu.total_ns(), span.recorder.counts.successes()),
                 busy_wait_ns: span.client_awake_ns,
                 busy_share: span.busy_share,
                 wait_share: span.wait_share,

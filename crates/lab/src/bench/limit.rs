@@ -159,7 +159,7 @@ impl Measured {
             by_sendfile: self.by_sendfile,
             elapsed_ns: self.span.elapsed_ns,
             responses: counts.responses,
-            failures: counts.failures_total(),
+            failures: counts.errors(),
             requests_per_s,
             cpu_ns_per_request,
             requests_share,

@@ -15,11 +15,13 @@ pub enum Phase {
 /// The progress of a span of load since its start.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Number of complete responses.
+    /// Number of successful responses.
     pub responses: u64,
-    /// Number of failed requests.
+    /// Number of requests without a complete response, or with an unexpected status.
     pub failures: u64,
-    /// Response times so far, in nanoseconds.
+    /// Number of requests without a complete response, which are slower than all others.
+    pub unanswered: u64,
+    /// Response times of successful responses so far, in nanoseconds.
     pub latency: Histogram<u64>,
     /// Schedule lag so far, in nanoseconds.
     pub lag: Histogram<u64>,

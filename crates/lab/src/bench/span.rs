@@ -132,9 +132,10 @@ impl SpanResult {
         Ok(())
     }
 
-    /// Returns the number of responses in the whole span, including the warm-up, by which CPU time is divided.
+    /// Returns the number of successful responses in the whole span, including the warm-up, by which CPU time is
+    /// divided.
     pub(crate) fn answers_whole(&self) -> u64 {
-        self.whole.classes.iter().sum()
+        self.whole.successes
     }
 }
 
@@ -247,6 +248,7 @@ fn thread_parts(
     let recorder = Recorder::new(RecorderSettings { classes, start_ns, measured_from_ns });
     let (mut recorder, loop_lag) =
         (recorder.map_err(|_| BenchError::Recorder)?, Hdr::new().map_err(|_| BenchError::Recorder)?);
+    recorder.expect(span.plan.expected.clone());
     if let Stop::After { duration_ns } = span.plan.stop {
         recorder.end_span_after(duration_ns);
     }
@@ -356,13 +358,18 @@ fn standing_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Option<Live> {
     let mut live: Option<Live> = None;
     for statistics in statistics_by_thread {
         let Some(standing) = statistics.standing.lock().ok().and_then(|standing| standing.clone()) else { continue };
-        let ThreadProgress { responses, failures, latency, lag } = standing;
+        let ThreadProgress { responses, failures, unanswered, latency, lag } = standing;
         live = Some(match live {
-            None => Live { responses, failures, latency, lag },
+            None => Live { responses, failures, unanswered, latency, lag },
             Some(mut sum) => {
                 let added = sum.latency.add(&latency).and_then(|()| sum.lag.add(&lag));
                 debug_assert!(added.is_ok(), "all recorders have the same bounds");
-                Live { responses: sum.responses + responses, failures: sum.failures + failures, ..sum }
+                Live {
+                    responses: sum.responses + responses,
+                    failures: sum.failures + failures,
+                    unanswered: sum.unanswered + unanswered,
+                    ..sum
+                }
             }
         });
     }

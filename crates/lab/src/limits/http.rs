@@ -78,7 +78,7 @@ fn ask(
     let cpu_before_ns = cpu_ns()?;
     let span = run_span(&span, Phase::Limit, &mut Unwatched).map_err(LimitsError::Client)?;
     let used_ns = cpu_ns()?.saturating_sub(cpu_before_ns);
-    let failures = span.recorder.counts.failures_total();
+    let failures = span.recorder.counts.errors();
     if failures > 0 {
         let cause = std::io::Error::other(format!("{failures} requests to the bare loop failed"));
         return Err(LimitsError::Probe { probe: "the bare loop", cause });

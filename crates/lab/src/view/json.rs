@@ -85,6 +85,9 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
             "head_bytes_in": counts.head_bytes_in,
             "body_bytes_in": counts.body_bytes_in,
         },
+        "error_share": step.error_share,
+        "unexpected": step.unexpected,
+        "statuses": step.record.statuses,
         "status_classes": {
             "1xx": counts.status_classes[0],
             "2xx": counts.status_classes[1],

@@ -2,6 +2,8 @@
 
 use crate::bench::{Live, Phase, ProgressReceiver};
 use flatout_load::plan::Plan;
+use flatout_load::report::percentiles::quantile_ns;
+use flatout_report::figures::time;
 use flatout_report::style::{Style, Weight};
 use flatout_units::show;
 use hdrhistogram::Histogram;
@@ -24,6 +26,7 @@ pub struct LiveLine {
 struct LineBaseline {
     at: Instant,
     responses: u64,
+    unanswered: u64,
     latency: Histogram<u64>,
 }
 
@@ -84,7 +87,12 @@ impl ProgressReceiver for LiveLine {
                 let since = self.last.as_ref().map_or(phase_begun, |last| last.at);
                 let span_s = now.duration_since(since).as_secs_f64();
                 let text = describe(live, self.last.as_ref(), span_s, self.style);
-                self.last = Some(LineBaseline { at: now, responses: live.responses, latency: live.latency.clone() });
+                self.last = Some(LineBaseline {
+                    at: now,
+                    responses: live.responses,
+                    unanswered: live.unanswered,
+                    latency: live.latency.clone(),
+                });
                 format!("{elapsed_s:5.1} s{what}  {text}")
             }
         };
@@ -95,14 +103,19 @@ impl ProgressReceiver for LiveLine {
 /// Describes the `span_s` seconds since the last line, or since the phase started.
 fn describe(live: &Live, last: Option<&LineBaseline>, span_s: f64, style: Style) -> String {
     let mut recent = live.latency.clone();
-    let mut responses = live.responses;
+    let (mut responses, mut unanswered) = (live.responses, live.unanswered);
     if let Some(last) = last {
         responses = live.responses.saturating_sub(last.responses);
+        unanswered = live.unanswered.saturating_sub(last.unanswered);
         let subtracted = recent.subtract(&last.latency);
         debug_assert!(subtracted.is_ok(), "a record only grows");
     }
     let rate = style.paint(Weight::Strong, &show::figure(responses as f64 / span_s.max(1e-3)));
-    let p99 = if recent.is_empty() { "-".to_owned() } else { show::duration(recent.value_at_quantile(0.99) as f64) };
+    let p99 = if recent.is_empty() && unanswered == 0 {
+        "-".to_owned()
+    } else {
+        time(quantile_ns(&recent, 0.99, unanswered))
+    };
     let errors = match live.failures {
         0 => "no errors".to_owned(),
         failures => style.paint(Weight::Bad, &show::plural(failures, "error", "errors")),
@@ -124,16 +137,17 @@ mod tests {
             latency.record(*latency_ns).unwrap();
         }
         let lag = latency.clone();
-        Live { responses: latencies_ns.len() as u64, failures, latency, lag }
+        Live { responses: latencies_ns.len() as u64, failures, unanswered: failures, latency, lag }
     }
 
     #[test]
     fn a_line_covers_the_time_since_the_last_one() {
         let first = live(&[1_000, 1_000], 0);
         assert_eq!(describe(&first, None, 0.5, Style::PLAIN), "4.00 requests/s  p99 1.00 µs  no errors");
-        let last = LineBaseline { at: Instant::now(), responses: first.responses, latency: first.latency };
+        let last =
+            LineBaseline { at: Instant::now(), responses: first.responses, unanswered: 0, latency: first.latency };
         let second = live(&[1_000, 1_000, 2_000_000], 1);
-        assert_eq!(describe(&second, Some(&last), 0.25, Style::PLAIN), "4.00 requests/s  p99 2.00 ms  1 error");
+        assert_eq!(describe(&second, Some(&last), 0.25, Style::PLAIN), "4.00 requests/s  p99 never  1 error");
         assert_eq!(describe(&live(&[], 0), None, 0.0, Style::PLAIN), "0.00 requests/s  p99 -  no errors");
     }
 }

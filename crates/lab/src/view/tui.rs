@@ -10,6 +10,7 @@ pub use draw::draw;
 pub use screen::LiveScreen;
 
 use flatout_load::record::series::heat_class;
+use flatout_load::report::percentiles::quantile_ns;
 use flatout_load::report::visible;
 use hdrhistogram::Histogram;
 use std::collections::{BTreeMap, VecDeque};
@@ -25,11 +26,13 @@ pub(crate) const CLASSES_A_ROW: u16 = 4;
 pub struct RunProgress<'a> {
     /// Seconds since the part started.
     pub at_s: f64,
-    /// Number of complete responses.
+    /// Number of successful responses.
     pub responses: u64,
-    /// Number of failed requests.
+    /// Number of requests without a complete response, or with an unexpected status.
     pub failures: u64,
-    /// Response times so far, in nanoseconds.
+    /// Number of requests without a complete response, which are slower than all others.
+    pub unanswered: u64,
+    /// Response times of successful responses so far, in nanoseconds.
     pub response: &'a Histogram<u64>,
     /// Schedule lag so far in nanoseconds, if the run is an open loop.
     pub lag: Option<&'a Histogram<u64>>,
@@ -43,6 +46,8 @@ pub(crate) struct IntervalReading {
     pub(crate) failures: u64,
     /// Number of responses by row of the heat map.
     pub(crate) heat: BTreeMap<u16, u64>,
+    /// True if requests ended. A percentile without a value is then that of a request that never got a response.
+    pub(crate) has_ended: bool,
     pub(crate) p50_ns: Option<u64>,
     pub(crate) p99_ns: Option<u64>,
     pub(crate) max_ns: Option<u64>,
@@ -69,6 +74,7 @@ struct LastReading {
     at_s: f64,
     responses: u64,
     failures: u64,
+    unanswered: u64,
     response: Histogram<u64>,
     lag: Option<Histogram<u64>>,
 }
@@ -99,9 +105,10 @@ impl DisplayState {
         let last = self.last.take();
         let since_s = last.as_ref().map_or(0.0, |last| last.at_s);
         let span_s = (standing.at_s - since_s).max(1e-3);
-        let before = last.as_ref().map_or((0, 0), |last| (last.responses, last.failures));
+        let before = last.as_ref().map_or((0, 0, 0), |last| (last.responses, last.failures, last.unanswered));
         let responses = standing.responses.saturating_sub(before.0);
         let failures = standing.failures.saturating_sub(before.1);
+        let unanswered = standing.unanswered.saturating_sub(before.2);
         let response = since(standing.response, last.as_ref().map(|last| &last.response));
         let lag = standing.lag.map(|lag| since(lag, last.as_ref().and_then(|last| last.lag.as_ref())));
         let mut heat = BTreeMap::new();
@@ -109,18 +116,16 @@ impl DisplayState {
             *heat.entry(heat_class(step.value_iterated_to()) / CLASSES_A_ROW).or_insert(0) +=
                 step.count_since_last_iteration();
         }
-        let at = |histogram: &Histogram<u64>, quantile: f64| {
-            (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile))
-        };
         self.readings.push_back(IntervalReading {
             at_s: standing.at_s,
             responses_per_s: responses as f64 / span_s,
             failures,
             heat,
-            p50_ns: at(&response, 0.5),
-            p99_ns: at(&response, 0.99),
-            max_ns: at(&response, 1.0),
-            lag_p99_ns: lag.as_ref().and_then(|lag| at(lag, 0.99)),
+            has_ended: !response.is_empty() || unanswered > 0,
+            p50_ns: quantile_ns(&response, 0.5, unanswered),
+            p99_ns: quantile_ns(&response, 0.99, unanswered),
+            max_ns: quantile_ns(&response, 1.0, unanswered),
+            lag_p99_ns: lag.as_ref().and_then(|lag| quantile_ns(lag, 0.99, 0)),
         });
         if self.readings.len() > READINGS_MAX {
             self.readings.pop_front();
@@ -131,6 +136,7 @@ impl DisplayState {
             at_s: standing.at_s,
             responses: standing.responses,
             failures: standing.failures,
+            unanswered: standing.unanswered,
             response: standing.response.clone(),
             lag: standing.lag.cloned(),
         });

@@ -3,6 +3,7 @@
 use crate::failure::FailureKind;
 use crate::record::Counts;
 use crate::report::Reason;
+use flatout_units::show::plural;
 
 flatout_reason::reasons! {
     /// Named failures and notes about a run.
@@ -12,11 +13,13 @@ flatout_reason::reasons! {
     NothingAnswered, "nothing-answered", "requests were sent, but no response was complete";
     RequestsFailed,  "requests-failed",  "requests failed, not counting short bodies";
     BodiesShort,     "bodies-short",     "bodies were shorter than declared";
-    ClientErrors,    "status-4xx",       "responses had a status of 4xx";
-    ServerErrors,    "status-5xx",       "responses had a status of 5xx";
+    ClientErrors,    "status-4xx",       "responses had an unexpected status of 4xx";
+    ServerErrors,    "status-5xx",       "responses had an unexpected status of 5xx";
+    OtherStatuses,   "status-other",     "responses had an unexpected status of 2xx or 3xx";
     OtherWork,       "other-work",       "other processes kept the machine busy";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
+    SentAgain,       "sent-again",       "the server did not process requests, as when it closes a connection, and the client sent them again";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
 
@@ -44,7 +47,8 @@ pub const OTHER_CPU_SHARE_MAX: f64 = 0.1;
 pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     let bodies_short = counts.failures_of(FailureKind::ShortBody);
     let failures = counts.failures_total() - bodies_short;
-    let sent = counts.requests_sent;
+    // A request may have its response before it has been sent whole.
+    let sent = counts.requests_sent.max(counts.responses);
     let mut failing = Vec::new();
     if sent == 0 {
         failing.push(Finding::NothingSent.with("no request was sent".to_owned()));
@@ -62,8 +66,13 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
         let bodies = if bodies_short == 1 { "body was" } else { "bodies were" };
         failing.push(Finding::BodiesShort.with(format!("{bodies_short} {bodies} shorter than declared")));
     }
-    for (finding, class) in [(Finding::ClientErrors, 4), (Finding::ServerErrors, 5)] {
-        let count = counts.status_classes[class - 1];
+    for (finding, class) in [
+        (Finding::OtherStatuses, 2),
+        (Finding::OtherStatuses, 3),
+        (Finding::ClientErrors, 4),
+        (Finding::ServerErrors, 5),
+    ] {
+        let count = counts.unexpected_classes[class - 1];
         if count > 0 {
             failing.push(finding.with(format!("{count} {} answered with {class}xx", requests_were(count))));
         }
@@ -85,11 +94,16 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
             format!("other processes used {percent:.0} % of the machine during the run; expect the figures to vary");
         notes.push(Finding::OtherWork.with(text));
     }
-    let redirects = counts.status_classes[2];
+    let redirects = counts.status_classes[2].saturating_sub(counts.unexpected_classes[2]);
     if redirects > 0 {
         let text =
             format!("{redirects} {} answered with 3xx; the client does not follow redirects", requests_were(redirects));
         notes.push(Finding::Redirects.with(text));
+    }
+    if counts.sent_again > 0 {
+        let requests = plural(counts.sent_again, "request was", "requests were");
+        let text = format!("{requests} sent again, because the server stated that it did not process them");
+        notes.push(Finding::SentAgain.with(text));
     }
     match counts.server_closes {
         0 => {}
@@ -129,7 +143,7 @@ mod tests {
     #[test]
     fn every_reason_to_fail_is_named_once() {
         let mut counts =
-            Counts { requests_sent: 5, responses: 3, status_classes: [0, 0, 0, 1, 2], ..Counts::default() };
+            Counts { requests_sent: 5, responses: 3, unexpected_classes: [0, 0, 0, 1, 2], ..Counts::default() };
         counts.failures.0[FailureKind::ShortBody.index()] = 1;
         counts.failures.0[FailureKind::ConnReset.index()] = 1;
         assert_eq!(

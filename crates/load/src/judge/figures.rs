@@ -136,13 +136,21 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         // the times because they belong to dropped arrivals. The CPU time of children that were not waited for is
         // missing.
         (InvalidReason::ChildrenNotReaped, ServerCpu)
-        | (InvalidReason::ClientSaturated | InvalidReason::RateNotReached | InvalidReason::AgentLost, Rate)
+        | (
+            InvalidReason::ClientSaturated
+            | InvalidReason::ClientStarved
+            | InvalidReason::RateNotReached
+            | InvalidReason::AgentLost,
+            Rate,
+        )
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
-        (InvalidReason::ClientSaturated, Median | Tail)
+        // What the client could not send had no response, so it counts as slower than everything.
+        (InvalidReason::ClientSaturated | InvalidReason::ClientStarved, Median | Tail)
         | (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Tail) => AtMost,
         (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
         | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
         | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)
+        | (InvalidReason::ClientStarved, Counts)
         | (InvalidReason::LittlesLaw | InvalidReason::CountsDiffer, _) => Unknown,
         (_, Rate | Median | Tail | ServerCpu | ClientCpu | Counts) => Sound,
     }

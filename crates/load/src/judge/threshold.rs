@@ -10,16 +10,18 @@
 //! times       = "response" | "service" | "lag" | "resolve" | "connect" | "tls" | "wait" | "transfer"
 //! ```
 //!
-//! A time without a prefix is a response time, measured from the intended start. Errors are failures, 4xx and 5xx
-//! together. In percentiles and the maximum, a request without a response counts as slower than every other request. A
-//! requirement on a mean fails if a request had no response, unless a requirement on errors or failures permits it and
-//! is met. Rates count responses within the measured span.
+//! A time without a prefix is a response time, measured from the intended start. Times, rates and numbers of responses
+//! are those of successful responses; rates count those within the measured span. Errors are failures and responses
+//! with an unexpected status together; `4xx` and `5xx` are unexpected statuses of these classes. In percentiles and the
+//! maximum, a request without a response counts as slower than every other request. A requirement on a mean fails if a
+//! request had no response, unless a requirement on errors or failures permits it and is met.
 
 use super::failing::Finding;
 use super::figures::{Figure, FigureVerdict, Soundness};
 use super::validity::InvalidReason;
 use crate::plan::quantity::{parse_number, parse_time_ns};
-use crate::record::{Counts, Hdr, Recorder};
+use crate::record::{Hdr, Recorder};
+use crate::report::percentiles::quantile_ns;
 use flatout_units::quantity::parse_size;
 use serde::{Deserialize, Serialize};
 
@@ -174,8 +176,8 @@ impl Threshold {
         let wants_less = matches!(self.comparison, Comparison::Below | Comparison::AtMost);
         let FigureVerdict { soundness, reasons, .. } = self.figure().map(verdict).unwrap_or_default();
         let decides = match soundness {
-            // A request without a response is slower than any bound.
-            _ if value.is_some_and(f64::is_infinite) => true,
+            // A request without a response is slower than any bound, unless the client is the reason that it has none.
+            _ if value.is_some_and(f64::is_infinite) && !reasons.contains(&InvalidReason::ClientStarved) => true,
             Soundness::Sound => true,
             Soundness::AtMost => wants_less == met,
             Soundness::AtLeast => wants_less != met,
@@ -202,7 +204,9 @@ impl Threshold {
     pub fn allows(&self, finding: Finding) -> bool {
         let is_failure = matches!(finding, Finding::RequestsFailed | Finding::BodiesShort);
         match self.figure {
-            RequiredFigure::Errors => is_failure || matches!(finding, Finding::ClientErrors | Finding::ServerErrors),
+            RequiredFigure::Errors => {
+                is_failure || matches!(finding, Finding::ClientErrors | Finding::ServerErrors | Finding::OtherStatuses)
+            }
             RequiredFigure::Failures => is_failure,
             RequiredFigure::ClientErrors => finding == Finding::ClientErrors,
             RequiredFigure::ServerErrors => finding == Finding::ServerErrors,
@@ -215,6 +219,11 @@ impl Threshold {
         matches!(self.figure, RequiredFigure::Errors | RequiredFigure::Failures)
     }
 
+    /// Returns whether the requirement limits the number of requests that failed or got an unexpected status.
+    pub const fn bounds_errors(&self) -> bool {
+        matches!((self.figure, self.comparison), (RequiredFigure::Errors, Comparison::Below | Comparison::AtMost))
+    }
+
     /// The requirement as it was written.
     pub fn text(&self) -> &str {
         &self.text
@@ -223,7 +232,7 @@ impl Threshold {
     fn find(&self, judged: &Judged<'_>) -> Option<f64> {
         let (recorder, counts) = (judged.record, &judged.record.counts);
         let of_requests = |count: u64| {
-            let ended = counts.responses + counts.failures_total();
+            let ended = counts.ended();
             match self.unit {
                 Unit::Percent => (ended > 0).then(|| 100.0 * count as f64 / ended as f64),
                 _ => Some(count as f64),
@@ -240,12 +249,12 @@ impl Threshold {
                 };
                 find_time(histogram_of(recorder, times), statistic, unanswered)
             }
-            RequiredFigure::Errors => of_requests(errors(counts)),
+            RequiredFigure::Errors => of_requests(counts.errors()),
             RequiredFigure::Failures => of_requests(counts.failures_total()),
-            RequiredFigure::ClientErrors => of_requests(counts.status_classes[3]),
-            RequiredFigure::ServerErrors => of_requests(counts.status_classes[4]),
+            RequiredFigure::ClientErrors => of_requests(counts.unexpected_classes[3]),
+            RequiredFigure::ServerErrors => of_requests(counts.unexpected_classes[4]),
             RequiredFigure::Rate => per_second(recorder.responses_in_time()),
-            RequiredFigure::Responses => Some(counts.responses as f64),
+            RequiredFigure::Responses => Some(counts.successes() as f64),
             RequiredFigure::Throughput => per_second(recorder.bytes_in_time()),
         }
     }
@@ -266,7 +275,7 @@ impl Threshold {
     }
 }
 
-/// Returns the number of requests that have no time of this kind because they had no response. They count as slower
+/// Returns the number of requests that have no time of this kind because they got no response. They count as slower
 /// than every other request.
 fn unanswered(judged: &Judged<'_>, times: Times) -> u64 {
     let failures = judged.record.counts.failures_total();
@@ -276,10 +285,6 @@ fn unanswered(judged: &Judged<'_>, times: Times) -> u64 {
         Times::Lag => judged.never_begun,
         Times::Resolve | Times::Connect | Times::Tls => 0,
     }
-}
-
-fn errors(counts: &Counts) -> u64 {
-    counts.failures_total() + counts.status_errors()
 }
 
 fn histogram_of(recorder: &Recorder, times: Times) -> &Hdr {
@@ -297,30 +302,18 @@ fn histogram_of(recorder: &Recorder, times: Times) -> &Hdr {
 
 fn find_time(histogram: &Hdr, statistic: Statistic, unanswered: u64) -> Option<f64> {
     let histogram = histogram.histogram();
-    let all = histogram.len() + unanswered;
-    if all == 0 {
+    if histogram.is_empty() && unanswered == 0 {
         return None;
     }
-    let is_unanswered = |share: f64| (share * all as f64).ceil() > histogram.len() as f64;
-    let is_infinite = match statistic {
-        Statistic::Percentile(share) => is_unanswered(share),
-        Statistic::Max => unanswered > 0,
-        // One infinitely slow request makes the mean infinite.
-        Statistic::Mean => unanswered > 0 || histogram.is_empty(),
-        Statistic::Min => histogram.is_empty(),
-    };
-    if is_infinite {
-        return Some(f64::INFINITY);
-    }
+    let at = |share: f64| quantile_ns(&histogram, share, unanswered).map_or(f64::INFINITY, |value_ns| value_ns as f64);
     Some(match statistic {
-        // Adjust the share so that it selects the same request among those that have a time.
-        Statistic::Percentile(share) if unanswered > 0 => {
-            histogram.value_at_quantile((share * all as f64 / histogram.len() as f64).min(1.0)) as f64
-        }
-        Statistic::Percentile(share) => histogram.value_at_quantile(share) as f64,
+        Statistic::Percentile(share) => at(share),
+        Statistic::Max => at(1.0),
+        // One infinitely slow request makes the mean infinite.
+        Statistic::Mean if unanswered > 0 || histogram.is_empty() => f64::INFINITY,
         Statistic::Mean => histogram.mean(),
+        Statistic::Min if histogram.is_empty() => f64::INFINITY,
         Statistic::Min => histogram.min() as f64,
-        Statistic::Max => histogram.max() as f64,
     })
 }
 

@@ -2,6 +2,7 @@
 
 use super::little::{DIFFERENCE_SHARE_MAX, Little};
 use super::reconcile::Reconciliation;
+use flatout_units::show::plural;
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
@@ -25,6 +26,8 @@ flatout_reason::reasons! {
         "have the server wait for its children instead of ignoring SIGCHLD, or keep its processes alive during the run";
     RateNotReached,       "rate-not-reached",      "fewer requests were started than planned",
         "offer less load with --rate, or give the client more connections with -c, more --threads, or other machines with --agents";
+    ClientStarved,        "client-starved",        "the client had no file descriptor or port for some requests, which therefore failed",
+        "raise the limit on open files (ulimit -n), give the client more ports with --source-addresses, use fewer connections with -c, or use other machines with --agents";
     ConnectionsNotReached, "connections-not-reached", "fewer connections were open at once than planned",
         "check that the server listens, look at the failures for refused connections, raise the limit on open files (ulimit -n), or use fewer connections with -c";
     ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is significant compared with the response time",
@@ -127,7 +130,7 @@ pub const CROWDED_NS_MIN: u64 = (TICK_NS as f64 / CROWDED_TAIL_MAX) as u64;
 pub struct Evidence {
     /// Length of the measured span in nanoseconds.
     pub elapsed_ns: u64,
-    /// Number of responses in the measured span.
+    /// Number of successful responses in the measured span.
     pub responses: u64,
     /// Share of its time that the busiest client thread was on a core, 0 to 1.
     pub client_busy_share: f64,
@@ -146,6 +149,8 @@ pub struct Evidence {
     pub server_cpu_is_short: bool,
     /// Mean number of cores used by the server.
     pub server_cores: Option<f64>,
+    /// Number of requests that failed because the client had no file descriptor or port.
+    pub client_starved: u64,
     /// Planned requests per second, if the clock determines the rate.
     pub offered_per_s: Option<f64>,
     /// Requests started per second.
@@ -331,6 +336,11 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         let offered = evidence.offered_per_s.unwrap_or_default();
         let text = format!("only {:.1} % of the {offered:.1} requests per second were started", 100.0 * share);
         add(InvalidReason::RateNotReached, text);
+    }
+    if evidence.client_starved > 0 {
+        let requests = plural(evidence.client_starved, "request", "requests");
+        let text = format!("{requests} failed because this process had no free file descriptor or port");
+        add(InvalidReason::ClientStarved, text);
     }
     if let Some(asked) = evidence.connections_asked.filter(|asked| evidence.connections_peak < *asked) {
         let text = format!("only {} of {asked} connections were open at once", evidence.connections_peak);

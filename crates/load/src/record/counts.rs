@@ -21,6 +21,9 @@ pub struct Counts {
     pub requests_begun: u64,
     /// Requests of which the kernel accepted every byte.
     pub requests_sent: u64,
+    /// Requests that were sent again over HTTP/2 or HTTP/3, because the server stated that it did not process them.
+    #[serde(default)]
+    pub sent_again: u64,
     /// Complete responses, from the head to the declared end of the body.
     pub responses: u64,
     /// Interim (1xx) responses, which `responses` does not include.
@@ -33,6 +36,10 @@ pub struct Counts {
     pub body_bytes_in: u64,
     /// Responses by status class, from 1xx (index 0, interim responses) to 5xx (index 4).
     pub status_classes: [u64; 5],
+    /// Responses with an unexpected status ([`crate::plan::ExpectedStatuses`]) by status class, which `status_classes`
+    /// includes.
+    #[serde(default)]
+    pub unexpected_classes: [u64; 5],
     /// Bodies checked by digest.
     pub digests_checked: u64,
     /// Failed requests by kind.
@@ -60,10 +67,15 @@ impl<'de> Deserialize<'de> for Failures {
     }
 }
 
+/// Returns the sum, or the largest number if it is exceeded: the counts of a document may be anything.
+fn sum_of(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.saturating_add(*count))
+}
+
 impl Counts {
     /// Returns the total number of failed requests.
     pub fn failures_total(&self) -> u64 {
-        self.failures.0.iter().sum()
+        sum_of(&self.failures.0)
     }
 
     /// Returns the number of failed requests of one kind.
@@ -71,24 +83,44 @@ impl Counts {
         self.failures.0[kind.index()]
     }
 
+    /// Returns the number of requests that failed because the client had no file descriptor or port.
+    pub fn failures_of_client(&self) -> u64 {
+        let kinds = [FailureKind::FdUnavail, FailureKind::AddrUnavail, FailureKind::FtabFull];
+        kinds.into_iter().map(|kind| self.failures_of(kind)).sum()
+    }
+
     /// Returns the number of bytes received in heads and bodies together.
     pub fn bytes_in(&self) -> u64 {
-        self.head_bytes_in + self.body_bytes_in
+        self.head_bytes_in.saturating_add(self.body_bytes_in)
     }
 
-    /// Returns the number of responses with status 4xx or 5xx.
-    pub fn status_errors(&self) -> u64 {
-        self.status_classes[3] + self.status_classes[4]
+    /// Returns the number of complete responses with an unexpected status.
+    pub fn unexpected(&self) -> u64 {
+        sum_of(&self.unexpected_classes)
     }
 
-    /// Returns the share of requests that failed or had status 4xx or 5xx, 0 to 1; 0 if no request finished.
+    /// Returns the number of complete responses with an expected status.
+    pub fn successes(&self) -> u64 {
+        self.responses.saturating_sub(self.unexpected())
+    }
+
+    /// Returns the number of requests that got no complete response, or one with an unexpected status.
+    pub fn errors(&self) -> u64 {
+        self.failures_total().saturating_add(self.unexpected())
+    }
+
+    /// Returns the number of requests that finished, with or without a response.
+    pub fn ended(&self) -> u64 {
+        self.responses.saturating_add(self.failures_total())
+    }
+
+    /// Returns the share of finished requests that are [`Self::errors`], 0 to 1; 0 if no request finished.
     pub fn error_share(&self) -> f64 {
-        let ended = self.responses + self.failures_total();
-        let errors = self.failures_total() + self.status_errors();
-        if ended == 0 { 0.0 } else { errors as f64 / ended as f64 }
+        let ended = self.ended();
+        if ended == 0 { 0.0 } else { self.errors() as f64 / ended as f64 }
     }
 
-    pub(super) fn record(&mut self, sample: &Sample) {
+    pub(super) fn record(&mut self, sample: &Sample, is_success: bool) {
         self.requests_sent += u64::from(sample.sent_ns > 0);
         self.bytes_out += sample.sent_bytes;
         self.head_bytes_in += sample.head_bytes;
@@ -99,7 +131,9 @@ impl Counts {
             Ok(status) => {
                 self.responses += 1;
                 // The parser accepts only 1xx to 5xx; a defect there must not cause a panic here.
-                self.status_classes[usize::from(status / 100).clamp(1, 5) - 1] += 1;
+                let class = usize::from(status / 100).clamp(1, 5) - 1;
+                self.status_classes[class] += 1;
+                self.unexpected_classes[class] += u64::from(!is_success);
             }
             Err(kind) => self.failures.0[kind.index()] += 1,
         }
@@ -113,6 +147,7 @@ impl Counts {
         self.tls_resumed += other.tls_resumed;
         self.requests_begun += other.requests_begun;
         self.requests_sent += other.requests_sent;
+        self.sent_again += other.sent_again;
         self.responses += other.responses;
         self.interim_responses += other.interim_responses;
         self.bytes_out += other.bytes_out;
@@ -121,7 +156,10 @@ impl Counts {
         self.digests_checked += other.digests_checked;
         let (mine, theirs) = (&mut self.failures.0, other.failures.0);
         mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
-        let (mine, theirs) = (&mut self.status_classes, other.status_classes);
-        mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        for (mine, theirs) in
+            [(&mut self.status_classes, other.status_classes), (&mut self.unexpected_classes, other.unexpected_classes)]
+        {
+            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        }
     }
 }

@@ -168,9 +168,10 @@ impl Hdr {
         }
     }
 
-    /// Returns the percentiles; `None` if the histogram is empty.
-    pub fn percentiles(&self) -> Option<crate::report::Percentiles> {
-        crate::report::Percentiles::of(&self.histogram())
+    /// Returns the percentiles, with `missing` requests that count as slower than all others; `None` if the histogram
+    /// is empty.
+    pub fn percentiles(&self, missing: u64) -> Option<crate::report::Percentiles> {
+        crate::report::Percentiles::of(&self.histogram(), missing)
     }
 }
 

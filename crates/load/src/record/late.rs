@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// Requests that finished after the span. The other counters include them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Late {
-    /// Complete responses.
+    /// Successful responses.
     pub responses: u64,
-    /// Failed requests.
+    /// Requests that failed, or whose response had an unexpected status.
     pub failures: u64,
-    /// Bytes received by these requests.
+    /// Bytes of the successful responses.
     pub bytes_in: u64,
     /// Time from the end of the span until the last of these requests finished, in nanoseconds.
     pub drain_ns: u64,
@@ -21,9 +21,9 @@ pub struct Late {
 
 impl Late {
     pub(super) fn add(&mut self, ended: EndedRequest) {
-        self.responses += u64::from(ended.is_response);
-        self.failures += u64::from(!ended.is_response);
-        self.bytes_in += ended.bytes_in;
+        self.responses += u64::from(ended.is_success);
+        self.failures += u64::from(!ended.is_success);
+        self.bytes_in += if ended.is_success { ended.bytes_in } else { 0 };
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -40,15 +40,11 @@ impl Late {
 pub(super) struct EndedRequest {
     pub(super) at_ns: u64,
     bytes_in: u64,
-    is_response: bool,
+    is_success: bool,
 }
 
 impl EndedRequest {
-    pub(super) fn of(sample: &Sample) -> Self {
-        Self {
-            at_ns: sample.ended_ns,
-            bytes_in: sample.head_bytes + sample.body_bytes,
-            is_response: sample.result.is_ok(),
-        }
+    pub(super) fn of(sample: &Sample, is_success: bool) -> Self {
+        Self { at_ns: sample.ended_ns, bytes_in: sample.head_bytes + sample.body_bytes, is_success }
     }
 }

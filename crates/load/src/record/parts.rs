@@ -1,6 +1,7 @@
 //! Parts of a record: phases, sums, URL classes, connections.
 
 use super::{CLASSES_MAX, Hdr, Moments, RecordError, Sample};
+use crate::report::Percentiles;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -27,21 +28,21 @@ pub struct Phases {
 pub struct Sums {
     /// Time to establish connections, in nanoseconds.
     pub connect_ns: Moments,
-    /// Response time from the intended start, in nanoseconds, of requests with a response.
+    /// Response time from the intended start, in nanoseconds, of successful responses.
     pub response_ns: Moments,
-    /// Service time from the actual start, including connect, in nanoseconds, of requests with a response.
+    /// Service time from the actual start, including connect, in nanoseconds, of successful responses.
     pub service_ns: Moments,
     /// Time from the last byte sent to the first byte received, in nanoseconds.
     pub wait_ns: Moments,
     /// Time from the first byte received to the last byte received, in nanoseconds.
     pub transfer_ns: Moments,
-    /// Bytes of the head and body of each response.
+    /// Bytes of the head and body of each successful response.
     pub response_bytes: Moments,
-    /// Bytes of the body of each response.
+    /// Bytes of the body of each successful response.
     pub body_bytes: Moments,
     /// Bytes of each request sent.
     pub request_bytes: Moments,
-    /// Time from the intended start to the failure, in nanoseconds, of failed requests.
+    /// Time from the intended start to the end, in nanoseconds, of requests that failed or got an unexpected status.
     pub failed_ns: Moments,
 }
 
@@ -54,11 +55,11 @@ pub struct ClassRecord {
     pub responses: u64,
     /// Failed requests.
     pub failures: u64,
-    /// Responses with status 4xx or 5xx.
+    /// Responses with an unexpected status.
     pub errors: u64,
     /// Sums over the responses of the class.
     pub sums: Sums,
-    /// Response times of the class, to two significant digits.
+    /// Response times of the successful responses of the class, to two significant digits.
     pub response: Hdr,
 }
 
@@ -121,11 +122,11 @@ impl Phases {
 }
 
 impl Sums {
-    pub(super) fn record(&mut self, sample: &Sample) {
+    pub(super) fn record(&mut self, sample: &Sample, is_success: bool) {
         if sample.is_new_connection && sample.connect_ns > 0 {
             self.connect_ns.record(sample.connect_ns);
         }
-        if sample.result.is_err() {
+        if !is_success {
             self.failed_ns.record(sample.response_ns());
             return;
         }
@@ -158,20 +159,24 @@ impl ClassRecord {
         Ok(Self { requests: 0, responses: 0, failures: 0, errors: 0, sums: Sums::default(), response })
     }
 
-    pub(super) fn record(&mut self, sample: &Sample) {
+    pub(super) fn record(&mut self, sample: &Sample, is_success: bool) {
         self.requests += 1;
-        self.sums.record(sample);
+        self.sums.record(sample, is_success);
         if sample.sent_ns > 0 {
             self.sums.request_bytes.record(sample.sent_bytes);
         }
-        match sample.result {
-            Ok(status) => {
-                self.responses += 1;
-                self.errors += u64::from(status >= 400);
-                self.response.record(sample.response_ns());
-            }
-            Err(_) => self.failures += 1,
+        self.failures += u64::from(sample.result.is_err());
+        self.responses += u64::from(sample.result.is_ok());
+        self.errors += u64::from(sample.result.is_ok() && !is_success);
+        if is_success {
+            self.response.record(sample.response_ns());
         }
+    }
+
+    /// Returns the percentiles of the class's response times. Requests without a response count as slower than all
+    /// others.
+    pub fn percentiles(&self) -> Option<Percentiles> {
+        self.response.percentiles(self.failures)
     }
 
     pub(super) fn merge(&mut self, other: &Self) -> Result<(), RecordError> {

@@ -28,7 +28,7 @@ pub struct Point {
     pub responses: u64,
     /// Failed requests.
     pub failures: u64,
-    /// Responses with status 4xx or 5xx.
+    /// Responses with an unexpected status.
     pub errors: u64,
     /// Connections established.
     pub connections: u64,
@@ -36,32 +36,45 @@ pub struct Point {
     pub bytes_in: u64,
     /// Bytes sent.
     pub bytes_out: u64,
-    /// Sum of response times, in nanoseconds.
+    /// Sum of response times of successful responses, in nanoseconds.
     pub response_sum_ns: u64,
-    /// Longest response time, in nanoseconds.
+    /// Longest response time of a successful response, in nanoseconds.
     pub response_max_ns: u64,
-    /// Sum of service times, in nanoseconds.
+    /// Sum of service times of successful responses, in nanoseconds.
     pub service_sum_ns: u64,
     /// Longest lag, in nanoseconds.
     pub lag_max_ns: u64,
     /// Number of responses by response-time class: pairs of a class ([`heat_class`]) and a count above 0, in order of
     /// class.
     pub heat: Vec<(u16, u32)>,
-    /// The same for responses with status 4xx or 5xx, which `heat` includes. Empty in documents of versions that did not
+    /// The same for responses with an unexpected status, which `heat` includes. Empty in documents of versions that did not
     /// record it.
     #[serde(default)]
     pub error_heat: Vec<(u16, u32)>,
 }
 
 impl Point {
-    /// Returns the mean service time of the point's responses in nanoseconds; `None` without responses.
-    pub fn service_mean_ns(&self) -> Option<f64> {
-        (self.responses > 0).then(|| self.service_sum_ns as f64 / self.responses as f64)
+    /// Returns the number of successful responses.
+    pub fn successes(&self) -> u64 {
+        self.responses.saturating_sub(self.errors)
     }
 
-    /// Returns the mean response time of the point's responses in nanoseconds; `None` without responses.
+    /// Returns the mean service time of the point's successful responses in nanoseconds; `None` without any.
+    pub fn service_mean_ns(&self) -> Option<f64> {
+        (self.successes() > 0).then(|| self.service_sum_ns as f64 / self.successes() as f64)
+    }
+
+    /// Returns the mean response time of the point's successful responses in nanoseconds; `None` without any.
     pub fn response_mean_ns(&self) -> Option<f64> {
-        (self.responses > 0).then(|| self.response_sum_ns as f64 / self.responses as f64)
+        (self.successes() > 0).then(|| self.response_sum_ns as f64 / self.successes() as f64)
+    }
+
+    /// Returns the number of successful responses by response-time class: pairs as in `heat`, some with a count of 0.
+    pub fn success_heat(&self) -> impl Iterator<Item = (u16, u32)> {
+        self.heat.iter().map(|(class, count)| {
+            let errors = self.error_heat.iter().find(|(other, _)| other == class).map_or(0, |(_, errors)| *errors);
+            (*class, count.saturating_sub(errors))
+        })
     }
 
     /// Returns the quantile `share` (0 to 1) of the point's response times in nanoseconds, to within about 9 %.
@@ -208,24 +221,26 @@ impl Series {
         self.tile(now_ns).point.connections += 1;
     }
 
-    pub(super) fn record(&mut self, sample: &Sample) {
+    pub(super) fn record(&mut self, sample: &Sample, is_success: bool) {
         let tile = self.tile(sample.ended_ns);
         let point = &mut tile.point;
         point.bytes_in += sample.head_bytes + sample.body_bytes;
         point.bytes_out += sample.sent_bytes;
         point.lag_max_ns = point.lag_max_ns.max(sample.lag_ns());
         match sample.result {
-            Ok(status) => {
+            Ok(_) => {
                 let response_ns = sample.response_ns();
                 point.responses += 1;
-                let is_error = status >= 400;
-                point.errors += u64::from(is_error);
-                point.response_sum_ns = point.response_sum_ns.saturating_add(response_ns);
-                point.response_max_ns = point.response_max_ns.max(response_ns);
-                point.service_sum_ns = point.service_sum_ns.saturating_add(sample.service_ns());
                 let class = usize::from(heat_class(response_ns));
                 tile.heat[class] = tile.heat[class].saturating_add(1);
-                tile.error_heat[class] = tile.error_heat[class].saturating_add(u32::from(is_error));
+                if is_success {
+                    point.response_sum_ns = point.response_sum_ns.saturating_add(response_ns);
+                    point.response_max_ns = point.response_max_ns.max(response_ns);
+                    point.service_sum_ns = point.service_sum_ns.saturating_add(sample.service_ns());
+                } else {
+                    point.errors += 1;
+                    tile.error_heat[class] = tile.error_heat[class].saturating_add(1);
+                }
             }
             Err(_) => point.failures += 1,
         }
@@ -295,8 +310,8 @@ impl Series {
         }
     }
 
-    /// Returns the responses per second in each whole interval of `interval_s` seconds, like httperf's samples of the
-    /// reply rate every five seconds. Excludes intervals that begin before `from_ns` or end after `to_ns`. Also returns
+    /// Returns the successful responses per second in each whole interval of `interval_s` seconds, like httperf's samples
+    /// of the reply rate every five seconds. Excludes intervals that begin before `from_ns` or end after `to_ns`. Also returns
     /// the interval used, which is longer than requested if the series has a longer step.
     pub fn reply_rates(&self, interval_s: u64, from_ns: u64, to_ns: u64) -> (u64, Vec<f64>) {
         // Steps divide one another, so round the interval up to a multiple.
@@ -307,7 +322,7 @@ impl Series {
             begins_ns >= from_ns && begins_ns.saturating_add(interval_s * 1_000_000_000) <= to_ns
         };
         let rate =
-            |tiles: &[Tile]| tiles.iter().map(|tile| tile.point.responses).sum::<u64>() as f64 / interval_s as f64;
+            |tiles: &[Tile]| tiles.iter().map(|tile| tile.point.successes()).sum::<u64>() as f64 / interval_s as f64;
         let samples = self.tiles.chunks(group).enumerate().filter(|(index, _)| is_within(*index));
         (interval_s, samples.map(|(_, tiles)| rate(tiles)).collect())
     }

@@ -167,7 +167,10 @@ fn classes_are_told_apart_and_add_up() {
         (class.requests, class.responses, class.failures, class.errors)
     };
     assert_eq!((of(0), of(1), of(2)), ((1, 1, 0, 0), (4, 3, 1, 1), (2, 2, 0, 0)));
-    assert_eq!(recorder.classes[1].response.histogram().len(), 3);
+    assert_eq!(recorder.classes[1].response.histogram().len(), 2);
+    // Of four requests, one got no response.
+    let times = recorder.classes[1].percentiles().unwrap();
+    assert_eq!((times.p50_ns.is_some(), times.p75_ns), (true, None));
 }
 
 #[test]
@@ -274,7 +277,28 @@ fn times_outside_the_range_are_kept_at_its_ends() {
     recorder.record(&answered(0, 0, u64::MAX));
     recorder.record(&Sample { result: Ok(0), ..answered(9, 5, 2) });
     recorder.record(&Sample { result: Ok(999), ..answered(0, 0, 1) });
-    assert_eq!(recorder.response.histogram().len(), 4);
+    assert_eq!((recorder.response.histogram().len(), recorder.counts.unexpected_classes), (2, [1, 0, 0, 0, 1]));
     assert!(recorder.response.histogram().max() >= TIME_NS_MAX);
     assert_eq!(recorder.counts.status_classes, [1, 2, 0, 0, 1]);
+}
+
+#[test]
+fn unexpected_statuses_are_recorded_apart() {
+    let mut recorder = recorder(1, 0);
+    recorder.expect(crate::plan::ExpectedStatuses::parse("200,404").unwrap());
+    for (status, ended_ns) in [(200, 1_000), (404, 2_000), (301, 3_000), (503, 4_000), (503, 5_000)] {
+        recorder.record(&Sample { result: Ok(status), ..answered(0, 0, ended_ns) });
+    }
+    recorder.record(&Sample { result: Err(FailureKind::ConnReset), ..answered(0, 0, 6_000) });
+    recorder.finish(9_000);
+    let counts = &recorder.counts;
+    assert_eq!((counts.responses, counts.successes(), counts.unexpected(), counts.errors()), (5, 2, 3, 4));
+    assert_eq!((counts.unexpected_classes, counts.error_share()), ([0, 0, 1, 0, 2], 4.0 / 6.0));
+    assert_eq!(recorder.response.histogram().len(), 2);
+    let unexpected = recorder.unexpected.as_ref().unwrap().histogram();
+    assert_eq!((unexpected.len(), unexpected.min() >= 3_000), (3, true));
+    assert_eq!((recorder.sums.response_ns.count, recorder.sums.failed_ns.count), (2, 4));
+    assert_eq!((recorder.classes[0].responses, recorder.classes[0].errors, recorder.classes[0].failures), (5, 3, 1));
+    assert_eq!(recorder.statuses.iter().collect::<Vec<_>>(), [(200, 1), (301, 1), (404, 1), (503, 2)]);
+    assert_eq!(recorder.responses_in_time(), 2);
 }

@@ -8,16 +8,13 @@ use super::StepReport;
 use crate::plan::Stop;
 use crate::record::series::{Point, heat_floor_ns};
 
-/// Returns the number of correct responses of a step within `in_time_ns` of their due time. A step does not record when
-/// responses with status 4xx or 5xx arrived. They are usually fast, so they are all subtracted from the responses in
-/// time.
+/// Returns the number of successful responses of a step within `in_time_ns` of their due time.
 pub(super) fn good(step: &StepReport, in_time_ns: u64) -> u64 {
-    let classes = step.record.counts.status_classes;
-    step.record.response.histogram().count_between(0, in_time_ns).saturating_sub(classes[3] + classes[4])
+    step.record.response.histogram().count_between(0, in_time_ns)
 }
 
-/// Returns the number of correct responses in time for one point of a series, which records which responses with status
-/// 4xx or 5xx were late. `in_time_ns` is rounded up to the end of its response-time class, by at most an eighth.
+/// Returns the number of correct responses in time for one point of a series, which records which responses with an
+/// unexpected status were late. `in_time_ns` is rounded up to the end of its response-time class, by at most an eighth.
 pub fn good_of_point(point: &Point, in_time_ns: u64) -> u64 {
     let count = |heat: &[(u16, u32)], is_late: bool| {
         let classes = heat.iter().filter(|(class, _)| (heat_floor_ns(*class) >= in_time_ns) == is_late);

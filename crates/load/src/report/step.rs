@@ -27,17 +27,22 @@ pub struct StepReport {
     /// Results of the requests of the measured span.
     #[serde(default)]
     pub requests: RequestsReport,
-    /// Responses per second within the span.
+    /// Successful responses per second within the span.
     pub responses_per_s: f64,
     /// Requests started per second.
     pub begun_per_s: f64,
-    /// Bytes received per second within the span.
+    /// Bytes of successful responses per second within the span.
     pub bytes_in_per_s: f64,
-    /// Share of requests that failed or had status 4xx or 5xx, 0 to 1.
+    /// Share of requests that got no complete response, or one with an unexpected status, 0 to 1.
     pub error_share: f64,
-    /// Summary of response times, from the intended start.
+    /// Summary of the response times of successful responses, from the intended start. Requests without a response,
+    /// and those that were not started, count as slower than all others.
     pub response: Option<Percentiles>,
-    /// Summary of service times, from the actual start.
+    /// Summary of the response times of responses with an unexpected status.
+    #[serde(default)]
+    pub unexpected: Option<Percentiles>,
+    /// Summary of the service times of successful responses, from the actual start. Requests without a response count
+    /// as slower than all others.
     pub service: Option<Percentiles>,
     /// Summary of schedule lag.
     pub lag: Option<Percentiles>,
@@ -84,14 +89,17 @@ pub struct RequestsReport {
     pub offered: Option<u64>,
     /// Requests started.
     pub begun: u64,
-    /// Responses within the span.
+    /// Successful responses within the span.
     pub in_time: u64,
-    /// Responses after the end of the span.
+    /// Successful responses after the end of the span.
     pub late: u64,
     /// Time from the end of the span until the last request finished, in nanoseconds.
     pub drain_ns: u64,
-    /// Requests that failed, within the span or after it.
+    /// Requests that got no complete response, within the span or after it.
     pub failed: u64,
+    /// Responses with an unexpected status, within the span or after it.
+    #[serde(default)]
+    pub unexpected: u64,
     /// Requests that were due but not started.
     pub never_begun: u64,
 }
@@ -134,7 +142,7 @@ pub struct Times {
 impl Times {
     /// Summarises a histogram.
     pub fn of(histogram: Hdr) -> Self {
-        Self { summary: histogram.percentiles(), histogram }
+        Self { summary: histogram.percentiles(0), histogram }
     }
 }
 
@@ -182,7 +190,7 @@ impl Cpu {
 pub struct ClientReport {
     /// CPU time of all client threads in the measured span, not counting busy-waiting.
     pub cpu: Cpu,
-    /// CPU time per response, in nanoseconds.
+    /// CPU time per successful response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
     /// CPU time of all client threads in the measured span spent busy-waiting, in nanoseconds.
     #[serde(default)]
@@ -236,7 +244,7 @@ pub struct AgentReport {
 pub struct ServerReport {
     /// CPU time of the server's processes.
     pub cpu: Cpu,
-    /// CPU time per response, in nanoseconds.
+    /// CPU time per successful response, in nanoseconds.
     pub cpu_ns_per_response: Option<f64>,
     /// Mean number of cores used.
     pub cores_used: f64,
@@ -410,12 +418,14 @@ impl StepReport {
         };
         let offered =
             Offered { rate_per_s: facts.plan.offered_per_s(), visits_per_s, connections: facts.plan.connections };
+        let requests = requests_of(&record, &facts);
+        let (failed, never_begun) = (requests.failed, requests.never_begun);
         let phases = PhasesReport {
-            resolve: record.phases.resolve.percentiles(),
-            connect: record.phases.connect.percentiles(),
-            tls: record.phases.tls.percentiles(),
-            wait: record.phases.wait.percentiles(),
-            transfer: record.phases.transfer.percentiles(),
+            resolve: record.phases.resolve.percentiles(0),
+            connect: record.phases.connect.percentiles(0),
+            tls: record.phases.tls.percentiles(0),
+            wait: record.phases.wait.percentiles(failed),
+            transfer: record.phases.transfer.percentiles(failed),
         };
         let evidence = evidence_of(&record, &facts);
         let invalid = judge(&evidence);
@@ -431,14 +441,15 @@ impl StepReport {
             step: facts.step,
             offered,
             elapsed_ns: facts.elapsed_ns,
-            requests: requests_of(&record, &facts),
+            requests,
             responses_per_s: per_second(record.responses_in_time()),
             begun_per_s: evidence.begun_per_s,
             bytes_in_per_s: per_second(record.bytes_in_time()),
             error_share: record.counts.error_share(),
-            response: record.response.percentiles(),
-            service: record.service.percentiles(),
-            lag: record.lag.percentiles(),
+            response: record.response.percentiles(failed + never_begun),
+            unexpected: record.unexpected.as_ref().and_then(|times| times.percentiles(0)),
+            service: record.service.percentiles(failed),
+            lag: record.lag.percentiles(never_begun),
             phases,
             record,
             tally: facts.tally,
@@ -526,6 +537,7 @@ fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
         late: record.late.responses,
         drain_ns: record.late.drain_ns,
         failed: record.counts.failures_total(),
+        unexpected: record.counts.unexpected(),
         never_begun,
     }
 }
@@ -540,7 +552,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
     let at = |histogram: &Hdr, quantile| histogram.histogram().value_at_quantile(quantile);
     Evidence {
         elapsed_ns: facts.elapsed_ns,
-        responses: record.counts.responses,
+        responses: record.counts.successes(),
         client_busy_share: facts.client.busy_share,
         client_wait_share: facts.client.wait_share,
         client_held_back_share: facts.client.held_back_share,
@@ -548,6 +560,7 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         server_crowded_cores: facts.server.and_then(|server| server.crowded_cores),
         server_cpu_is_short: facts.server.is_some_and(|server| server.cpu_is_short),
         server_cores: facts.server.map(|server| server.cores_used),
+        client_starved: record.counts.failures_of_client(),
         offered_per_s: plan.offered_per_s(),
         begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
         intended_span_ns: record.intended_span_ns,

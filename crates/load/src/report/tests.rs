@@ -124,8 +124,9 @@ fn what_comes_after_the_span_is_in_no_rate() {
     let step = StepReport::of(recorder, facts(2));
     assert!((step.responses_per_s - 100.0).abs() < 1e-9, "{}", step.responses_per_s);
     assert!((step.bytes_in_per_s - 100_000.0).abs() < 1e-6, "{}", step.bytes_in_per_s);
-    let RequestsReport { offered, begun, in_time, late, drain_ns, failed, never_begun } = step.requests;
-    assert_eq!((offered, begun, in_time, late, failed, never_begun), (Some(202), 202, 200, 1, 1, 0));
+    let RequestsReport { offered, begun, in_time, late, drain_ns, failed, unexpected, never_begun } = step.requests;
+    assert_eq!((offered, begun, in_time, late), (Some(202), 202, 200, 1));
+    assert_eq!((failed, unexpected, never_begun), (1, 0, 0));
     assert_eq!((drain_ns, step.record.counts.responses), (6 * SECOND_NS, 201));
     let met = |text: &str| step.judge(&Threshold::parse(text).unwrap()).met;
     assert!(met("rate>=100") && !met("rate>100") && met("responses>=201"));
@@ -174,11 +175,51 @@ fn a_step_is_summed_up() {
     assert!((step.responses_per_s - 100.0).abs() < 1e-9 && (step.bytes_in_per_s - 100_000.0).abs() < 1e-6);
     assert!((step.begun_per_s - 100.0).abs() < 1e-9, "{}", step.begun_per_s);
     assert_eq!(step.offered.rate_per_s, Some(100.0));
-    assert!(step.response.unwrap().p99_ns.abs_diff(2 * MS) < 2 * MS / 500);
+    assert!(step.response.unwrap().p99_ns.unwrap().abs_diff(2 * MS) < 2 * MS / 500);
     assert_eq!((step.invalid, step.failing), (vec![], vec![]));
     assert_eq!(step.notes.len(), 1, "other processes");
     let little = step.evidence.little.unwrap();
     assert!((little.in_flight - 0.2).abs() < 1e-9 && little.difference_share() < 1e-9, "{little:?}");
+}
+
+#[test]
+fn failed_requests_are_in_no_rate_and_behind_all_times() {
+    let mut recorder = record(30, |_| 2 * MS);
+    let refused = Sample { result: Ok(503), ..sample(5 * SECOND_NS, 5 * SECOND_NS + MS) };
+    let missing = Sample { result: Err(FailureKind::ClientTimo), ..sample(5 * SECOND_NS, 6 * SECOND_NS) };
+    for _ in 0..100 {
+        recorder.record_begun(2, 5 * SECOND_NS, 5 * SECOND_NS);
+        recorder.record(&refused);
+        recorder.record(&missing);
+    }
+    let step = StepReport::of(recorder, facts(30));
+    assert!((step.responses_per_s - 100.0).abs() < 1e-9, "{}", step.responses_per_s);
+    assert!((step.error_share - 200.0 / 3_200.0).abs() < 1e-9, "{}", step.error_share);
+    let response = step.response.unwrap();
+    assert_eq!(
+        (response.count, response.p95_ns.is_some(), response.p99_ns, response.max_ns),
+        (3_000, true, None, None)
+    );
+    assert_eq!(step.unexpected.unwrap().count, 100);
+    assert_eq!(step.record.statuses.iter().collect::<Vec<_>>(), [(200, 3_000), (503, 100)]);
+    let names: Vec<_> = step.failing.iter().map(|reason| reason.name.as_str()).collect();
+    assert_eq!(names, ["requests-failed", "status-5xx"]);
+    // In a document of an earlier version, the responses of 4xx and 5xx are those that failed.
+    let mut run = run();
+    run.steps[0].record.counts.status_classes = [0, 10, 10, 2, 3];
+    run.schema_version = 2;
+    let read = RunReport::parse(&run.encode().unwrap()).unwrap();
+    assert!(read.has_all_responses() && !run_of_now().has_all_responses());
+    let counts = read.steps[0].record.counts;
+    assert_eq!(
+        (counts.unexpected_classes, counts.unexpected(), read.steps[0].requests.unexpected),
+        ([0, 0, 0, 2, 3], 5, 0)
+    );
+}
+
+/// Returns a document of this version.
+fn run_of_now() -> RunReport {
+    RunReport::parse(&run().encode().unwrap()).unwrap()
 }
 
 #[test]
@@ -264,11 +305,11 @@ fn a_document_is_the_same_after_being_written_and_read() {
 fn other_documents_are_refused_with_a_clear_reason() {
     let text = run().encode().unwrap();
     let change = |from: &str, to: &str| RunReport::parse(&text.replacen(from, to, 1)).unwrap_err();
-    let newer = change("\"schema_version\": 2", "\"schema_version\": 3");
-    assert_eq!(newer, ReadError::Newer(3));
+    let newer = change("\"schema_version\": 3", "\"schema_version\": 4");
+    assert_eq!(newer, ReadError::Newer(4));
     assert_eq!(
         newer.to_string(),
-        "written by a newer flatout: its schema version is 3, but this one reads only up to 2"
+        "written by a newer flatout: its schema version is 4, but this one reads only up to 3"
     );
     assert_eq!(
         change("\"schema\": \"flatout-run\"", "\"schema\": \"cake\""),

@@ -137,6 +137,23 @@ pub struct NotCompared {
     pub a: Vec<InvalidReason>,
     /// Reasons why the figure is invalid for B; empty if it is valid.
     pub b: Vec<InvalidReason>,
+    /// Another reason, as the end of a sentence.
+    #[serde(default)]
+    pub because: Option<String>,
+}
+
+/// Largest difference between the shares of failed requests of two sides that are compared. Failures are usually
+/// faster, or take longer, than what is compared, and leave the server time for the other requests.
+pub const FAILED_SHARE_DIFFERENCE_MAX: f64 = 0.001;
+
+/// Returns why figures of two sides are not compared if their requests failed in different shares: `94.0 % of B's
+/// requests failed and 0.0 % of A's`. Each side is its name and its share of failed requests, 0 to 1.
+pub fn failed_differently(one: (&str, f64), other: (&str, f64)) -> Option<String> {
+    let (more, less) = if one.1 >= other.1 { (one, other) } else { (other, one) };
+    let percent = |share: f64| 100.0 * share;
+    (more.1 - less.1 > FAILED_SHARE_DIFFERENCE_MAX).then(|| {
+        format!("{:.1} % of {}'s requests failed and {:.1} % of {}'s", percent(more.1), more.0, percent(less.1), less.0)
+    })
 }
 
 impl NotCompared {
@@ -153,11 +170,19 @@ impl NotCompared {
             reasons.sort_unstable();
             reasons.dedup();
         }
-        (!a.is_empty() || !b.is_empty()).then(|| Self { measure: measure.to_owned(), a, b })
+        (!a.is_empty() || !b.is_empty()).then(|| Self { measure: measure.to_owned(), a, b, because: None })
+    }
+
+    /// Creates the result for a measure that is not compared for another reason, the end of a sentence.
+    pub fn because(measure: &str, why: String) -> Self {
+        Self { measure: measure.to_owned(), a: Vec::new(), b: Vec::new(), because: Some(why) }
     }
 
     /// Returns the reasons as a sentence: `rate: not compared, because it does not hold for B (client-saturated)`.
     pub fn sentence(&self) -> String {
+        if let Some(why) = &self.because {
+            return format!("{}: not compared, because {why}", self.measure);
+        }
         let of = |side: &str, reasons: &[InvalidReason]| {
             let names: Vec<&str> = reasons.iter().map(|reason| reason.name()).collect();
             (!names.is_empty()).then(|| format!("{side} ({})", names.join(", ")))

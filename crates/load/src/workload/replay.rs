@@ -38,7 +38,7 @@ pub struct Replay {
 
 impl Replay {
     /// Creates a replay of a log, accelerated by `speed`, which must be finite and above 0; otherwise it counts as 1.
-    /// The size of a GET response is checked if all its logged responses had status 200 and the same size.
+    /// The size of a GET response is known if all its logged responses had status 200 and the same size.
     ///
     /// # Errors
     /// Fails if the log contains nothing to request.
@@ -81,6 +81,12 @@ impl Replay {
             ("duration", format!("{duration_s:.3} s")),
         ];
         Ok(Self { workload, requests, sessions: sessions.count, passed_over: log.skips().collect() })
+    }
+
+    /// Removes the sizes of responses, so that they are not checked. A logged size is that of the coding that the client
+    /// accepted.
+    pub fn forget_sizes(&mut self) {
+        self.workload.entries.iter_mut().for_each(|entry| entry.body_bytes = None);
     }
 
     /// Returns the requests as arrivals.

@@ -1,7 +1,9 @@
 //! TLS for clients: trusted certification authorities, verification, and the reasons for failures.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
+use rustls::server::ParsedCertificate;
 use rustls::version::{TLS12, TLS13};
 use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 use rustls_pki_types::pem::PemObject;
@@ -39,27 +41,89 @@ pub fn client_config(insecure: bool, authorities: Option<&PathBuf>) -> Result<Cl
         .map_err(ClientTlsError::Internal)?;
     let builder = if insecure {
         builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAll(provider)))
+    } else if let Some(path) = authorities {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Trusted::read(path, provider)?))
     } else {
-        builder.with_root_certificates(read_authorities(authorities)?)
+        // Unreadable or malformed system certificates are skipped, as is common: without them, fewer certificates are
+        // trusted.
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err(ClientTlsError::NoSystemAuthority);
+        }
+        builder.with_root_certificates(roots)
     };
     Ok(builder.with_no_client_auth())
 }
 
-/// Reads the CA certificates from a PEM file, or those of the system.
-fn read_authorities(authorities: Option<&PathBuf>) -> Result<RootCertStore, ClientTlsError> {
-    let mut roots = RootCertStore::empty();
-    let Some(path) = authorities else {
-        // Unreadable or malformed system certificates are skipped, as is common: without them, fewer certificates are
-        // trusted.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return if roots.is_empty() { Err(ClientTlsError::NoSystemAuthority) } else { Ok(roots) };
-    };
-    let pem = std::fs::read(path).map_err(|error| ClientTlsError::Unreadable(path.clone(), error))?;
-    for certificate in CertificateDer::pem_slice_iter(&pem) {
-        let added = certificate.ok().and_then(|certificate| roots.add(certificate).ok());
-        added.ok_or_else(|| ClientTlsError::NoAuthority(path.clone()))?;
+/// A verifier that trusts the certificates of a file: those that they signed and, as curl does, they themselves.
+/// `openssl req -x509` makes a self-signed certificate an authority, which webpki does not accept from a server.
+#[derive(Debug)]
+struct Trusted {
+    verifier: Arc<WebPkiServerVerifier>,
+    certificates: Vec<CertificateDer<'static>>,
+}
+
+impl Trusted {
+    fn read(path: &PathBuf, provider: Arc<CryptoProvider>) -> Result<Self, ClientTlsError> {
+        let unusable = || ClientTlsError::NoAuthority(path.clone());
+        let pem = std::fs::read(path).map_err(|error| ClientTlsError::Unreadable(path.clone(), error))?;
+        let certificates = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+        let certificates = certificates.map_err(|_| unusable())?;
+        let mut roots = RootCertStore::empty();
+        for certificate in &certificates {
+            roots.add(certificate.clone()).map_err(|_| unusable())?;
+        }
+        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Self { verifier: verifier.map_err(|_| unusable())?, certificates })
     }
-    if roots.is_empty() { Err(ClientTlsError::NoAuthority(path.clone())) } else { Ok(roots) }
+}
+
+/// webpki's error for a certificate of an authority that a server uses as its own. webpki finds it after it has checked
+/// the dates.
+const CA_USED_AS_END_ENTITY: &str = "CaUsedAsEndEntity";
+
+impl ServerCertVerifier for Trusted {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.verifier.verify_server_cert(certificate, intermediates, name, ocsp, now) {
+            Err(Error::InvalidCertificate(CertificateError::Other(why)))
+                if why.0.to_string() == CA_USED_AS_END_ENTITY && self.certificates.contains(certificate) =>
+            {
+                verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.verifier.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.verifier.supported_verify_schemes()
+    }
 }
 
 /// A verifier that accepts any certificate, but still checks that the peer has the certificate's key.

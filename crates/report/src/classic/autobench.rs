@@ -47,7 +47,7 @@ fn add_row(text: &mut String, step: &StepReport) {
     let (min, avg, max, deviation) = spread(&rates);
     let response_ms = ms(record.sums.wait_ns.mean().unwrap_or(0.0));
     let net_io = (counts.bytes_out + counts.bytes_in()) as f64 / elapsed_s / 1024.0;
-    let errors = 100.0 * ratio(counts.failures_total() as f64, counts.requests_begun as f64);
+    let errors = 100.0 * ratio(counts.errors() as f64, counts.requests_begun as f64);
     let _ = writeln!(
         text,
         "{}\t{:.1}\t{:.1}\t{min:.1}\t{avg:.1}\t{max:.1}\t{deviation:.1}\t{response_ms:.1}\t{net_io:.1}\t{errors}",

@@ -121,7 +121,7 @@ fn add_connections(text: &mut String, step: &StepReport, elapsed_s: f64) {
         record.connections.peak
     );
     let lifetime = &record.connections.lifetime_ns;
-    let median_ns = record.connections.lifetime.percentiles().map_or(0, |percentiles| percentiles.p50_ns);
+    let median_ns = record.connections.lifetime.percentiles(0).and_then(|lifetimes| lifetimes.p50_ns).unwrap_or(0);
     let _ = writeln!(
         text,
         "Connection time [ms]: min {:.1} avg {:.1} max {:.1} median {:.1} stddev {:.1}",
@@ -190,8 +190,10 @@ fn add_sessions(text: &mut String, step: &StepReport, elapsed_s: f64) {
 fn add_notes(text: &mut String, step: &StepReport) {
     let record = &step.record;
     if let Some(response) = &step.response {
+        let shown =
+            |value_ns: Option<u64>| value_ns.map_or_else(|| "never".to_owned(), |ns| format!("{:.1}", ms(ns as f64)));
         let figures = [("p50", response.p50_ns), ("p99", response.p99_ns), ("max", response.max_ns)];
-        let words = figures.map(|(name, value_ns)| format!("{name} {:.1}", ms(value_ns as f64))).join(" ");
+        let words = figures.map(|(name, value_ns)| format!("{name} {}", shown(value_ns))).join(" ");
         note(
             text,
             &format!(

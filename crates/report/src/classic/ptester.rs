@@ -22,14 +22,14 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
         let _ = writeln!(
             text,
             "{name:<19} {:>4}  {}  {}  {:.0}",
-            class.responses,
+            class.responses.saturating_sub(class.errors),
             times(&class.sums.connect_ns),
             times(&class.sums.service_ns),
             class.sums.response_bytes.mean().unwrap_or(0.0)
         );
     }
     text.push('\n');
-    let failures = counts.failures_total();
+    let failures = counts.errors();
     let per_s = |count: u64| count as f64 / elapsed_s;
     let _ = writeln!(text, "Actual test time.. {elapsed_s:.0} seconds");
     let _ = writeln!(

@@ -10,7 +10,7 @@ const MEBI: f64 = 1024.0 * 1024.0;
 
 pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let (counts, sums, elapsed_s) = (&step.record.counts, &step.record.sums, seconds(step));
-    let errors = counts.failures_total() as f64;
+    let errors = counts.errors() as f64;
     let response_s = sums.service_ns.sum as f64 / 1e9;
     let bits = 8.0 * counts.bytes_in() as f64;
     let mut text = String::from("WEBSTONE 2.0 results:\n");
@@ -26,7 +26,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let _ = writeln!(text, "Error Level:\t\t\t{level:.4} %");
     let _ = writeln!(text, "Average client thruput: \t{:.4} Mbit/sec", ratio(bits, response_s) / MEBI);
     let _ = writeln!(text, "Sum of client response times:\t{response_s:.6} sec");
-    let _ = writeln!(text, "Total number of pages read:\t{}\n", counts.responses);
+    let _ = writeln!(text, "Total number of pages read:\t{}\n", counts.successes());
     add_table(&mut text, step);
     text.push('\n');
     note(
@@ -52,7 +52,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
 
 fn add_table(text: &mut String, step: &StepReport) {
     let (counts, sums) = (&step.record.counts, &step.record.sums);
-    let _ = writeln!(text, "{} connection(s) to server, {} errors", counts.connections, counts.failures_total());
+    let _ = writeln!(text, "{} connection(s) to server, {} errors", counts.connections, counts.errors());
     if counts.connections == 0 {
         text.push_str(
             "NO CONNECTIONS, THEREFORE NO STATISTICS\nIS YOUR WEBSERVER RUNNING?\nDO THE PAGES EXIST ON THE SERVER?\n",
@@ -96,8 +96,8 @@ fn add_pages(text: &mut String, report: &RunReport, step: &StepReport) {
             text,
             &format!(
                 "{name}: {} pages, {} errors, response time (sec) {:.6} {:.6} {:.6} {:.6}",
-                class.responses,
-                class.failures,
+                class.responses.saturating_sub(class.errors),
+                class.failures.saturating_add(class.errors),
                 mean_ns / 1e9,
                 deviation_ns / 1e9,
                 min_ns / 1e9,

@@ -2,6 +2,7 @@
 
 use super::{connections, note, seconds, spread};
 use flatout_load::FailureKind;
+use flatout_load::report::percentiles::quantile_ns;
 use flatout_load::report::{RunReport, StepReport};
 use std::fmt::Write as _;
 
@@ -15,13 +16,17 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     let service = step.record.service.histogram();
     let (mean_us, deviation_us) =
         if service.is_empty() { (0.0, 0.0) } else { (service.mean() / 1e3, service.stdev() / 1e3) };
-    let max_us = if service.is_empty() { 0.0 } else { service.max() as f64 / 1e3 };
+    let at = |quantile: f64| match quantile_ns(&service, quantile, step.requests.failed) {
+        _ if service.is_empty() => time_text(0.0),
+        Some(ns) => time_text(ns as f64 / 1e3),
+        None => "never".to_owned(),
+    };
     let within = {
         let (low_ns, high_ns) = ((mean_us - deviation_us).max(0.0) * 1e3, (mean_us + deviation_us) * 1e3);
         let inside = service.count_between(low_ns as u64, high_ns as u64);
         if service.is_empty() { 0.0 } else { 100.0 * inside as f64 / service.len() as f64 }
     };
-    add_stats(&mut text, "Latency", [time_text(mean_us), time_text(deviation_us), time_text(max_us)], within);
+    add_stats(&mut text, "Latency", [time_text(mean_us), time_text(deviation_us), at(1.0)], within);
     let (interval_s, rates) = {
         let from_ns = step.record.measured_from_ns;
         step.record.series.reply_rates(1, from_ns, from_ns.saturating_add(step.elapsed_ns))
@@ -33,8 +38,7 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     add_stats(&mut text, "Req/Sec", [metric_text(mean), metric_text(deviation), metric_text(max)], within);
     text.push_str("  Latency Distribution\n");
     for (percent, quantile) in [(50, 0.5), (75, 0.75), (90, 0.9), (99, 0.99)] {
-        let value_us = if service.is_empty() { 0.0 } else { service.value_at_quantile(quantile) as f64 / 1e3 };
-        let _ = writeln!(text, "{percent:>7}%{}", padded(&time_text(value_us), 10).trim_end());
+        let _ = writeln!(text, "{percent:>7}%{}", padded(&at(quantile), 10).trim_end());
     }
     let runtime = if elapsed_s >= 1.0 { seconds_text(elapsed_s, 2) } else { time_text(elapsed_s * 1e6) };
     let _ =
@@ -50,7 +54,8 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
     if let Some(response) = &step.response
         && step.plan.is_open()
     {
-        let figures = [response.p50_ns, response.p90_ns, response.p99_ns].map(|ns| time_text(ns as f64 / 1e3));
+        let figures = [response.p50_ns, response.p90_ns, response.p99_ns]
+            .map(|ns| ns.map_or_else(|| "never".to_owned(), |ns| time_text(ns as f64 / 1e3)));
         note(
             &mut text,
             &format!(
@@ -66,7 +71,10 @@ pub(super) fn print(report: &RunReport, step: &StepReport) -> String {
             rates.len()
         ),
     );
-    note(&mut text, "Only complete responses count as requests; wrk does not count lost connections.");
+    note(
+        &mut text,
+        "Only complete responses count as requests, and only successful ones in Requests/sec; wrk does not count lost connections.",
+    );
     text
 }
 
@@ -91,9 +99,8 @@ fn add_errors(text: &mut String, step: &StepReport) {
     if connect + read + timeout > 0 {
         let _ = writeln!(text, "  Socket errors: connect {connect}, read {read}, write 0, timeout {timeout}");
     }
-    let refused = counts.status_classes[3] + counts.status_classes[4];
-    if refused > 0 {
-        let _ = writeln!(text, "  Non-2xx or 3xx responses: {refused}");
+    if counts.unexpected() > 0 {
+        let _ = writeln!(text, "  Non-2xx or 3xx responses: {}", counts.unexpected());
     }
 }
 

@@ -47,7 +47,7 @@ fn a_slower_run_is_said_to_be_slower() {
 
 #[test]
 fn with_five_pairs_the_runs_are_the_blocks() {
-    let pair = (fixture::single(), fixture::failing());
+    let pair = (fixture::single(), fixture::even("even", None));
     let compared = compare(&vec![pair; 5], 1);
     assert_eq!(compared.blocks, Blocks::Runs);
     let names: Vec<&str> =
@@ -90,4 +90,21 @@ fn nothing_compared_is_no_success_and_shows_what_was_measured() {
         text.contains("  A: ") && text.contains("; B: ") && text.contains("requests/s, mean response time"),
         "{text}"
     );
+}
+
+#[test]
+fn runs_that_failed_in_different_shares_are_not_compared() {
+    let (whole, failing) = (fixture::even("even", None), fixture::failing());
+    let why = "rate: not compared, because 4.0 % of B's requests failed and 0.0 % of A's";
+    for pairs in [1, 5] {
+        let compared = compare(&vec![(whole.clone(), failing.clone()); pairs], 1);
+        assert!(compared.is_worthless() && compared.levels[0].left_out[0] == why, "{compared:?}");
+        assert!(compared.print(("a", "b")).contains(why));
+    }
+    // The same share of failures on both sides is comparable, but not with rates that include failed responses.
+    let mut earlier = failing.clone();
+    earlier.schema_version = 2;
+    let compared = |a: &flatout_load::report::RunReport| compare(&[(a.clone(), failing.clone())], 1);
+    assert!(!compared(&failing).is_worthless());
+    assert!(compared(&earlier).is_worthless() && compared(&earlier).levels[0].left_out[0].contains("earlier version"));
 }

@@ -2,8 +2,10 @@
 
 use super::tables::busiest;
 use crate::chart::{Axis, Cell, Chart, LOOKS, Line, Quantity, Side, thin};
+use crate::series::{StepTimes, times};
 use crate::verdict;
 use flatout_load::record::series::{Point, heat_floor_ns};
+use flatout_load::report::percentiles::quantile_ns;
 use flatout_load::report::{RunReport, StepReport};
 use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
@@ -82,7 +84,8 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
     };
     let rates = steps().flat_map(|step| [step.responses_per_s, if is_open { offered(step) } else { 0.0 }]);
     let left = Axis::linear("reply rate", Quantity::PerSecond, rates);
-    let percentiles = steps().filter_map(|step| step.response).flat_map(|response| [response.p50_ns, response.p99_ns]);
+    let percentiles =
+        steps().filter_map(|step| step.response).flat_map(|response| [response.p50_ns, response.p99_ns]).flatten();
     let right = Axis::log("response time", Quantity::Nanoseconds, percentiles.map(|ns| ns as f64));
     let mut lines = Vec::new();
     if is_open {
@@ -97,8 +100,8 @@ fn sweep(reports: &[RunReport], names: &[String]) -> Option<(Chart, &'static str
             points.sort_by(|one, other| one.0.total_cmp(&other.0));
             points
         };
-        let time = |pick: fn(&flatout_load::report::Percentiles) -> u64| {
-            points(&|step| step.response.as_ref().map_or(f64::NAN, |response| pick(response) as f64))
+        let time = |pick: fn(&flatout_load::report::Percentiles) -> Option<u64>| {
+            points(&|step| step.response.as_ref().and_then(pick).map_or(f64::NAN, |ns| ns as f64))
         };
         let named = |what: &str| if is_alone { what.to_owned() } else { format!("{name}: {what}") };
         lines.push(line(&named("reply rate"), index, Side::Left, false, true, points(&|step| step.responses_per_s)));
@@ -125,17 +128,19 @@ fn line(name: &str, look: usize, side: Side, is_dashed: bool, is_marked: bool, p
 fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str) {
     let mut lines = Vec::new();
     let mut count = 0;
-    let mut add = |name: String, look: usize, is_dashed: bool, histogram: &flatout_load::record::Hdr| {
-        count = count.max(histogram.histogram().len());
-        lines.push(Line { name, look, side: Side::Left, is_dashed, is_marked: false, points: quantiles(histogram) });
+    let mut add = |name: String, look: usize, is_dashed: bool, (_, histogram, missing): StepTimes<'_>| {
+        count = count.max(histogram.histogram().len().saturating_add(missing));
+        let points = quantiles(histogram, missing);
+        lines.push(Line { name, look, side: Side::Left, is_dashed, is_marked: false, points });
     };
     let caption = match reports {
         [report] if report.steps.len() == 1 => {
             for step in &report.steps {
-                add("response (from the intended start)".to_owned(), 0, false, &step.record.response);
-                add("service (from the time the client started)".to_owned(), 1, true, &step.record.service);
+                let [response, service, lag] = times(step);
+                add("response (from the intended start)".to_owned(), 0, false, response);
+                add("service (from the time the client started)".to_owned(), 1, true, service);
                 if step.plan.is_open() {
-                    add("lag (how late the client started)".to_owned(), 2, true, &step.record.lag);
+                    add("lag (how late the client started)".to_owned(), 2, true, lag);
                 }
             }
             "Where response time and service time differ, requests waited before they were sent: for a free connection, or for this client."
@@ -143,7 +148,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
         [report] => {
             let each = report.steps.len().div_ceil(DISTRIBUTIONS_MAX);
             for (look, step) in report.steps.iter().step_by(each.max(1)).enumerate() {
-                add(verdict::load(step), look, false, &step.record.response);
+                add(verdict::load(step), look, false, times(step)[0]);
             }
             "Response time, from the intended start to the last byte; some steps of a long sweep are omitted."
         }
@@ -151,7 +156,7 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
             for (look, (report, name)) in reports.iter().zip(names).enumerate() {
                 let best = busiest(report);
                 if let Some(step) = best {
-                    add(format!("{name}, {}", verdict::load(step)), look, false, &step.record.response);
+                    add(format!("{name}, {}", verdict::load(step)), look, false, times(step)[0]);
                 }
             }
             "Response time, from the intended start to the last byte; for each run, the step with the most responses."
@@ -163,17 +168,18 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
     (Chart { title: "Latency by percentile".to_owned(), x, left, right: None, cells: Vec::new(), lines }, caption)
 }
 
-/// Returns a histogram as a curve, with eight points per decade of the tail.
-fn quantiles(histogram: &flatout_load::record::Hdr) -> Vec<(f64, f64)> {
+/// Returns a histogram as a curve, with eight points per decade of the tail. The curve ends where the `missing` requests
+/// begin, which never got a response.
+fn quantiles(histogram: &flatout_load::record::Hdr, missing: u64) -> Vec<(f64, f64)> {
     let values = histogram.histogram();
     if values.is_empty() {
         return Vec::new();
     }
-    let tails = (values.len() as f64).log10();
+    let tails = (values.len() as f64 + missing as f64).log10();
     let points = (8.0 * tails).ceil() as i32;
     (0..=points)
         .map(|index| 1.0 - 10_f64.powf(-f64::from(index) / 8.0))
-        .map(|quantile| (quantile, values.value_at_quantile(quantile).max(1) as f64))
+        .filter_map(|quantile| Some((quantile, quantile_ns(&values, quantile, missing)?.max(1) as f64)))
         .collect()
 }
 
@@ -228,7 +234,7 @@ fn rates(reports: &[RunReport], names: &[String]) -> Chart {
         if is_alone {
             lines.push(line("started", 5, Side::Left, true, false, series(|point| point.begun)));
         }
-        lines.push(line(&named("responses"), index, Side::Left, false, false, series(|point| point.responses)));
+        lines.push(line(&named("responses"), index, Side::Left, false, false, series(Point::successes)));
         if timeline.iter().any(|(_, _, point)| point.failures + point.errors > 0) {
             let look = if is_alone { 1 } else { index };
             let failed = series(|point| point.failures + point.errors);
@@ -251,10 +257,10 @@ fn heat(report: &RunReport, name: &str) -> Chart {
         let [(from_s, ..), ..] = chunk else { continue };
         let to_s = chunk.iter().map(|(at_s, length_s, _)| at_s + length_s).fold(*from_s, f64::max);
         let mut rows: BTreeMap<u16, u64> = BTreeMap::new();
-        for (class, count) in chunk.iter().flat_map(|(_, _, point)| &point.heat) {
-            *rows.entry(class / CLASSES_A_ROW).or_insert(0) += u64::from(*count);
+        for (class, count) in chunk.iter().flat_map(|(_, _, point)| point.success_heat()) {
+            *rows.entry(class / CLASSES_A_ROW).or_insert(0) += u64::from(count);
         }
-        cells.extend(rows.into_iter().map(|(row, count)| {
+        cells.extend(rows.into_iter().filter(|(_, count)| *count > 0).map(|(row, count)| {
             let edge = |row: u16| heat_floor_ns(row * CLASSES_A_ROW).max(1) as f64;
             Cell { x: (*from_s, to_s), y: (edge(row), edge(row + 1)), depth: count as f64 }
         }));

@@ -1,5 +1,6 @@
 //! The tables of the report.
 
+use crate::figures::time;
 use crate::verdict;
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
@@ -19,8 +20,8 @@ fn rows<'a>(reports: &'a [RunReport], names: &'a [String]) -> Vec<(String, &'a R
     rows
 }
 
-fn duration(value_ns: Option<u64>) -> String {
-    value_ns.map_or_else(|| "–".to_owned(), |ns| show::duration(ns as f64))
+fn duration(times: Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>) -> String {
+    times.map_or_else(|| "–".to_owned(), |times| time(pick(&times)))
 }
 
 /// Returns the table of the results of each step.
@@ -53,7 +54,7 @@ fn unanswered(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
 }
 
 fn step_row(name: &str, step: &StepReport) -> Markup {
-    let time = |pick: fn(&Percentiles) -> u64| duration(step.response.as_ref().map(pick));
+    let time = |pick: fn(&Percentiles) -> Option<u64>| duration(step.response, pick);
     html! { tr {
         th scope="row" { (name) }
         td { (show::figure(step.responses_per_s)) }
@@ -63,7 +64,7 @@ fn step_row(name: &str, step: &StepReport) -> Markup {
         td { (time(|times| times.p99_9_ns)) }
         td { (time(|times| times.max_ns)) }
         td.bad[step.error_share > 0.0] { (show::percent(step.error_share)) }
-        td { (duration(step.lag.as_ref().map(|lag| lag.p99_ns))) }
+        td { (duration(step.lag, |lag| lag.p99_ns)) }
         td { (show::bytes(step.bytes_in_per_s)) "/s" }
         td.bad[!step.invalid.is_empty()] { (verdict::short(step)) }
     } }
@@ -129,9 +130,9 @@ fn phases_of_one(step: &StepReport) -> Markup {
                 td { (show::count(phase.count)) }
                 td { (show::duration(phase.mean_ns)) }
                 td { span.bar role="img" aria-label=(show::percent(share)) { i style={ "width:" (format!("{:.1}", 100.0 * share)) "%" } {} } }
-                td { (duration(Some(phase.p50_ns))) }
-                td { (duration(Some(phase.p99_ns))) }
-                td { (duration(Some(phase.max_ns))) }
+                td { (time(phase.p50_ns)) }
+                td { (time(phase.p99_ns)) }
+                td { (time(phase.max_ns)) }
             }
         } } }
         caption { "Connecting and TLS count once per connection, waiting and receiving once per response; each share is of the total service time." }
@@ -152,7 +153,7 @@ fn phases_of_many(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
             @for index in &met {
                 @let phase = phases_named(step)[*index].1;
                 td { (phase.map_or_else(|| "–".to_owned(), |phase| show::duration(phase.mean_ns))) }
-                td { (duration(phase.map(|phase| phase.p99_ns))) }
+                td { (duration(phase, |phase| phase.p99_ns)) }
             }
         } } }
         caption { "Connecting and TLS count once per connection, waiting and receiving once per response." }
@@ -181,14 +182,16 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
                         th scope="row" { (name) }
                         td { (step.requests.offered.map_or_else(|| "–".to_owned(), show::count)) }
                         @for count in [counts.requests_begun, counts.requests_sent, step.requests.in_time, step.requests.late] { td { (show::count(count)) } }
-                        @for (index, count) in counts.status_classes.iter().enumerate() { td.bad[index > 2 && *count > 0] { (show::count(*count)) } }
+                        @for (index, count) in counts.status_classes.iter().enumerate() { td.bad[counts.unexpected_classes[index] > 0] { (show::count(*count)) } }
                         td.bad[counts.failures_total() > 0] { (show::count(counts.failures_total())) }
                         td.bad[step.tally.dropped > 0] { (show::count(step.tally.dropped)) }
                     }
                 } }
             } }
-            p { "Rates count the responses that arrived while load was offered; responses that arrived afterwards count as late." }
-            @if met.is_empty() { p { "No request failed." } } @else {
+            p { "Rates count the successful responses that arrived while load was offered; those that arrived afterwards count as late." }
+            (unexpected(&rows))
+            @if rows.iter().all(|(_, _, step)| step.record.counts.errors() == 0) { p { "No request failed." } }
+            @if !met.is_empty() {
                 div.wide { table {
                     thead { tr { th scope="col" { "error" } th.words scope="col" { "meaning" } @for (name, ..) in &rows { th scope="col" { (name) } } } }
                     tbody { @for kind in met { tr {
@@ -200,6 +203,23 @@ pub(super) fn errors(reports: &[RunReport], names: &[String]) -> Markup {
             }
         }
     }
+}
+
+/// Lists the unexpected statuses of each step.
+fn unexpected(rows: &[(String, &RunReport, &StepReport)]) -> Markup {
+    html! { @for (name, _, step) in rows {
+        @let statuses = verdict::statuses(step);
+        @let unexpected: Vec<_> = statuses.iter().filter(|(.., is_expected)| !is_expected).collect();
+        @if !unexpected.is_empty() { p.bad {
+            @if rows.len() > 1 { (name) ": " }
+            "Unexpected statuses: "
+            (unexpected.iter().map(|(status, count, _)| format!("{status} {}", show::count(*count))).collect::<Vec<_>>().join(", "))
+            @if let Some(times) = step.unexpected {
+                " (response times: p50 " (time(times.p50_ns)) ", p99 " (time(times.p99_ns)) ")"
+            }
+            "."
+        } }
+    } }
 }
 
 fn details(rows: &[(String, &RunReport, &StepReport)], kind: FailureKind) -> String {
@@ -227,7 +247,7 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
                         tr { th scope="rowgroup" colspan="10" { @if reports.len() > 1 { (name) ": " } (verdict::load(step)) } }
                     }
                     @for (class_name, class) in report.class_names.iter().zip(&step.record.classes) {
-                        @let times = class.response.percentiles();
+                        @let times = class.percentiles();
                         tr {
                             th scope="row" { (class_name) }
                             td { (show::count(class.requests)) }
@@ -235,9 +255,9 @@ pub(super) fn classes(reports: &[RunReport], names: &[String]) -> Markup {
                             td.bad[class.errors > 0] { (show::count(class.errors)) }
                             td.bad[class.failures > 0] { (show::count(class.failures)) }
                             td { (class.sums.response_ns.mean().map_or_else(|| "–".to_owned(), show::duration)) }
-                            td { (duration(times.map(|times| times.p50_ns))) }
-                            td { (duration(times.map(|times| times.p99_ns))) }
-                            td { (duration(times.map(|times| times.max_ns))) }
+                            td { (duration(times, |times| times.p50_ns)) }
+                            td { (duration(times, |times| times.p99_ns)) }
+                            td { (duration(times, |times| times.max_ns)) }
                             td { (class.sums.body_bytes.mean().map_or_else(|| "–".to_owned(), show::bytes)) }
                         }
                     }
@@ -272,7 +292,7 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
                         td { (per_response(client.cpu_ns_per_response)) }
                         td { (per_response(client.busy_wait_ns_per_response(step.record.counts.responses))) }
                         td { (show::percent(client.busy_share)) }
-                        td { (duration(client.loop_lag.summary.map(|lag| lag.p99_ns))) }
+                        td { (duration(client.loop_lag.summary, |lag| lag.p99_ns)) }
                         td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), show::percent)) }
                         td { (per_response(server.and_then(|server| server.cpu_ns_per_response))) }
                         td { (server.map_or_else(|| "–".to_owned(), |server| format!("{:.2}", server.cores_used))) }

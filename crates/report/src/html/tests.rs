@@ -45,13 +45,18 @@ fn the_report_of_one_run_is_complete() {
 #[test]
 fn times_say_which_requests_they_are_of() {
     let failing = page(&[fixture::failing()]);
-    assert_has(&failing, &["<p>Times are of the 288 requests with a response; 12 had none.</p>"]);
+    assert_has(
+        &failing,
+        &["<p>Times are of 288 responses; 12 requests without a response count as slower in the percentiles.</p>"],
+    );
     let both = page(&[fixture::single(), fixture::failing()]);
     assert_has(
         &both,
-        &["<p>failing: 50.0 requests/s: times are of the 288 requests with a response; 12 had none.</p>"],
+        &[
+            "<p>failing: 50.0 requests/s: times are of 288 responses; 12 requests without a response count as slower in the percentiles.</p>",
+        ],
     );
-    assert!(!page(&[fixture::single()]).contains("had none"));
+    assert!(!page(&[fixture::single()]).contains("without a response"));
 }
 
 #[test]

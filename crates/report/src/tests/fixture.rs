@@ -206,10 +206,15 @@ pub(crate) fn single() -> RunReport {
     run("one rate", vec![step(0, START_NS, &shape)])
 }
 
-/// Like [`single`], but one request in 25 is reset.
+/// Like [`single`], but all responses take 0.5 ms, and one request in so many is reset.
+pub(crate) fn even(label: &str, fails_each: Option<u64>) -> RunReport {
+    let shape = Shape { rate: 50, seconds: 6, connect_ns: |_| 100_000, wait_ns: |_, _| 500_000, fails_each };
+    run(label, vec![step(0, START_NS, &shape)])
+}
+
+/// Like [`even`]; one request in 25 is reset.
 pub(crate) fn failing() -> RunReport {
-    let shape = Shape { rate: 50, seconds: 6, connect_ns: |_| 100_000, wait_ns: |_, _| 500_000, fails_each: Some(25) };
-    run("failing", vec![step(0, START_NS, &shape)])
+    even("failing", Some(25))
 }
 
 /// 100 to 1,000 requests/s in steps of 100, for ten seconds each. The last two overload the server, and the last one is

@@ -6,7 +6,7 @@ use flatout_load::record::{Point, Series};
 
 fn counts(program: ClientProgram, output: &str) -> Option<(u64, u64, u64, f64)> {
     let counts = program.counts(output, 2.0).ok()?;
-    Some((counts.responses, counts.failures, counts.bytes_in, (counts.seconds * 1e3).round() / 1e3))
+    Some((counts.responses, counts.failures + counts.unexpected, counts.bytes_in, (counts.seconds * 1e3).round() / 1e3))
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn a_run_has_rates_and_costs_and_is_judged_like_a_bench() {
     let report = |cpu_ns: u64, failures: u64| {
         let command = ["wrk", "-t1", "http://h/"].map(str::to_owned).to_vec();
         let run = ClientRun { command, url: "http://h/".to_owned(), cpu_ns, cores: 1, ..ClientRun::default() };
-        let counts = ClientCounts { responses: 1_000_000, failures, bytes_in: 2_097_152, seconds: 2.0 };
+        let counts = ClientCounts { responses: 1_000_000, unexpected: 0, failures, bytes_in: 2_097_152, seconds: 2.0 };
         ClientProgram::Wrk.report(run, counts).unwrap()
     };
     let idle = report(1_000_000_000, 0);
@@ -87,7 +87,7 @@ fn a_run_has_rates_and_costs_and_is_judged_like_a_bench() {
 /// 400 responses per second while load is offered, and the rest of a queue after that.
 #[test]
 fn goodput_is_no_more_than_a_server_delivers_under_load() {
-    let counts = ClientCounts { responses: 1_200, failures: 0, bytes_in: 1_200, seconds: 2.0 };
+    let counts = ClientCounts { responses: 1_200, unexpected: 0, failures: 0, bytes_in: 1_200, seconds: 2.0 };
     let run =
         ClientRun { command: vec!["wrk".to_owned()], url: "http://h/".to_owned(), cores: 1, ..ClientRun::default() };
     let mut report = ClientProgram::Wrk.report(run, counts).unwrap();

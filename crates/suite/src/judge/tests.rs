@@ -227,3 +227,37 @@ fn figures_have_units_for_people() {
         assert_eq!(with_unit(value, unit), shown);
     }
 }
+
+#[test]
+fn servers_whose_requests_failed_in_different_shares_are_not_compared() {
+    let cells = |measure: &str, share: f64| {
+        let failed = cell("b", "1", "error-share", &[share; 3]).figures;
+        let mut cells =
+            vec![cell("a", "1", measure, &[10.0, 11.0, 12.0]), cell("b", "1", measure, &[20.0, 21.0, 22.0])];
+        cells[0].figures.extend(cell("a", "1", "error-share", &[0.0; 3]).figures);
+        cells[1].figures.extend(failed);
+        cells
+    };
+    for (measure, share, is_compared) in [
+        ("requests-per-s", 0.0, true),
+        ("requests-per-s", 0.94, false),
+        ("response-p50", 0.94, false),
+        ("server-cpu-per-request", 0.94, false),
+        ("goodput-per-s", 0.94, true),
+        ("memory", 0.94, true),
+    ] {
+        let cells = cells(measure, share);
+        let why = crate::pairs::incomparable(&cells[0], &cells[1], measure);
+        assert_eq!(why.is_none(), is_compared, "{measure}: {why:?}");
+        assert_eq!(crate::pairs::pairs(&cells[0], &cells[1], measure).len(), if is_compared { 3 } else { 0 });
+        let report = SuiteReport { steps: vec![step("s", cells)], ..SuiteReport::default() };
+        let check = format!("step \"s\"; measure \"{measure}\"; of \"a\"; where \"n\" 1; at-most 10; times \"b\"");
+        let (verdict, sentence) = one(&check, &report);
+        let refusal = "not judged: 94.0 % of b's requests failed and 0.0 % of a's";
+        assert_eq!(
+            (verdict == Verdict::NotJudged, sentence.contains(refusal)),
+            (!is_compared, !is_compared),
+            "{sentence}"
+        );
+    }
+}

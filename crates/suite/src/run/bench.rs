@@ -68,8 +68,14 @@ pub(super) enum Ending {
     Failed(Why),
 }
 
-/// Makes a measurement. `servers` are the servers that must not exit during the measurement.
-pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instance], stop: &StopRequest) -> Ending {
+/// Makes a measurement. `servers` are the servers that must not exit during the measurement. Calls `started` with the
+/// process ID of the client.
+pub(super) fn measure(
+    measurement: &Measurement<'_>,
+    servers: &mut [&mut Instance],
+    stop: &StopRequest,
+    started: impl FnOnce(u32),
+) -> Ending {
     let failed = |text: String| Ending::Failed(Reason::BenchFailed.why(text));
     let Measurement { command: words, files, cores, expected_s, client } = measurement;
     let Some((program, arguments)) = words.split_first() else { return failed("no program".to_owned()) };
@@ -94,6 +100,7 @@ pub(super) fn measure(measurement: &Measurement<'_>, servers: &mut [&mut Instanc
         Ok(child) => child,
         Err(error) => return failed(format!("{}: {error}", words.join(" "))),
     };
+    started(child.id());
     let timeout = Duration::from_secs_f64(expected_s * TIMEOUT_TIMES + TIMEOUT_S);
     let (begun, begun_unix_ms) = (Instant::now(), super::now_unix_ms());
     let mut cpu_ns = 0;

@@ -20,6 +20,11 @@ pub(super) fn entry(
     let mut entry = RunEntry {
         repetition,
         path: path.to_owned(),
+        never: Measure::ALL
+            .iter()
+            .filter(|measure| measure.is_never(report))
+            .map(|measure| measure.name().to_owned())
+            .collect(),
         failing: failing.map(|reason| reason.text.clone()).collect(),
         processes,
         ..RunEntry::default()
@@ -90,6 +95,9 @@ pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>)
             }),
         }
     }
+    // The median of the other repetitions would be that of the good ones.
+    let is_never = |figure: &Figure| cell.runs.iter().any(|run| run.never.contains(&figure.measure));
+    cell.figures.retain(|figure| !is_never(figure));
     for figure in &mut cell.figures {
         let spread: Spread = figure.values.iter().copied().collect();
         (figure.median, figure.min, figure.max) = (spread.median(), spread.min(), spread.max());

@@ -236,9 +236,15 @@ impl Engine<'_> {
 
     /// Runs the client. Also returns the server that exited during the measurement, if any.
     fn bench(&mut self, measurement: &Measurement<'_>, involved: &[String]) -> (Ending, Option<Dead>) {
+        let mut running: Vec<u32> = self.instances.iter().map(Instance::leader).collect();
         let mut alive: Vec<&mut Instance> =
             self.instances.iter_mut().filter(|instance| involved.contains(&instance.launch.name)).collect();
-        let ending = bench::measure(measurement, &mut alive, self.stop);
+        // After a crash, a client that still runs would write its result in place of the next run's.
+        let started = |client: u32| {
+            running.push(client);
+            self.bundle.note_running(&running);
+        };
+        let ending = bench::measure(measurement, &mut alive, self.stop, started);
         let dead = match &ending {
             Ending::Died(index) => alive.get(*index).map(|dead| Dead {
                 server: dead.launch.name.clone(),

@@ -1,4 +1,4 @@
-//! Search for the highest rate that meets a requirement.
+//! Search for the highest rate that meets requirements.
 
 use super::at_rate;
 use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, CounterSource, ProgressReceiver};
@@ -8,11 +8,12 @@ use flatout_load::report::StepReport;
 use flatout_load::stats::knee::{KneeEnding, KneePlan, KneeSearch, TrialOutcome};
 use serde_json::json;
 
-/// Runs levels at the rates that the search selects, and reports the result of the search.
+/// Runs levels at the rates that the search selects, and reports the result of the search. All requirements must be
+/// met.
 pub fn find_knee(
     ask: BenchSpec,
     counter_source: Option<CounterSource>,
-    requirement: &Threshold,
+    requirements: &[Threshold],
     plan: KneePlan,
     progress: &mut dyn ProgressReceiver,
 ) -> Result<BenchReport, BenchError> {
@@ -23,7 +24,7 @@ pub fn find_knee(
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
         // If the client has too few ports for a rate, the trial says nothing about the server, and the search continues
         // at lower rates.
-        let outcome = step.map_or(TrialOutcome::Invalid, |step| outcome_of(step, requirement));
+        let outcome = step.map_or(TrialOutcome::Invalid, |step| outcome_of(step, requirements));
         if bench.is_over() {
             break;
         }
@@ -37,9 +38,10 @@ pub fn find_knee(
         return Ok(report);
     }
     let arrival = base.arrival();
-    let sentence = knee.sentence(requirement.text(), arrival);
+    let requirement = requirements.iter().map(Threshold::text).collect::<Vec<_>>().join(" and ");
+    let sentence = knee.sentence(&requirement, arrival);
     let finding = json!({
-        "requirement": requirement.text(),
+        "requirement": requirement,
         "sentence": sentence,
         // The unit of the rates in the search.
         "arrivals": arrival.name,
@@ -53,25 +55,26 @@ pub fn find_knee(
 /// Returns the outcome of a trial. A server that cannot keep up makes arrivals wait, which misses the requirement. A
 /// saturated or late client says nothing about the server, unless response times meet the requirement even with the
 /// client's delays.
-fn outcome_of(step: &StepReport, requirement: &Threshold) -> TrialOutcome {
+fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
         matches!(
             reason,
             InvalidReason::ClientSaturated
+                | InvalidReason::ClientStarved
                 | InvalidReason::ScheduleLag
                 | InvalidReason::CpuContention
                 | InvalidReason::CpuContentionUnknown
                 | InvalidReason::LittlesLaw
         )
     };
-    let outcome = step.judge(requirement);
+    let outcomes: Vec<_> = requirements.iter().map(|requirement| step.judge_among(requirement, requirements)).collect();
     let is_by_client = step.invalid.iter().any(|invalid| by_client(invalid.reason));
     // If a client-side reason leaves no bound, the requirement cannot be decided.
-    let is_unknown = outcome.unsound.iter().any(|reason| by_client(*reason));
+    let is_unknown = outcomes.iter().flat_map(|outcome| &outcome.unsound).any(|reason| by_client(*reason));
     // Unlike the rate, this share does not depend on the randomness of arrivals.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
-    if outcome.met && keeps_up && !is_unknown {
+    if outcomes.iter().all(|outcome| outcome.met) && keeps_up && !is_unknown {
         TrialOutcome::Met
     } else if is_by_client {
         TrialOutcome::Invalid
@@ -96,7 +99,7 @@ mod tests {
     }
 
     fn outcome(step: &StepReport, requirement: &str) -> TrialOutcome {
-        outcome_of(step, &Threshold::parse(requirement).unwrap())
+        outcome_of(step, &[Threshold::parse(requirement).unwrap()])
     }
 
     const CLIENTS: [InvalidReason; 4] = [

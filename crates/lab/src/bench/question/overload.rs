@@ -104,7 +104,7 @@ fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
         offered_per_s: step.offered.rate_per_s.unwrap_or(0.0),
         goodput_per_s: sustained_per_s(step, in_time_ns),
         error_share: step.error_share,
-        p99_ns: step.response.map(|response| response.p99_ns),
+        p99_ns: step.response.and_then(|response| response.p99_ns),
     }
 }
 

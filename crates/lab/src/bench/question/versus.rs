@@ -6,7 +6,7 @@ use flatout_load::plan::{Plan, Stop};
 use flatout_load::report::StepReport;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
-use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared};
+use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared, failed_differently};
 use flatout_load::stats::order::{RunBlock, RunOrder, Side};
 use serde_json::json;
 
@@ -68,7 +68,10 @@ pub fn versus(
     let sentence = match (comparisons.first(), not_compared.is_empty()) {
         (Some(first), _) => first.sentence(),
         (None, true) => "no comparison is possible: too few intervals had responses".to_owned(),
-        (None, false) => "nothing is compared: no figure is valid for both A and B".to_owned(),
+        (None, false) => match not_compared.iter().find_map(|left_out| left_out.because.as_deref()) {
+            Some(why) => format!("nothing is compared, because {why}"),
+            None => "nothing is compared: no figure is valid for both A and B".to_owned(),
+        },
     };
     if let (true, Some(step)) = (comparisons.is_empty(), report.run.steps.first_mut()) {
         step.add_missing(format!("the comparison: {sentence}"));
@@ -114,19 +117,24 @@ struct Turn {
     p50_ns: f64,
     p99_ns: f64,
     server_cpu_ns: Option<f64>,
+    /// Number of requests that failed, and of all that finished.
+    errors: u64,
+    ended: u64,
     verdicts: Vec<FigureVerdict>,
 }
 
 impl Turn {
     fn of(step: &StepReport) -> Self {
-        let at = |pick: fn(&flatout_load::report::Percentiles) -> u64| {
-            step.response.as_ref().map_or(f64::NAN, |response| pick(response) as f64)
+        let at = |pick: fn(&flatout_load::report::Percentiles) -> Option<u64>| {
+            step.response.as_ref().and_then(pick).map_or(f64::NAN, |value_ns| value_ns as f64)
         };
         Self {
             rate: step.responses_per_s,
             p50_ns: at(|response| response.p50_ns),
             p99_ns: at(|response| response.p99_ns),
             server_cpu_ns: step.server.and_then(|server| server.cpu_ns_per_response),
+            errors: step.record.counts.errors(),
+            ended: step.record.counts.ended(),
             verdicts: step.figures.clone(),
         }
     }
@@ -143,6 +151,12 @@ struct Compared {
     not_compared: Vec<NotCompared>,
 }
 
+/// Returns the share of failed requests in these turns, 0 to 1.
+fn failed_share<'t>(turns: impl Iterator<Item = &'t Turn>) -> f64 {
+    let (errors, ended) = turns.fold((0, 0), |(errors, ended), turn| (errors + turn.errors, ended + turn.ended));
+    errors as f64 / (ended as f64).max(1.0)
+}
+
 fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: &[Turn]) -> Compared {
     let bootstrap = Bootstrap::new(seed);
     let ratio = |turns: &[Turn], pick: &dyn Fn(&Turn) -> f64| -> Option<Interval> {
@@ -151,16 +165,25 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
         bootstrap.ratio(&pairs)
     };
     let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new() };
+    let of_a = || same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
+    let of_b = || blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
+    let differently = failed_differently(("A", failed_share(of_a())), ("B", failed_share(of_b())));
     let mut add = |measure: Measure, figure: Figure, pick: &dyn Fn(&Turn) -> f64| {
-        // All turns of the baseline belong to A.
-        let a = same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
-        let b = blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
         // Turns are short, and interference affects both sides alike; the A/A baseline shows how much.
         let verdict = |turn: &Turn| match turn.verdict(figure) {
             found if found.reasons == [InvalidReason::CpuContentionUnknown] => FigureVerdict::sound(figure),
             found => found,
         };
-        match NotCompared::of(&measure.name, a.map(verdict), b.map(verdict)) {
+        let why = differently.clone().or_else(|| {
+            // All turns of the baseline belong to A.
+            let has_none = of_a().chain(of_b()).any(|turn| pick(turn).is_nan());
+            has_none.then(|| "in at least one turn, too few requests got a successful response".to_owned())
+        });
+        let left_out = match why {
+            Some(why) => Some(NotCompared::because(&measure.name, why)),
+            None => NotCompared::of(&measure.name, of_a().map(verdict), of_b().map(verdict)),
+        };
+        match left_out {
             Some(left_out) => compared.not_compared.push(left_out),
             None => compared.comparisons.extend(
                 ratio(turns, pick).map(|found| Comparison::of(measure, found, bootstrap.level, ratio(same, pick))),
@@ -193,6 +216,8 @@ mod tests {
             p50_ns: 1e6,
             p99_ns: 2e6,
             server_cpu_ns: Some(1e4),
+            errors: 0,
+            ended: 1_000,
             verdicts: figures::verdicts(&Evidence::default(), &invalid),
         }
     }

@@ -176,7 +176,7 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
   latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
                    closed loop: from the end of the previous response to the end of this one; a stall is one slow response
   connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
-  responses        2,000   2xx 2,000   of 2,000 sent
+  responses        2,000   200 2,000   of 2,000 sent
     in time        2,000   of 2,000 started
   errors           none
   client CPU       4.00 µs per request   1 thread, 40.0 % busy
@@ -202,7 +202,11 @@ fn a_bad_run_says_what_went_wrong_at_its_end() {
     report.server = Err(TargetUnknown::NotPermitted);
     let text = print_bench(&report, Style::PLAIN);
     for expected in [
-        "  errors           1 client-timo   the response was not complete within the request timeout\n",
+        "max never\n",
+        "                   of 2,000 responses; 2 requests without a response count as slower",
+        "  responses        2,001   200 2,000  503 1   of 2,003 sent\n",
+        "  errors           1 status 503   the status is not one of 2xx,3xx\n    response time  p50 500 µs",
+        "                   1 client-timo   the response was not complete within the request timeout\n",
         "                   1 bad-response   the received data is not an HTTP response (status_line 1)\n",
         "  server CPU       -   unknown: the server's processes belong to another user\n",
         "  FAILED: 2 requests failed\n  FAILED: 1 request was answered with 5xx\n",
@@ -217,7 +221,7 @@ fn json_names_its_schema_and_every_error_kind() {
     let mut report = report(|recorder| fail(recorder, FailureKind::ShortBody, ""));
     report.limit = Some(limit());
     let value = bench_value(&report);
-    assert_eq!((&value["schema"], &value["schema_version"]), (&"flatout-run".into(), &2.into()));
+    assert_eq!((&value["schema"], &value["schema_version"]), (&"flatout-run".into(), &3.into()));
     assert_eq!(
         (value["passed"].as_bool(), value["failing"][0]["reason"].as_str()),
         (Some(false), Some("bodies-short"))

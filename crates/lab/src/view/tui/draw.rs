@@ -2,6 +2,7 @@
 
 use super::{CLASSES_A_ROW, DisplayState, IntervalReading};
 use flatout_load::record::series::heat_floor_ns;
+use flatout_report::figures::time;
 use flatout_units::show;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -49,7 +50,7 @@ pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
 fn figure_lines(watch: &DisplayState, coloured: bool) -> Vec<Line<'static>> {
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let last = watch.readings.back().cloned().unwrap_or_default();
-    let time = |value_ns: Option<u64>| value_ns.map_or_else(|| "-".to_owned(), |ns| show::duration(ns as f64));
+    let time = |value_ns: Option<u64>| if last.has_ended { time(value_ns) } else { "-".to_owned() };
     let offered = watch.offered_per_s.map_or_else(String::new, |rate| format!(" of {} offered", show::figure(rate)));
     let errors = match watch.failures {
         0 => Span::raw("no errors"),

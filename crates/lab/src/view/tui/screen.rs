@@ -90,9 +90,9 @@ impl ProgressReceiver for LiveScreen {
     fn handle_live(&mut self, _phase: Phase, live: Option<&Live>) {
         if let Some(live) = live {
             let at_s = self.begun.elapsed().as_secs_f64();
-            let (responses, failures) = (live.responses, live.failures);
+            let (responses, failures, unanswered) = (live.responses, live.failures, live.unanswered);
             let lag = self.is_open.then_some(&live.lag);
-            self.show(RunProgress { at_s, responses, failures, response: &live.latency, lag });
+            self.show(RunProgress { at_s, responses, failures, unanswered, response: &live.latency, lag });
         }
     }
 }

@@ -24,9 +24,23 @@ fn watched() -> DisplayState {
     watch.begin("step 1 of 3", Some(1_000.0));
     let lag = histogram(&[(20_000, 10)]);
     let first = histogram(&[(1_000_000, 400)]);
-    watch.push(RunProgress { at_s: 0.5, responses: 400, failures: 0, response: &first, lag: Some(&lag) });
+    watch.push(RunProgress {
+        at_s: 0.5,
+        responses: 400,
+        failures: 0,
+        unanswered: 0,
+        response: &first,
+        lag: Some(&lag),
+    });
     let second = histogram(&[(1_000_000, 800), (64_000_000, 5)]);
-    watch.push(RunProgress { at_s: 1.0, responses: 805, failures: 3, response: &second, lag: Some(&lag) });
+    watch.push(RunProgress {
+        at_s: 1.0,
+        responses: 805,
+        failures: 3,
+        unanswered: 0,
+        response: &second,
+        lag: Some(&lag),
+    });
     watch
 }
 
@@ -41,7 +55,14 @@ fn a_reading_tells_of_the_time_since_the_last_one() {
     let mut watch = watched();
     // The next part starts counting from zero.
     watch.begin("step 2 of 3", None);
-    watch.push(RunProgress { at_s: 0.5, responses: 10, failures: 1, response: &histogram(&[(5_000, 10)]), lag: None });
+    watch.push(RunProgress {
+        at_s: 0.5,
+        responses: 10,
+        failures: 1,
+        unanswered: 0,
+        response: &histogram(&[(5_000, 10)]),
+        lag: None,
+    });
     assert_eq!((watch.responses, watch.failures), (815, 4));
     assert!((watch.readings.back().unwrap().responses_per_s - 20.0).abs() < 1e-9);
 }
@@ -74,6 +95,7 @@ fn any_size_and_nothing_known_are_drawn_without_panic() {
             at_s: f64::from(second),
             responses: 0,
             failures: 0,
+            unanswered: 0,
             response: &histogram(&[]),
             lag: None,
         });

@@ -54,6 +54,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
         client_busy_share: 0.99,
         server_crowded_cores: Some(0.2),
         server_cpu_is_short: true,
+        client_starved: 1,
         begun_span_ns: 12_000 * MS,
         connections_asked: Some(13),
         lag_p50_ns: MS,

@@ -149,7 +149,7 @@ fn what_is_packed_is_small_and_goes_on() {
     let mut sum = of(&[5, 9]);
     sum.merge(&packed).unwrap();
     packed.merge(&of(&[9, 5])).unwrap();
-    assert_eq!((&packed, packed.percentiles()), (&sum, of(&[5, 5, 9]).percentiles()));
+    assert_eq!((&packed, packed.percentiles(0)), (&sum, of(&[5, 5, 9]).percentiles(0)));
     assert!(packed.merge(&Hdr::of(Histogram::new_with_bounds(1, 2 * TIME_NS_MAX, 3).unwrap())).is_ok());
     // Counts too large to be encoded, or to be added up, stay unpacked.
     let mut full = of(&[]);
