@@ -3,6 +3,7 @@
 
 mod faults;
 mod fpm;
+mod processes;
 pub(crate) mod scripted;
 mod sources;
 mod wiki;

@@ -71,9 +71,10 @@ impl BenchReport {
         self.run.is_valid()
     }
 
-    /// Returns whether no level has a failure.
+    /// Returns whether no level has a failure, and every requirement is met.
     pub fn passed(&self) -> bool {
         self.run.steps.iter().all(|step| step.failing.is_empty())
+            && self.run.thresholds.iter().all(|outcome| outcome.met && outcome.unsound.is_empty())
     }
 }
 

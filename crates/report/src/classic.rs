@@ -87,6 +87,9 @@ fn add_verdict(text: &mut String, step: &StepReport) {
             ),
         );
     }
+    for failing in &step.failing {
+        note(text, &format!("FAILED: {}", failing.text));
+    }
     if !step.invalid.is_empty() {
         note(
             text,

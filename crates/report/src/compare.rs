@@ -82,16 +82,19 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
             }
         }
     }
-    let steps = pairs.iter().map(|(a, b)| a.steps.len().min(b.steps.len())).min().unwrap_or(0);
-    for index in 0..steps {
+    for (index, other) in alike(pairs) {
         let steps: Vec<(&StepReport, &StepReport)> =
-            pairs.iter().map(|(a, b)| (&a.steps[index], &b.steps[index])).collect();
+            pairs.iter().filter_map(|(a, b)| Some((a.steps.get(index)?, b.steps.get(other)?))).collect();
         let Some((first, _)) = steps.first() else { continue };
         let bootstrap = Bootstrap::new(seed);
         let mut comparisons = match compared.blocks {
             Blocks::Runs => by_runs(&steps, &bootstrap),
             _ => by_stretches(&steps, &bootstrap),
         };
+        // In an open loop, the clock determines the rate, which says nothing about the server.
+        if first.plan.is_open() {
+            comparisons.retain(|comparison| comparison.measure != Measure::rate());
+        }
         let mut left_out = Vec::new();
         if let Some(why) = incomparable(pairs, &steps) {
             for comparison in comparisons.drain(..) {
@@ -119,6 +122,25 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
         compared.blocks = Blocks::TooFew;
     }
     compared
+}
+
+/// Returns the levels of A and of B that offer the same load in all pairs. Others cannot be compared.
+fn alike(pairs: &[(RunReport, RunReport)]) -> Vec<(usize, usize)> {
+    let Some((a, b)) = pairs.first() else { return Vec::new() };
+    let load = |step: &StepReport| (step.plan.is_open(), super::verdict::load(step));
+    let mut found: Vec<(usize, usize)> = Vec::new();
+    for (index, step) in a.steps.iter().enumerate() {
+        let is_free = |other: &usize| found.iter().all(|(_, taken)| taken != other);
+        let is_same = |other: &usize| {
+            pairs.iter().all(|(a, b)| {
+                let (one, two) = (a.steps.get(index), b.steps.get(*other));
+                one.zip(two).is_some_and(|(one, two)| load(one) == load(step) && load(two) == load(step))
+            })
+        };
+        let other = (0..b.steps.len()).filter(is_free).find(is_same);
+        found.extend(other.map(|other| (index, other)));
+    }
+    found
 }
 
 /// Returns why the figures of these steps cannot be compared: their requests failed in different shares, or failed in
@@ -310,6 +332,7 @@ impl Compared {
             Blocks::Stretches => {
                 "Compared only segments of these runs: the intervals do not cover differences between runs. Use five pairs of runs, or `flatout bench --compare`.".to_owned()
             }
+            Blocks::TooFew if self.levels.is_empty() => "Nothing could be compared: the runs have no load in common.".to_owned(),
             Blocks::TooFew => format!("Nothing could be compared: the runs have fewer than {BLOCKS_MIN} whole seconds in common."),
         });
         lines.extend(

@@ -113,11 +113,11 @@ pub fn add_costs(page: &mut TextPage, run: &RunReport, step: &StepReport, server
         let threads = show::plural(u64::from(run.threads), "thread", "threads");
         let busy = show::percent(step.client.busy_share);
         let whose = if run.threads > 1 { "the busiest " } else { "" };
-        let note = format!("{threads}, {whose}{busy} busy{}", busy_wait(step));
+        let note = format!("{threads}, {whose}{busy} busy{}{}", busy_wait(step), cost_of_failures(step));
         page.named("client CPU", &per_request(cost_ns), &note);
     }
     if let Some((cost, note)) = server {
-        page.named("server CPU", &cost, &note);
+        page.named("server CPU", &cost, &format!("{note}{}", if cost == "-" { "" } else { cost_of_failures(step) }));
     }
     let Some(kernel) = &step.kernel else { return };
     if kernel.tcp_retransmits + kernel.listen_overflows + kernel.listen_drops > 0 {
@@ -129,6 +129,11 @@ pub fn add_costs(page: &mut TextPage, run: &RunReport, step: &StepReport, server
         );
         page.named("kernel", &text, "on the whole machine");
     }
+}
+
+/// Says that CPU times per successful response include those of other requests; empty if no request failed.
+fn cost_of_failures(step: &StepReport) -> &'static str {
+    if step.error_share > 0.0 { "; with the time for failed requests" } else { "" }
 }
 
 /// Formats CPU time per request as text.
@@ -236,6 +241,6 @@ fn add_errors(page: &mut TextPage, step: &StepReport) {
 
 /// Describes the client's CPU time for busy polling, to follow its other CPU time; empty without busy polling.
 fn busy_wait(step: &StepReport) -> String {
-    let each = step.client.busy_wait_ns_per_response(step.record.counts.responses);
+    let each = step.client.busy_wait_ns_per_response(step.record.counts.successes());
     each.map_or_else(String::new, |each_ns| format!(", and {} per response of busy polling", show::duration(each_ns)))
 }

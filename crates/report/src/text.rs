@@ -98,9 +98,9 @@ mod tests {
             assert!(text.lines().any(|found| found.starts_with(line)), "no line {line:?} in\n{text}");
         }
         let mut after_latency = text.lines().skip_while(|line| !line.starts_with("  latency ")).skip(1);
-        let covered = "of 288 responses; 12 requests without a response count as slower in the percentiles";
+        let covered = "of 288 responses; 12 requests without a valid response count as slower in the percentiles";
         assert_eq!(after_latency.next().unwrap().trim(), covered);
-        assert!(!print(&fixture::single(), Style::PLAIN).contains("without a response"));
+        assert!(!print(&fixture::single(), Style::PLAIN).contains("without a valid response"));
         let coloured = print(&fixture::failing(), Style::COLOURED);
         assert!(coloured.contains('\x1b') && !text.contains('\x1b'));
     }

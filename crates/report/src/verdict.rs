@@ -68,6 +68,8 @@ pub fn of(report: &RunReport) -> Verdict {
             _ => "these figures".to_owned(),
         };
         (Tone::Invalid, format!("Invalid: do not rely on {which}."))
+    } else if report.steps.iter().all(|step| step.record.counts.successes() == 0 && step.error_share > 0.0) {
+        (Tone::Failed, "No request succeeded.".to_owned())
     } else if touched > 0 {
         let headline = match &report.steps[..] {
             [step] => format!("Partly valid: {}.", worth(step)),
@@ -100,7 +102,7 @@ pub const fn label(figure: Figure) -> &'static str {
 /// Returns the figures of a step, with the validity of each.
 pub fn worths(step: &StepReport) -> Vec<(Figure, Soundness)> {
     let has = |figure: &Figure| match figure {
-        Figure::ServerCpu => step.server.is_some(),
+        Figure::ServerCpu => step.server.is_some_and(|server| server.cpu_ns_per_response.is_some()),
         Figure::ClientCpu => step.client.cpu_ns_per_response.is_some(),
         Figure::Median | Figure::Tail => step.response.is_some(),
         Figure::Rate | Figure::Counts => true,
@@ -143,6 +145,9 @@ pub fn touched(step: &StepReport, reason: InvalidReason) -> String {
 
 /// Returns the verdict on a step for a table: `valid`, or the invalid figures with the reasons.
 pub fn short(step: &StepReport) -> String {
+    if step.record.counts.successes() == 0 && step.error_share > 0.0 {
+        return "no request succeeded".to_owned();
+    }
     if step.invalid.is_empty() {
         return "valid".to_owned();
     }
@@ -172,7 +177,7 @@ pub fn asked_for(step: &StepReport) -> String {
     format!("of {offered}{} started", show::count(requests.begun))
 }
 
-/// Describes which requests the response times cover, if some failed: `of 288 responses; 12 requests without a response
+/// Describes which requests the response times cover, if some failed: `of 288 responses; 12 requests without a valid response
 /// count as slower in the percentiles`.
 pub fn unanswered(step: &StepReport) -> Option<String> {
     let missing = step.requests.failed.saturating_add(step.requests.never_begun);
@@ -182,11 +187,12 @@ pub fn unanswered(step: &StepReport) -> Option<String> {
     let mut text = format!("of {} responses", show::count(step.record.response.histogram().len()));
     if missing > 0 {
         let requests = show::plural(missing, "request", "requests");
-        let _ = write!(text, "; {requests} without a response count as slower in the percentiles");
+        let _ = write!(text, "; {requests} without a valid response count as slower in the percentiles");
     }
     if step.requests.unexpected > 0 {
-        let responses = show::plural(step.requests.unexpected, "response", "responses");
-        let _ = write!(text, "; {responses} with an unexpected status do not count");
+        let count = step.requests.unexpected;
+        let (responses, verb) = (show::plural(count, "response", "responses"), if count == 1 { "does" } else { "do" });
+        let _ = write!(text, "; {responses} with an unexpected status {verb} not count");
     }
     Some(text)
 }

@@ -107,8 +107,13 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
         _ => Verdict::Missed,
     };
     let verdict = finding.verdict.word();
-    finding.sentence =
-        format!("{head}: {}'s {measure} is {}{held}; required: {asked}: {verdict}", check.of.text, shown(&ours));
+    let failed = pairs::failed_share(ours.cell).filter(|share| *share > 0.0 && measure != Measure::ErrorShare.name());
+    let failed = failed.map_or_else(String::new, |share| format!(" ({:.1} % of its requests failed)", 100.0 * share));
+    finding.sentence = format!(
+        "{head}: {}'s {measure} is {}{failed}{held}; required: {asked}: {verdict}",
+        check.of.text,
+        shown(&ours)
+    );
     finding
 }
 
@@ -156,7 +161,16 @@ fn against<'r>(
             let others = step.servers.iter().filter(|server| *server != of);
             let there = others.filter(|server| step.cell(server, values).is_some_and(was_there));
             let known = there.map(|server| figure(step, server, values, measure)).collect::<Result<Vec<_>, _>>()?;
-            best(known.into_iter(), measure).map(Some).ok_or_else(|| "no other server has this figure".to_owned())
+            // A server that refuses requests may be fast, but not better, so the best is one that failed as rarely.
+            let ours = step.cell(of, values);
+            let is_alike = |other: &JudgedFigure<'_>| {
+                ours.is_none_or(|ours| pairs::incomparable(ours, other.cell, measure).is_none())
+            };
+            let (alike, others): (Vec<_>, Vec<_>) = known.into_iter().partition(is_alike);
+            best(alike.into_iter(), measure)
+                .or_else(|| best(others.into_iter(), measure))
+                .map(Some)
+                .ok_or_else(|| "no other server has this figure".to_owned())
         }
         Against::Peak(variable) => {
             let cells = step.cells.iter().filter(|cell| {

@@ -101,8 +101,7 @@ impl Measure {
     pub const fn depends_on_failures(self) -> bool {
         !matches!(
             self,
-            Self::ConnectionsPerS
-                | Self::OfferedPerS
+            Self::OfferedPerS
                 | Self::GoodputPerS
                 | Self::SustainedPerS
                 | Self::KneePerS

@@ -18,11 +18,13 @@ pub(crate) fn incomparable(one: &Cell, other: &Cell, measure: &str) -> Option<St
     if Measure::parse(measure).is_some_and(|measure| !measure.depends_on_failures()) {
         return None;
     }
-    let share = |cell: &Cell| {
-        let values = &cell.figure(Measure::ErrorShare.name())?.values;
-        Some(values.iter().sum::<f64>() / values.len().max(1) as f64)
-    };
-    failed_differently((&one.server, share(one)?), (&other.server, share(other)?))
+    failed_differently((&one.server, failed_share(one)?), (&other.server, failed_share(other)?))
+}
+
+/// Returns the mean share of failed requests over all repetitions, 0 to 1, if it is known.
+pub(crate) fn failed_share(cell: &Cell) -> Option<f64> {
+    let values = &cell.figure(Measure::ErrorShare.name())?.values;
+    Some(values.iter().sum::<f64>() / values.len().max(1) as f64)
 }
 
 /// Returns the values of one measure in both cells, for each repetition in which both cells have a value; none if the

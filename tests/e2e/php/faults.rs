@@ -202,7 +202,7 @@ fn connections_are_reused_and_a_closed_one_fails_no_request() {
             _ => true,
         }
     });
-    let server = serve(&folder, &app.step(folder.path(), ""));
+    let server = serve(&folder, &app.step(folder.path(), "idle-connections 8"));
     for _ in 0..6 {
         assert_eq!(text(&get(&server, "/x.php")), "hello");
     }
@@ -377,7 +377,7 @@ fn head_requests_and_content_in_small_pieces_are_handled() {
         }
         send(stream, &[record(6, b""), end(0)].concat())
     });
-    let server = serve(&folder, &app.step(folder.path(), ""));
+    let server = serve(&folder, &app.step(folder.path(), "idle-connections 8"));
     for _ in 0..2 {
         let response = get(&server, "/x.php");
         assert_eq!((response.status, response.field("x-a")), (418, Some("b")));

@@ -27,8 +27,9 @@ flatout_reason::defaults! {
         pub trusted: Vec<Cidr>,
         /// Timeouts for connecting, for the response headers and between pieces of content.
         pub timeouts: OriginTimeouts,
-        /// The maximum number of idle connections per worker; 0 if connections are not reused.
-        pub idle_connections_max: u32 = 8,
+        /// The maximum number of idle connections per worker; 0 if connections are not reused. An idle connection holds
+        /// a process of PHP-FPM.
+        pub idle_connections_max: u32 = 0,
         /// The maximum number of concurrent requests over all workers. Further requests get 503.
         pub connections_max: u32 = 1_024,
         /// The maximum size of request content, in bytes. A larger request gets 413.

@@ -64,7 +64,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
         &List("this network", listed_network, Cidr::to_string, |php: &mut Php| &mut php.trusted),
     ),
     Setting::group("timeouts", &Inner(&pool::TIMEOUTS, |php: &mut Php| &mut php.timeouts)),
-    Setting::number("idle-connections", "idle-connections 8", 0..=65_535, |php| &mut php.idle_connections_max),
+    Setting::number("idle-connections", "idle-connections 2", 0..=65_535, |php| &mut php.idle_connections_max),
     Setting::number("connections", "connections 1024", 1..=1_000_000, |php| &mut php.connections_max),
     Setting::size("content-limit", "content-limit \"128MiB\"", 0..=BYTES_MAX, |php| &mut php.content_bytes_max),
     Setting::size("spool-limit", "spool-limit \"8MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),

@@ -28,7 +28,10 @@ pub(super) struct ThreadProgress {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
     pub(super) answers: u64,
+    /// Service times of all responses, whatever their status: a server that refuses everything can be steady.
     pub(super) service_ns: u64,
+    pub(super) successes: u64,
+    /// Response times of successful responses.
     pub(super) response_ns: u64,
 }
 
@@ -238,10 +241,13 @@ impl Drive for LabDrive {
             Err(FailureKind::WrongBody) => self.whole.classes[1] += 1,
             Err(_) => self.whole.uncertain += 1,
         }
-        if self.recorder.is_success(result) {
-            self.whole.successes += 1;
+        if result.is_ok() {
             self.sums.answers += 1;
             self.sums.service_ns = self.sums.service_ns.saturating_add(sample.service_ns());
+        }
+        if self.recorder.is_success(result) {
+            self.whole.successes += 1;
+            self.sums.successes += 1;
             self.sums.response_ns = self.sums.response_ns.saturating_add(sample.response_ns());
         }
     }

@@ -320,10 +320,13 @@ impl Attendant {
             return;
         }
         let sums = sums_of(statistics_by_thread);
-        let answers = sums.answers.saturating_sub(self.before.answers);
-        let mean = |sum: u64, before: u64| (answers > 0).then(|| sum.saturating_sub(before) as f64 / answers as f64);
-        let service = mean(sums.service_ns, self.before.service_ns);
-        let response = mean(sums.response_ns, self.before.response_ns);
+        let mean = |sum: (u64, u64), count: (u64, u64)| {
+            let count = count.0.saturating_sub(count.1);
+            (count > 0).then(|| sum.0.saturating_sub(sum.1) as f64 / count as f64)
+        };
+        let before = self.before;
+        let service = mean((sums.service_ns, before.service_ns), (sums.answers, before.answers));
+        let response = mean((sums.response_ns, before.response_ns), (sums.successes, before.successes));
         self.before = sums;
         if let Some(warming) = &mut self.warming {
             let is_steady = service.is_some_and(|mean| warming.watch.push(mean));
@@ -348,6 +351,7 @@ fn sums_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Sums {
     for statistics in statistics_by_thread {
         let sums = *statistics.sums.lock().unwrap_or_else(PoisonError::into_inner);
         all.answers += sums.answers;
+        all.successes += sums.successes;
         all.service_ns = all.service_ns.saturating_add(sums.service_ns);
         all.response_ns = all.response_ns.saturating_add(sums.response_ns);
     }

@@ -6,6 +6,7 @@ use crate::request::HttpVersion;
 use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Reason, StepReport};
+use flatout_load::stats::compare::FAILED_SHARE_DIFFERENCE_MAX;
 use flatout_report::figures::{add_costs, add_figures, add_levels, add_thresholds, per_request};
 use flatout_report::page::TextPage;
 use flatout_report::style::{Style, Weight};
@@ -40,7 +41,9 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
     if let Some(limit) = &report.limit {
         page.plain("");
         let closes = steps.last().is_some_and(|step| closes(&step.plan));
-        add_limit(&mut page, limit, closes);
+        // The bare loop has no failed requests, so a run with many is not comparable with it.
+        let is_comparable = steps.iter().all(|step| step.error_share <= FAILED_SHARE_DIFFERENCE_MAX);
+        add_limit(&mut page, limit, closes, is_comparable);
     }
     for finding in report.run.findings.values() {
         if let Some(sentence) = finding["sentence"].as_str() {
@@ -143,7 +146,7 @@ fn server_cost(report: &BenchReport, step: &StepReport) -> (String, String) {
     }
 }
 
-fn add_limit(page: &mut TextPage, limit: &Limit, closes: bool) {
+fn add_limit(page: &mut TextPage, limit: &Limit, closes: bool, is_comparable: bool) {
     let threads = show::plural(limit.threads as u64, "thread", "threads");
     let body = show::bytes(limit.body_bytes as f64);
     let way = if limit.by_sendfile { "by sendfile" } else { "from memory" };
@@ -154,9 +157,14 @@ fn add_limit(page: &mut TextPage, limit: &Limit, closes: bool) {
         let failures = show::plural(limit.failures, "request failed", "requests failed");
         page.named("", &failures, "do not trust the comparison");
     }
-    let share = format!("this run: {} of that limit", show::percent(limit.requests_share));
+    let share = if is_comparable {
+        format!("this run: {} of that limit", show::percent(limit.requests_share))
+    } else {
+        "not compared with this run, in which requests failed".to_owned()
+    };
     page.named("  requests/s", &show::figure(limit.requests_per_s), &share);
-    let ratio = limit.cpu_ratio.map_or_else(String::new, |ratio| format!("this run: {ratio:.2} x"));
+    let ratio =
+        limit.cpu_ratio.filter(|_| is_comparable).map_or_else(String::new, |ratio| format!("this run: {ratio:.2} x"));
     page.named("  CPU", &per_request(limit.cpu_ns_per_request), &ratio);
 }
 

@@ -82,7 +82,7 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
 
 /// Returns a failure that a requirement permits, as a note.
 pub fn allowed(failing: &Reason) -> Reason {
-    Finding::FailuresAllowed.with(format!("{}, which is allowed", failing.text))
+    Finding::FailuresAllowed.with(format!("{}, which a requirement limits or this kind of run expects", failing.text))
 }
 
 /// Returns notes on these counts. `other_cpu_share` is the share of the machine's CPU used by other processes.

@@ -170,6 +170,13 @@ pub fn verdicts(evidence: &Evidence, invalid: &[Invalid]) -> Vec<FigureVerdict> 
     Figure::ALL.iter().map(|figure| verdict(*figure, evidence, invalid)).collect()
 }
 
+/// Returns the verdicts on the figures that exist: without successful responses, only rate and counts.
+pub fn existing(evidence: &Evidence, invalid: &[Invalid]) -> Vec<FigureVerdict> {
+    let mut figures = verdicts(evidence, invalid);
+    figures.retain(|verdict| evidence.responses > 0 || matches!(verdict.figure, Figure::Rate | Figure::Counts));
+    figures
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Figure, Soundness, effect, verdict, verdicts};

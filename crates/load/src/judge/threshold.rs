@@ -184,7 +184,12 @@ impl Threshold {
             Soundness::Unknown => false,
         };
         let unsound = if decides { Vec::new() } else { reasons };
-        let found = value.map(|value| self.show(value, judged));
+        let counts = &judged.record.counts;
+        let found = match value {
+            Some(value) => Some(self.show(value, judged)),
+            None if counts.ended() > 0 && counts.successes() == 0 => Some("no request succeeded".to_owned()),
+            None => None,
+        };
         ThresholdOutcome { text: self.text.clone(), step: judged.step, found, met, unsound }
     }
 

@@ -59,7 +59,7 @@ fn range(text: &str) -> Option<(u16, u16)> {
         let is_code = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|code| is_code && (STATUS_MIN..=STATUS_MAX).contains(code))
     };
-    if let Some(class) = text.strip_suffix("xx") {
+    if let Some(class) = text.strip_suffix("xx").or_else(|| text.strip_suffix("XX")) {
         let first = code(&format!("{class}00"))?;
         return Some((first, first + 99));
     }
@@ -109,6 +109,7 @@ mod tests {
         for (text, shown, inside, outside) in [
             ("2xx,3xx", "2xx,3xx", &[200, 399][..], &[100, 400][..]),
             ("404", "404", &[404], &[403, 405]),
+            ("5XX", "5xx", &[500, 599], &[499]),
             ("429, 2xx", "2xx,429", &[200, 299, 429], &[300, 428, 430]),
             ("400-404,401-410", "400-410", &[400, 410], &[399, 411]),
             ("204,205,206", "204-206", &[204, 206], &[203, 207]),

@@ -457,7 +457,7 @@ impl StepReport {
             client: facts.client,
             server: facts.server,
             kernel: facts.kernel,
-            figures: figures::verdicts(&evidence, &invalid),
+            figures: figures::existing(&evidence, &invalid),
             invalid,
             evidence,
             failing,
@@ -473,7 +473,7 @@ impl StepReport {
             none => *none = Some(what),
         }
         self.invalid = judge(&self.evidence);
-        self.figures = figures::verdicts(&self.evidence, &self.invalid);
+        self.figures = figures::existing(&self.evidence, &self.invalid);
     }
 
     /// Returns the validity of a figure, with reasons.

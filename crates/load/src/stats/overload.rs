@@ -54,6 +54,9 @@ impl Overload {
 
     /// Returns the result as a sentence.
     pub fn sentence(&self) -> String {
+        if self.peak.goodput_per_s <= 0.0 {
+            return "no request succeeded in time at any load".to_owned();
+        }
         let peak = format!(
             "goodput peaks at {:.0}/s, with {:.0} requests/s offered",
             self.peak.goodput_per_s, self.peak.offered_per_s

@@ -7,9 +7,9 @@ fn a_run_beside_itself_shows_no_difference() {
     let sweep = fixture::sweep("a", 10);
     let compared = compare(&[(sweep.clone(), sweep)], 1);
     assert_eq!((compared.blocks, compared.levels.len(), compared.pairs), (Blocks::Stretches, 10, 1));
-    // The client was saturated at the last level. Its rate is set by the clock and is valid, but its times are not.
+    // The client was saturated at the last level, so its times are not valid.
     let compared_each: Vec<usize> = compared.levels.iter().map(|level| level.comparisons.len()).collect();
-    assert_eq!(compared_each, [2, 2, 2, 2, 2, 2, 2, 2, 2, 1]);
+    assert_eq!(compared_each, [1, 1, 1, 1, 1, 1, 1, 1, 1, 0]);
     assert_eq!(
         compared.levels[9].left_out,
         [
@@ -40,8 +40,9 @@ fn a_slower_run_is_said_to_be_slower() {
         slow
     };
     let compared = compare(&[(a, b)], 1);
-    let [rate, time] = &compared.levels[0].comparisons[..] else { panic!("{compared:?}") };
-    assert_eq!((rate.finding, time.finding), (Finding::Better, Finding::Worse));
+    // The clock determines the rate.
+    let [time] = &compared.levels[0].comparisons[..] else { panic!("{compared:?}") };
+    assert_eq!(time.finding, Finding::Worse);
     assert!(time.sentence().starts_with("B's mean response time is "), "{}", time.sentence());
 }
 
@@ -52,11 +53,8 @@ fn with_five_pairs_the_runs_are_the_blocks() {
     assert_eq!(compared.blocks, Blocks::Runs);
     let names: Vec<&str> =
         compared.levels[0].comparisons.iter().map(|comparison| comparison.measure.name.as_str()).collect();
-    assert_eq!(
-        names,
-        ["rate", "mean response time", "server CPU per response", "p50 response time", "p99 response time"]
-    );
-    let p99 = &compared.levels[0].comparisons[4];
+    assert_eq!(names, ["mean response time", "server CPU per response", "p50 response time", "p99 response time"]);
+    let p99 = &compared.levels[0].comparisons[3];
     assert_eq!(p99.finding, Finding::Better);
 }
 
@@ -95,7 +93,7 @@ fn nothing_compared_is_no_success_and_shows_what_was_measured() {
 #[test]
 fn runs_that_failed_in_different_shares_are_not_compared() {
     let (whole, failing) = (fixture::even("even", None), fixture::failing());
-    let why = "rate: not compared, because 4.0 % of B's requests failed and 0.0 % of A's";
+    let why = "mean response time: not compared, because 4.0 % of B's requests failed and 0.0 % of A's";
     for pairs in [1, 5] {
         let compared = compare(&vec![(whole.clone(), failing.clone()); pairs], 1);
         assert!(compared.is_worthless() && compared.levels[0].left_out[0] == why, "{compared:?}");
@@ -107,4 +105,21 @@ fn runs_that_failed_in_different_shares_are_not_compared() {
     let compared = |a: &flatout_load::report::RunReport| compare(&[(a.clone(), failing.clone())], 1);
     assert!(!compared(&failing).is_worthless());
     assert!(compared(&earlier).is_worthless() && compared(&earlier).levels[0].left_out[0].contains("earlier version"));
+}
+
+#[test]
+fn levels_are_compared_at_the_same_load() {
+    let a = fixture::sweep("a", 10);
+    let mut b = fixture::sweep("b", 10);
+    b.steps.remove(0);
+    let compared = compare(&[(a.clone(), b)], 1);
+    assert_eq!((compared.levels.len(), compared.levels[0].load.as_str()), (9, "200 requests/s"));
+    // A closed loop, and another rate, have no load in common with an open loop.
+    let mut closed = fixture::single();
+    closed.steps[0].plan.kind = flatout_load::plan::Loop::Closed;
+    for other in [closed, fixture::single()] {
+        let compared = compare(&[(a.clone(), other)], 1);
+        assert!(compared.is_worthless() && compared.levels.is_empty(), "{compared:?}");
+        assert!(compared.print(("a", "b")).contains("no load in common"));
+    }
 }

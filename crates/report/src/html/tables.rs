@@ -290,7 +290,7 @@ pub(super) fn costs(reports: &[RunReport], names: &[String]) -> Markup {
                     tr {
                         th scope="row" { (name) }
                         td { (per_response(client.cpu_ns_per_response)) }
-                        td { (per_response(client.busy_wait_ns_per_response(step.record.counts.responses))) }
+                        td { (per_response(client.busy_wait_ns_per_response(step.record.counts.successes()))) }
                         td { (show::percent(client.busy_share)) }
                         td { (duration(client.loop_lag.summary, |lag| lag.p99_ns)) }
                         td { (client.other_cpu_share.map_or_else(|| "–".to_owned(), show::percent)) }

@@ -47,16 +47,18 @@ fn times_say_which_requests_they_are_of() {
     let failing = page(&[fixture::failing()]);
     assert_has(
         &failing,
-        &["<p>Times are of 288 responses; 12 requests without a response count as slower in the percentiles.</p>"],
+        &[
+            "<p>Times are of 288 responses; 12 requests without a valid response count as slower in the percentiles.</p>",
+        ],
     );
     let both = page(&[fixture::single(), fixture::failing()]);
     assert_has(
         &both,
         &[
-            "<p>failing: 50.0 requests/s: times are of 288 responses; 12 requests without a response count as slower in the percentiles.</p>",
+            "<p>failing: 50.0 requests/s: times are of 288 responses; 12 requests without a valid response count as slower in the percentiles.</p>",
         ],
     );
-    assert!(!page(&[fixture::single()]).contains("without a response"));
+    assert!(!page(&[fixture::single()]).contains("without a valid response"));
 }
 
 #[test]

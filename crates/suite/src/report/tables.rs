@@ -5,6 +5,7 @@ use super::effects::references;
 use super::figures::{heading, shown};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
+use crate::pairs::failed_share;
 use crate::pairs::ratio;
 use std::fmt::Write as _;
 
@@ -58,7 +59,9 @@ fn measures(report: &SuiteReport, step: &StepEntry) -> Vec<String> {
     let compares_clients = !step.bench.is_empty() && !step.clients.is_empty();
     let cost = if compares_clients { Measure::ClientCpuPerRequest } else { Measure::ServerCpuPerRequest };
     let mut measures: Vec<String> = Vec::new();
-    for name in judged.chain([cost, Measure::RequestsPerS].map(|measure| measure.name().to_owned())) {
+    let has_failed = step.cells.iter().any(|cell| failed_share(cell).is_some_and(|share| share > 0.0));
+    let more = [cost, Measure::RequestsPerS].into_iter().chain(has_failed.then_some(Measure::ErrorShare));
+    for name in judged.chain(more.map(|measure| measure.name().to_owned())) {
         let is_known = step.cells.iter().any(|cell| cell.figure(&name).is_some());
         if is_known && !measures.contains(&name) {
             measures.push(name);

@@ -71,10 +71,17 @@ fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
     let is_by_client = step.invalid.iter().any(|invalid| by_client(invalid.reason));
     // If a client-side reason leaves no bound, the requirement cannot be decided.
     let is_unknown = outcomes.iter().flat_map(|outcome| &outcome.unsound).any(|reason| by_client(*reason));
+    // Whatever the client's delays, they are not why requests fail, unless the client had no descriptor or port.
+    let has_failed =
+        requirements.iter().zip(&outcomes).any(|(requirement, outcome)| requirement.bounds_failures() && !outcome.met);
+    if has_failed && step.record.counts.failures_of_client() == 0 {
+        return TrialOutcome::Missed;
+    }
     // Unlike the rate, this share does not depend on the randomness of arrivals.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
-    if outcomes.iter().all(|outcome| outcome.met) && keeps_up && !is_unknown {
+    let has_success = step.record.counts.successes() > 0;
+    if outcomes.iter().all(|outcome| outcome.met) && has_success && keeps_up && !is_unknown {
         TrialOutcome::Met
     } else if is_by_client {
         TrialOutcome::Invalid
@@ -87,6 +94,7 @@ fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
 mod tests {
     use super::{TrialOutcome, outcome_of};
     use crate::view::fixture;
+    use flatout_load::FailureKind;
     use flatout_load::judge::validity::Invalid;
     use flatout_load::judge::{InvalidReason, Threshold};
     use flatout_load::report::StepReport;
@@ -116,6 +124,19 @@ mod tests {
         assert_eq!(outcome(&sound, "p99<1ms"), TrialOutcome::Missed);
         // Reasons that the client did not cause do not invalidate a missed requirement.
         assert_eq!(outcome(&step(&[InvalidReason::RateNotReached]), "p99<1ms"), TrialOutcome::Missed);
+    }
+
+    #[test]
+    fn failed_requests_miss_whatever_the_client_did() {
+        let mut late = step(&CLIENTS);
+        late.record.counts.unexpected_classes[4] = late.record.counts.responses / 10;
+        assert_eq!(outcome(&late, "p99<20ms"), TrialOutcome::Met, "nothing limits failures");
+        assert_eq!(outcome(&late, "errors<=1%"), TrialOutcome::Missed);
+        late.record.counts.failures.0[FailureKind::FdUnavail.index()] = 1;
+        late.invalid.push(Invalid { reason: InvalidReason::ClientStarved, text: String::new() });
+        assert_eq!(outcome(&late, "errors<=1%"), TrialOutcome::Invalid);
+        late.record.counts.unexpected_classes[4] = late.record.counts.responses;
+        assert_eq!(outcome(&late, "errors<=100%"), TrialOutcome::Invalid, "nothing succeeded");
     }
 
     #[test]

@@ -203,7 +203,7 @@ fn a_bad_run_says_what_went_wrong_at_its_end() {
     let text = print_bench(&report, Style::PLAIN);
     for expected in [
         "max never\n",
-        "                   of 2,000 responses; 2 requests without a response count as slower",
+        "                   of 2,000 responses; 2 requests without a valid response count as slower",
         "  responses        2,001   200 2,000  503 1   of 2,003 sent\n",
         "  errors           1 status 503   the status is not one of 2xx,3xx\n    response time  p50 500 µs",
         "                   1 client-timo   the response was not complete within the request timeout\n",

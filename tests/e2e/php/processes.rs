@@ -1,0 +1,90 @@
+//! A process of PHP-FPM belongs to a request: with the default settings, no request waits for another's process.
+
+use super::fpm::Fpm;
+use super::{ask, get, outcomes, serve_with, text};
+use crate::e2e::harness::{Folder, Server, wait_until};
+use std::thread;
+
+/// The dynamic pool of Debian's package, which has at most five processes, with its status page.
+const POOL: &str = "pm = dynamic\npm.max_children = 5\npm.start_servers = 2\npm.min_spare_servers = 1\n\
+                    pm.max_spare_servers = 3\npm.status_path = /fpm-status.php\n";
+
+fn site(lines: &str) -> (Folder, Fpm, Server) {
+    let folder = Folder::with(&[
+        ("www/hello.php", b"<?php echo 'hello';"),
+        ("www/job.php", b"<?php echo 'accepted'; fastcgi_finish_request(); while (!file_exists($_GET['until'])) { usleep(10000); clearstatcache(); }"),
+        ("www/own.php", b"<?php echo 'outer and ', file_get_contents('http://' . $_SERVER['HTTP_HOST'] . '/hello.php');"),
+        ("www/post.php", b"<?php file_put_contents($_GET['log'], 'x', FILE_APPEND | LOCK_EX); echo strlen(file_get_contents('php://input'));"),
+        ("www/fpm-status.php", b"<?php // PHP-FPM answers this itself."),
+    ]);
+    let fpm = Fpm::start(&folder, true, 5, lines);
+    let root = folder.path().join("www");
+    let server = serve_with(&folder, 2, &format!("    php {:?} {{ root {:?}; }}", fpm.address, root.to_str().unwrap()));
+    (folder, fpm, server)
+}
+
+/// Asks for a page on the server's own port, so that the page can request another one.
+fn get_own(server: &Server, path: &str) -> String {
+    text(&ask(server, &format!("GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.address)))
+}
+
+#[test]
+fn a_job_after_the_response_delays_nobody_while_processes_are_free() {
+    let (folder, _fpm, server) = site(POOL);
+    let until = folder.path().join("done");
+    for _ in 0..4 {
+        let answer = get(&server, &format!("/job.php?until={}", until.display()));
+        assert_eq!((answer.status, text(&answer).as_str()), (200, "accepted"));
+    }
+    // Four of five processes work. The fifth serves everybody, although the four have answered.
+    for _ in 0..10 {
+        assert_eq!(text(&get(&server, "/hello.php")), "hello");
+    }
+    folder.write("done", b"");
+    assert!(outcomes(&folder, 14).iter().all(|outcome| outcome == "php_answered"));
+}
+
+#[test]
+fn a_page_may_request_another_page_of_its_site() {
+    let (_folder, _fpm, server) = site(POOL);
+    for _ in 0..6 {
+        // A visitor before it, whose connection would be the one that is kept.
+        assert_eq!(text(&get(&server, "/hello.php")), "hello");
+        assert_eq!(get_own(&server, "/own.php"), "outer and hello");
+    }
+}
+
+#[test]
+fn visitors_who_have_left_hold_no_process() {
+    let (_folder, _fpm, server) = site(POOL);
+    thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| assert_eq!(text(&get(&server, "/hello.php")), "hello"));
+        }
+    });
+    // The one that answers is active. A process whose connection is kept counts as active too.
+    wait_until("all other processes are idle", || {
+        let status: serde_json::Value = serde_json::from_str(&text(&get(&server, "/fpm-status.php?json"))).unwrap();
+        status["active processes"] == 1
+    });
+}
+
+#[test]
+fn processes_that_end_after_so_many_requests_lose_none() {
+    let (folder, _fpm, server) = site(&format!("{POOL}pm.max_requests = 5\n"));
+    let log = folder.path().join("posts");
+    let post = |_: usize| {
+        let request = format!(
+            "POST /post.php?log={} HTTP/1.1\r\nHost: a.example\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+            log.display()
+        );
+        let answer = ask(&server, &request);
+        assert_eq!((answer.status, text(&answer).as_str()), (200, "3"), "{}", text(&answer));
+    };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..100).for_each(post));
+        }
+    });
+    assert_eq!(std::fs::read(&log).unwrap().len(), 400, "each POST ran once");
+}
