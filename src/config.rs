@@ -4,8 +4,11 @@ use crate::topics::{self, text_about};
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
 use flatout_daemon::here::check_here;
+use flatout_load::FailureKind;
+use flatout_load::judge::failing::Finding;
 use flatout_load::judge::figures::effect;
 use flatout_load::judge::{Evidence, Figure, InvalidReason};
+use flatout_report::html::capital;
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, IsTerminal, Read, Write as _};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
@@ -380,6 +383,12 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let [topic] = &arguments.topics[..]
+        && let Some(text) = text_of_failure(topic)
+    {
+        print(&format!("{topic}: {}.\n", capital(text)));
+        return ExitCode::SUCCESS;
+    }
+    if let [topic] = &arguments.topics[..]
         && command.find_subcommand(topic).is_none()
         && let Some(text) = text_about(topic)
     {
@@ -403,12 +412,14 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Returns the meaning of a failure or note in a bench report, or of a failed request.
+fn text_of_failure(name: &str) -> Option<&'static str> {
+    let kind = || FailureKind::ALL.iter().find(|kind| kind.name() == name).map(|kind| kind.text());
+    Finding::of_name(name).map(Finding::text).or_else(kind)
+}
+
 /// Explains a reason in a bench report: its meaning, the affected figures, and the remedy.
 fn explain_reason(reason: InvalidReason) -> String {
-    let capital = |text: &str| {
-        let mut letters = text.chars();
-        letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
-    };
     // Assume a closed loop in which all times are late, so that every figure that the reason can affect is listed.
     let evidence = Evidence { lag_p50_ns: u64::MAX, ..Evidence::crowded_throughout() };
     let touched: Vec<String> = Figure::ALL

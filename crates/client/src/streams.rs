@@ -168,7 +168,8 @@ async fn run_burst<D: Drive + 'static>(
                 }
             },
         };
-        frame.made = opened.made.take().map(|made| (due(&again, 0).0, made));
+        let made = opened.made.take().map(|made| (due(&again, 0).0, made));
+        frame.made = made.or(frame.made);
         slot.deadline.watch_stream();
         let now_ns = precise_ns();
         slot.deadline

@@ -139,7 +139,7 @@ fn results_match_the_schema() {
         &["-n", "100", "-c", "4"][..],
         &["--rate", "50..150:50", "-d", "1s", "--require", "p99<1s", "--arrivals", "uniform:0.5"],
         &[&sessions[..], &["--think-time", "exp:5ms", "-d", "1s", "--warm-up", "200ms"]].concat(),
-        &["--precision", "50", "--calls", "3", "-c", "2", "--limit"],
+        &["--precision", "50", "--calls", "3", "-c", "2", "--limit", "-d", "20s"],
     ] {
         let result = bench(&[&[url.as_str()], arguments].concat());
         let findings = findings(&result.json);

@@ -163,4 +163,10 @@ fn help_explains_every_reason() {
         assert!(output.status.success() && text.contains("What to do: "), "{text}");
         assert!(text.contains("affect"), "{text}");
     }
+    let findings = flatout_load::judge::failing::Finding::NAMES.iter();
+    for name in findings.chain(flatout_load::FailureKind::NAMES) {
+        let output = flatout().args(["help", name]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success() && text.starts_with(&format!("{name}: ")) && text.ends_with(".\n"), "{text}");
+    }
 }
