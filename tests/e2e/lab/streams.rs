@@ -1,4 +1,4 @@
-//! HTTP/2 against nginx, which closes each connection after so many requests.
+//! HTTP/2 against nginx, which closes each connection after a fixed number of requests.
 
 use super::bench;
 use crate::e2e::harness::{Folder, wait_until};

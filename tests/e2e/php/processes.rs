@@ -48,7 +48,7 @@ fn a_job_after_the_response_delays_nobody_while_processes_are_free() {
 fn a_page_may_request_another_page_of_its_site() {
     let (_folder, _fpm, server) = site(POOL);
     for _ in 0..6 {
-        // A visitor before it, whose connection would be the one that is kept.
+        // If connections were kept, that of an earlier visitor would occupy a process.
         assert_eq!(text(&get(&server, "/hello.php")), "hello");
         assert_eq!(get_own(&server, "/own.php"), "outer and hello");
     }
@@ -62,7 +62,7 @@ fn visitors_who_have_left_hold_no_process() {
             scope.spawn(|| assert_eq!(text(&get(&server, "/hello.php")), "hello"));
         }
     });
-    // The one that answers is active. A process whose connection is kept counts as active too.
+    // The process that returns the status page is active. A process with an idle connection would count as active too.
     wait_until("all other processes are idle", || {
         let status: serde_json::Value = serde_json::from_str(&text(&get(&server, "/fpm-status.php?json"))).unwrap();
         status["active processes"] == 1
