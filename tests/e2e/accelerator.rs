@@ -23,6 +23,7 @@ mod silence;
 mod targets;
 pub(crate) mod uploads;
 mod visitors;
+mod waits;
 pub(crate) mod websocket;
 pub(crate) mod wiki;
 

@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use flatout_config::model::Config;
 use flatout_engine::explain::Question;
 use flatout_engine::spec::Spec;
-use flatout_proxy::{Accelerator, url_purges};
+use flatout_proxy::{Accelerator, OriginStanding, url_purges};
 use flatout_store::{Purge, StoreSettings, StoreStats, VolumeState};
 use flatout_units::show;
 use flatout_upstream::origin::counts::sum_origin_rows;
@@ -219,13 +219,9 @@ impl StoreView for View {
             });
         }
         for step in self.accelerator.steps() {
-            rows.extend(step.standings().into_iter().map(|origin| MetricRow {
-                name: "origin_available",
-                help: "1 if the origin receives requests, 0 while it is unhealthy or paused.",
-                kind: MetricKind::Gauge,
-                labels: vec![("proxy", step.name().to_owned()), ("origin", origin.address)],
-                value: u64::from(origin.is_available),
-            }));
+            for origin in step.standings() {
+                add_origin_rows(step.name(), &origin, &mut rows);
+            }
         }
         rows.sort_by_key(|row| row.name);
         rows
@@ -237,6 +233,36 @@ impl View {
         let counts = self.accelerator.origin_counts();
         let counts: Vec<_> = counts.iter().map(|counts| &**counts).collect();
         sum_origin_rows(&counts)
+    }
+}
+
+/// Adds the metrics of an origin.
+fn add_origin_rows(proxy: &str, origin: &OriginStanding, rows: &mut Vec<MetricRow>) {
+    let mut add = |name, help, state: Option<&str>, value: u64| {
+        let mut labels = vec![("proxy", proxy.to_owned()), ("origin", origin.address.clone())];
+        labels.extend(state.map(|state| ("state", state.to_owned())));
+        rows.push(MetricRow { name, help, kind: MetricKind::Gauge, labels, value });
+    };
+    let available = "1 if the origin receives requests, 0 while it is unhealthy or paused.";
+    add("origin_available", available, None, u64::from(origin.is_available));
+    let Some(load) = &origin.load else { return };
+    let requests = "Requests to the origin, by state: in progress, of which those that wait for a response head (quick \
+                    kinds, those of them that have waited for more than a second, slow kinds), and queued.";
+    for (state, count) in [
+        ("in_progress", load.under_way),
+        ("asking", load.quick.asking),
+        ("asking_long", load.aged),
+        ("asking_slow", load.slow.asking),
+        ("queued", load.quick.queued),
+        ("queued_slow", load.slow.queued),
+    ] {
+        add("origin_requests", requests, Some(state), u64::from(count));
+    }
+    let limited = "The origin's current concurrency limit, by kind of requests, while there is one.";
+    for (state, limit) in [("asking", load.quick.limit), ("asking_slow", load.slow.limit)] {
+        if let Some(limit) = limit {
+            add("origin_limit", limited, Some(state), u64::from(limit));
+        }
     }
 }
 

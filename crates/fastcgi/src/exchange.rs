@@ -195,16 +195,20 @@ impl FastcgiExchange {
                 self.wait.timeout(PhpOutcome::UploadTimeout, PhpOutcome::HeadTimeout)
             }
         };
-        if matches!(outcome, PhpOutcome::HeadTimeout | PhpOutcome::UploadTimeout | PhpOutcome::Overloaded) {
-            self.report(Sample::Overloaded);
+        match outcome {
+            PhpOutcome::HeadTimeout | PhpOutcome::UploadTimeout => self.report(Sample::Late),
+            PhpOutcome::Overloaded => self.report(Sample::Overloaded),
+            _ => {}
         }
         Poll::Ready(Err(self.fail(outcome)))
     }
 
     /// Reports the sample to the concurrency limiter.
     fn report(&mut self, sample: Sample) {
-        if let Some(permit) = &mut self.permit {
-            permit.report(sample, Now::read().monotonic_ms);
+        let change = self.permit.as_mut().and_then(|permit| permit.report(sample, Now::read().monotonic_ms));
+        if let Some(change) = change {
+            let line = format!("the application server {}: [{}] {}", change.effect(true), change.name(), change.text());
+            errors::report(&self.reader.about, &line);
         }
     }
 

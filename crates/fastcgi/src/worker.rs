@@ -10,13 +10,15 @@ use crate::spool::{Filled, SpooledContent};
 use crate::step::PhpStep;
 use crate::upload::{Feed, SentContent};
 use crate::variables::VariableInput;
-use flatout_balance::limit::{Permit, WaitingRequest};
+use flatout_balance::limit::{Arrival, Permit, WaitingRequest};
+use flatout_handler::Request;
 use flatout_handler::owned::OwnedRequest;
 use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::stream::{ContentEvent, ContentSource as _, Stream};
 use flatout_http::path::SLASH_IN_SEGMENT;
 use flatout_http::status::has_content;
+use flatout_http::target::Target;
 use flatout_os::clock::Now;
 use flatout_upstream::fastcgi::FastcgiClient;
 use flatout_upstream::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
@@ -112,7 +114,7 @@ impl PhpWorker {
         let entrance = if offers.has_content() {
             None
         } else {
-            match Entrance::of(step) {
+            match Entrance::of(step, routed.request) {
                 Ok(entrance) => Some(entrance),
                 Err(outcome) => return Refusal::from(outcome).into(),
             }
@@ -172,11 +174,17 @@ enum Entrance {
 
 impl Entrance {
     /// Acquires a permit, or joins the queue. Returns an error if the queue is full.
-    fn of(step: &PhpStep) -> Result<Self, PhpOutcome> {
-        if let Some(permit) = step.limiter.try_acquire() {
+    fn of(step: &PhpStep, request: &Request<'_>) -> Result<Self, PhpOutcome> {
+        // The path that the client sent says more than the script, which is often the same for all.
+        let path = match request.head.target {
+            Target::Resource { path, .. } => path,
+            _ => request.head.target_text,
+        };
+        let arrival = Arrival::new(path, request.client, Now::read().monotonic_ms);
+        if let Some(permit) = step.limiter.try_acquire(&arrival) {
             return Ok(Self::Open(permit));
         }
-        let queued = step.limiter.enqueue(Now::read().monotonic_ms);
+        let queued = step.limiter.enqueue(&arrival);
         queued.map(Self::Queued).map_err(|_| PhpOutcome::TooMany)
     }
 }
@@ -205,7 +213,7 @@ impl Task {
         };
         let entrance = match entrance {
             Some(entrance) => entrance,
-            None => Entrance::of(&self.step)?,
+            None => self.request.with(|request| Entrance::of(&self.step, request))?,
         };
         let permit = match entrance {
             Entrance::Open(permit) => permit,

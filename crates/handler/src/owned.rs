@@ -106,6 +106,11 @@ fn position(whole: &[u8], part: &[u8]) -> Option<usize> {
 }
 
 impl OwnedRequest {
+    /// Returns the client's address.
+    pub const fn client(&self) -> Option<SocketAddr> {
+        self.client
+    }
+
     /// Copies `request` and takes over its content.
     pub fn new(request: &Request<'_>) -> Self {
         Self::with_addendum(request, |_| {})

@@ -54,6 +54,16 @@ impl QueueBound {
         self.bound
     }
 
+    /// Returns the maximum number of waiting entries if each is to wait for at most `delay_ms`: the bound, or less if the
+    /// queue is saturated and the delay is below the target.
+    pub fn bound_within(&self, delay_ms: u64) -> u32 {
+        if self.window.is_none() || self.rate_per_s == 0.0 {
+            return self.bound;
+        }
+        let entries = (self.rate_per_s * delay_ms as f64 / 1000.0) as u32;
+        self.bound.min(entries.max(self.settings.entries_min))
+    }
+
     /// Returns whether the bound is below the maximum.
     pub const fn is_limiting(&self) -> bool {
         self.bound < self.settings.entries_max

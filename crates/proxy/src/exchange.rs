@@ -9,7 +9,7 @@ use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_balance::group::{Ending, Ticket, Tried, hash_request};
-use flatout_balance::limit::{Permit, Sample};
+use flatout_balance::limit::{Arrival, Permit, Sample};
 use flatout_cache::key::write_query;
 use flatout_cache::rules::QueryKey;
 use flatout_handler::Request;
@@ -304,11 +304,16 @@ impl Begun {
         let (Some(limiter), Some(address)) = (step.limiters.get(index), step.addresses.get(index)) else {
             return Err(Refusal::from(ForwardOutcome::NoHealthyOrigin));
         };
-        let permit = if let Some(permit) = permit.or_else(|| limiter.try_acquire()) {
+        let permit = if let Some(permit) = permit {
             permit
         } else {
-            let waiting = limiter.enqueue(now_ms).map_err(ForwardOutcome::from)?;
-            Box::pin(wait_for_permit(&client, waiting)).await.map_err(ForwardOutcome::from)?
+            let arrival = Arrival::new(ask.path_and_query().0, ask.request.client(), now_ms);
+            if let Some(permit) = limiter.try_acquire(&arrival) {
+                permit
+            } else {
+                let waiting = limiter.enqueue(&arrival).map_err(ForwardOutcome::from)?;
+                Box::pin(wait_for_permit(&client, waiting)).await.map_err(ForwardOutcome::from)?
+            }
         };
         lines.clear();
         let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
@@ -363,9 +368,13 @@ impl Begun {
     ) -> Result<(), Refusal> {
         let now_ms = Now::read().monotonic_ms;
         let index = ticket.index();
-        permit.report(sample_of(failure), now_ms);
-        let ending = if failure.failure.is_origin_fault() { Ending::Failed } else { Ending::Abandoned };
-        let change = ticket.finish(ending, now_ms);
+        let limited = permit.report(sample_of(failure), now_ms);
+        worker.accelerator().tell_change(step, index, limited);
+        // A URL that times out must not take an origin that answers others out of rotation.
+        let only_this = failure.failure == OriginFailure::HeadTimeout
+            && step.limiters.get(index).is_some_and(|limiter| limiter.is_answering(now_ms));
+        let failed = failure.failure.is_origin_fault() && !only_this;
+        let change = ticket.finish(if failed { Ending::Failed } else { Ending::Abandoned }, now_ms);
         worker.accelerator().tell_change(step, index, change);
         self.tried.add(index);
         self.attempts = self.attempts.saturating_add(1);
@@ -420,7 +429,8 @@ pub(crate) fn finish_answer(
     delay_us: u64,
     now_ms: u64,
 ) {
-    permit.finish(sample_of_answer(status, delay_us), now_ms);
+    let limited = permit.finish(sample_of_answer(status, delay_us), now_ms);
+    worker.accelerator().tell_change(step, ticket.index(), limited);
     let change = ticket.report(Ending::Answered, now_ms);
     worker.accelerator().tell_change(step, ticket.index(), change);
 }
@@ -435,14 +445,16 @@ fn report_answer(
     delay_us: u64,
 ) {
     let now_ms = Now::read().monotonic_ms;
-    permit.report(sample_of_answer(status, delay_us), now_ms);
+    let limited = permit.report(sample_of_answer(status, delay_us), now_ms);
+    worker.accelerator().tell_change(step, ticket.index(), limited);
     let change = ticket.report(Ending::Answered, now_ms);
     worker.accelerator().tell_change(step, ticket.index(), change);
 }
 
 const fn sample_of(failure: ExchangeFailure) -> Sample {
     match failure.failure {
-        OriginFailure::ConnectTimeout | OriginFailure::HeadTimeout | OriginFailure::UploadTimeout => Sample::Overloaded,
+        OriginFailure::ConnectTimeout => Sample::Overloaded,
+        OriginFailure::HeadTimeout | OriginFailure::UploadTimeout => Sample::Late,
         _ => Sample::Nothing,
     }
 }

@@ -53,5 +53,5 @@ pub use accelerator::{Accelerator, url_purges};
 pub use explain::CacheExplanation;
 pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;
-pub use step::ProxyStep;
+pub use step::{OriginStanding, ProxyStep};
 pub use worker::ProxyWorker;

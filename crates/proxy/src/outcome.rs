@@ -26,6 +26,7 @@ flatout_reason::reasons! {
     PurgeDenied, "purge_denied", 403, "The client is not allowed to use PURGE, or the request has more tags than a response can have: 403.";
     OriginQueueFull, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";
     OriginQueueTimeout, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout expired: 503.";
+    OriginQueueClient, "origin_queue_client", 503, "The origin is at its concurrency limit, and requests of the same client take up a quarter of its queue: 503.";
     EsiComposed, "esi_composed", 0, "flatout assembled the page from its ESI fragments.";
     EsiIncomplete, "esi_incomplete", 0, "flatout assembled the page without an optional fragment that failed.";
     EsiMalformed, "esi_malformed", 0, "The page's ESI markup is malformed; flatout sends the rest of the page unprocessed.";
@@ -50,6 +51,7 @@ impl From<QueueRefusal> for ForwardOutcome {
         match refusal {
             QueueRefusal::Full => Self::OriginQueueFull,
             QueueRefusal::Timeout => Self::OriginQueueTimeout,
+            QueueRefusal::ClientShare => Self::OriginQueueClient,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::forward::{SentFields, unkeyed_fields};
 use crate::rules::CacheStep;
 use flatout_balance::group::{Group, OriginStatus};
-use flatout_balance::limit::ConcurrencyLimiter;
+use flatout_balance::limit::{ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
 use flatout_http::forwarded::{ClientClaim, read_claim};
 use flatout_http::head::Fields;
@@ -44,6 +44,8 @@ pub struct OriginStanding {
     pub is_available: bool,
     /// Description of the origin's health and load.
     pub text: String,
+    /// The origin's load.
+    pub load: Option<LimiterStatus>,
 }
 
 impl ProxyStep {
@@ -187,15 +189,12 @@ impl ProxyStep {
                     OriginStatus::Down => "down: its health checks fail".to_owned(),
                 },
             };
-            let limiter = self.limiters.get(index).map_or_else(String::new, |limiter| {
-                let (under_way, max) = (limiter.under_way(), limiter.max());
-                let (asking, limit) = (limiter.asking(), limiter.limit());
-                let waiting = limiter.waiting();
-                format!(
-                    ", {under_way} of {max} requests in progress, {asking} waiting for a response head (limit {limit}), {waiting} queued"
-                )
-            });
-            OriginStanding { address: address.to_string(), is_available, text: format!("{standing}{limiter}") }
+            let load = self.limiters.get(index).map(|limiter| limiter.status());
+            let text = match &load {
+                Some(load) => format!("{standing}, {load}"),
+                None => standing,
+            };
+            OriginStanding { address: address.to_string(), is_available, text, load }
         };
         self.addresses.iter().enumerate().map(describe).collect()
     }

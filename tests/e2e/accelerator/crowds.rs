@@ -14,18 +14,18 @@ use std::time::Duration;
 
 /// A door that holds back the origin's responses until it is opened.
 #[derive(Default)]
-struct Door {
+pub(super) struct Door {
     is_open: Mutex<bool>,
     opened: Condvar,
 }
 
 impl Door {
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         let is_open = self.is_open.lock().unwrap();
         drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
     }
 
-    fn open(&self) {
+    pub(super) fn open(&self) {
         *self.is_open.lock().unwrap() = true;
         self.opened.notify_all();
     }

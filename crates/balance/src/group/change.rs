@@ -1,13 +1,15 @@
 //! Outcomes of requests, origin states, and changes in availability.
 
 flatout_reason::reasons! {
-    /// Change in an origin's availability, for logs and metrics.
+    /// Change in an origin's availability or in its concurrency limit, for logs and metrics.
     pub enum Change { name, text, }
     ChecksPassed, "origin_checks_passed", "Enough consecutive checks succeeded.";
     ChecksFailed, "origin_checks_failed", "Too many consecutive checks failed.";
     Paused, "origin_paused", "Too many consecutive requests failed.";
     TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
     TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
+    LimitBegan, "origin_limit_began", "Requests take longer the more of them are in progress: the origin is overloaded.";
+    LimitEnded, "origin_limit_ended", "The origin has not been overloaded for a while.";
 }
 
 impl Change {
@@ -15,6 +17,8 @@ impl Change {
     /// origin.
     pub const fn effect(self, is_only: bool) -> &'static str {
         match (self, is_only) {
+            (Self::LimitBegan, _) => "gets a limited number of requests at once; others wait up to 1 s, then get 503",
+            (Self::LimitEnded, _) => "gets all requests at once again",
             (Self::ChecksPassed | Self::TrialPassed, false) => "is back in rotation",
             (Self::ChecksPassed | Self::TrialPassed, true) => "is healthy again",
             (Self::ChecksFailed | Self::Paused | Self::TrialFailed, false) => "is out of rotation",

@@ -13,9 +13,14 @@
 //! slow pages does not have; it comes from the gradient limit of Netflix's concurrency-limits (2018). If neither
 //! direction is an improvement, trials pause, for longer each time.
 //!
-//! Overload, that is, several requests that time out, immediately lowers the limit to seven tenths of the requests
-//! waiting for a head (multiplicative decrease and flight size: RFC 5681 §3.1, RFC 9438 §4.6). When there has been no
-//! pressure for a while, the limit returns to its initial value step by step.
+//! At first, there is no limit. It begins when requests of the same kind take several times as long among many others as
+//! among few (`growth`), and ends when there has been no pressure for a while: it is raised step by step, and then
+//! removed. Delays are relative to those of the same kind, so that a mixture of fast and slow pages that changes is no
+//! evidence. Waiting alone is none either: long polls take as long alone as among thousands.
+//!
+//! Overload, that is, several requests that time out although their kind is usually answered and while nothing else is,
+//! immediately lowers the limit to seven tenths of the requests waiting for a head (multiplicative decrease and flight
+//! size: RFC 5681 §3.1, RFC 9438 §4.6).
 //!
 //! This module reads no clock and uses no random numbers, so the same samples always give the same limit.
 
@@ -27,7 +32,10 @@ pub enum Sample {
         /// Time since the request was sent, in microseconds.
         delay_us: u64,
     },
-    /// Connecting or waiting for the response head timed out.
+    /// The response head did not arrive in time. That is evidence only if requests of this kind are usually answered
+    /// soon, and others are not answered either.
+    Late,
+    /// The origin took no new connection in time, or says that it is overloaded.
     Overloaded,
     /// The origin responded with 503. If the limit is nearly reached, this indicates overload; otherwise it concerns
     /// only the page, and fewer requests would not help. The delay is not used.
@@ -36,8 +44,11 @@ pub enum Sample {
     Nothing,
 }
 
-/// Initial limit, unless the bounds exclude it. High enough that a site without problems never reaches it.
-const INITIAL: u32 = 256;
+/// The value that means no limit.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Limit above which it is removed when there is no pressure, unless the bounds exclude it.
+const REMOVED: u32 = 256;
 
 /// Factor or divisor that is applied to the limit in a trial.
 const STEP: f64 = 1.5;
@@ -64,14 +75,8 @@ const OVERLOAD_MS: u64 = 1_000;
 const OVERLOADED_MIN: u32 = 4;
 const OVERLOADED_SHARE: u32 = 8;
 
-/// Time without pressure after which the limit takes a step towards its initial value, in milliseconds.
+/// Time without pressure after which the limit is raised a step, in milliseconds.
 const CALM_MS: u64 = 5_000;
-
-/// Returns the initial limit within these bounds.
-pub(super) fn initial(min: u32, max: u32) -> u32 {
-    let min = min.max(1);
-    INITIAL.clamp(min, max.max(min))
-}
 
 /// Delays of requests sent under the same limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,13 +132,14 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// Creates a limit between these bounds. `min` is at least 1, and `max` at least `min`.
+    /// Creates a limit that will be between these bounds, but does not exist yet. `min` is at least 1, and `max` at
+    /// least `min`.
     pub fn new(min: u32, max: u32) -> Self {
         let min = min.max(1);
         Self {
             min,
             max: max.max(min),
-            limit: initial(min, max),
+            limit: NONE,
             epoch: 0,
             window: Window::default(),
             base: None,
@@ -151,9 +157,20 @@ impl Climb {
         }
     }
 
-    /// Returns the maximum number of requests that may wait for a response head.
+    /// Returns the maximum number of requests that may wait for a response head; [`NONE`] if there is no limit.
     pub const fn limit(&self) -> u32 {
         self.limit
+    }
+
+    /// Begins with a limit of about `limit`, because delays have grown with the number of requests.
+    pub fn begin(&mut self, limit: u32, now_ms: u64) {
+        self.pressed_ms = now_ms;
+        self.base = None;
+        self.way = Way::Down;
+        self.undone = 0;
+        self.rest_ms = 0;
+        self.rest_until_ms = 0;
+        self.set_limit(limit);
     }
 
     /// Returns a number that changes with every change of the limit, so that each delay is attributed to the limit
@@ -162,10 +179,11 @@ impl Climb {
         self.epoch
     }
 
-    /// Handles a response that took `delay_us`, to a request that began in `epoch` when the limit was nearly reached.
+    /// Handles a response that took `delay_us`, relative to others of its kind, to a request that began in `epoch` when
+    /// the limit was nearly reached.
     pub fn handle_delay(&mut self, epoch: u32, delay_us: u64, now_ms: u64) {
         self.pressed_ms = now_ms;
-        if epoch != self.epoch {
+        if epoch != self.epoch || self.limit == NONE {
             return;
         }
         if self.window.count > 0 && now_ms.saturating_sub(self.window.started_ms) > WINDOW_MS {
@@ -255,14 +273,18 @@ impl Climb {
 
     /// Handles a response to a request that began when the limit was not nearly reached.
     pub fn handle_calm(&mut self, now_ms: u64) {
-        let initial = initial(self.min, self.max);
-        if self.limit >= initial || now_ms.saturating_sub(self.pressed_ms) < CALM_MS {
+        if self.limit == NONE || now_ms.saturating_sub(self.pressed_ms) < CALM_MS {
             return;
         }
         self.pressed_ms = now_ms;
         self.base = None;
         self.rest_ms = 0;
-        self.set_limit(self.step(Way::Up).min(initial));
+        if self.limit >= REMOVED.clamp(self.min, self.max) {
+            self.limit = NONE;
+            self.epoch = self.epoch.wrapping_add(1);
+        } else {
+            self.set_limit(self.step(Way::Up));
+        }
     }
 
     fn set_limit(&mut self, limit: u32) {

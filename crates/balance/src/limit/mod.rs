@@ -1,169 +1,302 @@
 //! Concurrency limit and queue of each origin.
 //!
-//! Each origin has a [`ConcurrencyLimiter`], shared by all workers. While permits are available, acquiring one costs
-//! two atomic operations. Otherwise, requests wait in a bounded queue, each until its deadline. The limit adapts to the
-//! origin's delays ([`climb`]).
+//! Each origin has a [`ConcurrencyLimiter`], shared by all workers. It exists for origins that slow down because of the
+//! number of requests: beyond that number, requests wait in a bounded queue instead of in the origin, each until its
+//! deadline, and those that would wait too long are refused at once.
 //!
-//! There are two bounds. The adaptive limit applies to requests that are waiting for a response head: the origin is
-//! working on these, and its delays depend on their number. The configured `max` applies to all requests in progress,
+//! **Waiting is no load.** There is no limit until the delays of requests of the same kind ([`kinds`]) grow with the
+//! number of requests ([`growth`]); then it adapts to the delays ([`climb`]). It applies to requests that are waiting
+//! for a response head: the origin is working on these. The configured `max` applies to all requests in progress,
 //! including those whose responses are streaming: long downloads and event streams hold a permit, but do not count
 //! towards the adaptive limit. Therefore, a [`Permit`] receives a report when the head arrives, and is dropped when the
 //! response is complete.
 //!
-//! A request that gets no permit is refused with [`QueueRefusal::Full`] or [`QueueRefusal::Timeout`].
+//! **Slow kinds are apart** ([`lane`]). Kinds that take long even alone, such as long polls and reports, have a limit
+//! and a queue of their own, and a quarter of `max` is not for them, as long as there are others. A request that has
+//! been waiting for more than a second no longer counts towards the limit of the others either ([`young`]).
+//!
+//! **No client fills the queue.** A client gets at most a quarter of it.
+//!
+//! A request that gets no permit is refused with a [`QueueRefusal`].
 
 pub mod climb;
+mod growth;
+mod kinds;
+mod lane;
 mod permit;
 mod queue;
+mod status;
 mod waiting;
+mod young;
 
 pub use climb::Sample;
 pub use permit::Permit;
+pub use status::LimiterStatus;
 pub use waiting::WaitingRequest;
 
-use climb::Climb;
+use crate::group::Change;
 use flatout_config::model::Concurrency;
 use flatout_overload::QueueSettings;
-use queue::PermitQueue;
+use growth::is_grown;
+use kinds::{Kind, Kinds};
+use lane::{Lane, LaneName};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use young::YoungRequests;
+
+/// Delay from which a kind is slow, in microseconds, if it is the delay of a single request.
+const SLOW_US: u32 = 500_000;
+
+/// Time for which a request that was answered soon keeps places free for others, in milliseconds.
+const QUICK_MS: u64 = 60_000;
+
+/// Divisor of the configured maximum that yields the number of places that are not for slow kinds.
+const QUICK_SHARE: u32 = 4;
+
+/// Longest time that a request waits because of the adaptive limit, in milliseconds. The configured time applies to
+/// requests that wait because of the configured maximum.
+const OVERLOAD_WAIT_MS: u64 = 1_000;
+
+/// Number of delays that a kind must have for its growth to be judged.
+const SAMPLES_MIN: u32 = 4;
+
+/// Minimum length of the queue when the origin is slow, unless the configured maximum is lower.
+const QUEUE_MIN: u32 = 16;
 
 /// Reason why a request gets no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueRefusal {
     /// The limit is reached, and the queue is full.
     Full,
+    /// The limit is reached, and requests of the same client take up their share of the queue.
+    ClientShare,
     /// The request waited in the queue until the queue timeout.
     Timeout,
+}
+
+/// A request that arrives at a limiter.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// The path of the request, without its query.
+    pub path: &'a [u8],
+    /// The address of the client; `None` if it is not known, or may belong to a proxy that many clients share.
+    pub client: Option<IpAddr>,
+    /// Milliseconds of the monotonic clock.
+    pub now_ms: u64,
+}
+
+impl<'a> Arrival<'a> {
+    /// Describes a request for `path` from `client` that arrives at `now_ms`, as in the fields. An address of the own
+    /// machine or a private network may belong to a proxy.
+    pub fn new(path: &'a [u8], client: Option<SocketAddr>, now_ms: u64) -> Self {
+        let client = client.map(|client| client.ip().to_canonical()).filter(|client| match client {
+            IpAddr::V4(address) => !address.is_loopback() && !address.is_private(),
+            IpAddr::V6(address) => !address.is_loopback() && !address.is_unique_local(),
+        });
+        Self { path, client, now_ms }
+    }
 }
 
 /// Concurrency limiter of an origin, shared by all workers.
 #[derive(Debug)]
 pub struct ConcurrencyLimiter {
     settings: Concurrency,
-    /// The limit in the lower half, and its epoch (see [`Climb::epoch`]) in the upper half.
-    setting: AtomicU64,
-    /// Number of requests in progress in the upper half, and number of requests waiting for a head in the lower half.
+    /// Number of requests in progress, and of requests waiting for a head in each lane: see [`Places`].
     places: AtomicU64,
-    /// Number of queued requests. This is checked after a permit is released, and free permits are checked after a
-    /// request is queued. `SeqCst` ensures that at least one of these checks sees the other's change.
-    waiting: AtomicU32,
-    answered: AtomicU32,
-    climb: Mutex<Climb>,
-    queue: Mutex<PermitQueue>,
+    quick: Lane,
+    slow: Lane,
+    young: YoungRequests,
+    /// Number of requests in the lane for quick kinds that have been waiting for a head for more than a second.
+    aged: AtomicU32,
+    kinds: Kinds,
+    /// Latest time at which a request was answered soon, in milliseconds; 0 if none ever was.
+    quick_ms: AtomicU64,
     /// The latest time passed by a caller, in milliseconds.
     latest_ms: AtomicU64,
 }
 
-/// Minimum length of the queue when the origin is slow, unless the configured maximum is lower.
-const QUEUE_MIN: u32 = 16;
+/// A place that a request holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    lane: LaneName,
+    kind: Kind,
+    /// Tick in which the request began to wait for a head; `None` in the lane for slow kinds.
+    tick: Option<young::Tick>,
+    /// Epoch of the limit.
+    epoch: u32,
+    /// Number of requests waiting for a head, including this one.
+    asking: u32,
+    /// Whether enough was known about the kind to expect the head soon.
+    is_quick: bool,
+    began_ms: u64,
+}
 
 impl ConcurrencyLimiter {
     /// Creates a limiter with all permits free.
     pub fn new(settings: &Concurrency) -> Arc<Self> {
-        let climb = Climb::new(settings.min, settings.max);
         let min = settings.min.max(1);
+        let settings = Concurrency { min, max: settings.max.clamp(min, PLACES_MAX), ..*settings };
+        let queue = QueueSettings {
+            delay_target_ms: settings.queue_timeout_ms,
+            entries_min: QUEUE_MIN.min(settings.queue_max),
+            entries_max: settings.queue_max,
+        };
         Arc::new(Self {
-            settings: Concurrency { min, max: settings.max.max(min), ..*settings },
-            setting: AtomicU64::new(pack(&climb)),
             places: AtomicU64::new(0),
-            waiting: AtomicU32::new(0),
-            answered: AtomicU32::new(0),
-            climb: Mutex::new(climb),
-            queue: Mutex::new(PermitQueue::new(QueueSettings {
-                delay_target_ms: settings.queue_timeout_ms,
-                entries_min: QUEUE_MIN.min(settings.queue_max),
-                entries_max: settings.queue_max,
-            })),
+            quick: Lane::new(min, settings.max, queue),
+            slow: Lane::new(min, settings.max, queue),
+            young: YoungRequests::default(),
+            aged: AtomicU32::new(0),
+            kinds: Kinds::new(),
+            quick_ms: AtomicU64::new(0),
             latest_ms: AtomicU64::new(0),
+            settings,
         })
     }
 
     /// Acquires a permit if one is free and the queue is empty. Otherwise, returns `None`; call
     /// [`enqueue`](Self::enqueue) to wait.
-    pub fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
-        if self.waiting.load(SeqCst) > 0 {
+    pub fn try_acquire(self: &Arc<Self>, arrival: &Arrival<'_>) -> Option<Permit> {
+        self.age(arrival.now_ms);
+        let kind = self.kinds.find(arrival.path);
+        let name = self.lane_of(kind, arrival.now_ms);
+        let lane = self.lane(name);
+        if lane.waiting.load(SeqCst) > 0 {
             return None;
         }
-        let asking = self.take_place()?;
-        let (limit, epoch) = unpack(self.setting.load(Relaxed));
+        let place = self.take_place(name, kind, arrival.now_ms)?;
+        let (limit, _) = lane.limit_and_epoch();
         // If at least seven eighths of the limit are in use, the delay is evidence about the limit.
-        let filled = u64::from(asking) * 8 >= u64::from(limit) * 7;
-        Some(Permit::new(Arc::clone(self), epoch, asking, filled))
+        let filled = u64::from(place.asking) * 8 >= u64::from(limit) * 7;
+        Some(Permit::new(Arc::clone(self), place, filled))
     }
 
-    /// Adds a request to the queue. Returns an error if the queue is full, which includes the case that, at the current
-    /// rate of granting permits, the request would wait until its timeout.
-    pub fn enqueue(self: &Arc<Self>, now_ms: u64) -> Result<WaitingRequest, QueueRefusal> {
-        let deadline_ms = now_ms.saturating_add(self.settings.queue_timeout_ms);
+    /// Adds a request to the queue.
+    ///
+    /// # Errors
+    /// If the queue is full, which includes the case that, at the current rate of granting permits, the request would
+    /// wait until its timeout, or if the client has used up its share of the queue.
+    pub fn enqueue(self: &Arc<Self>, arrival: &Arrival<'_>) -> Result<WaitingRequest, QueueRefusal> {
+        let now_ms = arrival.now_ms;
+        let kind = self.kinds.find(arrival.path);
+        let name = self.lane_of(kind, now_ms);
+        let lane = self.lane(name);
+        let wait_ms = self.wait_ms(lane);
         self.latest_ms.fetch_max(now_ms, Relaxed);
-        let mut queue = self.lock_queue();
-        if queue.len() >= queue.bound() {
-            return Err(QueueRefusal::Full);
-        }
-        let number = queue.push(now_ms);
-        self.waiting.store(queue.len() as u32, SeqCst);
+        let mut queue = lane.lock_queue();
+        let number = queue.push(kind, arrival.client, (now_ms, wait_ms))?;
+        lane.note_queue(&queue);
         drop(queue);
-        self.grant();
-        Ok(WaitingRequest::new(Arc::clone(self), number, deadline_ms))
+        self.grant(name);
+        Ok(WaitingRequest::new(Arc::clone(self), name, number, now_ms.saturating_add(wait_ms)))
     }
 
-    /// Returns the current maximum number of requests that may wait for a head.
-    pub fn limit(&self) -> u32 {
-        unpack(self.setting.load(Relaxed)).0
+    /// Returns whether the origin has answered a request as usual within the last second, so that a request which is not
+    /// answered says nothing about others.
+    pub fn is_answering(&self, now_ms: u64) -> bool {
+        self.quick.is_answering(now_ms) || self.slow.is_answering(now_ms)
     }
 
-    /// Returns the maximum number of requests in progress, including those whose responses are streaming.
-    pub const fn max(&self) -> u32 {
-        self.settings.max
-    }
-
-    /// Returns the number of requests in progress, including those whose responses are streaming.
-    pub fn under_way(&self) -> u32 {
-        (self.places.load(Relaxed) >> 32) as u32
-    }
-
-    /// Returns the number of requests that are waiting for a response head.
-    pub fn asking(&self) -> u32 {
-        self.places.load(Relaxed) as u32
-    }
-
-    /// Returns the number of queued requests.
-    pub fn waiting(&self) -> u32 {
-        self.waiting.load(Relaxed)
-    }
-
-    /// Counts another request, if the limits permit. Returns the number of requests waiting for a head, including this
-    /// one.
-    fn take_place(&self) -> Option<u32> {
-        let mut places = self.places.load(SeqCst);
-        loop {
-            let (under_way, asking) = ((places >> 32) as u32, places as u32);
-            if asking >= unpack(self.setting.load(SeqCst)).0 || under_way >= self.settings.max {
-                return None;
-            }
-            match self.places.compare_exchange_weak(places, places + UNDER_WAY + ASKING, SeqCst, SeqCst) {
-                Ok(_) => return Some(asking + 1),
-                Err(now) => places = now,
-            }
+    /// Returns how long a request may wait in the queue of a lane, in milliseconds.
+    fn wait_ms(&self, lane: &Lane) -> u64 {
+        match lane.limit() {
+            Some(_) => self.settings.queue_timeout_ms.min(OVERLOAD_WAIT_MS),
+            None => self.settings.queue_timeout_ms,
         }
     }
 
-    /// Subtracts `parts` ([`ASKING`], [`UNDER_WAY`] or their sum) from the counts, and grants free permits.
+    const fn lane(&self, name: LaneName) -> &Lane {
+        match name {
+            LaneName::Quick => &self.quick,
+            LaneName::Slow => &self.slow,
+        }
+    }
+
+    /// Returns the lane of a kind.
+    fn lane_of(&self, kind: Kind, now_ms: u64) -> LaneName {
+        let base = self.kinds.base(kind, 1);
+        // A path that has never been answered may be slow.
+        let may_be_slow = || {
+            let slow_max = self.slow_max(now_ms);
+            slow_max < self.settings.max && self.kinds.asking(kind) >= slow_max && !self.kinds.is_path_known(kind)
+        };
+        let is_slow = base.is_some_and(|base| base.mean_us() >= SLOW_US) || may_be_slow();
+        if is_slow { LaneName::Slow } else { LaneName::Quick }
+    }
+
+    /// Returns the maximum number of requests in progress after which slow kinds get no more places.
+    fn slow_max(&self, now_ms: u64) -> u32 {
+        let quick_ms = self.quick_ms.load(Relaxed);
+        let is_shared = quick_ms > 0 && now_ms.saturating_sub(quick_ms) < QUICK_MS;
+        self.settings.max - if is_shared { self.settings.max / QUICK_SHARE } else { 0 }
+    }
+
+    /// Takes a place, if the limits permit.
+    fn take_place(&self, name: LaneName, kind: Kind, now_ms: u64) -> Option<Place> {
+        let (limit, epoch) = self.lane(name).limit_and_epoch();
+        let under_way_max = match name {
+            LaneName::Quick => self.settings.max,
+            LaneName::Slow => self.slow_max(now_ms),
+        };
+        let take = |places| {
+            let may = Places(places).asking(name) < limit && Places(places).under_way() < under_way_max;
+            may.then(|| places + UNDER_WAY + asking(name))
+        };
+        let before = self.places.fetch_update(SeqCst, SeqCst, take).ok()?;
+        self.kinds.begin(kind);
+        let tick = (name == LaneName::Quick).then(|| {
+            let (tick, aged) = self.young.begin(now_ms);
+            self.uncount(aged);
+            tick
+        });
+        let is_quick = name == LaneName::Quick && self.kinds.base(kind, SAMPLES_MIN).is_some();
+        let asking = Places(before).asking(name) + 1;
+        Some(Place { lane: name, kind, tick, epoch, asking, is_quick, began_ms: now_ms })
+    }
+
+    /// Handles the arrival of the head, or the end of a request whose head never arrived: the request no longer counts
+    /// towards the limit. `also` is subtracted from the counts too.
+    fn free_asking(&self, place: &Place, also: u64) {
+        self.kinds.end(place.kind);
+        let is_counted = place.tick.is_none_or(|tick| self.young.end(tick));
+        if !is_counted {
+            self.aged.fetch_sub(1, Relaxed);
+        }
+        self.free_place(also + if is_counted { asking(place.lane) } else { 0 });
+    }
+
+    /// Subtracts from the counts, and grants free permits.
     fn free_place(&self, parts: u64) {
         self.places.fetch_sub(parts, SeqCst);
-        self.grant();
+        self.grant(LaneName::Quick);
+        self.grant(LaneName::Slow);
+    }
+
+    /// Removes requests that have been waiting for a head for more than a second from the limit.
+    fn age(&self, now_ms: u64) {
+        let aged = self.young.age(now_ms);
+        if aged > 0 {
+            self.uncount(aged);
+            self.grant(LaneName::Quick);
+        }
+    }
+
+    fn uncount(&self, aged: u32) {
+        self.aged.fetch_add(aged, Relaxed);
+        self.places.fetch_sub(u64::from(aged) * asking(LaneName::Quick), SeqCst);
     }
 
     /// Grants free permits to queued requests.
-    fn grant(&self) {
-        while self.waiting.load(SeqCst) > 0 {
-            let mut queue = self.lock_queue();
-            if queue.len() == 0 || self.take_place().is_none() {
-                return;
-            }
-            let waker = queue.pop(self.latest_ms.load(Relaxed));
-            self.waiting.store(queue.len() as u32, SeqCst);
+    fn grant(&self, name: LaneName) {
+        let lane = self.lane(name);
+        while lane.waiting.load(SeqCst) > 0 {
+            let mut queue = lane.lock_queue();
+            let now_ms = self.latest_ms.load(Relaxed);
+            let Some(kind) = queue.next(now_ms) else { return };
+            let Some(place) = self.take_place(name, kind, now_ms) else { return };
+            let waker = queue.grant(place, now_ms);
+            lane.note_queue(&queue);
             // Release the lock before waking the task.
             drop(queue);
             if let Some(waker) = waker {
@@ -172,53 +305,111 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Handles an observation of the origin's load.
-    fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) {
-        if sample == Sample::Nothing || (sample == Sample::Refused && !permit.is_filled()) {
-            return;
-        }
-        let setting = self.setting.load(Relaxed);
-        if matches!(sample, Sample::Answered { .. }) {
-            self.answered.fetch_add(1, Relaxed);
-            if !permit.is_filled() && unpack(setting).0 >= climb::initial(self.settings.min, self.settings.max) {
-                return;
+    /// Handles an observation of the origin's load. Returns a change of the limit that operators should know of.
+    fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) -> Option<Change> {
+        let place = permit.place();
+        let lane = self.lane(place.lane);
+        let base = self.kinds.base(place.kind, SAMPLES_MIN);
+        let mut grown = None;
+        match sample {
+            Sample::Nothing => return None,
+            Sample::Refused if !permit.is_filled() => return None,
+            Sample::Refused | Sample::Overloaded => {}
+            Sample::Late => {
+                if lane.limit().is_none() {
+                    self.kinds.add_missing(place.kind, now_ms.saturating_sub(place.began_ms).saturating_mul(1_000));
+                }
+                if lane.is_answering(now_ms) || !place.is_quick {
+                    return None;
+                }
+            }
+            Sample::Answered { delay_us } => {
+                self.note_quick(delay_us, now_ms);
+                self.kinds.add(place.kind, place.asking, delay_us);
+                lane.answered.fetch_add(1, Relaxed);
+                let is_usual = base.is_none_or(|base| !is_grown(base, delay_us));
+                if is_usual && lane.usual_ms.load(Relaxed) != now_ms {
+                    lane.usual_ms.store(now_ms, Relaxed);
+                }
+                let comparable = base.filter(|base| base.is_comparable(place.asking));
+                if lane.limit().is_none() && (comparable.is_none() || place.asking <= self.settings.min) {
+                    return None;
+                }
+                grown = comparable;
             }
         }
         // Samples may be lost if workers report them concurrently.
-        let Ok(mut climb) = self.climb.try_lock() else { return };
+        let Ok(mut control) = lane.control.try_lock() else { return None };
+        let before = control.climb.limit();
         match sample {
-            Sample::Answered { delay_us } if permit.is_filled() => climb.handle_delay(permit.epoch(), delay_us, now_ms),
-            Sample::Answered { .. } => climb.handle_calm(now_ms),
-            Sample::Overloaded | Sample::Refused => {
-                climb.handle_overload(permit.asking(), self.answered.load(Relaxed), now_ms);
+            Sample::Answered { delay_us } if before != climb::NONE => {
+                if !permit.is_filled() {
+                    control.climb.handle_calm(now_ms);
+                } else if let Some(ratio) = base.map(|base| delay_us * 1_000 / u64::from(base.mean_us())) {
+                    control.climb.handle_delay(place.epoch, ratio, now_ms);
+                }
             }
-            Sample::Nothing => {}
+            Sample::Answered { delay_us } => {
+                let limit = control.growth.handle((&self.kinds, grown?), (place.asking, delay_us), now_ms)?;
+                control.climb.begin(limit, now_ms);
+            }
+            _ => control.climb.handle_overload(place.asking, lane.answered.load(Relaxed), now_ms),
         }
-        let new = pack(&climb);
-        if new != setting {
-            self.setting.store(new, SeqCst);
-            drop(climb);
-            self.grant();
+        let after = control.climb.limit();
+        let is_changed = lane.publish(&control.climb);
+        drop(control);
+        if is_changed {
+            self.grant(place.lane);
+        }
+        match (before == climb::NONE, after == climb::NONE) {
+            (true, false) => Some(Change::LimitBegan),
+            (false, true) => {
+                self.kinds.forget(|mean_us| (mean_us >= SLOW_US) == (place.lane == LaneName::Slow));
+                Some(Change::LimitEnded)
+            }
+            _ => None,
         }
     }
 
-    fn lock_queue(&self) -> MutexGuard<'_, PermitQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Notes that a request was answered soon.
+    fn note_quick(&self, delay_us: u64, now_ms: u64) {
+        // Once per second, so that workers do not contend for the cache line.
+        let is_old = now_ms.saturating_sub(self.quick_ms.load(Relaxed)) >= 1_000;
+        if delay_us < u64::from(SLOW_US) && (is_old || self.quick_ms.load(Relaxed) == 0) {
+            self.quick_ms.store(now_ms.max(1), Relaxed);
+        }
     }
 }
 
-/// A request that waits for the head of its response, as an addend of [`ConcurrencyLimiter::places`].
-const ASKING: u64 = 1;
-/// A request in progress, as an addend of [`ConcurrencyLimiter::places`].
-const UNDER_WAY: u64 = 1 << 32;
+/// Number of requests in progress (upper bits), and of requests waiting for a head in each lane.
+#[derive(Clone, Copy, Debug)]
+struct Places(u64);
 
-fn pack(climb: &Climb) -> u64 {
-    u64::from(climb.epoch()) << 32 | u64::from(climb.limit())
+/// Number of bits of each count in [`Places`].
+const PLACES_BITS: u32 = 21;
+
+/// Maximum value of each count in [`Places`].
+const PLACES_MAX: u32 = (1 << PLACES_BITS) - 1;
+
+/// A request in progress, as an addend of [`Places`].
+const UNDER_WAY: u64 = 1 << (2 * PLACES_BITS);
+
+/// Returns a request that waits for the head of its response, as an addend of [`Places`].
+const fn asking(lane: LaneName) -> u64 {
+    match lane {
+        LaneName::Quick => 1,
+        LaneName::Slow => 1 << PLACES_BITS,
+    }
 }
 
-/// Splits a setting into the limit and its epoch.
-const fn unpack(setting: u64) -> (u32, u32) {
-    (setting as u32, (setting >> 32) as u32)
+impl Places {
+    const fn under_way(self) -> u32 {
+        (self.0 / UNDER_WAY) as u32
+    }
+
+    const fn asking(self, lane: LaneName) -> u32 {
+        (self.0 / asking(lane)) as u32 & PLACES_MAX
+    }
 }
 
 #[cfg(test)]

@@ -1,59 +1,90 @@
 //! Queue for permits, whose length is bounded by the time that requests wait. Serves the oldest request first, or the
 //! newest first under overload.
 
+use super::kinds::Kind;
+use super::{Place, QueueRefusal};
 use flatout_overload::{QueueBound, QueueSettings};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::task::Waker;
 
 /// Waiting time of the oldest request above which the newest requests are served first, in milliseconds.
 const NEWEST_FIRST_MS: u64 = 250;
 
+/// Divisor of the length of the queue that yields the share of a client.
+const CLIENT_SHARE: usize = 4;
+
 #[derive(Debug)]
 struct QueuedRequest {
     number: u64,
     since_ms: u64,
+    kind: Kind,
+    client: Option<IpAddr>,
     waker: Option<Waker>,
 }
 
-/// Queue of requests. An entry is removed when it is granted a permit or when its request gives up. A waiting request
-/// whose entry is gone therefore has a permit.
+/// Queue of requests. An entry is removed when it is granted a permit or when its request gives up.
 #[derive(Debug)]
 pub(super) struct PermitQueue {
     /// Sorted by number.
     entries: VecDeque<QueuedRequest>,
+    /// Places granted to requests that have not taken them yet.
+    granted: Vec<(u64, Place)>,
     next_number: u64,
+    settings: QueueSettings,
     control: QueueBound,
 }
 
 impl PermitQueue {
     pub(super) fn new(settings: QueueSettings) -> Self {
-        Self { entries: VecDeque::new(), next_number: 0, control: QueueBound::new(settings) }
-    }
-
-    /// Returns the current maximum number of queued requests.
-    pub(super) const fn bound(&self) -> usize {
-        self.control.bound() as usize
+        let control = QueueBound::new(settings);
+        Self { entries: VecDeque::new(), granted: Vec::new(), next_number: 0, settings, control }
     }
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Appends an entry, and returns its number.
-    pub(super) fn push(&mut self, now_ms: u64) -> u64 {
+    /// Appends an entry that is to wait for at most `wait_ms`, and returns its number.
+    pub(super) fn push(
+        &mut self,
+        kind: Kind,
+        client: Option<IpAddr>,
+        (now_ms, wait_ms): (u64, u64),
+    ) -> Result<u64, QueueRefusal> {
+        let bound = self.control.bound_within(wait_ms) as usize;
+        if self.entries.len() >= bound {
+            return Err(QueueRefusal::Full);
+        }
+        if let Some(client) = client {
+            let share = (bound / CLIENT_SHARE).max(self.settings.entries_min as usize);
+            let held = self.entries.iter().filter(|entry| entry.client == Some(client)).count();
+            if held >= share {
+                return Err(QueueRefusal::ClientShare);
+            }
+        }
         let number = self.next_number;
         self.next_number += 1;
-        self.entries.push_back(QueuedRequest { number, since_ms: now_ms, waker: None });
-        number
+        self.entries.push_back(QueuedRequest { number, since_ms: now_ms, kind, client, waker: None });
+        Ok(number)
     }
 
-    /// Removes the entry that is granted a permit, which is the oldest or, under overload, the newest. Returns its
-    /// waker if it has been polled.
-    pub(super) fn pop(&mut self, now_ms: u64) -> Option<Waker> {
-        let oldest_ms = now_ms.saturating_sub(self.entries.front()?.since_ms);
-        // Under overload, requests at the front would be served so late that their clients have left.
-        let is_overloaded = oldest_ms > NEWEST_FIRST_MS;
-        let entry = if is_overloaded { self.entries.pop_back() } else { self.entries.pop_front() }?;
+    /// Returns whether the next permit goes to the newest entry instead of the oldest: under overload, requests at the
+    /// front would be served so late that their clients have left.
+    fn is_overloaded(&self, now_ms: u64) -> bool {
+        self.entries.front().is_some_and(|oldest| now_ms.saturating_sub(oldest.since_ms) > NEWEST_FIRST_MS)
+    }
+
+    /// Returns the kind of the entry that gets the next permit.
+    pub(super) fn next(&self, now_ms: u64) -> Option<Kind> {
+        let next = if self.is_overloaded(now_ms) { self.entries.back() } else { self.entries.front() };
+        next.map(|entry| entry.kind)
+    }
+
+    /// Grants a place to the [`next`](Self::next) entry. Returns its waker if it has been polled.
+    pub(super) fn grant(&mut self, place: Place, now_ms: u64) -> Option<Waker> {
+        let entry = if self.is_overloaded(now_ms) { self.entries.pop_back() } else { self.entries.pop_front() }?;
+        self.granted.push((entry.number, place));
         if self.entries.is_empty() {
             self.control.handle_empty(now_ms);
         } else {
@@ -62,19 +93,26 @@ impl PermitQueue {
         entry.waker
     }
 
-    /// Removes an entry. Returns false if it has already been granted a permit.
-    pub(super) fn remove(&mut self, number: u64) -> bool {
-        self.position(number).is_some_and(|at| self.entries.remove(at).is_some())
+    /// Takes the place that has been granted to an entry, if one has.
+    pub(super) fn take_granted(&mut self, number: u64) -> Option<Place> {
+        let at = self.granted.iter().position(|(other, _)| *other == number)?;
+        Some(self.granted.swap_remove(at).1)
     }
 
-    /// Sets the waker of an entry. Returns false if it has already been granted a permit.
-    pub(super) fn set_waker(&mut self, number: u64, waker: &Waker) -> bool {
-        let Some(entry) = self.position(number).and_then(|at| self.entries.get_mut(at)) else { return false };
+    /// Removes an entry.
+    pub(super) fn remove(&mut self, number: u64) {
+        if let Some(at) = self.position(number) {
+            self.entries.remove(at);
+        }
+    }
+
+    /// Sets the waker of an entry.
+    pub(super) fn set_waker(&mut self, number: u64, waker: &Waker) {
+        let Some(entry) = self.position(number).and_then(|at| self.entries.get_mut(at)) else { return };
         match &mut entry.waker {
             Some(known) => known.clone_from(waker),
             none => *none = Some(waker.clone()),
         }
-        true
     }
 
     fn position(&self, number: u64) -> Option<usize> {

@@ -1,7 +1,8 @@
 //! Requests that wait in the queue for a permit.
 
-use super::QueueRefusal;
-use super::{ConcurrencyLimiter, Permit};
+use super::lane::LaneName;
+use super::young::TICK_MS;
+use super::{ConcurrencyLimiter, Permit, QueueRefusal, Relaxed, UNDER_WAY};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -9,19 +10,26 @@ use std::task::{Context, Poll};
 #[derive(Debug)]
 pub struct WaitingRequest {
     limiter: Arc<ConcurrencyLimiter>,
+    lane: LaneName,
     number: u64,
     deadline_ms: u64,
     ended: bool,
 }
 
 impl WaitingRequest {
-    pub(super) const fn new(limiter: Arc<ConcurrencyLimiter>, number: u64, deadline_ms: u64) -> Self {
-        Self { limiter, number, deadline_ms, ended: false }
+    pub(super) const fn new(limiter: Arc<ConcurrencyLimiter>, lane: LaneName, number: u64, deadline_ms: u64) -> Self {
+        Self { limiter, lane, number, deadline_ms, ended: false }
     }
 
-    /// Returns the deadline in milliseconds, at which the caller must poll again.
+    /// Returns the deadline in milliseconds.
     pub const fn deadline_ms(&self) -> u64 {
         self.deadline_ms
+    }
+
+    /// Returns the time in milliseconds at which the caller must poll again even if nothing has woken it: at the
+    /// deadline, and before that at intervals, because places become free as time passes.
+    pub fn next_poll_ms(&self, now_ms: u64) -> u64 {
+        self.deadline_ms.min(now_ms.saturating_add(TICK_MS))
     }
 
     /// Polls for a permit. Returns [`QueueRefusal::Timeout`] if the deadline has passed, unless a permit has been
@@ -30,22 +38,24 @@ impl WaitingRequest {
         if self.ended {
             return Poll::Ready(Err(QueueRefusal::Timeout));
         }
-        let mut queue = self.limiter.lock_queue();
-        if now_ms < self.deadline_ms {
-            if queue.set_waker(self.number, context.waker()) {
-                return Poll::Pending;
-            }
-        } else if queue.remove(self.number) {
-            self.limiter.waiting.store(queue.len() as u32, super::SeqCst);
+        self.limiter.latest_ms.fetch_max(now_ms, Relaxed);
+        self.limiter.age(now_ms);
+        let lane = self.limiter.lane(self.lane);
+        let mut queue = lane.lock_queue();
+        if let Some(place) = queue.take_granted(self.number) {
             drop(queue);
             self.ended = true;
-            return Poll::Ready(Err(QueueRefusal::Timeout));
+            return Poll::Ready(Ok(Permit::new(Arc::clone(&self.limiter), place, true)));
         }
+        if now_ms < self.deadline_ms {
+            queue.set_waker(self.number, context.waker());
+            return Poll::Pending;
+        }
+        queue.remove(self.number);
+        lane.note_queue(&queue);
         drop(queue);
         self.ended = true;
-        let (_, epoch) = super::unpack(self.limiter.setting.load(super::Relaxed));
-        let asking = self.limiter.asking();
-        Poll::Ready(Ok(Permit::new(Arc::clone(&self.limiter), epoch, asking, true)))
+        Poll::Ready(Err(QueueRefusal::Timeout))
     }
 }
 
@@ -54,13 +64,15 @@ impl Drop for WaitingRequest {
         if self.ended {
             return;
         }
-        let mut queue = self.limiter.lock_queue();
-        let waited = queue.remove(self.number);
-        self.limiter.waiting.store(queue.len() as u32, super::SeqCst);
+        let lane = self.limiter.lane(self.lane);
+        let mut queue = lane.lock_queue();
+        let granted = queue.take_granted(self.number);
+        queue.remove(self.number);
+        lane.note_queue(&queue);
         drop(queue);
-        if !waited {
+        if let Some(place) = granted {
             // A permit was granted but never taken, so release it.
-            self.limiter.free_place(super::UNDER_WAY + super::ASKING);
+            self.limiter.free_asking(&place, UNDER_WAY);
         }
     }
 }

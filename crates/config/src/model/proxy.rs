@@ -128,7 +128,7 @@ flatout_reason::defaults! {
         /// The lowest value of the limit, at least 1.
         pub min: u32 = 8,
         /// The highest value of the limit. Between the two, the limit adapts to the origin's latency.
-        pub max: u32 = 1_024,
+        pub max: u32 = 8_192,
         /// The maximum number of queued requests.
         pub queue_max: u32 = 4_096,
         /// The longest time that a request may be queued, in milliseconds. After that, the request gets 503.

@@ -143,6 +143,9 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
             return row("stored", format!("unknown: {why}"));
         }
     };
+    for origin in &kept.origins {
+        row("state", origin.clone());
+    }
     row("key", format!("{} (of {})", kept.key, kept.realm));
     row("lookup", format!("[{}] {}", kept.lookup.name, kept.lookup.text));
     row("", kept.action.clone());

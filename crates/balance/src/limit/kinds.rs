@@ -1,0 +1,301 @@
+//! What is known about the kinds of requests to an origin: how long each takes to be answered, alone and among others.
+//!
+//! A kind is a path, or, as long as nothing is known about the path, its folder. Each kind has a mean delay for each
+//! level of concurrency, so that the delays of the *same* kind can be compared: if they grow with the number of
+//! requests, the origin is overloaded; if they do not, a long delay is only a request that waits for something, such as
+//! a long poll.
+//!
+//! The table has a fixed size. Its numbers are independent of each other and updated without a lock: a lost update of a
+//! mean does not matter. Paths that are requested often displace others.
+
+use crate::group::hash_key;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Number of kinds in the table of an origin.
+const SLOTS: usize = 128;
+
+/// Number of levels of concurrency. Level n begins at 2^n requests that wait for a response head.
+const LEVELS: usize = 14;
+
+/// Number of samples after which a mean follows new samples by an eighth of the difference.
+const SAMPLES_MAX: u32 = 8;
+
+/// Maximum number of misses that a kind in frequent use survives before it is displaced.
+const STRENGTH_MAX: u32 = 15;
+
+/// Maximum length of the path kept to name a kind, in bytes.
+const NAME_BYTES_MAX: usize = 80;
+
+/// Positions of a request's path and folder in the table; `None` if the table has no room for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kind {
+    path: Option<u8>,
+    folder: Option<u8>,
+}
+
+/// Mean delay of a kind at the lowest level of concurrency at which it has been measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Base {
+    slot: u8,
+    level: usize,
+    /// In microseconds, at least 1.
+    mean_us: u32,
+}
+
+#[derive(Debug)]
+struct Slot {
+    /// Upper half of the hash, never 0 in use.
+    tag: AtomicU32,
+    strength: AtomicU32,
+    /// Number of requests of this path that wait for a response head.
+    asking: AtomicU32,
+    /// For each level, the mean delay in microseconds in the upper half, and the number of samples in the lower half.
+    means: [AtomicU64; LEVELS],
+    name: Mutex<String>,
+}
+
+#[derive(Debug)]
+pub(super) struct Kinds {
+    slots: Box<[Slot]>,
+}
+
+impl Kinds {
+    pub(super) fn new() -> Self {
+        let slot = |_| Slot {
+            tag: AtomicU32::new(0),
+            strength: AtomicU32::new(0),
+            asking: AtomicU32::new(0),
+            means: [const { AtomicU64::new(0) }; LEVELS],
+            name: Mutex::new(String::new()),
+        };
+        Self { slots: (0..SLOTS).map(slot).collect() }
+    }
+
+    /// Finds the kind of a request for `path`, and adds it to the table if there is room.
+    pub(super) fn find(&self, path: &[u8]) -> Kind {
+        let folder = path.iter().rposition(|&byte| byte == b'/').map_or(path, |slash| &path[..slash]);
+        // The folder of `/a/b` must differ from the path `/a`.
+        Kind { path: self.find_slot(hash_key(path), path), folder: self.find_slot(!hash_key(folder), folder) }
+    }
+
+    fn find_slot(&self, hash: u64, name: &[u8]) -> Option<u8> {
+        let (index, tag) = (hash as usize % SLOTS, ((hash >> 32) as u32).max(1));
+        let slot = &self.slots[index];
+        let strength = slot.strength.load(Relaxed);
+        if slot.tag.load(Relaxed) == tag {
+            if strength < STRENGTH_MAX {
+                slot.strength.store(strength + 1, Relaxed);
+            }
+            return Some(index as u8);
+        }
+        if strength > 0 || slot.asking.load(Relaxed) > 0 {
+            slot.strength.store(strength.saturating_sub(1), Relaxed);
+            return None;
+        }
+        slot.tag.store(tag, Relaxed);
+        slot.strength.store(1, Relaxed);
+        slot.forget();
+        let mut kept = slot.name.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clear();
+        kept.push_str(&String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]));
+        Some(index as u8)
+    }
+
+    fn slots(&self, kind: Kind) -> impl Iterator<Item = &Slot> {
+        [kind.path, kind.folder].into_iter().flatten().map(|index| &self.slots[usize::from(index)])
+    }
+
+    fn path(&self, kind: Kind) -> Option<&Slot> {
+        self.slots.get(usize::from(kind.path?))
+    }
+
+    /// Counts a request of this kind that waits for a response head.
+    pub(super) fn begin(&self, kind: Kind) {
+        if let Some(slot) = self.path(kind) {
+            slot.asking.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Ends what [`begin`](Self::begin) began.
+    pub(super) fn end(&self, kind: Kind) {
+        if let Some(slot) = self.path(kind) {
+            slot.asking.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// Returns the number of requests for this path that wait for a response head; 0 if its table has no room for it.
+    pub(super) fn asking(&self, kind: Kind) -> u32 {
+        self.path(kind).map_or(0, |slot| slot.asking.load(Relaxed))
+    }
+
+    /// Returns whether a request for exactly this path has been answered.
+    pub(super) fn is_path_known(&self, kind: Kind) -> bool {
+        self.path(kind).is_some_and(|slot| slot.means.iter().any(|mean| mean.load(Relaxed) != 0))
+    }
+
+    /// Adds a delay that was measured while `asking` requests waited for a head.
+    pub(super) fn add(&self, kind: Kind, asking: u32, delay_us: u64) {
+        for slot in self.slots(kind) {
+            add(&slot.means[level(asking)], delay_us);
+        }
+    }
+
+    /// Adds the delay of a request that got no response at all. It says nothing about concurrency, so that it counts as
+    /// if the request had been alone.
+    pub(super) fn add_missing(&self, kind: Kind, delay_us: u64) {
+        for slot in self.slots(kind) {
+            let lowest = slot.means.iter().find(|mean| mean.load(Relaxed) != 0);
+            add(lowest.unwrap_or(&slot.means[0]), delay_us);
+        }
+    }
+
+    /// Returns how long this kind takes at the lowest concurrency at which it has been measured, with at least
+    /// `samples_min` samples.
+    pub(super) fn base(&self, kind: Kind, samples_min: u32) -> Option<Base> {
+        [kind.path, kind.folder].into_iter().flatten().find_map(|index| {
+            let known = |(level, mean): (usize, &AtomicU64)| {
+                let (mean_us, count) = unpack(mean.load(Relaxed));
+                (count >= samples_min).then_some(Base { slot: index, level, mean_us: mean_us.max(1) })
+            };
+            self.slots[usize::from(index)].means.iter().enumerate().find_map(known)
+        })
+    }
+
+    /// Returns the highest number of requests at which the kind is known to take less than twice as long as in `base`.
+    pub(super) fn good_concurrency(&self, base: Base) -> u32 {
+        let is_good = |mean: &AtomicU64| {
+            let (mean_us, count) = unpack(mean.load(Relaxed));
+            count >= SAMPLES_MAX && u64::from(mean_us) < 2 * u64::from(base.mean_us)
+        };
+        self.slots[usize::from(base.slot)].means.iter().rposition(is_good).map_or(1, |level| 1 << level)
+    }
+
+    /// Forgets the delays of the kinds whose lowest mean, in microseconds, meets a condition, because the origin has
+    /// turned out to be different.
+    pub(super) fn forget(&self, is_one: impl Fn(u32) -> bool) {
+        for slot in &self.slots {
+            let lowest = slot.means.iter().map(|mean| mean.load(Relaxed)).find(|&mean| mean != 0);
+            if lowest.is_some_and(|mean| is_one(unpack(mean).0)) {
+                slot.forget();
+            }
+        }
+    }
+
+    /// Returns the path of which the most requests wait for a response head, and their number.
+    pub(super) fn most_frequent(&self) -> Option<(String, u32)> {
+        let most = self.slots.iter().max_by_key(|slot| slot.asking.load(Relaxed))?;
+        let asking = most.asking.load(Relaxed);
+        let name = most.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (asking > 0).then_some((name, asking))
+    }
+}
+
+impl Slot {
+    fn forget(&self) {
+        for mean in &self.means {
+            mean.store(0, Relaxed);
+        }
+    }
+}
+
+impl Base {
+    /// Returns the mean delay in microseconds, at least 1.
+    pub(super) const fn mean_us(self) -> u32 {
+        self.mean_us
+    }
+
+    /// Returns how many times as long a delay is as the mean.
+    pub(super) fn ratio(self, delay_us: u64) -> f64 {
+        delay_us as f64 / f64::from(self.mean_us)
+    }
+
+    /// Returns whether a delay measured among `asking` requests says anything about growth: at least twice as many as
+    /// at the end of the base's level.
+    pub(super) fn is_comparable(self, asking: u32) -> bool {
+        level(asking) >= self.level + 2
+    }
+}
+
+fn level(asking: u32) -> usize {
+    (asking.max(1).ilog2() as usize).min(LEVELS - 1)
+}
+
+fn add(mean: &AtomicU64, delay_us: u64) {
+    let (mean_us, count) = unpack(mean.load(Relaxed));
+    let count = (count + 1).min(SAMPLES_MAX);
+    let delay_us = i64::try_from(delay_us).unwrap_or(i64::MAX).min(i64::from(u32::MAX));
+    let new_us = i64::from(mean_us) + (delay_us - i64::from(mean_us)) / i64::from(count);
+    mean.store((new_us as u64) << 32 | u64::from(count), Relaxed);
+}
+
+/// Splits a mean into microseconds and the number of samples.
+const fn unpack(mean: u64) -> (u32, u32) {
+    ((mean >> 32) as u32, mean as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Kinds, NAME_BYTES_MAX, SLOTS};
+
+    #[test]
+    fn a_path_is_known_by_its_folder_until_it_is_known_itself() {
+        let kinds = Kinds::new();
+        let poll = kinds.find(b"/api/wait/1");
+        assert_eq!(kinds.base(poll, 1), None);
+        kinds.add(poll, 1, 25_000_000);
+        let other = kinds.find(b"/api/wait/2");
+        assert_eq!(kinds.base(other, 1).unwrap().mean_us(), 25_000_000);
+        kinds.add(other, 1, 1_000);
+        assert_eq!(kinds.base(other, 1).unwrap().mean_us(), 1_000);
+        assert_eq!(kinds.base(poll, 1).unwrap().mean_us(), 25_000_000);
+        // The folder /api/wait is not the path /api/wait.
+        assert_eq!(kinds.base(kinds.find(b"/api/wait"), 1), None);
+    }
+
+    #[test]
+    fn means_belong_to_a_level_of_concurrency() {
+        let kinds = Kinds::new();
+        let page = kinds.find(b"/page");
+        for (asking, delay_us) in [(1, 1_000), (4, 1_500), (64, 10_000)] {
+            (0..8).for_each(|_| kinds.add(page, asking, delay_us));
+        }
+        let base = kinds.base(page, 8).unwrap();
+        assert_eq!(base.mean_us(), 1_000);
+        assert!(!base.is_comparable(3) && base.is_comparable(4));
+        assert_eq!(kinds.good_concurrency(base), 4);
+        // A mean follows what it measures.
+        (0..100).for_each(|_| kinds.add(page, 1, 9_000));
+        assert!(kinds.base(page, 8).unwrap().mean_us() > 8_900);
+        kinds.add_missing(page, 30_000_000);
+        assert!(kinds.base(page, 8).unwrap().mean_us() > 3_000_000);
+        kinds.forget(|mean_us| mean_us < 3_000_000);
+        assert!(kinds.base(page, 1).is_some());
+        kinds.forget(|mean_us| mean_us > 3_000_000);
+        assert_eq!(kinds.base(page, 1), None);
+    }
+
+    /// However many paths are requested, the table does not grow, and what is requested often stays.
+    #[test]
+    fn what_is_requested_often_stays() {
+        let kinds = Kinds::new();
+        let page = kinds.find(b"/often");
+        kinds.add(page, 1, 1_000);
+        for number in 0..100 * SLOTS {
+            let one = kinds.find(format!("/items/{number}").as_bytes());
+            kinds.begin(one);
+            kinds.add(one, 1, 9_000);
+            kinds.end(one);
+            if number % 100 == 0 {
+                assert_eq!(kinds.find(b"/often").path, page.path);
+            }
+        }
+        assert_eq!(kinds.base(kinds.find(b"/often"), 1).unwrap().mean_us(), 1_000);
+        assert_eq!(kinds.most_frequent(), None);
+        let long = kinds.find(&[b'x'; 4 * NAME_BYTES_MAX]);
+        (0..3).for_each(|_| kinds.begin(long));
+        assert!(long.path.is_none() || kinds.most_frequent().unwrap().0.len() == NAME_BYTES_MAX);
+        kinds.begin(page);
+        kinds.end(page);
+    }
+}

@@ -1,0 +1,80 @@
+//! State of a limiter, for people.
+
+use super::{ConcurrencyLimiter, LaneName, Places, Relaxed, SeqCst};
+use std::fmt;
+
+/// State of the requests of some kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneStatus {
+    /// Number of requests that count towards the limit: those that wait for a response head.
+    pub asking: u32,
+    /// The limit, if there is one.
+    pub limit: Option<u32>,
+    /// Number of queued requests.
+    pub queued: u32,
+}
+
+/// State of a limiter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimiterStatus {
+    /// Number of requests in progress, including those whose responses are streaming.
+    pub under_way: u32,
+    /// Maximum number of requests in progress.
+    pub max: u32,
+    /// Kinds of requests that are usually answered soon.
+    pub quick: LaneStatus,
+    /// Number of requests of such kinds that have been waiting for a response head for so long that they no longer
+    /// count.
+    pub aged: u32,
+    /// Slow kinds.
+    pub slow: LaneStatus,
+    /// The path of which the most requests wait for a response head, and their number.
+    pub most: Option<(String, u32)>,
+}
+
+impl ConcurrencyLimiter {
+    /// Returns the current state. Not all of its numbers are of the same instant.
+    pub fn status(&self) -> LimiterStatus {
+        let places = Places(self.places.load(SeqCst));
+        let lane = |name| LaneStatus {
+            asking: places.asking(name),
+            limit: self.lane(name).limit(),
+            queued: self.lane(name).waiting(),
+        };
+        LimiterStatus {
+            under_way: places.under_way(),
+            max: self.settings.max,
+            quick: lane(LaneName::Quick),
+            aged: self.aged.load(Relaxed),
+            slow: lane(LaneName::Slow),
+            most: self.kinds.most_frequent(),
+        }
+    }
+}
+
+impl fmt::Display for LaneStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waiting for a response head (", self.asking)?;
+        match self.limit {
+            Some(limit) => write!(f, "limit {limit}")?,
+            None => f.write_str("no limit")?,
+        }
+        write!(f, "), {} queued", self.queued)
+    }
+}
+
+impl fmt::Display for LimiterStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} requests in progress, {}", self.under_way, self.max, self.quick)?;
+        if self.aged > 0 {
+            write!(f, ", {} waiting for more than a second", self.aged)?;
+        }
+        if self.slow.asking > 0 || self.slow.queued > 0 || self.slow.limit.is_some() {
+            write!(f, "; of slow kinds: {}", self.slow)?;
+        }
+        match &self.most {
+            Some((path, count)) => write!(f, "; most of them for {path} ({count})"),
+            None => Ok(()),
+        }
+    }
+}
