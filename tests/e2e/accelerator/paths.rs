@@ -293,3 +293,43 @@ fn hash(password: &str) -> String {
     child.stdin.take().unwrap().write_all(format!("{password}\n").as_bytes()).unwrap();
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
 }
+
+/// Some origins, such as image servers, take URLs in their paths. `files` behind the same rewrite still redirects.
+#[test]
+fn a_path_without_its_prefix_is_forwarded_as_it_is() {
+    let folder = Folder::with(&[("root/a.txt", b"a")]);
+    let origin = Origin::responding(|request| response("200 OK", "", request.target.as_bytes()));
+    let root = folder.path().join("root");
+    let steps = format!(
+        "route \"/img/*\" {{ rewrite strip-prefix=\"/img\"; route \"/admin/*\" {{ deny \"all\"; }}; proxy \"{}\"; }}\n\
+         route \"/files/*\" {{ rewrite strip-prefix=\"/files\"; files {:?}; }}",
+        origin.url(),
+        root.display().to_string()
+    );
+    let server = Server::run(
+        &folder,
+        &format!("workers 1\nadmin off=#true\nsite \"*\" {{ listen \"127.0.0.1:0\"\n{steps}\n}}\n"),
+    );
+    for (path, status, expected) in [
+        ("/img/fit/https://example.com/a.jpg?b=//c", 200, "/fit/https://example.com/a.jpg?b=//c"),
+        ("/img/a//", 200, "/a//"),
+        ("/img//a", 200, "//a"),
+        ("/img/%61//b", 200, "/%61//b"),
+        ("/img//admin/x", 403, ""),
+        ("/img/x//../../admin/x", 400, ""),
+        ("/img/x//./b", 301, "/img/x/b"),
+        ("//img/a", 301, "/img/a"),
+        ("/img/a/b", 200, "/a/b"),
+        ("/files//a.txt", 301, "/files/a.txt"),
+        ("/files/a.txt", 200, "a"),
+    ] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let response = Response::parse(&server.exchange(request.as_bytes()));
+        assert_eq!(response.status, status, "{path}");
+        match status {
+            200 => assert_eq!(String::from_utf8_lossy(&response.body), expected, "{path}"),
+            301 => assert_eq!(response.field("location"), Some(expected), "{path}"),
+            _ => {}
+        }
+    }
+}

@@ -131,7 +131,11 @@ impl<'w> Walk<'w> {
     /// Decides the action for a request that only an origin can handle as it is, at a step that is not a `proxy` step.
     /// Returns `None` for all other requests.
     fn decide_unusual(&self, step: &Step) -> Option<Action<'w>> {
-        let changes_target = matches!(step.kind, Kind::Rewrite(_) | Kind::Php(_));
+        let changes_target = match &step.kind {
+            Kind::Rewrite(rewrite) => self.strip_literally(rewrite).is_none(),
+            Kind::Php(_) => true,
+            _ => false,
+        };
         let responds = matches!(
             step.kind,
             Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
@@ -178,7 +182,19 @@ impl<'w> Walk<'w> {
         Variables { client, host_port, path, query, secure: self.request.secure, rest }
     }
 
+    /// Returns what follows the prefix that `rewrite` removes, if the path has empty segments and literally begins with
+    /// the prefix. An origin may distinguish such paths, as image servers do whose paths contain a URL, so what follows
+    /// stays as the client sent it. Dot segments could lead out of the prefix.
+    fn strip_literally(&self, rewrite: &Rewrite) -> Option<&[u8]> {
+        let Rewrite::StripPrefix(prefix) = rewrite else { return None };
+        let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
+        let rest = self.path.strip_prefix(b"/")?.strip_prefix(prefix)?;
+        let is_kept = self.facts.empty_segment && !self.facts.dot_segment && !prefix.is_empty();
+        (is_kept && rest.starts_with(b"/")).then_some(rest)
+    }
+
     fn decide_rewrite(&self, rewrite: &Rewrite) -> Action<'w> {
+        let literal = self.strip_literally(rewrite);
         let mut path = match rewrite {
             Rewrite::StripPrefix(prefix) => {
                 let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
@@ -193,8 +209,12 @@ impl<'w> Walk<'w> {
                 if !applies {
                     return Action::KeepPath;
                 }
-                let path = normalize_path(&self.path);
-                path[raw_offset(&path, prefix.len())..].to_vec()
+                if let Some(rest) = literal {
+                    rest.to_vec()
+                } else {
+                    let path = normalize_path(&self.path);
+                    path[raw_offset(&path, prefix.len())..].to_vec()
+                }
             }
             Rewrite::To(template) => match template.render(&self.variables()) {
                 Ok(text) => text,
@@ -220,7 +240,9 @@ impl<'w> Walk<'w> {
         if !path.starts_with(b"/") {
             path.insert(0, b'/');
         }
-        path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+        if literal.is_none() {
+            path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
+        }
         Action::Rewrite(path, query)
     }
 }
