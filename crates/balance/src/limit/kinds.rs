@@ -1,4 +1,4 @@
-//! What is known about the kinds of requests to an origin: how long each takes to be answered, alone and among others.
+//! Kinds of requests to an origin, and how long each takes to be answered, alone and among others.
 //!
 //! A kind is a path, or, as long as nothing is known about the path, its folder. Each kind has a mean delay for each
 //! level of concurrency, so that the delays of the *same* kind can be compared: if they grow with the number of

@@ -127,7 +127,7 @@ struct Place {
     epoch: u32,
     /// Number of requests waiting for a head, including this one.
     asking: u32,
-    /// Whether enough was known about the kind to expect the head soon.
+    /// True if enough was known about the kind to expect the head soon.
     is_quick: bool,
     began_ms: u64,
 }
