@@ -15,7 +15,8 @@ use crate::stored::{Extent, Flags, Stored};
 use crate::tags::{parse_groups, parse_tags};
 use crate::targeted::{Chosen, choose_directives};
 use crate::vary::{
-    VARIANT_KEY_BYTES_MAX, Vary, apply_cookie_rules, apply_trust, names_unkeyed, parse_vary, write_variant_key,
+    VARIANT_KEY_BYTES_MAX, Vary, apply_coding, apply_cookie_rules, apply_trust, names_unkeyed, parse_vary,
+    write_variant_key,
 };
 use flatout_http::date::{format_date, parse_date};
 use flatout_http::etag::ETag;
@@ -300,7 +301,7 @@ fn describe_fields(
     let OriginResponse { request_time_s, response_time_s, .. } = *source.response;
     let directives = &chosen.directives;
     let vary = match parse_vary(fields) {
-        Vary::Names(names) => apply_trust(apply_cookie_rules(names, &rules.cookies), request),
+        Vary::Names(names) => apply_trust(apply_cookie_rules(apply_coding(names, fields), &rules.cookies), request),
         Vary::Star => return Err(NoStore::VaryStar),
         Vary::Invalid => return Err(NoStore::VaryInvalid),
     };

@@ -105,6 +105,21 @@ pub fn apply_cookie_rules(names: Box<str>, rules: &CookieRules) -> Box<str> {
     all.join(",").into()
 }
 
+/// Adds Accept-Encoding to `names`, which have the format of [`Vary::Names`], if the content of a response with these
+/// `fields` is encoded. Old origins often compress by Accept-Encoding without saying so in Vary, and a client that cannot
+/// decode the stored content must not get it.
+pub(crate) fn apply_coding(names: Box<str>, fields: &Fields<'_>) -> Box<str> {
+    const NAME: &str = "accept-encoding";
+    let mut codings = fields.all("content-encoding").flat_map(|line| line.split(|&byte| byte == b',')).map(trim);
+    let is_encoded = codings.any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+    if !is_encoded || split_names(&names).any(|name| name == NAME) {
+        return names;
+    }
+    let mut all: Vec<&str> = split_names(&names).chain([NAME]).collect();
+    all.sort_unstable();
+    all.join(",").into()
+}
+
 /// Entry of `Stored::vary` for the claims of trusted proxies. No field name contains an asterisk in Vary, so the entry is
 /// unambiguous.
 const FORWARDED_ENTRY: &str = "x-forwarded-*";

@@ -250,16 +250,16 @@ fn add_origin_rows(proxy: &str, origin: &OriginStanding, rows: &mut Vec<MetricRo
                     kinds, those of them that have waited for more than a second, slow kinds), and queued.";
     for (state, count) in [
         ("in_progress", load.under_way),
-        ("asking", load.quick.asking),
-        ("asking_long", load.aged),
-        ("asking_slow", load.slow.asking),
+        ("waiting_for_head", load.quick.asking),
+        ("waiting_for_head_long", load.aged),
+        ("waiting_for_head_slow", load.slow.asking),
         ("queued", load.quick.queued),
         ("queued_slow", load.slow.queued),
     ] {
         add("origin_requests", requests, Some(state), u64::from(count));
     }
     let limited = "The origin's current concurrency limit, by kind of requests, while there is one.";
-    for (state, limit) in [("asking", load.quick.limit), ("asking_slow", load.slow.limit)] {
+    for (state, limit) in [("waiting_for_head", load.quick.limit), ("waiting_for_head_slow", load.slow.limit)] {
         if let Some(limit) = limit {
             add("origin_limit", limited, Some(state), u64::from(limit));
         }

@@ -180,7 +180,8 @@ impl Entrance {
             Target::Resource { path, .. } => path,
             _ => request.head.target_text,
         };
-        let arrival = Arrival::new(path, request.client, Now::read().monotonic_ms);
+        let client = request.client.map(|client| client.ip());
+        let arrival = Arrival::new(path, client, Now::read().monotonic_ms);
         if let Some(permit) = step.limiter.try_acquire(&arrival) {
             return Ok(Self::Open(permit));
         }

@@ -187,9 +187,12 @@ fn find(set: &[AtomicU64], tag: u64) -> Option<(usize, u64)> {
     free
 }
 
+/// What counts as one client: the version of IP, and an address or network.
+pub type Subject = (u8, u64);
+
 /// Returns what counts as one client: an IPv4 address, or a whole IPv6 /64, because a subscriber normally has at least
 /// a /64 (RFC 6177).
-const fn subject(client: IpAddr) -> (u8, u64) {
+pub const fn subject(client: IpAddr) -> Subject {
     match client {
         IpAddr::V4(address) => (4, address.to_bits() as u64),
         IpAddr::V6(address) => (6, (address.to_bits() >> 64) as u64),

@@ -18,4 +18,4 @@ mod bound;
 mod clients;
 
 pub use bound::{QueueBound, QueueSettings};
-pub use clients::{ClientCounter, ClientLimit, ClientPermit, LimitReached, PER_CLIENT_MAX};
+pub use clients::{ClientCounter, ClientLimit, ClientPermit, LimitReached, PER_CLIENT_MAX, Subject, subject};

@@ -9,7 +9,7 @@ use crate::rules::CacheStep;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_balance::group::{Ending, Ticket, Tried, hash_request};
-use flatout_balance::limit::{Arrival, Permit, Sample};
+use flatout_balance::limit::{Permit, Sample};
 use flatout_cache::key::write_query;
 use flatout_cache::rules::QueryKey;
 use flatout_handler::Request;
@@ -252,7 +252,9 @@ pub(crate) async fn ask_origin(
         let Attempt { result, ticket, permit, sent_ns } = attempt;
         match result {
             Ok(incoming) => {
-                let delay_us = precise_ns().saturating_sub(sent_ns) / 1000;
+                // The client's upload is no work of the origin.
+                let asked_ns = content.arrived_ms().map_or(sent_ns, |ms| sent_ns.max(ms.saturating_mul(1_000_000)));
+                let delay_us = precise_ns().saturating_sub(asked_ns) / 1000;
                 let hold = Hold::new(worker, step, (ticket, permit), incoming.status, delay_us);
                 return Ok(Answered { incoming, hold, again: begun.attempts > 0 });
             }
@@ -307,7 +309,7 @@ impl Begun {
         let permit = if let Some(permit) = permit {
             permit
         } else {
-            let arrival = Arrival::new(ask.path_and_query().0, ask.request.client(), now_ms);
+            let arrival = step.arrival(ask.path_and_query().0, ask.request.client(), now_ms);
             if let Some(permit) = limiter.try_acquire(&arrival) {
                 permit
             } else {
@@ -371,9 +373,9 @@ impl Begun {
         let limited = permit.report(sample_of(failure), now_ms);
         worker.accelerator().tell_change(step, index, limited);
         // A URL that times out must not take an origin that answers others out of rotation.
-        let only_this = failure.failure == OriginFailure::HeadTimeout
+        let others_are_answered = failure.failure == OriginFailure::HeadTimeout
             && step.limiters.get(index).is_some_and(|limiter| limiter.is_answering(now_ms));
-        let failed = failure.failure.is_origin_fault() && !only_this;
+        let failed = failure.failure.is_origin_fault() && !others_are_answered;
         let change = ticket.finish(if failed { Ending::Failed } else { Ending::Abandoned }, now_ms);
         worker.accelerator().tell_change(step, index, change);
         self.tried.add(index);
@@ -414,7 +416,8 @@ impl Begun {
 const fn sample_of_answer(status: u16, delay_us: u64) -> Sample {
     match status {
         503 => Sample::Refused,
-        101 | 429 => Sample::Nothing,
+        // Failures are often faster than responses, and say nothing about load.
+        101 | 429 | 500.. => Sample::Nothing,
         _ => Sample::Answered { delay_us },
     }
 }

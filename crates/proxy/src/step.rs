@@ -3,7 +3,7 @@
 use crate::forward::{SentFields, unkeyed_fields};
 use crate::rules::CacheStep;
 use flatout_balance::group::{Group, OriginStatus};
-use flatout_balance::limit::{ConcurrencyLimiter, LimiterStatus};
+use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
 use flatout_http::forwarded::{ClientClaim, read_claim};
 use flatout_http::head::Fields;
@@ -11,7 +11,7 @@ use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;
 use flatout_store::key::begin_key;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -167,6 +167,12 @@ impl ProxyStep {
                 format!("the same origin for the same {by}")
             }
         })
+    }
+
+    /// Describes a request for the concurrency limit of an origin.
+    pub(crate) fn arrival<'a>(&self, path: &'a [u8], client: Option<SocketAddr>, now_ms: u64) -> Arrival<'a> {
+        let client = client.map(|client| client.ip()).filter(|client| !is_trusted(self.trusted(), Some(*client)));
+        Arrival::new(path, client, now_ms)
     }
 
     /// Returns the state of each origin.

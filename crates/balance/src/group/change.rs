@@ -8,7 +8,7 @@ flatout_reason::reasons! {
     Paused, "origin_paused", "Too many consecutive requests failed.";
     TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
     TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
-    LimitBegan, "origin_limit_began", "Requests take longer the more of them are in progress: the origin is overloaded.";
+    LimitBegan, "origin_limit_began", "The origin is overloaded: it times out, or requests take longer the more of them are in progress.";
     LimitEnded, "origin_limit_ended", "The origin has not been overloaded for a while.";
 }
 

@@ -27,17 +27,24 @@ const STRENGTH_MAX: u32 = 15;
 /// Maximum length of the path kept to name a kind, in bytes.
 const NAME_BYTES_MAX: usize = 80;
 
-/// Positions of a request's path and folder in the table; `None` if the table has no room for it.
+/// The path and the folder of a request in the table; `None` if the table has no room for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kind {
-    path: Option<u8>,
-    folder: Option<u8>,
+    path: Option<Entry>,
+    folder: Option<Entry>,
+}
+
+/// An entry of the table. Another path may displace it, and then has another tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Entry {
+    index: u8,
+    tag: u32,
 }
 
 /// Mean delay of a kind at the lowest level of concurrency at which it has been measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Base {
-    slot: u8,
+    entry: Entry,
     level: usize,
     /// In microseconds, at least 1.
     mean_us: u32,
@@ -79,18 +86,21 @@ impl Kinds {
         Kind { path: self.find_slot(hash_key(path), path), folder: self.find_slot(!hash_key(folder), folder) }
     }
 
-    fn find_slot(&self, hash: u64, name: &[u8]) -> Option<u8> {
+    fn find_slot(&self, hash: u64, name: &[u8]) -> Option<Entry> {
         let (index, tag) = (hash as usize % SLOTS, ((hash >> 32) as u32).max(1));
-        let slot = &self.slots[index];
+        let (slot, entry) = (&self.slots[index], Entry { index: index as u8, tag });
         let strength = slot.strength.load(Relaxed);
         if slot.tag.load(Relaxed) == tag {
             if strength < STRENGTH_MAX {
                 slot.strength.store(strength + 1, Relaxed);
             }
-            return Some(index as u8);
+            return Some(entry);
         }
-        if strength > 0 || slot.asking.load(Relaxed) > 0 {
-            slot.strength.store(strength.saturating_sub(1), Relaxed);
+        if slot.asking.load(Relaxed) > 0 {
+            return None;
+        }
+        if strength > 0 {
+            slot.strength.store(strength - 1, Relaxed);
             return None;
         }
         slot.tag.store(tag, Relaxed);
@@ -99,39 +109,46 @@ impl Kinds {
         let mut kept = slot.name.lock().unwrap_or_else(PoisonError::into_inner);
         kept.clear();
         kept.push_str(&String::from_utf8_lossy(&name[..name.len().min(NAME_BYTES_MAX)]));
-        Some(index as u8)
+        Some(entry)
+    }
+
+    /// Returns the slot of an entry, unless another path has displaced it.
+    fn slot(&self, entry: Entry) -> Option<&Slot> {
+        self.slots.get(usize::from(entry.index)).filter(|slot| slot.tag.load(Relaxed) == entry.tag)
     }
 
     fn slots(&self, kind: Kind) -> impl Iterator<Item = &Slot> {
-        [kind.path, kind.folder].into_iter().flatten().map(|index| &self.slots[usize::from(index)])
+        [kind.path, kind.folder].into_iter().flatten().filter_map(|entry| self.slot(entry))
     }
 
-    fn path(&self, kind: Kind) -> Option<&Slot> {
-        self.slots.get(usize::from(kind.path?))
+    /// Returns the count of the path's requests. It is the same for [`begin`](Self::begin) and [`end`](Self::end) even if
+    /// another path displaces this one in between.
+    fn counter(&self, kind: Kind) -> Option<&AtomicU32> {
+        kind.path.map(|entry| &self.slots[usize::from(entry.index)].asking)
     }
 
     /// Counts a request of this kind that waits for a response head.
     pub(super) fn begin(&self, kind: Kind) {
-        if let Some(slot) = self.path(kind) {
-            slot.asking.fetch_add(1, Relaxed);
+        if let Some(asking) = self.counter(kind) {
+            asking.fetch_add(1, Relaxed);
         }
     }
 
     /// Ends what [`begin`](Self::begin) began.
     pub(super) fn end(&self, kind: Kind) {
-        if let Some(slot) = self.path(kind) {
-            slot.asking.fetch_sub(1, Relaxed);
+        if let Some(asking) = self.counter(kind) {
+            asking.fetch_sub(1, Relaxed);
         }
     }
 
     /// Returns the number of requests for this path that wait for a response head; 0 if its table has no room for it.
     pub(super) fn asking(&self, kind: Kind) -> u32 {
-        self.path(kind).map_or(0, |slot| slot.asking.load(Relaxed))
+        self.counter(kind).map_or(0, |asking| asking.load(Relaxed))
     }
 
     /// Returns whether a request for exactly this path has been answered.
     pub(super) fn is_path_known(&self, kind: Kind) -> bool {
-        self.path(kind).is_some_and(|slot| slot.means.iter().any(|mean| mean.load(Relaxed) != 0))
+        kind.path.and_then(|path| self.slot(path)).is_some_and(|slot| slot.shortest_us().is_some())
     }
 
     /// Adds a delay that was measured while `asking` requests waited for a head.
@@ -141,42 +158,51 @@ impl Kinds {
         }
     }
 
-    /// Adds the delay of a request that got no response at all. It says nothing about concurrency, so that it counts as
-    /// if the request had been alone.
+    /// Adds the delay of a request that got no response, although others did. It is known of this path alone, and says
+    /// nothing about concurrency, so that it counts as if the request had been alone.
     pub(super) fn add_missing(&self, kind: Kind, delay_us: u64) {
-        for slot in self.slots(kind) {
-            let lowest = slot.means.iter().find(|mean| mean.load(Relaxed) != 0);
-            add(lowest.unwrap_or(&slot.means[0]), delay_us);
+        if let Some(slot) = kind.path.and_then(|path| self.slot(path)) {
+            add(&slot.means[0], delay_us);
         }
+    }
+
+    /// Returns the shortest mean delay of this kind in microseconds, at any concurrency.
+    pub(super) fn shortest_us(&self, kind: Kind) -> Option<u32> {
+        self.slots(kind).find_map(Slot::shortest_us)
     }
 
     /// Returns how long this kind takes at the lowest concurrency at which it has been measured, with at least
     /// `samples_min` samples.
     pub(super) fn base(&self, kind: Kind, samples_min: u32) -> Option<Base> {
-        [kind.path, kind.folder].into_iter().flatten().find_map(|index| {
+        [kind.path, kind.folder].into_iter().flatten().find_map(|entry| {
             let known = |(level, mean): (usize, &AtomicU64)| {
                 let (mean_us, count) = unpack(mean.load(Relaxed));
-                (count >= samples_min).then_some(Base { slot: index, level, mean_us: mean_us.max(1) })
+                (count >= samples_min).then_some(Base { entry, level, mean_us: mean_us.max(1) })
             };
-            self.slots[usize::from(index)].means.iter().enumerate().find_map(known)
+            self.slot(entry)?.means.iter().enumerate().find_map(known)
         })
     }
 
-    /// Returns the highest number of requests at which the kind is known to take less than twice as long as in `base`.
-    pub(super) fn good_concurrency(&self, base: Base) -> u32 {
-        let is_good = |mean: &AtomicU64| {
-            let (mean_us, count) = unpack(mean.load(Relaxed));
-            count >= SAMPLES_MAX && u64::from(mean_us) < 2 * u64::from(base.mean_us)
-        };
-        self.slots[usize::from(base.slot)].means.iter().rposition(is_good).map_or(1, |level| 1 << level)
+    /// Returns the highest number of requests, below that of `asking`, up to which the kind is known to take less than
+    /// twice as long as in `base`.
+    pub(super) fn good_concurrency(&self, base: Base, asking: u32) -> u32 {
+        let Some(slot) = self.slot(base.entry) else { return 1 };
+        let mut good = 0;
+        for (above, mean) in slot.means[..level(asking)].iter().enumerate().skip(base.level) {
+            match unpack(mean.load(Relaxed)) {
+                (_, 0) => {}
+                (mean_us, _) if u64::from(mean_us) < 2 * u64::from(base.mean_us) => good = above,
+                _ => break,
+            }
+        }
+        1 << good
     }
 
-    /// Forgets the delays of the kinds whose lowest mean, in microseconds, meets a condition, because the origin has
+    /// Forgets the delays of the kinds whose shortest mean, in microseconds, meets a condition, because the origin has
     /// turned out to be different.
     pub(super) fn forget(&self, is_one: impl Fn(u32) -> bool) {
         for slot in &self.slots {
-            let lowest = slot.means.iter().map(|mean| mean.load(Relaxed)).find(|&mean| mean != 0);
-            if lowest.is_some_and(|mean| is_one(unpack(mean).0)) {
+            if slot.shortest_us().is_some_and(&is_one) {
                 slot.forget();
             }
         }
@@ -192,6 +218,12 @@ impl Kinds {
 }
 
 impl Slot {
+    /// Returns the shortest mean delay in microseconds.
+    fn shortest_us(&self) -> Option<u32> {
+        let known = self.means.iter().map(|mean| unpack(mean.load(Relaxed))).filter(|(_, count)| *count > 0);
+        known.map(|(mean_us, _)| mean_us).min()
+    }
+
     fn forget(&self) {
         for mean in &self.means {
             mean.store(0, Relaxed);
@@ -263,16 +295,19 @@ mod tests {
         let base = kinds.base(page, 8).unwrap();
         assert_eq!(base.mean_us(), 1_000);
         assert!(!base.is_comparable(3) && base.is_comparable(4));
-        assert_eq!(kinds.good_concurrency(base), 4);
+        assert_eq!((kinds.good_concurrency(base, 64), kinds.good_concurrency(base, 4)), (4, 1));
         // A mean follows what it measures.
         (0..100).for_each(|_| kinds.add(page, 1, 9_000));
         assert!(kinds.base(page, 8).unwrap().mean_us() > 8_900);
-        kinds.add_missing(page, 30_000_000);
-        assert!(kinds.base(page, 8).unwrap().mean_us() > 3_000_000);
-        kinds.forget(|mean_us| mean_us < 3_000_000);
+        assert_eq!(kinds.shortest_us(page), Some(1_500));
+        kinds.forget(|mean_us| mean_us > 1_500);
         assert!(kinds.base(page, 1).is_some());
-        kinds.forget(|mean_us| mean_us > 3_000_000);
+        kinds.forget(|mean_us| mean_us == 1_500);
         assert_eq!(kinds.base(page, 1), None);
+        // What never got a response is slow, but its folder is not.
+        let (never, other) = (kinds.find(b"/folder/never"), kinds.find(b"/folder/other"));
+        kinds.add_missing(never, 30_000_000);
+        assert_eq!((kinds.shortest_us(never), kinds.shortest_us(other)), (Some(30_000_000), None));
     }
 
     /// However many paths are requested, the table does not grow, and what is requested often stays.
@@ -288,13 +323,17 @@ mod tests {
             kinds.end(one);
             if number % 100 == 0 {
                 assert_eq!(kinds.find(b"/often").path, page.path);
+                // What has been displaced is neither read nor written.
+                kinds.add(kinds.find(b"/rarely"), 1, 5_000);
             }
         }
         assert_eq!(kinds.base(kinds.find(b"/often"), 1).unwrap().mean_us(), 1_000);
         assert_eq!(kinds.most_frequent(), None);
         let long = kinds.find(&[b'x'; 4 * NAME_BYTES_MAX]);
         (0..3).for_each(|_| kinds.begin(long));
-        assert!(long.path.is_none() || kinds.most_frequent().unwrap().0.len() == NAME_BYTES_MAX);
+        if long.path.is_some() {
+            assert_eq!(kinds.most_frequent().unwrap().0.len(), NAME_BYTES_MAX);
+        }
         kinds.begin(page);
         kinds.end(page);
     }

@@ -13,7 +13,8 @@
 //!
 //! **Slow kinds are apart** ([`lane`]). Kinds that take long even alone, such as long polls and reports, have a limit
 //! and a queue of their own, and a quarter of `max` is not for them, as long as there are others. A request that has
-//! been waiting for more than a second no longer counts towards the limit of the others either ([`young`]).
+//! been waiting for more than a second while others are answered as usual no longer counts towards the limit of the
+//! others either ([`young`]).
 //!
 //! **No client fills the queue.** A client gets at most a quarter of it.
 //!
@@ -36,13 +37,13 @@ pub use waiting::WaitingRequest;
 
 use crate::group::Change;
 use flatout_config::model::Concurrency;
-use flatout_overload::QueueSettings;
+use flatout_overload::{QueueSettings, Subject, subject};
 use growth::is_grown;
 use kinds::{Kind, Kinds};
 use lane::{Lane, LaneName};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use young::YoungRequests;
 
 /// Delay from which a kind is slow, in microseconds, if it is the delay of a single request.
@@ -59,7 +60,10 @@ const QUICK_SHARE: u32 = 4;
 const OVERLOAD_WAIT_MS: u64 = 1_000;
 
 /// Number of delays that a kind must have for its growth to be judged.
-const SAMPLES_MIN: u32 = 4;
+const SAMPLES_MIN: u32 = 2;
+
+/// Ratio of delays below which a request of a slow kind took no longer than usual.
+const SLOWER: f64 = 1.5;
 
 /// Minimum length of the queue when the origin is slow, unless the configured maximum is lower.
 const QUEUE_MIN: u32 = 16;
@@ -80,21 +84,21 @@ pub enum QueueRefusal {
 pub struct Arrival<'a> {
     /// The path of the request, without its query.
     pub path: &'a [u8],
-    /// The address of the client; `None` if it is not known, or may belong to a proxy that many clients share.
-    pub client: Option<IpAddr>,
+    /// The client; `None` if it is not known, or may be a proxy that many clients share.
+    pub client: Option<Subject>,
     /// Milliseconds of the monotonic clock.
     pub now_ms: u64,
 }
 
 impl<'a> Arrival<'a> {
-    /// Describes a request for `path` from `client` that arrives at `now_ms`, as in the fields. An address of the own
-    /// machine or a private network may belong to a proxy.
-    pub fn new(path: &'a [u8], client: Option<SocketAddr>, now_ms: u64) -> Self {
-        let client = client.map(|client| client.ip().to_canonical()).filter(|client| match client {
+    /// Describes a request for `path` from the address `client` that arrives at `now_ms`, as in the fields. An address of
+    /// the own machine or a private network may belong to a proxy.
+    pub fn new(path: &'a [u8], client: Option<IpAddr>, now_ms: u64) -> Self {
+        let client = client.map(|client| client.to_canonical()).filter(|client| match client {
             IpAddr::V4(address) => !address.is_loopback() && !address.is_private(),
             IpAddr::V6(address) => !address.is_loopback() && !address.is_unique_local(),
         });
-        Self { path, client, now_ms }
+        Self { path, client: client.map(subject), now_ms }
     }
 }
 
@@ -106,9 +110,15 @@ pub struct ConcurrencyLimiter {
     places: AtomicU64,
     quick: Lane,
     slow: Lane,
-    young: YoungRequests,
-    /// Number of requests in the lane for quick kinds that have been waiting for a head for more than a second.
-    aged: AtomicU32,
+    /// Requests in the lane for quick kinds of which it is known how long they usually take.
+    young_known: YoungRequests,
+    /// The others in that lane.
+    young_unknown: YoungRequests,
+    /// Number of requests in the lane for quick kinds that have been waiting for a head for so long that they no longer
+    /// count towards the limit. Below zero for a moment if one ends while it is being counted.
+    aged: AtomicI32,
+    /// The lane that is granted the next place if both have queues.
+    slow_is_next: AtomicBool,
     kinds: Kinds,
     /// Latest time at which a request was answered soon, in milliseconds; 0 if none ever was.
     quick_ms: AtomicU64,
@@ -127,7 +137,7 @@ struct Place {
     epoch: u32,
     /// Number of requests waiting for a head, including this one.
     asking: u32,
-    /// True if enough was known about the kind to expect the head soon.
+    /// True if it was known how long requests for this path take, so that the head could be expected soon.
     is_quick: bool,
     began_ms: u64,
 }
@@ -146,8 +156,10 @@ impl ConcurrencyLimiter {
             places: AtomicU64::new(0),
             quick: Lane::new(min, settings.max, queue),
             slow: Lane::new(min, settings.max, queue),
-            young: YoungRequests::default(),
-            aged: AtomicU32::new(0),
+            young_known: YoungRequests::default(),
+            young_unknown: YoungRequests::default(),
+            aged: AtomicI32::new(0),
+            slow_is_next: AtomicBool::new(false),
             kinds: Kinds::new(),
             quick_ms: AtomicU64::new(0),
             latest_ms: AtomicU64::new(0),
@@ -215,17 +227,18 @@ impl ConcurrencyLimiter {
 
     /// Returns the lane of a kind.
     fn lane_of(&self, kind: Kind, now_ms: u64) -> LaneName {
-        let base = self.kinds.base(kind, 1);
+        // What takes long at every concurrency takes long alone.
+        let shortest_us = self.kinds.shortest_us(kind);
         // A path that has never been answered may be slow.
         let may_be_slow = || {
             let slow_max = self.slow_max(now_ms);
             slow_max < self.settings.max && self.kinds.asking(kind) >= slow_max && !self.kinds.is_path_known(kind)
         };
-        let is_slow = base.is_some_and(|base| base.mean_us() >= SLOW_US) || may_be_slow();
+        let is_slow = shortest_us.is_some_and(|shortest_us| shortest_us >= SLOW_US) || may_be_slow();
         if is_slow { LaneName::Slow } else { LaneName::Quick }
     }
 
-    /// Returns the maximum number of requests in progress after which slow kinds get no more places.
+    /// Returns the maximum number of requests of slow kinds that wait for a head.
     fn slow_max(&self, now_ms: u64) -> u32 {
         let quick_ms = self.quick_ms.load(Relaxed);
         let is_shared = quick_ms > 0 && now_ms.saturating_sub(quick_ms) < QUICK_MS;
@@ -235,22 +248,29 @@ impl ConcurrencyLimiter {
     /// Takes a place, if the limits permit.
     fn take_place(&self, name: LaneName, kind: Kind, now_ms: u64) -> Option<Place> {
         let (limit, epoch) = self.lane(name).limit_and_epoch();
-        let under_way_max = match name {
-            LaneName::Quick => self.settings.max,
-            LaneName::Slow => self.slow_max(now_ms),
+        let limit = match name {
+            LaneName::Quick => limit,
+            LaneName::Slow => {
+                let slow_max = self.slow_max(now_ms);
+                // Requests for a path that turned out to be slow may have begun as others.
+                if self.kinds.asking(kind) >= slow_max {
+                    return None;
+                }
+                limit.min(slow_max)
+            }
         };
         let take = |places| {
-            let may = Places(places).asking(name) < limit && Places(places).under_way() < under_way_max;
+            let may = Places(places).asking(name) < limit && Places(places).under_way() < self.settings.max;
             may.then(|| places + UNDER_WAY + asking(name))
         };
         let before = self.places.fetch_update(SeqCst, SeqCst, take).ok()?;
         self.kinds.begin(kind);
+        let is_quick = name == LaneName::Quick && self.kinds.is_path_known(kind);
         let tick = (name == LaneName::Quick).then(|| {
-            let (tick, aged) = self.young.begin(now_ms);
+            let (tick, aged) = self.young(is_quick).begin(now_ms);
             self.uncount(aged);
             tick
         });
-        let is_quick = name == LaneName::Quick && self.kinds.base(kind, SAMPLES_MIN).is_some();
         let asking = Places(before).asking(name) + 1;
         Some(Place { lane: name, kind, tick, epoch, asking, is_quick, began_ms: now_ms })
     }
@@ -259,7 +279,7 @@ impl ConcurrencyLimiter {
     /// towards the limit. `also` is subtracted from the counts too.
     fn free_asking(&self, place: &Place, also: u64) {
         self.kinds.end(place.kind);
-        let is_counted = place.tick.is_none_or(|tick| self.young.end(tick));
+        let is_counted = place.tick.is_none_or(|tick| self.young(place.is_quick).end(tick));
         if !is_counted {
             self.aged.fetch_sub(1, Relaxed);
         }
@@ -269,13 +289,26 @@ impl ConcurrencyLimiter {
     /// Subtracts from the counts, and grants free permits.
     fn free_place(&self, parts: u64) {
         self.places.fetch_sub(parts, SeqCst);
+        // Alternate, so that neither lane waits for ever if the configured maximum is reached.
+        if self.slow.waiting() > 0 && self.slow_is_next.fetch_xor(true, Relaxed) {
+            self.grant(LaneName::Slow);
+        }
         self.grant(LaneName::Quick);
         self.grant(LaneName::Slow);
     }
 
-    /// Removes requests that have been waiting for a head for more than a second from the limit.
+    /// Returns the young requests of kinds that are known, or of the others.
+    const fn young(&self, is_known: bool) -> &YoungRequests {
+        if is_known { &self.young_known } else { &self.young_unknown }
+    }
+
+    /// Removes requests that have been waiting for a head for more than a second from the limit. A kind that is usually
+    /// answered sooner may wait for the origin's capacity, unless others are answered as usual.
     fn age(&self, now_ms: u64) {
-        let aged = self.young.age(now_ms);
+        let mut aged = self.young_unknown.age(now_ms);
+        if self.quick.is_answering(now_ms) {
+            aged += self.young_known.age(now_ms);
+        }
         if aged > 0 {
             self.uncount(aged);
             self.grant(LaneName::Quick);
@@ -283,7 +316,7 @@ impl ConcurrencyLimiter {
     }
 
     fn uncount(&self, aged: u32) {
-        self.aged.fetch_add(aged, Relaxed);
+        self.aged.fetch_add(aged as i32, Relaxed);
         self.places.fetch_sub(u64::from(aged) * asking(LaneName::Quick), SeqCst);
     }
 
@@ -316,10 +349,11 @@ impl ConcurrencyLimiter {
             Sample::Refused if !permit.is_filled() => return None,
             Sample::Refused | Sample::Overloaded => {}
             Sample::Late => {
-                if lane.limit().is_none() {
+                if self.is_answering(now_ms) {
                     self.kinds.add_missing(place.kind, now_ms.saturating_sub(place.began_ms).saturating_mul(1_000));
+                    return None;
                 }
-                if lane.is_answering(now_ms) || !place.is_quick {
+                if !place.is_quick {
                     return None;
                 }
             }
@@ -327,7 +361,8 @@ impl ConcurrencyLimiter {
                 self.note_quick(delay_us, now_ms);
                 self.kinds.add(place.kind, place.asking, delay_us);
                 lane.answered.fetch_add(1, Relaxed);
-                let is_usual = base.is_none_or(|base| !is_grown(base, delay_us));
+                let shortest_us = self.kinds.shortest_us(place.kind);
+                let is_usual = shortest_us.is_none_or(|shortest_us| !is_grown(shortest_us, delay_us));
                 if is_usual && lane.usual_ms.load(Relaxed) != now_ms {
                     lane.usual_ms.store(now_ms, Relaxed);
                 }
@@ -343,7 +378,13 @@ impl ConcurrencyLimiter {
         let before = control.climb.limit();
         match sample {
             Sample::Answered { delay_us } if before != climb::NONE => {
-                if !permit.is_filled() {
+                // Long polls are too few for trials within their duration, so that the limit rises as if it were not
+                // needed, as long as they take no longer than usual.
+                let is_usual = place.lane == LaneName::Slow && base.is_some_and(|base| base.ratio(delay_us) < SLOWER);
+                // The limit may be reached by requests that began before it did.
+                let asking = Places(self.places.load(SeqCst)).asking(place.lane);
+                let has_room = !permit.is_filled() && u64::from(asking) * 8 < u64::from(before) * 7;
+                if has_room || is_usual {
                     control.climb.handle_calm(now_ms);
                 } else if let Some(ratio) = base.map(|base| delay_us * 1_000 / u64::from(base.mean_us())) {
                     control.climb.handle_delay(place.epoch, ratio, now_ms);
@@ -364,7 +405,8 @@ impl ConcurrencyLimiter {
         match (before == climb::NONE, after == climb::NONE) {
             (true, false) => Some(Change::LimitBegan),
             (false, true) => {
-                self.kinds.forget(|mean_us| (mean_us >= SLOW_US) == (place.lane == LaneName::Slow));
+                // The delays of quick kinds may have become others. That slow kinds are slow stays true.
+                self.kinds.forget(|mean_us| mean_us < SLOW_US);
                 Some(Change::LimitEnded)
             }
             _ => None,

@@ -3,9 +3,8 @@
 
 use super::kinds::Kind;
 use super::{Place, QueueRefusal};
-use flatout_overload::{QueueBound, QueueSettings};
+use flatout_overload::{QueueBound, QueueSettings, Subject};
 use std::collections::VecDeque;
-use std::net::IpAddr;
 use std::task::Waker;
 
 /// Waiting time of the oldest request above which the newest requests are served first, in milliseconds.
@@ -19,7 +18,7 @@ struct QueuedRequest {
     number: u64,
     since_ms: u64,
     kind: Kind,
-    client: Option<IpAddr>,
+    client: Option<Subject>,
     waker: Option<Waker>,
 }
 
@@ -31,14 +30,12 @@ pub(super) struct PermitQueue {
     /// Places granted to requests that have not taken them yet.
     granted: Vec<(u64, Place)>,
     next_number: u64,
-    settings: QueueSettings,
     control: QueueBound,
 }
 
 impl PermitQueue {
     pub(super) fn new(settings: QueueSettings) -> Self {
-        let control = QueueBound::new(settings);
-        Self { entries: VecDeque::new(), granted: Vec::new(), next_number: 0, settings, control }
+        Self { entries: VecDeque::new(), granted: Vec::new(), next_number: 0, control: QueueBound::new(settings) }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -49,7 +46,7 @@ impl PermitQueue {
     pub(super) fn push(
         &mut self,
         kind: Kind,
-        client: Option<IpAddr>,
+        client: Option<Subject>,
         (now_ms, wait_ms): (u64, u64),
     ) -> Result<u64, QueueRefusal> {
         let bound = self.control.bound_within(wait_ms) as usize;
@@ -57,7 +54,7 @@ impl PermitQueue {
             return Err(QueueRefusal::Full);
         }
         if let Some(client) = client {
-            let share = (bound / CLIENT_SHARE).max(self.settings.entries_min as usize);
+            let share = (bound / CLIENT_SHARE).max(1);
             let held = self.entries.iter().filter(|entry| entry.client == Some(client)).count();
             if held >= share {
                 return Err(QueueRefusal::ClientShare);

@@ -1,4 +1,4 @@
-//! State of a limiter, for people.
+//! State of a limiter, for display.
 
 use super::{ConcurrencyLimiter, LaneName, Places, Relaxed, SeqCst};
 use std::fmt;
@@ -45,7 +45,7 @@ impl ConcurrencyLimiter {
             under_way: places.under_way(),
             max: self.settings.max,
             quick: lane(LaneName::Quick),
-            aged: self.aged.load(Relaxed),
+            aged: u32::try_from(self.aged.load(Relaxed)).unwrap_or(0),
             slow: lane(LaneName::Slow),
             most: self.kinds.most_frequent(),
         }

@@ -40,6 +40,8 @@ impl WaitingRequest {
         }
         self.limiter.latest_ms.fetch_max(now_ms, Relaxed);
         self.limiter.age(now_ms);
+        // Places also become free as time passes.
+        self.limiter.grant(self.lane);
         let lane = self.limiter.lane(self.lane);
         let mut queue = lane.lock_queue();
         if let Some(place) = queue.take_granted(self.number) {

@@ -1,8 +1,8 @@
 //! Count of requests that began to wait within the last second.
 //!
-//! A request that has been waiting for longer than its kind usually takes waits for something else than the origin's
-//! capacity, or the origin does not respond at all. In both cases it must not keep others from being sent. Requests are
-//! counted by the tick in which they began, so that no timer is needed per request.
+//! A request that has been waiting for longer, while others are answered as usual, waits for something else than the
+//! origin's capacity, and must not keep others from being sent. Requests are counted by the tick in which they began, so
+//! that no timer is needed per request.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

@@ -13,7 +13,7 @@ use crate::step::{Kind, Mismatch, Rewrite, Route, Step};
 use crate::text::{HostMissing, Template, Variables};
 use flatout_config::model::Respond;
 use flatout_handler::routed::Refusal;
-use flatout_http::path::{encode_location, normalize_path, raw_offset};
+use flatout_http::path::{Readings, encode_location, normalize_path, raw_offset};
 use flatout_http::target::Target;
 use flatout_pages::PageFolder;
 use flatout_proxy::{CacheStep, ProxyStep};
@@ -184,12 +184,13 @@ impl<'w> Walk<'w> {
 
     /// Returns what follows the prefix that `rewrite` removes, if the path has empty segments and literally begins with
     /// the prefix. An origin may distinguish such paths, as image servers do whose paths contain a URL, so what follows
-    /// stays as the client sent it. Dot segments could lead out of the prefix.
+    /// stays as the client sent it. Dot segments could lead out of the prefix, and so could what servers read differently.
     fn strip_literally(&self, rewrite: &Rewrite) -> Option<&[u8]> {
         let Rewrite::StripPrefix(prefix) = rewrite else { return None };
         let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
         let rest = self.path.strip_prefix(b"/")?.strip_prefix(prefix)?;
-        let is_kept = self.facts.empty_segment && !self.facts.dot_segment && !prefix.is_empty();
+        let is_unambiguous = !self.facts.dot_segment && self.facts.readings == Readings::NONE;
+        let is_kept = self.facts.empty_segment && is_unambiguous && !prefix.is_empty();
         (is_kept && rest.starts_with(b"/")).then_some(rest)
     }
 

@@ -17,7 +17,7 @@ use crate::query::Query;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
 use flatout_balance::group::{Ticket, Tried};
-use flatout_balance::limit::{Arrival, Permit};
+use flatout_balance::limit::Permit;
 use flatout_cache::reason::Lookup;
 use flatout_cache::storable::{Ending, OriginResponse, RequestFacts, Storing, decide_by_facts, decide_response};
 use flatout_handler::response::Response;
@@ -104,7 +104,7 @@ impl ForwardedRequest {
         }
         let ticket = step.group.choose(routed.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
         let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
-        let arrival = Arrival::new(ask.path_and_query().0, request.client, routed.now.monotonic_ms);
+        let arrival = step.arrival(ask.path_and_query().0, request.client, routed.now.monotonic_ms);
         let Some(permit) = limiter.try_acquire(&arrival) else {
             ask.begun.set(Some(Box::new(Begun::with_place(ticket, None))));
             return None;
