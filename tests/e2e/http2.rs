@@ -207,6 +207,33 @@ fn a_file_changed_during_transfer_truncates_the_response() {
 }
 
 #[test]
+fn a_file_that_grows_during_transfer_is_sent_as_it_was() {
+    let folder = site();
+    let server = h2c(&folder);
+    let mut client = Client::connect(&server, &[]);
+    let size = fs::metadata(folder.path().join("big")).unwrap().len();
+    client.get(1, "/big");
+    let mut received = 0;
+    while received < 60_000 {
+        received += client.frame_like("content", |frame| frame.kind == DATA).payload.len() as u64;
+    }
+    std::thread::sleep(TICK);
+    OpenOptions::new().append(true).open(folder.path().join("big")).unwrap().write_all(b"more").unwrap();
+    for stream in [0, 1] {
+        client.send_frame(WINDOW_UPDATE, 0, stream, &10_000_000_u32.to_be_bytes());
+    }
+    loop {
+        let frame = client.frame_like("content or a reset", |frame| matches!(frame.kind, DATA | RST_STREAM));
+        assert_eq!(frame.kind, DATA, "after {received} of {size} bytes");
+        received += frame.payload.len() as u64;
+        if frame.ends_stream() {
+            break;
+        }
+    }
+    assert_eq!(received, size);
+}
+
+#[test]
 fn draining_lets_open_streams_finish() {
     let folder = site();
     let server = h2c(&folder);

@@ -215,6 +215,23 @@ fn a_file_changed_during_transfer_truncates_the_response() {
 }
 
 #[test]
+fn a_file_that_grows_during_transfer_is_sent_as_it_was() {
+    let (folder, certificate) = (site(), Certificate::new());
+    let content = vec![b'h'; 30_000_000];
+    fs::write(folder.path().join("huge"), &content).unwrap();
+    std::thread::sleep(TICK);
+    let server = start(&folder, &certificate, &[]);
+    let mut child =
+        tool("curl").args(["-sS", "-k", "--http1.1", &server.url("/huge")]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = child.stdout.take().unwrap();
+    let mut received = vec![0; 100_000];
+    output.read_exact(&mut received).unwrap();
+    OpenOptions::new().append(true).open(folder.path().join("huge")).unwrap().write_all(b"more").unwrap();
+    output.read_to_end(&mut received).unwrap();
+    assert!(child.wait().unwrap().success() && received == content, "{} bytes", received.len());
+}
+
+#[test]
 fn unusable_certificates_are_named() {
     let (one, other) = (Certificate::new(), Certificate::new());
     let folder = site();

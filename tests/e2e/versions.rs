@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -320,4 +321,88 @@ fn a_download_survives_a_rename_of_its_file_but_not_an_overwrite() {
     }
     let (_, said) = server.stop();
     assert!(said.contains("closed_file_changed"), "{said}");
+}
+
+/// A change of a file during a download, and whether the download can finish.
+type Change = (&'static str, bool, fn(&Path));
+
+const DOWNLOAD_BYTES: usize = 32 * 1024 * 1024;
+
+fn open_for_append(path: &Path) -> fs::File {
+    fs::File::options().append(true).open(path).unwrap()
+}
+
+const CHANGES: &[Change] = &[
+    ("appended", true, |path| open_for_append(path).write_all(b"one more line\n").unwrap()),
+    ("appended-and-dated-back", true, |path| {
+        let modified = fs::metadata(path).unwrap().modified().unwrap();
+        let mut file = open_for_append(path);
+        file.write_all(b"one more line\n").unwrap();
+        file.set_modified(modified).unwrap();
+    }),
+    ("linked", true, |path| fs::hard_link(path, path.with_extension("link")).unwrap()),
+    ("locked", true, |path| fs::set_permissions(path, fs::Permissions::from_mode(0o444)).unwrap()),
+    ("moved", true, |path| fs::rename(path, path.with_extension("moved")).unwrap()),
+    ("rewritten", false, |path| fs::write(path, vec![b'n'; DOWNLOAD_BYTES]).unwrap()),
+    ("rewritten-longer", false, |path| fs::write(path, vec![b'n'; DOWNLOAD_BYTES + 1000]).unwrap()),
+    // As of a page in which a word was inserted: it begins as before, but its end has moved.
+    ("inserted", false, |path| {
+        let longer = [&content_with_lines()[..100], b"more", &content_with_lines()[100..]].concat();
+        fs::write(path, longer).unwrap();
+    }),
+    ("shortened", false, |path| fs::File::options().write(true).open(path).unwrap().set_len(100_000).unwrap()),
+    ("shortened-and-grown", false, |path| {
+        let file = fs::File::options().write(true).open(path).unwrap();
+        file.set_len(100_000).unwrap();
+        file.set_len(DOWNLOAD_BYTES as u64 + 1).unwrap();
+    }),
+];
+
+fn content_with_lines() -> Vec<u8> {
+    let lines = (0..).flat_map(|number: u32| format!("{number}\n").into_bytes());
+    lines.take(DOWNLOAD_BYTES).collect()
+}
+
+#[test]
+fn a_download_finishes_if_the_bytes_it_began_with_are_still_there() {
+    let content = content_with_lines();
+    for settings in ["", "sockets { sendfile #false; }"] {
+        let (site, folder) = (Folder::new(), Folder::new());
+        for (name, _, _) in CHANGES {
+            site.write(name, &content);
+        }
+        thread::sleep(TICK);
+        let root = site.path().display();
+        let server =
+            Server::run(&folder, &format!("{settings}\nsite \"*\" {{\nlisten \"127.0.0.1:0\"\nfiles \"{root}\"\n}}\n"));
+        for &(name, finishes, change) in CHANGES {
+            // The whole file, and a range without its end.
+            for first in [0, DOWNLOAD_BYTES / 4] {
+                let last = DOWNLOAD_BYTES - 1 - first / 8;
+                let part = format!("Range: bytes={first}-{last}\r\n");
+                let range = if first == 0 { "" } else { part.as_str() };
+                let mut stream = server.connect();
+                let request = format!("GET /{name} HTTP/1.1\r\nHost: test\r\n{range}Connection: close\r\n\r\n");
+                stream.write_all(request.as_bytes()).unwrap();
+                let mut received = vec![0; 100_000];
+                stream.read_exact(&mut received).unwrap();
+                change(&site.path().join(name));
+                let ended = uninterrupted(|| stream.read_to_end(&mut received));
+                let response = Response::parse(&received);
+                let promised = response.field("content-length").unwrap().parse::<usize>().unwrap();
+                assert_eq!(promised, last + 1 - first, "{name}");
+                let is_whole = ended.is_ok() && response.body.len() == promised;
+                assert_eq!(is_whole, finishes, "{settings} {name} from {first}");
+                if finishes {
+                    assert!(response.body == content[first..=last], "{settings} {name} from {first}");
+                }
+                let path = site.path().join(name);
+                let _ = fs::remove_file(path.with_extension("link"));
+                let _ = fs::remove_file(path.with_extension("moved"));
+                replace(&path, &content);
+                thread::sleep(TICK);
+            }
+            fs::remove_file(site.path().join(name)).unwrap();
+        }
+    }
 }

@@ -106,7 +106,7 @@ impl Representation {
         let content = match &encoded.content {
             EncodedContent::Memory(bytes) => RepresentationContent::Memory(SharedBytes::from(&bytes[..])),
             EncodedContent::File(fd, identity) => {
-                RepresentationContent::File(Rc::new(OpenFile::new(fd.try_clone().ok()?, *identity)))
+                RepresentationContent::File(Rc::new(OpenFile::new(fd.try_clone().ok()?, *identity, None)))
             }
         };
         Some(Self::new(common, coding, etag, encoded.size_bytes, content, Arc::clone(&encoded.digests), None))

@@ -10,9 +10,9 @@ use crate::services::{LazyEncoding, Services};
 use flatout_config::model::Compression;
 use flatout_handler::routed::HeaderPolicy;
 use flatout_http::encoding::ContentCoding;
-use flatout_os::file::{FileIdentity, OpenFile};
+use flatout_os::file::{ContentSample, FileIdentity, OpenFile};
 use flatout_os::root::{Named, Root};
-use rustix::io::pread;
+use rustix::io::{Errno, pread};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::os::fd::OwnedFd;
@@ -296,10 +296,21 @@ fn beginning_of(content: &RepresentationContent) -> Option<Cow<'_, [u8]>> {
 }
 
 fn read_content(root: &Root, name: &[u8]) -> Result<(RepresentationContent, FileIdentity), FileOutcome> {
-    for _ in 0..READS_MAX {
+    for attempt in 1..=READS_MAX {
         let (fd, identity) = root.open_file(name)?;
         if identity.size_bytes > MEMORY_BYTES_MAX {
-            return Ok((RepresentationContent::File(Rc::new(OpenFile::new(fd, identity))), identity));
+            let sample = match ContentSample::read(&fd, identity.size_bytes) {
+                Ok(sample) => sample,
+                Err(Errno::NODATA) => continue,
+                Err(_) => return Err(FileOutcome::FileFailed),
+            };
+            // The sample must be of the same version. A log may grow all the time.
+            let is_same = FileIdentity::read(&fd).is_ok_and(|after| after == identity);
+            let file = OpenFile::new(fd, identity, Some(sample));
+            if is_same || attempt == READS_MAX && file.is_intact() {
+                return Ok((RepresentationContent::File(Rc::new(file)), identity));
+            }
+            continue;
         }
         let content = read_all(&fd, identity.size_bytes)?;
         let after = FileIdentity::read(&fd).map_err(|_| FileOutcome::FileFailed)?;
@@ -318,7 +329,7 @@ fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, FileOutcome> {
         match pread(fd, &mut content[read..], read as u64) {
             Ok(0) => break,
             Ok(count) => read += count,
-            Err(rustix::io::Errno::INTR) => {}
+            Err(Errno::INTR) => {}
             Err(_) => return Err(FileOutcome::FileFailed),
         }
     }

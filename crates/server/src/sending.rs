@@ -22,8 +22,8 @@ const SENDFILE_BYTES_MAX: u64 = 1024 * 1024;
 const SENDFILE_CALLS_MAX: u32 = 4;
 
 /// Size of the end of a file that is not sent by sendfile but read, and sent only if the file is still the version that
-/// the head describes, so that no complete response mixes two versions. This covers files that are replaced, and files
-/// that are truncated and rewritten. Overwriting a file in place also changes the pages that sendfile has passed to the
+/// the head describes, so that no complete response mixes two versions. This covers files that are replaced, that grow,
+/// and that are truncated and rewritten. Overwriting a file in place also changes the pages that sendfile has passed to the
 /// socket and the client has not received yet, which no server that sends files without copying can detect.
 pub(crate) const FILE_END_BYTES: usize = 16 * 1024;
 
@@ -360,7 +360,7 @@ fn write_file_end(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, 
             Err(Errno::INTR) => continue,
             Err(_) => return (total, SendProgress::Failed(CloseReason::FileFailed)),
         };
-        if read == 0 || !file.file.is_unchanged() {
+        if read == 0 || !file.file.is_intact() {
             return (total, SendProgress::Failed(CloseReason::FileChanged));
         }
         let (count, blocked) = send_piece(fd, file, &buffer[..read], then.flags());

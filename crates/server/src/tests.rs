@@ -181,7 +181,7 @@ pub(crate) fn file(bytes: usize, own: bool) -> Rc<OpenFile> {
     let fd = OwnedFd::from(std::fs::File::open(&path).unwrap());
     std::fs::remove_file(path).unwrap();
     let identity = FileIdentity::read(&fd).unwrap();
-    Rc::new(if own { OpenFile::own(Arc::new(fd)) } else { OpenFile::new(fd, identity) })
+    Rc::new(if own { OpenFile::own(Arc::new(fd)) } else { OpenFile::new(fd, identity, None) })
 }
 
 impl Player {

@@ -350,7 +350,7 @@ pub(crate) fn read_scattered(file: &mut FileBody, buffers: &mut [IoSliceMut<'_>]
         }
     };
     let is_end = file.bytes - count as u64 == 0 || file.bytes <= FILE_END_BYTES as u64;
-    if is_end && !file.file.is_unchanged() {
+    if is_end && !file.file.is_intact() {
         return Err(CloseReason::FileChanged);
     }
     file.offset += count as u64;

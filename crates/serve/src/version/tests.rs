@@ -108,18 +108,17 @@ fn an_open_file_may_lose_its_name_but_not_change() {
         fs::write(&path, &large).unwrap();
         load(&root, b"a", now_ns()).unwrap()
     };
-    let is_unchanged =
-        |version: &Version| matches!(version.plain.body(0, 1), Body::File(body) if body.file.is_unchanged());
+    let is_intact = |version: &Version| matches!(version.plain.body(0, 1), Body::File(body) if body.file.is_intact());
     let renamed_over = open();
-    assert!(renamed_over.plain.is_sendable() && is_unchanged(&renamed_over));
+    assert!(renamed_over.plain.is_sendable() && is_intact(&renamed_over));
     fs::write(folder.join("b"), &large).unwrap();
     fs::rename(folder.join("b"), &path).unwrap();
-    assert!(!renamed_over.plain.is_sendable() && is_unchanged(&renamed_over));
+    assert!(!renamed_over.plain.is_sendable() && is_intact(&renamed_over));
     let written_over = open();
     write_later(&path, &large);
-    assert!(!written_over.plain.is_sendable() && !is_unchanged(&written_over));
+    assert!(!written_over.plain.is_sendable() && !is_intact(&written_over));
     fs::remove_file(&path).unwrap();
-    assert!(!is_unchanged(&written_over));
+    assert!(!is_intact(&written_over));
     fs::remove_dir_all(folder).unwrap();
 }
 

@@ -44,7 +44,7 @@ fn segments() -> Body {
     let fd = OwnedFd::from(std::fs::File::open(&path).unwrap());
     std::fs::remove_file(path).unwrap();
     let identity = FileIdentity::read(&fd).unwrap();
-    let file = Rc::new(OpenFile::new(fd, identity));
+    let file = Rc::new(OpenFile::new(fd, identity, None));
     Body::Segments(vec![
         Segment::Bytes(b"".to_vec().into()),
         Segment::Bytes(vec![b'a'; 50_000].into()),
