@@ -7,15 +7,18 @@ use crate::head::Fields;
 /// Validators of a representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators<'a> {
-    /// Opaque part of the entity tag, without quotes. The tag is always a strong validator.
-    pub etag: &'a [u8],
-    /// Last-Modified as a Unix time, in seconds.
-    pub last_modified_s: i64,
+    /// Opaque part of the entity tag, without quotes, or `None` if the representation has none. The tag is always a
+    /// strong validator.
+    pub etag: Option<&'a [u8]>,
+    /// Last-Modified as a Unix time, in seconds, or `None` if the representation has none. Conditions with dates are then
+    /// ignored (RFC 9110 §13.1.3, §13.1.4).
+    pub last_modified_s: Option<i64>,
 }
 
 impl<'a> Validators<'a> {
-    const fn tag(&self) -> ETag<'a> {
-        ETag { weak: false, opaque: self.etag }
+    /// Returns whether there is an entity tag that `matches`.
+    fn has_tag(&self, matches: impl Fn(&ETag<'a>) -> bool) -> bool {
+        self.etag.is_some_and(|opaque| matches(&ETag { weak: false, opaque }))
     }
 }
 
@@ -34,20 +37,23 @@ pub enum Precondition {
 ///
 /// Ignores invalid dates (RFC 9110 §13.1.3, §13.1.4). A malformed tag list matches nothing.
 pub fn decide_precondition(fields: &Fields<'_>, validators: &Validators<'_>) -> Precondition {
-    if let Some(matched) = tags_match(fields, "if-match", |tag| tag.matches_strongly(&validators.tag())) {
+    if let Some(matched) = tags_match(fields, "if-match", |tag| validators.has_tag(|own| tag.matches_strongly(own))) {
         if !matched {
             return Precondition::Failed;
         }
     } else if let Some(date) = fields.first("if-unmodified-since").and_then(parse_date)
-        && validators.last_modified_s > date
+        && validators.last_modified_s.is_some_and(|last_modified_s| last_modified_s > date)
     {
         return Precondition::Failed;
     }
-    if let Some(matched) = tags_match(fields, "if-none-match", |tag| tag.matches_weakly(&validators.tag())) {
+    if let Some(matched) = tags_match(fields, "if-none-match", |tag| validators.has_tag(|own| tag.matches_weakly(own)))
+    {
         return if matched { Precondition::NotModified } else { Precondition::Proceed };
     }
     match fields.first("if-modified-since").and_then(parse_date) {
-        Some(date) if validators.last_modified_s <= date => Precondition::NotModified,
+        Some(date) if validators.last_modified_s.is_some_and(|last_modified_s| last_modified_s <= date) => {
+            Precondition::NotModified
+        }
         _ => Precondition::Proceed,
     }
 }
@@ -69,9 +75,9 @@ fn tags_match(fields: &Fields<'_>, name: &'static str, matches: impl Fn(&ETag<'_
 pub fn if_range_holds(fields: &Fields<'_>, validators: &Validators<'_>, now_s: i64) -> bool {
     let Some(value) = fields.first("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {
-        return tag.matches_strongly(&validators.tag());
+        return validators.has_tag(|own| tag.matches_strongly(own));
     }
-    parse_date(value).is_some_and(|date| date == validators.last_modified_s && date < now_s)
+    parse_date(value).is_some_and(|date| Some(date) == validators.last_modified_s && date < now_s)
 }
 
 #[cfg(test)]
@@ -80,7 +86,7 @@ mod tests {
     use crate::head::{FieldStorage, parse_fields};
     use crate::limits::Limits;
 
-    const VALIDATORS: Validators<'_> = Validators { etag: b"v2", last_modified_s: 784_111_777 };
+    const VALIDATORS: Validators<'_> = Validators { etag: Some(b"v2"), last_modified_s: Some(784_111_777) };
     const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
     const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";

@@ -146,6 +146,11 @@ impl OpenFile {
             .is_some_and(|sample| ContentSample::read(&self.fd, opened.size_bytes).is_ok_and(|now| now == *sample))
     }
 
+    /// Returns the sample of the version that was opened.
+    pub const fn sample(&self) -> Option<&ContentSample> {
+        self.sample.as_ref()
+    }
+
     /// Returns whether the file is unchanged in every respect and still has a name.
     pub fn is_current(&self) -> bool {
         self.identity.is_none_or(|opened| FileIdentity::read(&self.fd).is_ok_and(|identity| identity == opened))

@@ -163,7 +163,7 @@ fn answer_parts(
 ) -> Response {
     let counter = means.parts_answered.get();
     means.parts_answered.set(counter.wrapping_add(1));
-    let boundary = make_boundary(representation.etag.as_bytes(), counter);
+    let boundary = make_boundary(version.common.content_type.as_bytes(), counter);
     let own = format!("Content-Type: {}\r\n", version.common.content_type);
     let mut segments = Vec::with_capacity(2 * parts.len() + 1);
     let bytes = |text: String| Segment::Bytes(SharedBytes::from(text.into_bytes()));

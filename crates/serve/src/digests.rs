@@ -59,10 +59,15 @@ impl Digests {
         Some(Self { bytes: bytes.try_into().ok()? })
     }
 
+    /// Returns the SHA-256 digest.
+    pub(crate) fn sha256(&self) -> &[u8] {
+        &self.bytes[..32]
+    }
+
     /// Returns the value of Repr-Digest or Content-Digest.
     pub(crate) fn field_value(&self, algorithm: DigestAlgorithm) -> String {
         let digest = match algorithm {
-            DigestAlgorithm::Sha256 => &self.bytes[..32],
+            DigestAlgorithm::Sha256 => self.sha256(),
             DigestAlgorithm::Sha512 => &self.bytes[32..96],
         };
         format_digest(algorithm, digest)

@@ -24,6 +24,7 @@ use flatout_http::status::reason;
 use flatout_http::target::Target;
 use flatout_net::task_deadlines::{DeadlineTable, DeadlineTimer};
 use flatout_os::clock::{self, Now};
+use flatout_os::random;
 use flatout_os::root::{Named, OpenFault, Root};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -67,7 +68,8 @@ impl FileStore {
             limits,
             cache,
             key: RefCell::default(),
-            parts_answered: Cell::new(0),
+            // Nobody can put a boundary that separates parts into a file.
+            parts_answered: Cell::new(random::bytes().map_or(0, u64::from_le_bytes)),
             deadlines: Rc::default(),
         })
     }
@@ -250,14 +252,20 @@ impl Files {
         let path = &key[..path_bytes];
         let checked = self.checked(now);
         let mut cache = self.store.cache.borrow_mut();
+        // If the file has not changed, the next version shares the digests and encodings of this one.
+        let mut earlier = None;
         if let Some((version, last)) = cache.get(key) {
-            if self.holds(last, checked, version.settled) {
+            let is_tagged = !version.lacks_known_tag();
+            if is_tagged && self.holds(last, checked, version.settled) {
                 return Ok((Rc::clone(version), FileOutcome::Hit));
             }
-            let version = Rc::clone(version);
-            if version.settled && self.look(path).is_ok_and(|(_, seen)| Some(&seen) == version.seen.as_ref()) {
+            let version = earlier.insert(Rc::clone(version));
+            if is_tagged
+                && version.settled
+                && self.look(path).is_ok_and(|(_, seen)| Some(&seen) == version.seen.as_ref())
+            {
                 cache.set_checked(key, checked);
-                return Ok((version, FileOutcome::Checked));
+                return Ok((Rc::clone(version), FileOutcome::Checked));
             }
             cache.remove(key);
         }
@@ -271,6 +279,7 @@ impl Files {
             unix_ns: clock::unix_ns(),
         };
         let version = Rc::new(Version::load(&loading, &name, &seen)?);
+        drop(earlier);
         cache.insert(key, Rc::clone(&version), checked);
         Ok((version, FileOutcome::Loaded))
     }

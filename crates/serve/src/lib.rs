@@ -11,6 +11,7 @@
 //! | `file_request` | the parts of a request that determine the response |
 //! | `answer`, `choice` | from a version to a response; selection of a representation |
 //! | `version` | a version of a file |
+//! | `entity_tag` | entity tags, which are the same on every machine |
 //! | `representation` | a plain or encoded representation of a version: entity tag, heads, content |
 //! | [`cache`] | versions by path, within limits |
 //! | `listing` | folder listings |
@@ -29,6 +30,7 @@ mod choice;
 mod digest_store;
 mod digests;
 mod encode;
+mod entity_tag;
 mod file_request;
 pub mod files;
 pub mod hidden;

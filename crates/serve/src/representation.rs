@@ -21,11 +21,11 @@ use std::sync::Arc;
 pub(crate) struct Common {
     /// Value of the Content-Type field, with the charset.
     pub(crate) content_type: String,
-    /// Last-Modified in seconds since 1970. It is never later than the time when the version was loaded (RFC 9110
-    /// §8.8.2.1).
-    pub(crate) last_modified_s: i64,
+    /// Last-Modified in seconds since 1970, or `None` if the file has no date. It is never later than the time when the
+    /// version was loaded (RFC 9110 §8.8.2.1).
+    pub(crate) last_modified_s: Option<i64>,
     /// The value of Last-Modified, as an HTTP date.
-    pub(crate) last_modified: String,
+    pub(crate) last_modified: Option<String>,
     pub(crate) cache_control: Option<String>,
     /// The time from the response to Expires, in seconds.
     pub(crate) expires_s: Option<u32>,
@@ -44,8 +44,8 @@ impl Common {
 #[derive(Debug)]
 pub(crate) struct Representation {
     pub(crate) coding: ContentCoding,
-    /// The entity tag without its quotes.
-    pub(crate) etag: String,
+    /// The entity tag without its quotes, or `None` if the representation has none, or none yet.
+    pub(crate) etag: Option<String>,
     pub(crate) size_bytes: u64,
     pub(crate) ok_head: Head,
     pub(crate) not_modified_head: Head,
@@ -78,31 +78,34 @@ impl Representation {
     pub(crate) fn new(
         common: &Common,
         coding: ContentCoding,
-        etag: String,
+        etag: Option<String>,
         size_bytes: u64,
         content: RepresentationContent,
         digests: Arc<LazyValue<Digests>>,
         kept_as: Option<FileIdentity>,
     ) -> Self {
-        let quoted = format!("\"{etag}\"");
+        let quoted = etag.as_deref().map(quote);
         let length = size_bytes.to_string();
         let mut fields = vec![("Content-Type", common.content_type.as_str()), ("Content-Length", &length)];
         if coding != ContentCoding::Identity {
             fields.push(("Content-Encoding", coding.name()));
         }
-        let shared = shared_fields(common, &quoted);
-        fields.extend_from_slice(&shared[..2]);
-        fields.push(("Accept-Ranges", "bytes"));
-        fields.extend_from_slice(&shared[2..]);
+        let shared = SharedFields::new(common, quoted.as_deref());
+        shared.add_to(&mut fields);
         let ok_head = common.policy.head(200, &fields);
-        let not_modified_head = common.policy.head(304, &shared);
+        let not_modified_head = common.policy.head(304, &[shared.validators, shared.others].concat());
         let extra = RefCell::default();
         Self { coding, etag, size_bytes, ok_head, not_modified_head, digests, kept_as, content, extra }
     }
 
     /// Creates the representation of an encoding that the thread pool has created. Returns `None` if no file descriptor
     /// is available.
-    pub(crate) fn adopt(common: &Common, coding: ContentCoding, etag: String, encoded: &Encoded) -> Option<Self> {
+    pub(crate) fn adopt(
+        common: &Common,
+        coding: ContentCoding,
+        etag: Option<String>,
+        encoded: &Encoded,
+    ) -> Option<Self> {
         let content = match &encoded.content {
             EncodedContent::Memory(bytes) => RepresentationContent::Memory(SharedBytes::from(&bytes[..])),
             EncodedContent::File(fd, identity) => {
@@ -114,7 +117,7 @@ impl Representation {
 
     /// Returns the validators that preconditions are compared with.
     pub(crate) fn validators<'a>(&'a self, common: &Common) -> Validators<'a> {
-        Validators { etag: self.etag.as_bytes(), last_modified_s: common.last_modified_s }
+        Validators { etag: self.etag.as_deref().map(str::as_bytes), last_modified_s: common.last_modified_s }
     }
 
     /// Returns `length` bytes of the content from byte `first` on. The range must be within the representation.
@@ -161,12 +164,9 @@ impl Representation {
 
     /// Returns the head of a 206 response with `fields`, which describe the part.
     pub(crate) fn partial_head(&self, common: &Common, fields: &[(&str, &str)]) -> Head {
-        let quoted = format!("\"{}\"", self.etag);
-        let shared = shared_fields(common, &quoted);
+        let quoted = self.etag.as_deref().map(quote);
         let mut all = fields.to_vec();
-        all.extend_from_slice(&shared[..2]);
-        all.push(("Accept-Ranges", "bytes"));
-        all.extend_from_slice(&shared[2..]);
+        SharedFields::new(common, quoted.as_deref()).add_to(&mut all);
         common.policy.head(206, &all)
     }
 
@@ -206,9 +206,10 @@ impl Representation {
             RepresentationContent::File(_) if self.coding != ContentCoding::Identity && self.kept_as.is_none() => {
                 self.size_bytes as usize
             }
-            RepresentationContent::File(_) => 0,
+            RepresentationContent::File(file) => file.sample().map_or(0, |sample| sample.bytes().len()),
         };
-        size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + self.etag.len() + content
+        let etag = self.etag.as_ref().map_or(0, String::len);
+        size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + etag + content
     }
 
     /// Returns whether the representation holds a file descriptor.
@@ -217,11 +218,29 @@ impl Representation {
     }
 }
 
-/// Returns the fields that 200, 206 and 304 responses share (RFC 9110 §15.3.7, §15.4.5). The first two are the
-/// validators.
-fn shared_fields<'a>(common: &'a Common, quoted_etag: &'a str) -> Vec<(&'static str, &'a str)> {
-    let mut fields = vec![("Last-Modified", common.last_modified.as_str()), ("ETag", quoted_etag)];
-    fields.extend(common.cache_control.as_deref().map(|value| ("Cache-Control", value)));
-    fields.extend(common.vary.map(|value| ("Vary", value)));
-    fields
+fn quote(etag: &str) -> String {
+    format!("\"{etag}\"")
+}
+
+/// The fields that 200, 206 and 304 responses share (RFC 9110 §15.3.7, §15.4.5).
+struct SharedFields<'a> {
+    validators: Vec<(&'static str, &'a str)>,
+    others: Vec<(&'static str, &'a str)>,
+}
+
+impl<'a> SharedFields<'a> {
+    fn new(common: &'a Common, quoted_etag: Option<&'a str>) -> Self {
+        let date = common.last_modified.as_deref().map(|value| ("Last-Modified", value));
+        let validators = date.into_iter().chain(quoted_etag.map(|value| ("ETag", value))).collect();
+        let cache_control = common.cache_control.as_deref().map(|value| ("Cache-Control", value));
+        let others = cache_control.into_iter().chain(common.vary.map(|value| ("Vary", value))).collect();
+        Self { validators, others }
+    }
+
+    /// Adds the fields of a response with content to `fields`.
+    fn add_to(&self, fields: &mut Vec<(&'a str, &'a str)>) {
+        fields.extend_from_slice(&self.validators);
+        fields.push(("Accept-Ranges", "bytes"));
+        fields.extend_from_slice(&self.others);
+    }
 }

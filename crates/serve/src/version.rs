@@ -1,7 +1,10 @@
 //! A version of a file: its identity, and its plain and encoded representations.
 
 use crate::charset::{DECLARED_BYTES_MAX, can_declare, declares_other};
+use crate::digests::Digests;
 use crate::encode::{self, ENCODE_BYTES_MAX, ENCODE_BYTES_MIN};
+use crate::entity_tag::{self, HASHED_BYTES_MAX};
+use crate::lazy::LazyValue;
 use crate::media::{content_type, is_compressible};
 use crate::outcome::FileOutcome;
 use crate::representation::{Common, Representation, RepresentationContent};
@@ -31,6 +34,15 @@ const READS_MAX: u32 = 4;
 /// identity.
 const SETTLED_NS: i128 = 50_000_000;
 
+/// The same for file systems that store change times in seconds.
+const COARSELY_SETTLED_NS: i128 = 2 * SECOND_NS;
+
+/// Minimum age of a file for its date to be sent without an entity tag, in nanoseconds. A younger file may change again
+/// in the same second (RFC 9110 §8.8.2.2).
+const DATED_NS: i128 = 2 * SECOND_NS;
+
+const SECOND_NS: i128 = 1_000_000_000;
+
 /// The parameters of [`Version::load`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loading<'a> {
@@ -59,6 +71,8 @@ pub(crate) struct Version {
     pub(crate) seen: Option<FileMetadata>,
     /// True if any later write is certain to change the identity.
     pub(crate) settled: bool,
+    /// True if a representation has no tag before the digest of its file is known.
+    awaits_digest: bool,
     pub(crate) common: Common,
     pub(crate) plain: Representation,
     /// Encodings in the server's order of preference. Each coding occurs once.
@@ -101,30 +115,27 @@ impl Version {
         seen.identity = identity;
         let rules = loading.rules;
         let mut settled = is_settled(&identity, loading.unix_ns);
-        let unix_ns = (!settled).then_some(loading.unix_ns);
-        let etag = make_etag(&identity, unix_ns);
+        let digests = if settled { loading.services.digests(identity) } else { Arc::default() };
+        let etag = make_etag(&content, &identity, settled.then_some(&digests), loading.unix_ns);
         let mut content_type = content_type(name);
         if can_declare(&content_type)
             && beginning_of(&content).is_some_and(|beginning| declares_other(&content_type, &beginning))
         {
             content_type.truncate(content_type.find(';').unwrap_or(content_type.len()));
         }
-        let modified_s = i64::try_from(identity.modified_ns.div_euclid(1_000_000_000)).unwrap_or(0);
-        // A modification time in the future is replaced by the change time, which is the same at every load.
-        let changed_s = i64::try_from(identity.changed_ns.div_euclid(1_000_000_000)).unwrap_or(0).max(0);
-        let last_modified_s = if identity.modified_ns > loading.unix_ns { changed_s } else { modified_s.max(0) };
+        let last_modified_s = date_of(&identity, loading.unix_ns)
+            .filter(|_| etag.is_some() || loading.unix_ns - identity.modified_ns >= DATED_NS);
         let (cache_control, expires_s) = rules.freshness(&content_type);
         let offers = is_compressible(&content_type) && rules.offers_codings();
         let common = Common {
             content_type,
             last_modified_s,
-            last_modified: Common::format_date(last_modified_s),
+            last_modified: last_modified_s.map(Common::format_date),
             cache_control,
             expires_s,
             vary: offers.then_some("Accept-Encoding"),
             policy: Rc::clone(loading.policy),
         };
-        let digests = if settled { loading.services.digests(identity) } else { Arc::default() };
         let is_shared = settled;
         let mut offered: Vec<OfferedEncoding> = Vec::new();
         // Precompressed files that have disappeared or changed in the meantime are left out. The next validation finds
@@ -136,9 +147,9 @@ impl Version {
             }
             let beside_settled = is_settled(&found, loading.unix_ns);
             settled &= beside_settled;
-            let tag = make_etag(&found, (!beside_settled).then_some(loading.unix_ns));
             let digests = if beside_settled { loading.services.digests(found) } else { Arc::default() };
-            let tag = format!("{tag}-{}", coding.name());
+            let tag = make_etag(&content, &found, beside_settled.then_some(&digests), loading.unix_ns);
+            let tag = tag.map(|tag| format!("{tag}-{}", coding.name()));
             let kept_as = beside_settled.then_some(found);
             let beside = Representation::new(&common, *coding, tag, found.size_bytes, content, digests, kept_as);
             offered.push(OfferedEncoding { coding: *coding, cell: OnceCell::from(Some(beside)), encoder: None });
@@ -154,7 +165,12 @@ impl Version {
         let kept_as = is_shared.then_some(identity);
         let size_bytes = identity.size_bytes;
         let plain = Representation::new(&common, ContentCoding::Identity, etag, size_bytes, content, digests, kept_as);
-        Ok(Self { seen: Some(seen), settled, common, plain, offered })
+        let mut version = Self { seen: Some(seen), settled, awaits_digest: false, common, plain, offered };
+        let (awaits_digest, is_requested) = version.request_digests(loading.services);
+        version.awaits_digest = awaits_digest;
+        // Otherwise, it is loaded again soon.
+        version.settled &= is_requested;
+        Ok(version)
     }
 
     /// Creates a version of generated content, which was last modified at `last_modified_s`. Its entity tag is a hash
@@ -170,21 +186,21 @@ impl Version {
         let (offers, size_bytes) = (!rules.compress.is_empty(), content.len() as u64);
         let common = Common {
             content_type: content_type.to_owned(),
-            last_modified_s,
-            last_modified: Common::format_date(last_modified_s),
+            last_modified_s: Some(last_modified_s),
+            last_modified: Some(Common::format_date(last_modified_s)),
             cache_control,
             expires_s,
             vary: Some(if offers { "Accept, Accept-Encoding" } else { "Accept" }),
             policy: Rc::clone(policy),
         };
-        let etag = format!("{size_bytes:x}-{:016x}", hash(&[&content]));
+        let etag = Some(entity_tag::of_content(&content));
         let content = RepresentationContent::Memory(content.into());
         let digests = Arc::default();
         let plain = Representation::new(&common, ContentCoding::Identity, etag, size_bytes, content, digests, None);
         let is_worthwhile = (ENCODE_BYTES_MIN..=ENCODE_BYTES_MAX).contains(&size_bytes);
         let offered = rules.compress.iter().filter(|_| is_worthwhile);
         let offered = offered.map(|&compression| OfferedEncoding::new(compression, Arc::default())).collect();
-        Self { seen: None, settled: true, common, plain, offered }
+        Self { seen: None, settled: true, awaits_digest: false, common, plain, offered }
     }
 
     /// Returns the encodings that exist or can be created, in the server's order of preference.
@@ -205,7 +221,7 @@ impl Version {
                 None => return EncodingState::Possible,
                 Some(None) => None,
                 Some(Some(made)) => {
-                    let etag = format!("{}-{}", self.plain.etag, encode::tag(*compression));
+                    let etag = self.plain.etag.as_ref().map(|tag| format!("{tag}-{}", encode::tag(*compression)));
                     let Some(adopted) = Representation::adopt(&self.common, offer.coding, etag, made) else {
                         return EncodingState::Useless;
                     };
@@ -219,6 +235,30 @@ impl Version {
             Some(Some(representation)) => EncodingState::Ready(representation),
             _ => EncodingState::Useless,
         }
+    }
+
+    /// Returns the files that have no tag before their digest is known.
+    fn untagged(&self) -> impl Iterator<Item = &Representation> {
+        self.representations().filter(|file| file.etag.is_none() && file.kept_as.is_some())
+    }
+
+    /// Submits the digests that tags are made from. Returns whether there are such tags, and whether the thread pool has
+    /// accepted all of the work.
+    fn request_digests(&self, services: &Services) -> (bool, bool) {
+        let (mut awaits_digest, mut is_requested) = (false, true);
+        for file in self.untagged() {
+            awaits_digest = true;
+            if file.size_bytes <= HASHED_BYTES_MAX {
+                is_requested &= services.make_digests(&file.digests, file.kept_as, || file.source()).is_ok();
+            }
+        }
+        (awaits_digest, is_requested)
+    }
+
+    /// Returns whether a digest has become known since the version was loaded, so that loading it again gives it a tag.
+    #[inline]
+    pub(crate) fn lacks_known_tag(&self) -> bool {
+        self.awaits_digest && self.untagged().any(|file| file.digests.get().is_some())
     }
 
     fn representations(&self) -> impl Iterator<Item = &Representation> {
@@ -279,7 +319,17 @@ fn name_beside(name: &[u8], coding: ContentCoding) -> Vec<u8> {
 /// Returns whether the version with `identity` is settled at `unix_ns`. Uses only the change time, because every write
 /// sets it and no program can set it to another time.
 fn is_settled(identity: &FileIdentity, unix_ns: i128) -> bool {
-    unix_ns - identity.changed_ns >= SETTLED_NS
+    let is_coarse = identity.changed_ns % SECOND_NS == 0;
+    unix_ns - identity.changed_ns >= if is_coarse { COARSELY_SETTLED_NS } else { SETTLED_NS }
+}
+
+/// Returns the date of the file in seconds since 1970, or `None` if its modification time is not a date. Caches would
+/// take such a file for one that never changes.
+fn date_of(identity: &FileIdentity, unix_ns: i128) -> Option<i64> {
+    // A modification time in the future is replaced by the change time, which is the same at every load.
+    let is_future = identity.modified_ns > unix_ns;
+    let date_ns = if is_future { identity.changed_ns } else { identity.modified_ns };
+    entity_tag::is_date(date_ns).then(|| i64::try_from(date_ns.div_euclid(SECOND_NS)).unwrap_or(0))
 }
 
 /// Returns the first bytes of `content`, or `None` if they cannot be read.
@@ -337,27 +387,24 @@ fn read_all(fd: &OwnedFd, size_bytes: u64) -> Result<Vec<u8>, FileOutcome> {
     Ok(content)
 }
 
-/// Returns a strong entity tag: the size, and a hash of the other properties that identify a version.
-///
-/// An unsettled version may have the same identity as the next one, so its tag also depends on the time when it was
-/// loaded. Two different contents never have the same tag (RFC 9110 §8.8.1).
-fn make_etag(identity: &FileIdentity, loaded_unix_ns: Option<i128>) -> String {
-    let mut parts = vec![
-        identity.device.to_le_bytes().to_vec(),
-        identity.inode.to_le_bytes().to_vec(),
-        identity.modified_ns.to_le_bytes().to_vec(),
-        identity.changed_ns.to_le_bytes().to_vec(),
-    ];
-    parts.extend(loaded_unix_ns.map(|unix_ns| unix_ns.to_le_bytes().to_vec()));
-    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
-    format!("{:x}-{:016x}", identity.size_bytes, hash(&parts))
-}
-
-/// Computes the FNV-1a hash of `parts`. A cryptographic hash is not necessary, because the hash only distinguishes
-/// versions of a file, and visitors do not control its input.
-fn hash(parts: &[&[u8]]) -> u64 {
-    let bytes = parts.iter().flat_map(|part| part.iter());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+/// Returns the entity tag of `content`, or `None` if it has none yet. `digests` are those of a settled file, which are
+/// not computed here.
+fn make_etag(
+    content: &RepresentationContent,
+    identity: &FileIdentity,
+    digests: Option<&Arc<LazyValue<Digests>>>,
+    unix_ns: i128,
+) -> Option<String> {
+    match content {
+        RepresentationContent::Memory(bytes) => Some(entity_tag::of_content(bytes)),
+        RepresentationContent::File(file) => {
+            let digests = digests?;
+            if entity_tag::is_telling(identity.modified_ns, unix_ns) {
+                return Some(entity_tag::of_time(identity, file.sample()?));
+            }
+            Some(entity_tag::of_digests(identity.size_bytes, digests.get()?))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::{FileMetadata, Loading, MEMORY_BYTES_MAX, Version};
+use crate::entity_tag::of_content;
 use crate::outcome::FileOutcome;
 use crate::rules::FileRules;
 use crate::services::Services;
@@ -7,10 +8,11 @@ use flatout_handler::response::Body;
 use flatout_handler::routed::HeaderPolicy;
 use flatout_os::root::Named;
 use flatout_os::root::Root;
+use flatout_os::testing::wait_until;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn temporary_folder(name: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("flatout-serve-{name}-{}", std::process::id()));
@@ -21,10 +23,13 @@ pub(crate) fn temporary_folder(name: &str) -> PathBuf {
 
 /// Loads `name` as a step with plain settings would, at `unix_ns`.
 fn load(root: &Root, name: &[u8], unix_ns: i128) -> Result<Version, FileOutcome> {
+    load_with(&Services::default(), root, name, unix_ns)
+}
+
+fn load_with(services: &Services, root: &Root, name: &[u8], unix_ns: i128) -> Result<Version, FileOutcome> {
     let Named::File(identity) = root.identify(name)? else { return Err(FileOutcome::NotAFile) };
     let (rules, policy) = (FileRules::new(&Files::default(), 1 << 20), std::rc::Rc::new(HeaderPolicy::default()));
-    let services = Services::default();
-    let loading = Loading { root, rules: &rules, policy: &policy, services: &services, unix_ns };
+    let loading = Loading { root, rules: &rules, policy: &policy, services, unix_ns };
     Version::load(&loading, name, &FileMetadata { index_at: 0, identity, beside: Vec::new() })
 }
 
@@ -52,7 +57,7 @@ fn small_files_are_held_and_large_ones_opened() {
 }
 
 /// Writes a file at a time that the file system tells from its last change: the kernel's clock advances by ticks.
-fn write_later(path: &std::path::Path, content: &[u8]) {
+fn write_later(path: &Path, content: &[u8]) {
     let changed = || fs::metadata(path).map(|metadata| (metadata.ctime(), metadata.ctime_nsec())).unwrap();
     let before = changed();
     while changed() == before {
@@ -60,41 +65,85 @@ fn write_later(path: &std::path::Path, content: &[u8]) {
     }
 }
 
+const LARGE: usize = MEMORY_BYTES_MAX as usize + 1;
+
+/// Dates the file `path`.
+fn date(path: &Path, since_1970: Duration) {
+    fs::File::options().write(true).open(path).unwrap().set_modified(UNIX_EPOCH + since_1970).unwrap();
+}
+
+/// 2023-11-14, and a part of a second.
+const A_DATE: Duration = Duration::new(1_700_000_000, 123_456_789);
+
 #[test]
-fn every_change_makes_another_tag() {
+fn copies_share_a_tag_and_other_contents_have_another() {
     let folder = temporary_folder("etag");
     let root = Root::open(&folder).unwrap();
-    let path = folder.join("a");
-    fs::write(&path, "one").unwrap();
-    let first = load(&root, b"a", now_ns()).unwrap();
-    assert!(!first.settled, "just written");
-    // The same size, and the old time put back: the change time still tells.
-    let modified = fs::metadata(&path).unwrap().modified().unwrap();
-    write_later(&path, b"two");
-    fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
-    let second = load(&root, b"a", now_ns()).unwrap();
-    assert_ne!(first.plain.etag, second.plain.etag);
-    fs::write(folder.join("b"), "two").unwrap();
-    fs::rename(folder.join("b"), &path).unwrap();
-    let third = load(&root, b"a", now_ns()).unwrap();
-    assert_ne!(second.plain.etag, third.plain.etag);
+    let later_ns = now_ns() + 10_000_000_000;
+    for (bytes, since_1970) in [
+        (3, A_DATE),
+        (3, Duration::ZERO),
+        (LARGE, A_DATE),
+        // Without the digest, these have no tag.
+        (LARGE, Duration::from_secs(1_700_000_000)),
+        (LARGE, Duration::new(1, 5)),
+        (LARGE, Duration::from_secs(4_000_000_000)),
+    ] {
+        let tag_of = |name: &str, letter: u8| {
+            let path = folder.join(name);
+            fs::write(&path, vec![letter; bytes]).unwrap();
+            date(&path, since_1970);
+            load(&root, name.as_bytes(), later_ns).unwrap().plain.etag
+        };
+        let (first, copy, other) = (tag_of("a", b'a'), tag_of("b", b'a'), tag_of("a", b'b'));
+        assert_eq!(first, copy, "{bytes} {since_1970:?}");
+        assert_eq!(first.is_some(), bytes == 3 || since_1970 == A_DATE, "{bytes} {since_1970:?}");
+        assert!(first.is_none() || first != other, "{bytes} {since_1970:?}");
+    }
     fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
-fn a_tag_is_kept_only_by_what_is_settled() {
+fn a_file_without_a_telling_time_is_tagged_with_its_digest() {
+    let folder = temporary_folder("digest-tag");
+    let root = Root::open(&folder).unwrap();
+    let content = vec![7; LARGE];
+    let services = Services::default();
+    for name in ["a", "b"] {
+        fs::write(folder.join(name), &content).unwrap();
+        date(&folder.join(name), Duration::from_secs(1));
+        let load = || load_with(&services, &root, name.as_bytes(), now_ns() + 10_000_000_000).unwrap();
+        let version = load();
+        assert!(version.plain.etag.is_none() && version.common.last_modified_s.is_none());
+        wait_until("the digest is known", || version.lacks_known_tag());
+        // The earlier version holds the digest.
+        let tagged = load();
+        assert_eq!(tagged.plain.etag, Some(of_content(&content)));
+        assert!(tagged.settled && !tagged.lacks_known_tag());
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_young_file_has_a_tag_only_if_its_content_is_known() {
     let folder = temporary_folder("settled");
     let root = Root::open(&folder).unwrap();
-    fs::write(folder.join("a"), "one").unwrap();
-    let written_ns = now_ns();
-    let load_later = |later_ns: i128| load(&root, b"a", written_ns + later_ns).unwrap();
-    let (young, same_but_later) = (load_later(1), load_later(2));
-    assert!(!young.settled && young.seen == same_but_later.seen);
-    assert_ne!(
-        young.plain.etag, same_but_later.plain.etag,
-        "between the two, another write may have left the same times"
-    );
-    assert_eq!(load_later(1_000_000_000).plain.etag, load_later(2_000_000_000).plain.etag);
+    for (name, bytes) in [("small", 3), ("large", LARGE)] {
+        fs::write(folder.join(name), vec![7; bytes]).unwrap();
+        let written_ns = now_ns();
+        let load_later = |later_ns: i128| load(&root, name.as_bytes(), written_ns + later_ns).unwrap();
+        let young = load_later(1);
+        assert!(!young.settled);
+        assert_eq!(young.plain.etag.is_some(), name == "small", "another write may have left the same times");
+        assert_eq!(
+            young.common.last_modified_s.is_some(),
+            name == "small",
+            "another write may have left the same date"
+        );
+        let (settled, later) = (load_later(1_000_000_000), load_later(2_000_000_000));
+        assert!(settled.settled && settled.plain.etag.is_some());
+        assert_eq!(settled.plain.etag, later.plain.etag);
+    }
     fs::remove_dir_all(folder).unwrap();
 }
 
@@ -127,12 +176,12 @@ fn last_modified_is_never_in_the_future() {
     let folder = temporary_folder("future");
     let path = folder.join("a");
     fs::write(&path, "a").unwrap();
-    let future = SystemTime::now() + std::time::Duration::from_hours(24);
+    let future = SystemTime::now() + Duration::from_hours(24);
     fs::File::options().write(true).open(&path).unwrap().set_modified(future).unwrap();
     let now_ns = now_ns();
     let root = Root::open(&folder).unwrap();
     let version = load(&root, b"a", now_ns).unwrap();
-    assert!(version.common.last_modified_s <= (now_ns / 1_000_000_000) as i64);
+    assert!(version.common.last_modified_s.unwrap() <= (now_ns / 1_000_000_000) as i64);
     // And once settled, neither the date nor the tag moves any more.
     let later = |seconds: i128| load(&root, b"a", now_ns + seconds * 1_000_000_000).unwrap();
     let (second, third) = (later(1), later(100));
