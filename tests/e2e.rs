@@ -19,6 +19,7 @@ mod e2e {
     mod docs;
     mod explain;
     mod files;
+    mod folders;
     mod handlers;
     mod harness;
     mod http2;

@@ -10,6 +10,7 @@ use crate::certificates::{Certificates, LOOK_INTERVAL, Loaded};
 use crate::confine::Confinement;
 use crate::events::{EventReceiver, EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say, shortened};
+use crate::folders::FolderLook;
 use crate::inherit::READY_WORD;
 use crate::link::SupervisorLink;
 use crate::listeners::Address;
@@ -70,6 +71,8 @@ pub(crate) struct Control {
     pub(crate) pending_reload: Option<PendingReload>,
     /// The number of the newest of them.
     pub(crate) reload_number: u64,
+    /// Not used if there is a supervisor, which looks itself.
+    pub(crate) folder_look: FolderLook,
     /// True once all workers accept connections and the URLs have been printed.
     pub(crate) announced: bool,
     pub(crate) ending: Ending,
@@ -150,6 +153,7 @@ impl Control {
                 self.look_at_certificates();
                 looked_at = clock::now();
             }
+            self.look_at_folders();
             if let Some(interval) = self.alive_interval()
                 && clock::since(alive_at) >= interval
             {
@@ -177,6 +181,7 @@ impl Control {
             self.alive_interval().map(|interval| left(interval, alive_at)),
             self.upgrade.as_ref().map(Upgrade::time_left),
             self.certificates.as_ref().filter(|all| all.any()).map(|_| left(LOOK_INTERVAL, looked_at)),
+            self.follows_folders().then(|| self.folder_look.time_left()),
         ];
         let timeout = waits.into_iter().flatten().min();
         let timeout = timeout.map(|timeout| Timespec {

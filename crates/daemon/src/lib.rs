@@ -20,6 +20,7 @@
 //! | `workers`, `events` | worker threads, their commands, and events |
 //! | [`admin`], [`status`], `metrics` | the admin socket, status and metrics |
 //! | `certificates`, `authority` | TLS certificates, and the local certificate authority |
+//! | `folders` | folders that were replaced by others of the same path |
 //! | `watch` | file changes reported by the kernel |
 //! | `confine`, `seccomp`, `privileges` | confinement and privileges |
 //! | `limits`, `shares`, `memory`, `threads` | resource limits |
@@ -48,6 +49,7 @@ mod confine;
 mod control;
 mod events;
 pub mod failure;
+mod folders;
 pub mod here;
 mod inherit;
 mod limits;

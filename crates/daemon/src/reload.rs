@@ -29,6 +29,7 @@ use flatout_server::{Command, Listener, Phase};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -91,6 +92,20 @@ struct Prepared {
     logs: LogSet,
 }
 
+/// Says that the folder at `path` was replaced.
+pub(crate) fn describe_replaced(path: &Path) -> String {
+    format!("note: {} is another folder now, which is served from now on", path.display())
+}
+
+/// Says that the folder at `path` was replaced, but that the new one cannot be used.
+pub(crate) fn describe_unusable(path: &Path, failure: &Failure) -> String {
+    let text = failure.text.trim_start_matches("error: ");
+    format!(
+        "warning: {} is another folder now, but the earlier one remains in use; flatout tries again every second: {text}",
+        path.display()
+    )
+}
+
 impl Control {
     /// Reads the configuration again, and switches to it if it is valid. Also prints the result to standard error.
     pub(crate) fn reload(&mut self) -> CommandResult {
@@ -115,6 +130,28 @@ impl Control {
         };
         self.service_manager.ready(&self.summary());
         answer
+    }
+
+    /// Returns whether this process looks whether folders were replaced.
+    pub(crate) fn follows_folders(&self) -> bool {
+        let is_quiet = self.workers.phase() == Phase::Serve && self.announced && self.upgrade.is_none();
+        self.link.is_none() && is_quiet && self.in_force.spec.folders().next().is_some()
+    }
+
+    /// Puts the configuration in force again if a folder was replaced.
+    pub(crate) fn look_at_folders(&mut self) {
+        if !self.follows_folders() {
+            return;
+        }
+        let Some(path) = self.folder_look.find_replaced(&self.in_force.spec.opened_folders()) else { return };
+        match self.prepare(self.in_force.config.clone()) {
+            Ok(prepared) => {
+                say(&describe_replaced(&path));
+                self.put_in_force(prepared);
+            }
+            Err(failure) if self.folder_look.fail(failure.text.clone()) => say(&describe_unusable(&path, &failure)),
+            Err(_) => {}
+        }
     }
 
     /// Begins a reload with a configuration that the supervisor has sent together with `descriptors`. The supervisor
@@ -208,6 +245,7 @@ impl Control {
         let changes = self.commit(prepared);
         let generation = self.shared.generation.fetch_add(1, Ordering::Relaxed) + 1;
         self.shared.view().last_error = None;
+        self.folder_look.succeed();
         let text = format!("reloaded, generation {generation}{changes}\n");
         say(text.trim_end());
         CommandResult { status: 200, text }

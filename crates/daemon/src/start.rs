@@ -14,6 +14,7 @@ use crate::confine::Confinement;
 use crate::control::{ConfigInForce, Control, ControlEvents, Ending, Readiness, StartupLimits};
 use crate::events::{EventSender, WorkerEvent, event_channel};
 use crate::failure::{Failure, say};
+use crate::folders::FolderLook;
 use crate::inherit::Inherited;
 use crate::limits::HeldCounters;
 use crate::link::SupervisorLink;
@@ -310,6 +311,7 @@ impl Unprivileged {
             upgrade: None,
             pending_reload: None,
             reload_number: 0,
+            folder_look: FolderLook::new(),
             announced: false,
             ending: Ending::default(),
         })

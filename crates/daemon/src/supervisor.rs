@@ -18,6 +18,7 @@ use crate::certificates::{Certificates, LOOK_INTERVAL};
 use crate::channel::Incoming;
 use crate::confine::{Confinement, lacks_port_rules};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
+use crate::folders::FolderLook;
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
 use crate::messages::{History, ToSupervisor, ToWorker};
@@ -28,6 +29,7 @@ use crate::start::{Bound, Unprivileged, count_workers, create_state, load, uses_
 use crate::upgrade::Upgrade;
 use change::{Change, create_confined_files};
 use flatout_config::model::Config;
+use flatout_engine::spec::OpenedFolder;
 use flatout_os::clock;
 use flatout_os::process::Identity;
 use flatout_os::signals::{SignalAction, Signals};
@@ -65,6 +67,9 @@ pub(crate) struct Supervisor {
     follows_files: bool,
     /// When the last worker process was started because a file was replaced.
     followed_at: Option<Instant>,
+    /// The folders of the configuration in force.
+    folders: Vec<OpenedFolder>,
+    folder_look: FolderLook,
     certificates: Option<Certificates>,
     /// For binding, and for what an earlier server process has handed over.
     quic: QuicContext,
@@ -141,6 +146,8 @@ impl Unprivileged {
             confinement,
             follows_files: true,
             followed_at: None,
+            folders: compiled.spec.opened_folders(),
+            folder_look: FolderLook::new(),
             certificates: store,
             quic,
             generation: None,
@@ -211,6 +218,7 @@ impl Supervisor {
             self.restart_at.map(until),
             self.kill_at.map(until),
             looks.then(|| left(LOOK_INTERVAL, self.looked_at)),
+            self.follows_folders().then(|| self.folder_look.time_left()),
             self.own_watchdog().map(|interval| left(interval, self.alive_at)),
         ];
         let timeout = waits.into_iter().flatten().min().map(|timeout| Timespec {
@@ -522,6 +530,7 @@ impl Supervisor {
             self.looked_at = clock::now();
             self.look_at_files();
         }
+        self.look_at_folders();
         if let Some(interval) = self.own_watchdog()
             && clock::since(self.alive_at) >= interval
         {

@@ -22,6 +22,7 @@ pub use flatout_pages::api::budget::ContentBudget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::hidden::SourceNames;
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -122,6 +123,27 @@ pub(crate) struct Folder {
     watched: bool,
 }
 
+/// A folder that a configuration has opened, as its path named it then.
+#[derive(Clone, Debug)]
+pub struct OpenedFolder {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl OpenedFolder {
+    /// The path as configured.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns whether the path names another folder now. A path that names none does not count: until there is another
+    /// folder, the one that was opened is the best one.
+    pub fn is_replaced(&self) -> bool {
+        self.path.metadata().is_ok_and(|now| now.is_dir() && (now.dev(), now.ino()) != self.identity)
+    }
+}
+
 /// A `files` step, or several equal `files` steps.
 #[derive(Clone, Debug)]
 pub(crate) struct FilesSpec {
@@ -206,6 +228,12 @@ impl Spec {
     /// Returns every folder that requests may reach, including the parents of error pages, for the sandbox.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.folders.iter().map(|folder| folder.path.as_path())
+    }
+
+    /// Returns the same folders, to find out later whether their paths name others.
+    pub fn opened_folders(&self) -> Vec<OpenedFolder> {
+        let opened = |folder: &Folder| OpenedFolder { path: folder.path.clone(), identity: folder.identity };
+        self.folders.iter().map(opened).collect()
     }
 
     /// Opens the databases and connections of active pages, for `workers` workers. Those that are already open stay

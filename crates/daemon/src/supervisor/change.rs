@@ -10,12 +10,13 @@ use crate::failure::{Failure, say};
 use crate::inherit::Inherited;
 use crate::listeners::{Address, bind_added, change_http3};
 use crate::messages::{ConfigParcel, ToWorker};
-use crate::reload::{describe_served, fixed_by_supervisor, warn_of_fixed};
+use crate::reload::{describe_replaced, describe_served, describe_unusable, fixed_by_supervisor, warn_of_fixed};
 use crate::source::{RecordedFiles, RecordingDisk};
 use crate::spec::explain;
 use crate::start::{CompiledConfig, count_workers};
 use flatout_config::Style;
 use flatout_config::model::{Config, StepKind};
+use flatout_engine::spec::OpenedFolder;
 use flatout_os::clock;
 use flatout_server::Phase;
 use flatout_store::create_private_folder;
@@ -35,6 +36,10 @@ const REPLACE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Worker processes are replaced because of replaced files at most this often: each loses the responses in memory.
 const FOLLOW_INTERVAL: Duration = Duration::from_mins(5);
 
+/// If so many worker processes exist, because earlier ones finish their requests, no other one is started for a folder
+/// that was replaced.
+const PROCESSES_MAX: usize = 4;
+
 /// Upper bound of reloads that wait for another one.
 const RELOADS_WAITING_MAX: usize = 64;
 
@@ -42,6 +47,7 @@ const RELOADS_WAITING_MAX: usize = 64;
 pub(super) struct Change {
     pub(super) config: Config,
     pub(super) files: RecordedFiles,
+    pub(super) folders: Vec<OpenedFolder>,
     /// `None` if the certificates do not change.
     pub(super) certificates: Option<CertificateSet>,
     pub(super) added: Vec<Address>,
@@ -155,10 +161,15 @@ impl Supervisor {
         Some(format!("an earlier reload was not complete after {seconds} s"))
     }
 
-    /// Does everything that can fail and needs this process.
+    /// Reads the configuration, and does everything that can fail and needs this process.
     pub(super) fn prepare_change(&mut self, asker: Asker) -> Result<Change, Failure> {
         let disk = RecordingDisk::default();
-        let mut config = self.options.source.load_from(&disk, Style::Plain)?;
+        let config = self.options.source.load_from(&disk, Style::Plain)?;
+        self.prepare_config(config, disk.into_recorded(), asker)
+    }
+
+    /// Does everything that can fail and needs this process, to put `config`, read from `files`, in force.
+    fn prepare_config(&mut self, mut config: Config, files: RecordedFiles, asker: Asker) -> Result<Change, Failure> {
         let live = arrange(&mut config, &self.config.listeners);
         let compiled = CompiledConfig::compile(&config)?;
         let certificates = match &mut self.certificates {
@@ -167,6 +178,7 @@ impl Supervisor {
         };
         create_confined_files(&config, &compiled)?;
         let confinement = Confinement::of_process(&compiled.spec, &config);
+        let folders = compiled.spec.opened_folders();
         drop(compiled);
         let workers = self.current().map_or_else(|| count_workers(&config), |current| self.processes[current].workers);
         let mut none = Inherited::default();
@@ -177,7 +189,8 @@ impl Supervisor {
         let removed = addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
         Ok(Change {
             config,
-            files: disk.into_recorded(),
+            files,
+            folders,
             certificates,
             added,
             removed,
@@ -293,6 +306,8 @@ impl Supervisor {
         }
         self.config = change.config.clone();
         self.files = change.files.clone();
+        self.folders = std::mem::take(&mut change.folders);
+        self.folder_look.succeed();
         if change.why_replace.is_some() {
             self.confinement = change.confinement.clone();
         }
@@ -376,6 +391,31 @@ impl Supervisor {
         let _ = process.child.kill();
     }
 
+    /// Returns whether to look for folders that were replaced.
+    pub(super) fn follows_folders(&self) -> bool {
+        let is_quiet = self.phase == Phase::Serve && self.change.is_none() && self.upgrade.is_none();
+        is_quiet && !self.folders.is_empty() && self.current().is_some() && self.processes.len() < PROCESSES_MAX
+    }
+
+    /// Has the configuration put in force again if a folder was replaced. Landlock may forbid the worker process that
+    /// serves to read the new folder; then another worker process takes over.
+    pub(super) fn look_at_folders(&mut self) {
+        if !self.follows_folders() {
+            return;
+        }
+        let Some(path) = self.folder_look.find_replaced(&self.folders) else { return };
+        match self.prepare_config(self.config.clone(), self.files.clone(), None) {
+            Ok(change) => {
+                say(&describe_replaced(&path));
+                self.service_manager.reloading();
+                self.folder_look.ask();
+                self.apply(change);
+            }
+            Err(failure) if self.folder_look.fail(failure.text.clone()) => say(&describe_unusable(&path, &failure)),
+            Err(_) => {}
+        }
+    }
+
     /// Follows changed certificates, and files that were replaced by others.
     pub(super) fn look_at_files(&mut self) {
         // A change has read the certificates itself.
@@ -403,6 +443,7 @@ impl Supervisor {
         let change = Change {
             config: self.config.clone(),
             files: self.files.clone(),
+            folders: self.folders.clone(),
             certificates: None,
             added: Vec::new(),
             removed: Vec::new(),
