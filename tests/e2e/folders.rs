@@ -184,6 +184,8 @@ fn a_folder_that_cannot_be_served_leaves_the_earlier_one_in_use() {
         let site = Site::run(folder);
         let text_of = |path: &str| String::from_utf8(get(site.address(), path).body).unwrap();
         assert_eq!(text_of("/none"), "not in r1");
+        // What has not been put in force by a reload stays out of force.
+        site.folder.write("flatout.kdl", b"half of a new config");
         switch(&site.folder, "releases/r2");
         wait_until("it is reported", || {
             site.running.stderr().contains("is another folder now, but the earlier one remains in use")

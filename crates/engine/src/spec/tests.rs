@@ -123,6 +123,34 @@ fn a_configuration_is_shared_by_threads() {
 }
 
 #[test]
+fn a_folder_is_replaced_once_its_path_names_another() {
+    let folder = Temporary::new("spec-replaced", &[("one/a", "1"), ("two/a", "2")]);
+    let (link, next) = (folder.path().join("link"), folder.path().join("next"));
+    let switch = |target: &str| {
+        std::os::unix::fs::symlink(target, &next).unwrap();
+        fs::rename(&next, &link).unwrap();
+    };
+    switch("one");
+    let opened = |spec: &Spec| spec.opened_folders().into_iter().next().unwrap();
+    let spec = compile(&config(vec![site(&["*"], vec![files(&link)])]));
+    let one = opened(&spec);
+    assert_eq!((one.path(), one.is_replaced()), (link.as_path(), false));
+    // The same folder under another name, nothing, and a file.
+    fs::rename(folder.path().join("one"), folder.path().join("first")).unwrap();
+    assert!(!one.is_replaced());
+    switch("first");
+    assert!(!one.is_replaced());
+    switch("two/a");
+    assert!(!one.is_replaced());
+    switch("two");
+    assert!(one.is_replaced());
+    // A new configuration opens the new folder in a step of its own, and shares nothing with the old one.
+    let site = config(vec![site(&["*"], vec![files(&link)])]);
+    let next = Spec::compile(&site, &Sources { previous: Some(&spec), ..Sources::default() }).unwrap();
+    assert!(!opened(&next).is_replaced() && next.files[0].id != spec.files[0].id);
+}
+
+#[test]
 fn steps_that_are_the_same_share_what_is_cached() {
     let folder = Temporary::new("spec-shared", &[("a", "A")]);
     let sites = (0..100).map(|n| site(&[&format!("s{n}.example")], vec![files(folder.path())])).collect();
