@@ -28,6 +28,16 @@ fn a_page_is_recompiled_when_it_or_an_include_changes() {
 }
 
 #[test]
+fn pages_are_run_from_the_folder_that_their_path_names_now() {
+    let (folder, server) = site(&[("site/index.lhtml", "<?= 1 ?>-one")], "", "");
+    assert_eq!(page(&server, "/"), "1-one");
+    folder.write("next/index.lhtml", b"<?= 2 ?>-two");
+    fs::rename(folder.path().join("site"), folder.path().join("before")).unwrap();
+    fs::rename(folder.path().join("next"), folder.path().join("site")).unwrap();
+    wait_until("the new folder is served", || page(&server, "/") == "2-two");
+}
+
+#[test]
 fn changes_are_not_seen_before_the_recheck_interval() {
     let (folder, server) = site(&[("site/index.lhtml", "one")], "file-check-interval \"1h\"", "");
     assert_eq!(page(&server, "/"), "one");
