@@ -170,7 +170,9 @@ fn serve_whole(workers: &str) {
         let untagged = |at: &usize| responses[*at].field("etag").is_none();
         let missing: Vec<usize> = (0..files.len()).filter(untagged).collect();
         let mut again = Batch::new(&server);
-        missing.iter().for_each(|&at| again.add(files[at], &[]));
+        for &at in &missing {
+            again.add(files[at], &[]);
+        }
         for (&at, response) in missing.iter().zip(if missing.is_empty() { Vec::new() } else { again.fetch() }) {
             assert!(response.body == responses[at].body, "{}", files[at]);
             responses[at] = response;

@@ -25,7 +25,7 @@ const FILES: &[(&str, usize, Option<Duration>)] = &[
     ("large.bin", LARGE, None),
     ("large-archived.txt", LARGE, Some(Duration::from_secs(1_700_000_000))),
     ("large-epoch.bin", LARGE, Some(Duration::ZERO)),
-    ("large-1980.bin", LARGE, Some(Duration::from_secs(315_532_800))),
+    ("large-1980.bin", LARGE, Some(Duration::from_hours(87_648))),
     ("large-future.bin", LARGE, Some(Duration::from_secs(4_000_000_000))),
     ("twin.txt", LARGE, Some(Duration::from_secs(1_700_000_000))),
     ("twin.txt.gz", LARGE, Some(Duration::from_secs(1_700_000_000))),
@@ -44,6 +44,10 @@ fn ask(server: &Server, path: &str, fields: &str) -> Response {
 
 const GZIP: &str = "Accept-Encoding: gzip\r\n";
 
+fn is_compressible(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|ending| ending == "txt")
+}
+
 /// The tag of the file, with the coding if there is one, once it is known.
 fn tag_of(server: &Server, path: &str, accept: &str) -> String {
     let mut tag = None;
@@ -51,7 +55,7 @@ fn tag_of(server: &Server, path: &str, accept: &str) -> String {
         let response = ask(server, path, accept);
         assert_eq!(response.status, 200, "{path}");
         let is_encoded = response.field("content-encoding").is_some();
-        let is_wanted = is_encoded || accept.is_empty() || path.ends_with(".bin") || path.ends_with(".gz");
+        let is_wanted = is_encoded || accept.is_empty() || !is_compressible(path);
         tag = response.field("etag").filter(|_| is_wanted).map(str::to_owned);
         tag.is_some()
     });
