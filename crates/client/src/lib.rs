@@ -19,8 +19,8 @@
 //!
 //! By design, the schedule and the records belong to the drive. Redirects are not followed and requests are not
 //! retried, because a load generator that hides failures would measure something else. The exception are requests that
-//! a server refuses to process over HTTP/2 or HTTP/3, as when it closes a connection after so many requests: no client
-//! treats these as failures. They are sent again, and counted.
+//! a server refuses to process over HTTP/2 or HTTP/3, for example when it closes a connection after a fixed number of
+//! requests: no client treats these as failures. They are sent again, and counted.
 
 mod busy_poll;
 mod connection;

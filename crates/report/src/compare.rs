@@ -146,13 +146,8 @@ fn alike(pairs: &[(RunReport, RunReport)]) -> Vec<(usize, usize)> {
 /// Returns why the figures of these steps cannot be compared: their requests failed in different shares, or failed in
 /// results of a version that counted failed responses in rates and times.
 fn incomparable(pairs: &[(RunReport, RunReport)], steps: &[(&StepReport, &StepReport)]) -> Option<String> {
-    let share = |side: &dyn Fn(&(&StepReport, &StepReport)) -> Counts| {
-        let (errors, ended) = steps.iter().map(side).fold((0.0, 0.0), |(errors, ended), counts| {
-            (errors + counts.errors() as f64, ended + counts.ended() as f64)
-        });
-        errors / f64::max(ended, 1.0)
-    };
-    let (a, b) = (share(&|(a, _)| a.record.counts), share(&|(_, b)| b.record.counts));
+    let a = Counts::error_share_of(steps.iter().map(|(a, _)| &a.record.counts));
+    let b = Counts::error_share_of(steps.iter().map(|(_, b)| &b.record.counts));
     let is_of_all = pairs.iter().any(|(a, b)| a.has_all_responses() || b.has_all_responses());
     failed_differently(("A", a), ("B", b)).or_else(|| {
         (is_of_all && a.max(b) > 0.0).then(|| {

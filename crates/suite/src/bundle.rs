@@ -215,7 +215,7 @@ impl Bundle {
         let running: Vec<(u32, u64)> =
             leaders.iter().filter_map(|pid| Some((*pid, crate::testbed::begun_at(*pid)?))).collect();
         let text = serde_json::to_string(&running).unwrap_or_default();
-        // A failure matters only after a crash, in which case the user sees what is left running.
+        // A failure matters only after a crash, and the user then sees which processes are still running.
         let _written = write_whole(&self.path("running.json"), text.as_bytes());
     }
 

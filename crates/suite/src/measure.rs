@@ -25,8 +25,8 @@ reasons! {
         text,
     }
     RequestsPerS, "requests-per-s", "1/s", true, "Successful responses per second.";
-    BytesPerS, "bytes-per-s", "B/s", true, "Bytes received per second.";
-    BytesPerSPeak, "bytes-per-s-peak", "B/s", true, "Bytes received in the best whole second.";
+    BytesPerS, "bytes-per-s", "B/s", true, "Bytes of successful responses per second.";
+    BytesPerSPeak, "bytes-per-s-peak", "B/s", true, "Bytes of successful responses in the best whole second.";
     ConnectionsPerS, "connections-per-s", "1/s", true, "Connections established per second.";
     OfferedPerS, "offered-per-s", "1/s", true, "Requests offered per second, in an open loop.";
     GoodputPerS, "goodput-per-s", "1/s", true, "Correct responses per second that arrived within a second of the time when they were due, over the whole seconds in which load was offered.";

@@ -116,8 +116,16 @@ impl Counts {
 
     /// Returns the share of finished requests that are [`Self::errors`], 0 to 1; 0 if no request finished.
     pub fn error_share(&self) -> f64 {
-        let ended = self.ended();
-        if ended == 0 { 0.0 } else { self.errors() as f64 / ended as f64 }
+        Self::error_share_of([self])
+    }
+
+    /// Returns the share of finished requests of several runs that are [`Self::errors`], 0 to 1; 0 if no request
+    /// finished.
+    pub fn error_share_of<'c>(runs: impl IntoIterator<Item = &'c Self>) -> f64 {
+        let (errors, ended) = runs.into_iter().fold((0.0, 0.0), |(errors, ended), counts| {
+            (errors + counts.errors() as f64, ended + counts.ended() as f64)
+        });
+        errors / f64::max(ended, 1.0)
     }
 
     pub(super) fn record(&mut self, sample: &Sample, is_success: bool) {

@@ -206,7 +206,7 @@ pub(crate) fn single() -> RunReport {
     run("one rate", vec![step(0, START_NS, &shape)])
 }
 
-/// Like [`single`], but all responses take 0.5 ms, and one request in so many is reset.
+/// Like [`single`], but all responses take 0.5 ms, and one request in `fails_each` is reset.
 pub(crate) fn even(label: &str, fails_each: Option<u64>) -> RunReport {
     let shape = Shape { rate: 50, seconds: 6, connect_ns: |_| 100_000, wait_ns: |_, _| 500_000, fails_each };
     run(label, vec![step(0, START_NS, &shape)])

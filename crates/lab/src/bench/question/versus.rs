@@ -3,6 +3,7 @@
 use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, ProgressReceiver};
 use flatout_load::judge::{Figure, FigureVerdict, InvalidReason};
 use flatout_load::plan::{Plan, Stop};
+use flatout_load::record::Counts;
 use flatout_load::report::StepReport;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
@@ -117,9 +118,7 @@ struct Turn {
     p50_ns: f64,
     p99_ns: f64,
     server_cpu_ns: Option<f64>,
-    /// Number of requests that failed, and of all that finished.
-    errors: u64,
-    ended: u64,
+    counts: Counts,
     verdicts: Vec<FigureVerdict>,
 }
 
@@ -133,8 +132,7 @@ impl Turn {
             p50_ns: at(|response| response.p50_ns),
             p99_ns: at(|response| response.p99_ns),
             server_cpu_ns: step.server.and_then(|server| server.cpu_ns_per_response),
-            errors: step.record.counts.errors(),
-            ended: step.record.counts.ended(),
+            counts: step.record.counts,
             verdicts: step.figures.clone(),
         }
     }
@@ -151,11 +149,6 @@ struct Compared {
     not_compared: Vec<NotCompared>,
 }
 
-/// Returns the share of failed requests in these turns, 0 to 1.
-fn failed_share<'t>(turns: impl Iterator<Item = &'t Turn>) -> f64 {
-    let (errors, ended) = turns.fold((0, 0), |(errors, ended), turn| (errors + turn.errors, ended + turn.ended));
-    errors as f64 / (ended as f64).max(1.0)
-}
 
 fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: &[Turn]) -> Compared {
     let bootstrap = Bootstrap::new(seed);
@@ -167,7 +160,9 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
     let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new() };
     let of_a = || same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
     let of_b = || blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
-    let differently = failed_differently(("A", failed_share(of_a())), ("B", failed_share(of_b())));
+    let failed_a = Counts::error_share_of(of_a().map(|turn| &turn.counts));
+    let failed_b = Counts::error_share_of(of_b().map(|turn| &turn.counts));
+    let differently = failed_differently(("A", failed_a), ("B", failed_b));
     let mut add = |measure: Measure, figure: Figure, pick: &dyn Fn(&Turn) -> f64| {
         // Turns are short, and interference affects both sides alike; the A/A baseline shows how much.
         let verdict = |turn: &Turn| match turn.verdict(figure) {
@@ -206,6 +201,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
 mod tests {
     use super::{BLOCKS, Compared, NotCompared, Turn, compare};
     use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
+    use flatout_load::record::Counts;
     use flatout_load::stats::order::{RunOrder, Side};
 
     fn turn(reasons: &[InvalidReason]) -> Turn {
@@ -216,8 +212,7 @@ mod tests {
             p50_ns: 1e6,
             p99_ns: 2e6,
             server_cpu_ns: Some(1e4),
-            errors: 0,
-            ended: 1_000,
+            counts: Counts { responses: 1_000, ..Counts::default() },
             verdicts: figures::verdicts(&Evidence::default(), &invalid),
         }
     }
