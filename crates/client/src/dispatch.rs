@@ -8,6 +8,7 @@ use flatout_load::schedule::{Begin, Move};
 use flatout_net::deadlines::NEVER;
 use flatout_os::clock::precise_ns;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -71,6 +72,32 @@ impl<D: Drive + 'static> ClientShared<D> {
         self.drive.borrow_mut().handle_failed(slot, now_ns, connected);
         self.ended();
         self.dispatch(now_ns, Some(slot))
+    }
+
+    /// Withdraws a burst that has not started, and whose slot has no stream.
+    pub(super) fn withdraw(self: &Rc<Self>, begin: &Begin, streams_max: u32, now_ns: u64) {
+        self.slots[begin.slot as usize].is_unusable.set(true);
+        self.drive.borrow_mut().handle_unusable(begin, streams_max);
+        self.dispatch_again(now_ns);
+        self.ended();
+    }
+
+    /// Uses the withdrawn slots with these indexes, because the server now permits `streams_max` streams.
+    pub(super) fn use_again(self: &Rc<Self>, slots: Range<u32>, streams_max: u32) {
+        let now_ns = precise_ns();
+        for slot in &self.slots[slots.start as usize..(slots.end as usize).min(self.slots.len())] {
+            if slot.is_unusable.take() {
+                self.drive.borrow_mut().handle_usable(slot.index, streams_max, now_ns);
+            }
+        }
+        self.dispatch_again(now_ns);
+    }
+
+    /// Starts due bursts, even if the schedule was done: bursts that it had handed over may have been withdrawn.
+    fn dispatch_again(self: &Rc<Self>, now_ns: u64) {
+        self.done.set(false);
+        let own = self.dispatch(now_ns, None);
+        debug_assert!(own.is_none());
     }
 
     fn give(self: &Rc<Self>, begin: Begin) {

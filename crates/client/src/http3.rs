@@ -24,6 +24,7 @@ use flatout_http::limits::Limits;
 use flatout_net::quic::QuicConnection;
 use quinn_proto::{Dir, ReadError, StreamEvent, StreamId, VarInt};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -43,6 +44,8 @@ struct Http3State {
     output: Vec<u8>,
     /// The control stream and the QPACK decoder stream, when they are open.
     own: [Option<StreamId>; 2],
+    /// Streams that were opened, but not used yet.
+    reserved: VecDeque<StreamId>,
     is_connected: bool,
     /// Wakes the connection's task.
     task: Option<Waker>,
@@ -66,6 +69,17 @@ impl Http3State {
         if let Some(task) = self.task.take() {
             task.wake();
         }
+    }
+
+    /// Opens streams for later requests, without sending anything, until `wanted` streams are open. Returns the number of
+    /// open streams, which the server must permit: QUIC has no other way to tell.
+    fn reserve_streams(&mut self, wanted: u32) -> u32 {
+        let in_use = self.core.iter().count();
+        while in_use + self.reserved.len() < wanted as usize {
+            let Some(id) = self.quic.streams().open(Dir::Bi) else { break };
+            self.reserved.push_back(id);
+        }
+        (in_use + self.reserved.len()) as u32
     }
 
     fn wake_waiting(&mut self) {
@@ -281,6 +295,7 @@ impl Http3Connection {
             fields: FieldBlock::new(),
             output: Vec::new(),
             own: [None, None],
+            reserved: VecDeque::new(),
             is_connected: false,
             task: None,
             waiting: Vec::new(),
@@ -324,7 +339,7 @@ impl Http3Connection {
         if !state.core.can_open() {
             return Poll::Ready(Err(RequestFailure::Unprocessed(StreamVersion::Http3)));
         }
-        let Some(id) = state.quic.streams().open(Dir::Bi) else {
+        let Some(id) = state.reserved.pop_front().or_else(|| state.quic.streams().open(Dir::Bi)) else {
             state.waiting.push(context.waker().clone());
             return Poll::Pending;
         };
@@ -341,6 +356,26 @@ impl Http3Connection {
         arrived.borrow_mut().begin(unsent, ends, is_digested);
         state.wake_task();
         Poll::Ready(Ok(Http3Stream::new(self.clone(), id, arrived)))
+    }
+
+    /// Returns the number of streams that the server permits at once, at most `wanted`.
+    pub(super) fn reserve_streams(&self, wanted: u32) -> u32 {
+        self.0.borrow_mut().reserve_streams(wanted)
+    }
+
+    /// Waits until the server permits more than `before` streams at once. Returns their number, at most `wanted`.
+    pub(super) fn poll_more_streams(&self, before: u32, wanted: u32, context: &Context<'_>) -> Poll<Result<u32, ()>> {
+        let state = &mut *self.0.borrow_mut();
+        if state.ended.is_some() {
+            return Poll::Ready(Err(()));
+        }
+        match state.reserve_streams(wanted) {
+            now if now > before => Poll::Ready(Ok(now)),
+            _ => {
+                state.waiting.push(context.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 
     /// Closes the connection.

@@ -180,6 +180,24 @@ pub trait Drive {
         let _ = requests;
     }
 
+    /// Withdraws a burst that has not started, because the server permits at most `streams_max` streams on a connection.
+    /// The slot must not be used until [`Self::handle_usable`].
+    fn handle_unusable(&mut self, begin: &Begin, streams_max: u32) {
+        let _ = (begin, streams_max);
+    }
+
+    /// Handles that the server now permits `streams_max` streams on a connection, so that a slot can be used again.
+    fn handle_usable(&mut self, slot: u32, streams_max: u32, now_ns: u64) {
+        let _ = (slot, streams_max, now_ns);
+    }
+
+    /// Returns the intended start of a burst that has not started, because its slot waited until another slot had
+    /// opened the connection that they share.
+    fn intended_after_wait(&self, begin: &Begin, now_ns: u64) -> u64 {
+        let _ = now_ns;
+        begin.intended_ns
+    }
+
     /// Handles the arrival of all responses of a slot's burst. `is_open` is true if the connection is reusable. Returns
     /// the slot's next burst, if it starts now.
     fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin>;

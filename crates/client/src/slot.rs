@@ -17,6 +17,8 @@ pub(super) struct ClientSlot {
     has_task: Cell<bool>,
     /// True if the slot's connection must be closed.
     closes: Cell<bool>,
+    /// True if the server permits no stream for the slot.
+    pub(super) is_unusable: Cell<bool>,
     waker: WakerCell,
 }
 
@@ -28,6 +30,7 @@ impl ClientSlot {
             begins: Cell::new(None),
             has_task: Cell::new(false),
             closes: Cell::new(false),
+            is_unusable: Cell::new(false),
             waker: WakerCell::default(),
         }
     }

@@ -15,7 +15,8 @@ use connection::StreamConnection;
 use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use stream::ClientStream;
@@ -32,6 +33,8 @@ pub(super) struct SharedConnection {
     was_lost: Cell<bool>,
     /// The generation of the last connection that the server closed.
     lost: Cell<u64>,
+    /// Number of streams that the server permits on a connection, if known, at most as many as the group has slots.
+    streams_max: Cell<Option<u32>>,
 }
 
 #[derive(Default)]
@@ -96,7 +99,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
     // The end of a burst is also the start of the next, so that one clock reading suffices for both.
     let mut begun_ns = precise_ns();
     loop {
-        let begin = if let Some(begin) = next.take() {
+        let mut begin = if let Some(begin) = next.take() {
             begin
         } else {
             let Some(begin) = slot.wait_or_close().await else {
@@ -110,6 +113,18 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
             begin
         };
         slot.take_close();
+        if streams > 1 && group.streams_max.get().is_none() {
+            if wait_streams_max(&shared, &slot, &group, streams).await {
+                begun_ns = precise_ns();
+                begin.intended_ns = shared.drive.borrow().intended_after_wait(&begin, begun_ns);
+            }
+        }
+        if let Some(streams_max) = group.streams_max.get()
+            && slot.index % streams >= (streams_max / begin.burst.max(1)).max(1)
+        {
+            shared.withdraw(&begin, streams_max, begun_ns);
+            continue;
+        }
         // If several streams share a connection, a schedule that requests a new connection only gets a free stream.
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);
@@ -127,6 +142,68 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
             }
             Err(connected) => shared.after_failure(slot.index, begun_ns, connected),
         };
+    }
+}
+
+/// Waits until the number of streams that the server permits on a connection is known, at most for the timeout. Returns
+/// false, at once, if this slot must open the connection. Slots for which the server permits no stream are not used:
+/// their requests would wait in the client, and the wait would look like a slow response.
+async fn wait_streams_max<D: Drive + 'static>(
+    shared: &Rc<ClientShared<D>>,
+    slot: &ClientSlot,
+    group: &Rc<SharedConnection>,
+    wanted: u32,
+) -> bool {
+    let mut has_waited = false;
+    slot.deadline.watch_stream();
+    slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
+    while group.streams_max.get().is_none() && slot.deadline.cut().is_none() {
+        let mut changed = pin!(group.changed.notified());
+        let opened = match &*group.state.borrow() {
+            SharedConnectionState::None => break,
+            SharedConnectionState::Connecting => None,
+            SharedConnectionState::Open(connection, _) => Some(connection.clone()),
+        };
+        has_waited = true;
+        let known = poll_fn(|context| {
+            slot.register(context);
+            if slot.deadline.cut().is_some() {
+                return Poll::Ready(None);
+            }
+            match &opened {
+                None => changed.as_mut().poll(context).map(|()| None),
+                Some(connection) => connection.poll_streams_max(wanted, context).map(Result::ok),
+            }
+        });
+        let known = known.await;
+        let Some(connection) = opened else { continue };
+        group.streams_max.set(known);
+        match known {
+            None => break,
+            Some(known) if known < wanted => {
+                tokio::task::spawn_local(use_more_streams(Rc::clone(shared), Rc::clone(group), connection, slot.index));
+            }
+            Some(_) => {}
+        }
+    }
+    slot.deadline.forget();
+    has_waited
+}
+
+/// Uses further slots of a group when the server permits more streams on its connection, as an HTTP/3 server may do at
+/// any time. `slot` is any slot of the group.
+async fn use_more_streams<D: Drive + 'static>(
+    shared: Rc<ClientShared<D>>,
+    group: Rc<SharedConnection>,
+    connection: StreamConnection,
+    slot: u32,
+) {
+    let streams = shared.settings.streams.map_or(1, |streams| streams.per_connection.max(1));
+    let first = slot - slot % streams;
+    while let Some(before) = group.streams_max.get().filter(|max| *max < streams) {
+        let Ok(now) = poll_fn(|context| connection.poll_more_streams(before, streams, context)).await else { return };
+        group.streams_max.set(Some(now));
+        shared.use_again(first + before..first + now, now);
     }
 }
 

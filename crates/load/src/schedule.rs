@@ -28,7 +28,7 @@ use retry::{Retries, Retry};
 use serde::{Deserialize, Serialize};
 use slot::{ConnectionSlot, Holding};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// ID of the random streams for the starts of a closed loop.
 const PURPOSE_START: u64 = 3;
@@ -91,6 +91,12 @@ pub struct Tally {
     pub slots_peak: u32,
     /// Slots that were given up because connecting failed.
     pub slots_given_up: u32,
+    /// Slots that could not be used, because the server permits fewer streams on a connection than were requested.
+    #[serde(default)]
+    pub slots_unusable: u32,
+    /// The smallest number of streams on a connection that the server permits, if slots could not be used.
+    #[serde(default)]
+    pub streams_max: Option<u32>,
 }
 
 impl Tally {
@@ -105,6 +111,8 @@ impl Tally {
         self.backlog_peak += other.backlog_peak;
         self.slots_peak += other.slots_peak;
         self.slots_given_up += other.slots_given_up;
+        self.slots_unusable += other.slots_unusable;
+        self.streams_max = self.streams_max.into_iter().chain(other.streams_max).min();
     }
 }
 
@@ -129,6 +137,8 @@ pub struct Schedule {
     /// Times at which slots continue, as pairs of a time in nanoseconds and a slot.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     open: Option<Open>,
+    /// Arrivals of an open loop whose slot could not be used: numbers and intended starts. They start before all others.
+    withdrawn: VecDeque<(u64, u64)>,
     measured_from_ns: Option<u64>,
     /// Nothing that is scheduled at this time or later starts.
     deadline_ns: u64,
@@ -172,6 +182,7 @@ impl Schedule {
             free: Free::new(count, clients),
             timers: BinaryHeap::with_capacity(count),
             open,
+            withdrawn: VecDeque::new(),
             measured_from_ns: None,
             deadline_ns: u64::MAX,
             requests_left: u64::MAX,
@@ -290,6 +301,64 @@ impl Schedule {
                 self.tally.slots_given_up += 1;
             }
         }
+    }
+
+    /// Withdraws a burst that has not started, because the server permits at most `streams_max` streams on a connection.
+    /// The slot is not used until [`Schedule::handle_usable`]. In an open loop, the arrival waits for another slot, and its intended start remains.
+    /// Call [`Schedule::next`] afterwards, even after [`Move::Done`].
+    pub fn handle_unusable(&mut self, begin: &Begin, streams_max: u32) {
+        let Some(state) = self.slots.get_mut(begin.slot as usize).filter(|state| state.holding == Holding::Burst)
+        else {
+            return;
+        };
+        state.holding = Holding::Retired;
+        if state.calls_left > 0 {
+            self.unfinished -= 1;
+            state.calls_left = 0;
+        }
+        if state.is_measured {
+            self.tally.visits -= 1;
+            self.tally.bursts -= 1;
+            self.tally.requests -= u64::from(begin.burst);
+            if self.requests_left != u64::MAX {
+                self.requests_left += u64::from(begin.burst);
+            }
+        }
+        self.slots_held -= 1;
+        self.tally.slots_unusable += 1;
+        self.tally.streams_max = Some(self.tally.streams_max.map_or(streams_max, |before| before.min(streams_max)));
+        self.tally.slots_peak = self.tally.slots_peak.min(self.share.connections - self.tally.slots_unusable);
+        if self.open.is_some() {
+            self.tally.waited += u64::from(self.free.is_empty());
+            self.withdrawn.push_back((begin.visit, begin.intended_ns));
+        } else if let Some(idle) = self.slots.iter().position(|state| state.holding == Holding::Nothing) {
+            // This slot had nothing left to do before the burst was withdrawn.
+            self.slots[idle].holding = Holding::Thought;
+            self.timers.push(Reverse((begin.intended_ns, idle as u32)));
+        }
+    }
+
+    /// Handles that the server now permits `streams_max` streams on a connection, so that a slot can be used. Call
+    /// [`Schedule::next`] afterwards, even after [`Move::Done`].
+    pub fn handle_usable(&mut self, slot: u32, streams_max: u32, now_ns: u64) {
+        let Some(state) = self.slots.get_mut(slot as usize).filter(|state| state.holding == Holding::Retired) else {
+            return;
+        };
+        self.tally.slots_unusable -= 1;
+        self.tally.streams_max = (self.tally.slots_unusable > 0).then_some(streams_max);
+        if self.open.is_some() {
+            state.holding = Holding::Nothing;
+            self.free.put_closed(slot);
+        } else {
+            state.holding = Holding::Thought;
+            self.timers.push(Reverse((now_ns, slot)));
+        }
+    }
+
+    /// Returns the intended start of a burst that waited until another slot had opened the connection: in a closed loop
+    /// `now_ns`, because a stream is used as soon as it is available.
+    pub fn intended_after_wait(&self, begin: &Begin, now_ns: u64) -> u64 {
+        if self.open.is_some() { begin.intended_ns } else { now_ns }
     }
 
     /// Handles a connection that the server closed between bursts. The visit, if any, continues on a new connection.

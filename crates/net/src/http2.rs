@@ -234,10 +234,24 @@ impl ClientConnection {
     /// Returns whether the peer accepts extended CONNECT (RFC 8441 §3). Returns `Pending` until the peer's first
     /// SETTINGS frame has arrived, and an error if the connection has ended.
     pub fn poll_connect_protocol(&self, context: &mut Context<'_>) -> Poll<Result<bool, StreamError>> {
+        self.poll_peer(|core| core.peer_connect_protocol(), context)
+    }
+
+    /// Returns the number of streams that the peer permits to be open at once. Returns `Pending` until the peer's first
+    /// SETTINGS frame has arrived, and an error if the connection has ended.
+    pub fn poll_streams_max(&self, context: &mut Context<'_>) -> Poll<Result<u32, StreamError>> {
+        self.poll_peer(|core| core.peer_streams_max(), context)
+    }
+
+    fn poll_peer<V>(
+        &self,
+        read: impl FnOnce(&Connection<StreamState>) -> Option<V>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<V, StreamError>> {
         let state = &mut *self.0.borrow_mut();
-        match (state.ended, state.core.peer_connect_protocol()) {
+        match (state.ended, read(&state.core)) {
             (Some(error), _) => Poll::Ready(Err(error)),
-            (None, Some(accepts)) => Poll::Ready(Ok(accepts)),
+            (None, Some(value)) => Poll::Ready(Ok(value)),
             (None, None) => {
                 state.waiting.push(context.waker().clone());
                 Poll::Pending

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 
 /// A server over HTTP/3 and TCP, with a certificate for localhost and 127.0.0.1.
-fn secure() -> (Folder, Certificate, Server) {
+pub(super) fn secure() -> (Folder, Certificate, Server) {
     let site = Folder::with(&[("a.txt", &[b'a'; 1024]), ("large", &vec![b'l'; 3 << 20])]);
     let certificate = Certificate::new();
     let Certificate { chain, key, .. } = &certificate;

@@ -1,14 +1,16 @@
-//! HTTP/2 against nginx, which closes each connection after a fixed number of requests.
+//! Streams of HTTP/2 and HTTP/3: requests that the server did not process, and streams beyond its limit.
 
 use super::bench;
+use super::http3::secure;
 use crate::e2e::harness::{Folder, wait_until};
 use crate::e2e::process::{Running, free_port};
 use crate::e2e::tool::tool;
+use serde_json::json;
 use std::net::TcpStream;
 use std::process::Stdio;
 
-#[test]
-fn requests_that_a_closing_server_did_not_process_are_sent_again() {
+/// nginx with HTTP/2 in clear text, with these additional settings.
+fn nginx(settings: &str) -> (Folder, Running, String) {
     let folder = Folder::new();
     let port = free_port();
     let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -18,15 +20,20 @@ fn requests_that_a_closing_server_did_not_process_are_sent_again() {
     let text = format!(
         "daemon off; master_process off; pid pid; error_log error.log;
          events {{ worker_connections 512; }}
-         http {{ {temporary} access_log off; keepalive_requests 100;
+         http {{ {temporary} access_log off; {settings}
              server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 'served'; }} }} }}"
     );
     folder.write("nginx.conf", text.as_bytes());
     let mut command = tool("nginx");
     command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
-    let _nginx = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let nginx = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
     wait_until("nginx listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    let url = format!("http://127.0.0.1:{port}/");
+    (folder, nginx, format!("http://127.0.0.1:{port}/"))
+}
+
+#[test]
+fn requests_that_a_closing_server_did_not_process_are_sent_again() {
+    let (_folder, _nginx, url) = nginx("keepalive_requests 100;");
     let run = bench(&[&url, "-n", "10000", "-c", "4", "--http", "2", "--streams", "10", "--threads", "1"]);
     assert_eq!(run.code, Some(0), "{} {}", run.stdout, run.stderr);
     assert_eq!((run.number("responses"), run.json["errors"]["total"].as_u64()), (10_000, Some(0)));
@@ -38,4 +45,48 @@ fn requests_that_a_closing_server_did_not_process_are_sent_again() {
         "{}",
         run.stdout
     );
+}
+
+/// Streams beyond the server's limit are not used, so that their wait in the client does not count as the server's.
+#[test]
+fn streams_beyond_the_servers_limit_are_not_used_and_reported() {
+    let (_folder, _nginx, url) = nginx("keepalive_requests 100000; http2_max_concurrent_streams 8;");
+    let base = [url.as_str(), "--http", "2", "--streams", "32", "--threads", "1"];
+    let run = bench(&[&base[..], &["-n", "2000", "-c", "2"]].concat());
+    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 2_000, 2), "{run:#?}");
+    let record = &run.step()["record"];
+    assert_eq!((&record["in_flight"]["peak"], &record["counts"]["sent_again"]), (&json!(16), &json!(0)), "{record:#}");
+    let tally = &run.step()["tally"];
+    assert_eq!((&tally["slots_unusable"], &tally["streams_max"]), (&json!(48), &json!(8)), "{tally:#}");
+    let note = "the server permits 8 concurrent streams on a connection, so 16 of 64 were used";
+    let notes = run.json["notes"].as_array().unwrap();
+    assert!(notes.contains(&json!({ "note": "streams-limited", "text": note })), "{notes:#?}");
+    assert!(run.stdout.contains(note) && run.stdout.contains("2 connections of 8 streams"), "{}", run.stdout);
+    // As many requests as streams: the usable ones send them all.
+    let run = bench(&[&base[..], &["-n", "32", "-c", "1"]].concat());
+    assert_eq!((run.code, run.number("responses")), (Some(0), 32), "{run:#?}");
+    assert_eq!(run.step()["record"]["in_flight"]["peak"], 8);
+    // In an open loop, arrivals wait for a stream that can be used, as they wait for a free connection.
+    let run = bench(&[&base[..], &["-n", "200", "-c", "1", "--rate", "2000"]].concat());
+    assert_eq!((run.code, run.number("responses")), (Some(0), 200), "{run:#?}");
+    assert!(run.step()["record"]["in_flight"]["peak"].as_u64().unwrap() <= 8, "{run:#?}");
+}
+
+/// flatout permits 128 streams over HTTP/2. Over HTTP/3, it permits 20 at first, and 100 when 10 are in use.
+#[test]
+fn streams_beyond_the_limit_of_flatout_are_not_used() {
+    let (_site, certificate, server) = secure();
+    let url = format!("https://localhost:{}/a.txt", server.address.port());
+    let authority = certificate.authority();
+    for (version, streams_max) in [("2", 128), ("3", 100)] {
+        let tls = ["--cacert", authority.to_str().unwrap(), "--http", version];
+        let run = bench(&[&[url.as_str(), "-n", "2000", "-c", "1", "--streams", "200"], &tls[..]].concat());
+        assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 2_000, 1), "{run:#?}");
+        let step = run.step();
+        assert_eq!(
+            (&step["tally"]["streams_max"], &step["tally"]["slots_unusable"]),
+            (&json!(streams_max), &json!(200 - streams_max))
+        );
+        assert!(step["record"]["in_flight"]["peak"].as_u64().unwrap() <= streams_max, "{run:#?}");
+    }
 }

@@ -118,6 +118,29 @@ impl StreamConnection {
         }
     }
 
+    /// Returns the number of streams that the server permits at once, or `wanted` if that is less. Pending until the
+    /// server has stated the number.
+    pub(super) fn poll_streams_max(&self, wanted: u32, context: &mut Context<'_>) -> Poll<Result<u32, RequestFailure>> {
+        match self {
+            Self::Http2(connection) => {
+                connection.poll_streams_max(context).map_ok(|max| max.min(wanted)).map_err(RequestFailure::from)
+            }
+            Self::Http3(connection) => Poll::Ready(Ok(connection.reserve_streams(wanted))),
+        }
+    }
+
+    /// Waits until an HTTP/3 server permits more than `before` streams at once. Returns their number, or `wanted` if that
+    /// is less.
+    ///
+    /// # Errors
+    /// Fails if the connection has ended, and over HTTP/2, where the number is not expected to change.
+    pub(super) fn poll_more_streams(&self, before: u32, wanted: u32, context: &Context<'_>) -> Poll<Result<u32, ()>> {
+        match self {
+            Self::Http2(_) => Poll::Ready(Err(())),
+            Self::Http3(connection) => connection.poll_more_streams(before, wanted, context),
+        }
+    }
+
     /// Closes an HTTP/3 connection. TCP connections close when they are dropped.
     pub(super) fn close(&self) {
         if let Self::Http3(connection) = self {

@@ -197,6 +197,12 @@ impl<T> Connection<T> {
         self.peer.have_arrived.then_some(self.peer.connect_protocol)
     }
 
+    /// Returns the number of streams that the peer permits this side to have open at once, or `None` before its first
+    /// SETTINGS frame.
+    pub fn peer_streams_max(&self) -> Option<u32> {
+        self.peer.have_arrived.then_some(self.peer.streams_max)
+    }
+
     /// Returns whether a connection error has occurred. The connection then ignores all input.
     pub const fn has_failed(&self) -> bool {
         self.has_failed

@@ -256,6 +256,18 @@ impl Drive for LabDrive {
         self.recorder.record_sent_again(requests);
     }
 
+    fn handle_unusable(&mut self, begin: &Begin, streams_max: u32) {
+        self.schedule.handle_unusable(begin, streams_max);
+    }
+
+    fn handle_usable(&mut self, slot: u32, streams_max: u32, now_ns: u64) {
+        self.schedule.handle_usable(slot, streams_max, now_ns);
+    }
+
+    fn intended_after_wait(&self, begin: &Begin, now_ns: u64) -> u64 {
+        self.schedule.intended_after_wait(begin, now_ns)
+    }
+
     fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
         self.schedule.handle_answered(slot, now_ns, is_open)
     }

@@ -10,7 +10,7 @@ pub use overload::{OverloadPlan, overload};
 pub use versus::versus;
 
 use flatout_load::plan::{Arrivals, Level, Loop, Plan, Stop};
-use flatout_load::report::RunReport;
+use flatout_load::report::{RunReport, StepReport};
 use flatout_load::stats::usl::Usl;
 use serde_json::{Value, json};
 
@@ -40,14 +40,15 @@ fn with_levels(plan: &Plan, levels: &[(f64, u64)]) -> Plan {
 
 /// Fits a scalability law to throughput by number of connections, if a run has enough levels.
 pub(super) fn scalability(run: &RunReport) -> Option<Value> {
+    let used = |step: &StepReport| step.plan.connections_used().saturating_sub(step.tally.slots_unusable);
     let points: Vec<(f64, f64)> = run
         .steps
         .iter()
         .filter(|step| !step.plan.is_open() && step.responses_per_s > 0.0)
-        .map(|step| (f64::from(step.plan.connections_used()), step.responses_per_s))
+        .map(|step| (f64::from(used(step)), step.responses_per_s))
         .collect();
     // Levels with the same number of connections are not a sweep.
-    let is_sweep = run.steps.windows(2).any(|pair| pair[0].plan.connections_used() != pair[1].plan.connections_used());
+    let is_sweep = run.steps.windows(2).any(|pair| used(&pair[0]) != used(&pair[1]));
     if !is_sweep || points.len() < flatout_load::stats::usl::POINTS_MIN {
         return None;
     }

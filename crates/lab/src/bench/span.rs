@@ -95,8 +95,9 @@ impl SpanResult {
     pub(crate) fn append(&mut self, other: &Self) -> Result<(), BenchError> {
         self.recorder.append(&other.recorder).map_err(|_| BenchError::Recorder)?;
         let slots_peak = self.tally.slots_peak.max(other.tally.slots_peak);
+        let slots_unusable = self.tally.slots_unusable.max(other.tally.slots_unusable);
         self.add(other)?;
-        self.tally.slots_peak = slots_peak;
+        (self.tally.slots_peak, self.tally.slots_unusable) = (slots_peak, slots_unusable);
         let (mine_ns, theirs_ns) = (self.whole_ns as f64, other.whole_ns as f64);
         let weigh = |one: f64, two: f64| (one * mine_ns + two * theirs_ns) / (mine_ns + theirs_ns).max(1.0);
         self.busy_share = weigh(self.busy_share, other.busy_share);

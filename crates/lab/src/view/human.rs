@@ -60,7 +60,7 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
 
 fn how(report: &BenchReport, step: &StepReport) -> String {
     let plan = &step.plan;
-    let connections = connections_of(report, plan);
+    let connections = connections_of(report, step);
     let threads = show::plural(report.threads as u64, "thread", "threads");
     let used = used_as(closes(plan));
     let elapsed = show::duration(step.elapsed_ns as f64);
@@ -80,14 +80,15 @@ fn how(report: &BenchReport, step: &StepReport) -> String {
 }
 
 /// Describes the connections of a plan. Over HTTP/2 and HTTP/3, these are streams, several of which share a connection.
-fn connections_of(report: &BenchReport, plan: &Plan) -> String {
-    let slots = plan.connections_used();
+fn connections_of(report: &BenchReport, step: &StepReport) -> String {
+    let slots = step.plan.connections_used();
     let version = report.asked.speech.version;
     let over = if matches!(version, HttpVersion::Http3 { .. }) { " over HTTP/3" } else { "" };
     match version.streams().map(|streams| streams.per_connection) {
         Some(streams) if streams > 1 => {
             let connections = show::plural(u64::from(slots.div_ceil(streams)), "connection", "connections");
-            format!("{connections} of {streams} streams{over}")
+            let used = step.tally.streams_max.unwrap_or(streams);
+            format!("{connections} of {} streams{over}", used.min(streams))
         }
         _ => format!("{}{over}", show::plural(u64::from(slots), "connection", "connections")),
     }

@@ -3,6 +3,7 @@
 use crate::failure::FailureKind;
 use crate::record::Counts;
 use crate::report::Reason;
+use crate::schedule::Tally;
 use flatout_units::show::plural;
 
 flatout_reason::reasons! {
@@ -19,7 +20,8 @@ flatout_reason::reasons! {
     OtherWork,       "other-work",       "other processes kept the machine busy";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
-    SentAgain,       "sent-again",       "the server did not process requests, as when it closes a connection, and the client sent them again";
+    SentAgain,       "sent-again",       "the server did not process requests, for example because it was closing the connection, and the client sent them again";
+    StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
 
@@ -117,6 +119,14 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
         }
     }
     notes
+}
+
+/// Returns the note that not all of `streams` could be used, if the server does not permit as many.
+pub fn streams_limited(tally: &Tally, streams: u32) -> Option<Reason> {
+    let permitted = plural(u64::from(tally.streams_max?), "concurrent stream", "concurrent streams");
+    let used = streams.saturating_sub(tally.slots_unusable);
+    let text = format!("the server permits {permitted} on a connection, so {used} of {streams} were used");
+    Some(Finding::StreamsLimited.with(text))
 }
 
 fn requests_were(count: u64) -> &'static str {

@@ -436,7 +436,8 @@ impl StepReport {
         record.pack();
         facts.client.loop_lag.histogram.pack();
         let failing = failing::failing(&record.counts, requests_asked);
-        let notes = failing::notes(&record.counts, facts.client.other_cpu_share);
+        let mut notes = failing::notes(&record.counts, facts.client.other_cpu_share);
+        notes.extend(failing::streams_limited(&facts.tally, facts.plan.connections_used()));
         Self {
             step: facts.step,
             offered,
@@ -565,7 +566,8 @@ fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
         intended_span_ns: record.intended_span_ns,
         begun_span_ns: record.begun_span_ns,
-        connections_asked: holds_all.then(|| u64::from(plan.connections_used())),
+        connections_asked: holds_all
+            .then(|| u64::from(plan.connections_used().saturating_sub(facts.tally.slots_unusable))),
         // HTTP/2 streams share connections, so requests in flight count instead.
         connections_peak: record.connections.peak.max(record.in_flight.peak),
         lag_p50_ns: at(&record.lag, 0.5),

@@ -27,6 +27,12 @@ impl Schedule {
             return None;
         }
         self.bound_backlog(now_ns);
+        if let Some((visit, intended_ns)) = self.withdrawn.front().copied() {
+            let slot = self.free.take()?;
+            self.withdrawn.pop_front();
+            self.start_visit(slot, visit, intended_ns);
+            return Some(self.start_burst(slot, intended_ns));
+        }
         let arrival = self.peek_arrival().filter(|arrival| arrival.intended_ns <= now_ns)?;
         let client = self.client_of(arrival);
         let slot = match client {
@@ -63,13 +69,16 @@ impl Schedule {
 
     /// Returns the time at which [`Schedule::next`] must be called for the next arrival.
     pub(super) fn arrival_ns(&self, now_ns: u64) -> Option<u64> {
-        let arrival = self.peek_arrival()?;
+        let intended_ns = match self.withdrawn.front() {
+            Some((_, intended_ns)) => *intended_ns,
+            None => self.peek_arrival()?.intended_ns,
+        };
         if self.has_free() {
-            return Some(arrival.intended_ns);
+            return Some(intended_ns);
         }
         // Without a free slot, the arrival waits for an event, at most until it is dropped.
         let dropped_ns = self.deadline_ns.saturating_add(self.plan.drain_ns);
-        (arrival.intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
+        (intended_ns <= now_ns && self.deadline_ns != u64::MAX).then_some(dropped_ns)
     }
 
     /// Returns the number of due arrivals that have not started, which are those between the two cursors.
@@ -97,6 +106,11 @@ impl Schedule {
         if self.has_free() && !is_over {
             return;
         }
+        if is_over {
+            let dropped = self.withdrawn.iter().filter(|(_, intended_ns)| self.is_measured(*intended_ns)).count();
+            self.tally.dropped += dropped as u64;
+            self.withdrawn.clear();
+        }
         let backlog = self.count_backlog(now_ns);
         self.tally.backlog_peak = self.tally.backlog_peak.max(backlog);
         let backlog_max = if is_over { 0 } else { self.plan.backlog_max.div_ceil(u64::from(self.share.shares.max(1))) };
@@ -111,7 +125,7 @@ impl Schedule {
     pub(super) fn is_over(&self, now_ns: u64) -> bool {
         let is_late = now_ns >= self.deadline_ns;
         if self.open.is_some() {
-            return self.peek_arrival().is_none() && (is_late || self.unfinished == 0);
+            return self.withdrawn.is_empty() && self.peek_arrival().is_none() && (is_late || self.unfinished == 0);
         }
         // A closed loop continues while one slot is active.
         is_late || self.requests_left == 0 || self.slots_held == 0

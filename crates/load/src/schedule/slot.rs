@@ -11,7 +11,7 @@ pub(super) enum Holding {
     Burst,
     /// A timer is set: a visit is in think time, or a slot of a closed loop is between two visits.
     Thought,
-    /// A closed loop has given up the slot.
+    /// The slot is not used again: a closed loop has given it up, or the server permits no stream for it.
     Retired,
 }
 

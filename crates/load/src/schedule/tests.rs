@@ -22,6 +22,8 @@ enum Fate {
     Failed(u64),
     /// A failed connection attempt after this time, in nanoseconds.
     Refused(u64),
+    /// A burst withdrawn after this time, in nanoseconds, because the server permits only one stream.
+    Unusable(u64),
 }
 
 /// A burst that was started.
@@ -67,11 +69,14 @@ fn run_watched(
     let mut now_ns = start_ns;
     let mut begin_one = |share: usize, begin: Begin, now_ns: u64, events: &mut BinaryHeap<_>| {
         let fate = fate(&begin, now_ns);
-        let (Fate::Answered(after_ns, _) | Fate::Failed(after_ns) | Fate::Refused(after_ns)) = fate;
+        let (Fate::Answered(after_ns, _) | Fate::Failed(after_ns) | Fate::Refused(after_ns) | Fate::Unusable(after_ns)) =
+            fate;
         let ended_ns = now_ns + after_ns;
         events.push(Reverse((ended_ns, share, begin.slot)));
-        begun.push(Begun { share, at_ns: now_ns, begin, ended_ns });
-        (share, begin.slot, fate)
+        if !matches!(fate, Fate::Unusable(_)) {
+            begun.push(Begun { share, at_ns: now_ns, begin, ended_ns });
+        }
+        ((share, begin.slot), (fate, begin))
     };
     for _ in 0..10_000_000 {
         watch(&mut schedules, now_ns);
@@ -80,8 +85,8 @@ fn run_watched(
             loop {
                 match schedule.next(now_ns) {
                     Move::Begin(begin) => {
-                        let (share, slot, fate) = begin_one(share, begin, now_ns, &mut events);
-                        assert!(fates.insert((share, slot), fate).is_none(), "slot {slot} was not free");
+                        let (slot, fate) = begin_one(share, begin, now_ns, &mut events);
+                        assert!(fates.insert(slot, fate).is_none(), "slot {slot:?} was not free");
                     }
                     Move::Close(slot) => assert!(!fates.contains_key(&(share, slot)), "slot {slot} is at work"),
                     Move::WaitUntil(due_ns) => {
@@ -110,16 +115,18 @@ fn run_watched(
         now_ns = next_ns;
         while events.peek().is_some_and(|Reverse((ended_ns, _, _))| *ended_ns <= now_ns) {
             let Some(Reverse((_, share, slot))) = events.pop() else { break };
-            match fates.remove(&(share, slot)).unwrap() {
+            let (fate, begin) = fates.remove(&(share, slot)).unwrap();
+            match fate {
                 Fate::Answered(_, is_open) => {
                     schedules[share].handle_connected(slot);
                     if let Some(begin) = schedules[share].handle_answered(slot, now_ns, is_open) {
-                        let (share, slot, fate) = begin_one(share, begin, now_ns, &mut events);
-                        assert!(fates.insert((share, slot), fate).is_none(), "slot {slot} was not free");
+                        let (slot, fate) = begin_one(share, begin, now_ns, &mut events);
+                        assert!(fates.insert(slot, fate).is_none(), "slot {slot:?} was not free");
                     }
                 }
                 Fate::Failed(_) => schedules[share].handle_failed(slot, now_ns, true),
                 Fate::Refused(_) => schedules[share].handle_failed(slot, now_ns, false),
+                Fate::Unusable(_) => schedules[share].handle_unusable(&begin, 1),
             }
         }
     }

@@ -149,7 +149,6 @@ struct Compared {
     not_compared: Vec<NotCompared>,
 }
 
-
 fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: &[Turn]) -> Compared {
     let bootstrap = Bootstrap::new(seed);
     let ratio = |turns: &[Turn], pick: &dyn Fn(&Turn) -> f64| -> Option<Interval> {

@@ -153,3 +153,19 @@ fn events_of_slots_that_are_not_at_work_change_nothing() {
     schedule.handle_connected(99);
     assert_eq!(schedule.tally(), super::Tally::default());
 }
+
+#[test]
+fn slots_without_a_stream_are_not_used_and_the_others_send_their_requests() {
+    // The only usable slot gets its response before, at the same time as, or after the others are withdrawn.
+    for after_ns in [MS, 2 * MS, 3 * MS] {
+        let outcome = run(&closed(8, Stop::Count(20)), 1, |begin, _| match begin.slot {
+            0 => Fate::Answered(2 * MS, true),
+            _ => Fate::Unusable(after_ns),
+        });
+        assert_eq!((outcome.begun.len(), outcome.tally.requests, outcome.tally.visits), (20, 20, 20), "{after_ns}");
+        assert!(outcome.begun.iter().all(|begun| begun.begin.slot == 0 && begun.at_ns == begun.begin.intended_ns));
+        let tally = outcome.tally;
+        assert_eq!((tally.slots_peak, tally.slots_unusable, tally.streams_max), (1, 7, Some(1)));
+        assert_requests_distinct(&outcome.begun);
+    }
+}

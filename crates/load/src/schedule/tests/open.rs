@@ -278,3 +278,22 @@ fn a_late_driver_begins_late_and_keeps_what_was_intended() {
     assert!(begins.iter().enumerate().all(|(n, begin)| begin.intended_ns == n as u64 * MS));
     assert_eq!(schedule.tally().waited, 0, "the driver was late, not a connection");
 }
+
+#[test]
+fn an_arrival_whose_slot_has_no_stream_waits_for_another_slot_with_its_intended_start() {
+    let one_of = |usable: u32| {
+        move |begin: &Begin, _| if begin.slot < usable { Fate::Answered(MS, true) } else { Fate::Unusable(MS / 2) }
+    };
+    let outcome = run(&fixed(1_000.0, 4, 10 * MS), 1, one_of(2));
+    let starts: Vec<u64> = outcome.begun.iter().map(|begun| begun.at_ns - begun.begin.intended_ns).collect();
+    assert_eq!(intended(&outcome).len(), 10);
+    // The third arrival tries slot 2 and then slot 3, each of which is found unusable half a millisecond later.
+    assert_eq!(starts, [0, 0, MS, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!((outcome.tally.requests, outcome.tally.dropped, outcome.tally.slots_unusable), (10, 0, 2));
+    // With a single usable slot that is busy for a long time, arrivals wait, and the wait is theirs.
+    let slow = |begin: &Begin, _| if begin.slot == 0 { Fate::Answered(3 * MS, true) } else { Fate::Unusable(0) };
+    let outcome = run(&fixed(1_000.0, 4, 10 * MS), 1, slow);
+    assert_eq!(outcome.begun.last().map(|begun| begun.at_ns - begun.begin.intended_ns), Some(18 * MS));
+    assert!(outcome.begun.is_sorted_by_key(|begun| begun.begin.intended_ns), "{outcome:#?}");
+    assert_eq!((outcome.tally.requests, outcome.tally.waited > 0), (10, true));
+}
