@@ -4,7 +4,10 @@ use crate::page::TextPage;
 use crate::style::{Style, Weight};
 use crate::verdict;
 use flatout_load::FailureKind;
-use flatout_load::judge::{Figure, Soundness};
+use flatout_load::judge::Figure;
+use flatout_load::record::ClassRecord;
+use flatout_load::report::percentiles::{Bucket, buckets};
+use flatout_load::report::visible::visible;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
 use flatout_units::show;
 
@@ -13,31 +16,29 @@ pub fn time(value_ns: Option<u64>) -> String {
     value_ns.map_or_else(|| "never".to_owned(), |ns| show::duration(ns as f64))
 }
 
-/// Adds a table with one line per level.
+/// Adds a table with one line per level. The lag is only of interest in an open loop.
 pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
-    let header = format!(
-        "  {:>16}{:>13}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
-        "offered", "responses/s", "p50", "p90", "p99", "max", "lag p99", "errors", "verdict"
-    );
-    page.painted(Weight::Faint, &header);
+    let has_lag = steps.iter().any(|step| step.plan.is_open());
+    let mut header = vec!["offered", "responses/s", "p50", "p99", "max"];
+    header.extend(has_lag.then_some("lag p99"));
+    header.extend(["errors", "verdict"]);
+    let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     for step in steps {
         let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>| {
             times.as_ref().map_or_else(|| "-".to_owned(), |times| time(pick(times)))
         };
-        let line = format!(
-            "  {:>16}{:>13}{:>10}{:>10}{:>10}{:>10}{:>10}{:>9}  {}",
+        let mut row = vec![
             verdict::load(step),
             show::figure(step.responses_per_s),
             at(&step.response, |times| times.p50_ns),
-            at(&step.response, |times| times.p90_ns),
             at(&step.response, |times| times.p99_ns),
             at(&step.response, |times| times.max_ns),
-            at(&step.lag, |times| times.p99_ns),
-            show::percent(step.error_share),
-            verdict::short(step),
-        );
-        page.painted((!step.invalid.is_empty()).then_some(Weight::Warning), &line);
+        ];
+        row.extend(has_lag.then(|| at(&step.lag, |times| times.p99_ns)));
+        row.extend([show::percent(step.error_share), verdict::short(step)]);
+        rows.push(row);
     }
+    page.table(&rows, 0);
 }
 
 /// Adds the figures of a run with one step, each on a line. With `all_phases`, adds every phase of a request.
@@ -57,25 +58,13 @@ pub fn add_figures(page: &mut TextPage, step: &StepReport, all_phases: bool) {
     );
     let received = format!("{}/s", show::bytes(step.bytes_in_per_s));
     page.named("received", &received, &format!("{} in total", show::bytes(counts.bytes_in() as f64)));
-    match &step.response {
-        Some(response) => add_latency(page, step, response),
-        None => page.named("latency", "-", "there was no successful response"),
-    }
-    let connections = show::plural(counts.connections, "connection", "connections");
-    let resumed = format!("{} of {} resumed", show::count(counts.tls_resumed), show::count(counts.tls_handshakes));
-    for (name, times, note, is_shown) in [
-        ("resolve", &step.phases.resolve, "", all_phases),
-        ("connect", &step.phases.connect, &*connections, true),
-        ("TLS handshake", &step.phases.tls, &*resumed, true),
-        ("wait", &step.phases.wait, "from the end of the request to the first byte of its response", all_phases),
-        ("transfer", &step.phases.transfer, "from the first byte to the last", all_phases),
-    ] {
-        if let Some(times) = times.as_ref().filter(|_| is_shown) {
-            let shown =
-                named_durations(page.style(), &[("p50", times.p50_ns), ("p99", times.p99_ns), ("max", times.max_ns)]);
-            page.figures(name, &shown, note);
-        }
-    }
+    add_times(page, step, all_phases);
+    add_distribution(page, step);
+    let resumed = match counts.tls_handshakes {
+        0 => String::new(),
+        all => format!("{} of {} TLS handshakes resumed a session", show::count(counts.tls_resumed), show::count(all)),
+    };
+    page.named("connections", &show::count(counts.connections), &resumed);
     add_responses(page, step);
     if step.requests.never_begun > 0 {
         let why = "arrivals that waited too long for a free connection";
@@ -84,27 +73,146 @@ pub fn add_figures(page: &mut TextPage, step: &StepReport, all_phases: bool) {
     add_errors(page, step);
 }
 
-fn add_latency(page: &mut TextPage, step: &StepReport, response: &Percentiles) {
-    let bounds = match (step.soundness(Figure::Median), step.soundness(Figure::Tail)) {
-        (Soundness::Sound, Soundness::Sound) => String::new(),
-        (median, tail) => format!("p50 {}, p99 {}", median.words(), tail.words()),
+/// Width of the names in the table of times, in columns. With eight times, a line has 79 columns.
+const TIME_NAME_WIDTH: usize = 13;
+
+/// Adds the table of times, and what they are.
+fn add_times(page: &mut TextPage, step: &StepReport, all_phases: bool) {
+    let Some(response) = &step.response else {
+        return page.named("latency", "-", "there was no successful response");
     };
-    page.figures("latency", &percentiles(page.style(), response), &bounds);
+    let heads = ["mean", "p50", "p75", "p90", "p95", "p99", "p99.9", "max"];
+    let heads: String = heads.iter().map(|head| format!("{head:>8}")).collect();
+    page.painted(Weight::Faint, &format!("  {:<TIME_NAME_WIDTH$}{heads}", ""));
+    let (is_open, phases) = (step.plan.is_open(), &step.phases);
+    for (name, times, is_shown) in [
+        ("latency", Some(response), true),
+        ("  service", step.service.as_ref(), is_open),
+        ("  lag", step.lag.as_ref(), is_open),
+        ("  first byte", phases.wait.as_ref(), true),
+        ("  transfer", phases.transfer.as_ref(), all_phases),
+        ("resolve", phases.resolve.as_ref(), all_phases),
+        ("connect", phases.connect.as_ref(), true),
+        ("TLS handshake", phases.tls.as_ref(), true),
+    ] {
+        if let Some(times) = times.filter(|_| is_shown) {
+            let text: String = in_table(times).iter().map(|value| format!("{value:>8}")).collect();
+            page.plain(&format!("  {name:<TIME_NAME_WIDTH$}{}", page.style().paint(Weight::Strong, &text)));
+        }
+    }
+    if let (median, tail) = (step.soundness(Figure::Median), step.soundness(Figure::Tail))
+        && !(median.is_sound() && tail.is_sound())
+    {
+        page.named("", "", &format!("p50 {}, p99 {}", median.words(), tail.words()));
+    }
     if let Some(covered) = verdict::unanswered(step) {
         page.named("", "", &covered);
     }
-    if !step.plan.is_open() {
-        let from =
-            "closed loop: from the end of the previous response to the end of this one; a stall is one slow response";
-        return page.named("", "", from);
+    let explained: &[&str] = if is_open {
+        &[
+            "    open loop: latency is from the time a request was due to the last byte of",
+            "    its response; service is from its start, and lag from due to start",
+        ]
+    } else {
+        &[
+            "    closed loop: latency is from the end of the previous response to the end",
+            "    of this one; a stall is one slow response",
+        ]
+    };
+    let first_byte = "    first byte: from the end of the request to the first byte of its response";
+    for line in explained.iter().chain([&first_byte]) {
+        page.painted(Weight::Faint, line);
     }
-    page.named("", "", "open loop: from the time each request was due until the last byte of its response");
-    if let Some(service) = &step.service {
-        page.figures("  service", &percentiles(page.style(), service), "from the start of the request");
+}
+
+/// Returns the times of a row: the mean, the percentiles and the maximum.
+fn in_table(times: &Percentiles) -> [String; 8] {
+    let percentiles =
+        [times.p50_ns, times.p75_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.p99_9_ns, times.max_ns];
+    let [p50, p75, p90, p95, p99, p99_9, max] = percentiles.map(time);
+    [show::duration(times.mean_ns), p50, p75, p90, p95, p99, p99_9, max]
+}
+
+/// Adds the distribution of the response times as a line of bars, one for each [`Bucket`].
+fn add_distribution(page: &mut TextPage, step: &StepReport) {
+    let buckets = buckets(&step.record.response.histogram());
+    let (Some(first), Some(last)) = (buckets.first(), buckets.last()) else { return };
+    let most = buckets.iter().map(|bucket| bucket.count).max().unwrap_or(1).max(1);
+    let bar = |bucket: &Bucket| match bucket.count {
+        0 => ' ',
+        count => BARS[(count.saturating_mul(BARS.len() as u64 - 1) / most) as usize],
+    };
+    let bars: String = buckets.iter().map(bar).collect();
+    let (from, to) = (show::duration(first.from_ns as f64), show::duration(last.to_ns as f64));
+    page.named("distribution", &format!("{from} {bars} {to}"), "");
+}
+
+/// Bars from a small to the largest number of requests.
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Maximum number of URLs or classes in the table of a text report that have no errors.
+const CLASSES_SHOWN_MAX: usize = 10;
+
+/// Width of the name of a URL in the table, in columns.
+const CLASS_NAME_WIDTH: usize = 36;
+
+/// Adds a table of the URLs or classes of a run, if there are several: the most requested ones, every other one with
+/// errors, and the sum of the others.
+pub fn add_classes(page: &mut TextPage, run: &RunReport, step: &StepReport) {
+    let mut classes: Vec<(&String, &ClassRecord)> = run.class_names.iter().zip(&step.record.classes).collect();
+    if classes.len() < 2 {
+        return;
     }
-    if let Some(lag) = &step.lag {
-        page.figures("  lag", &percentiles(page.style(), lag), "from the due time to the start");
+    classes.sort_by_key(|(_, class)| std::cmp::Reverse(class.requests));
+    let (shown, others): (Vec<_>, Vec<_>) = classes
+        .into_iter()
+        .enumerate()
+        .partition(|(index, (_, class))| *index < CLASSES_SHOWN_MAX || class_errors(class) > 0);
+    let header = ["URL or class", "requests", "p50", "p99", "max", "errors"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    rows.extend(shown.into_iter().map(|(_, (name, class))| class_row(&class_name(name, &run.url), class)));
+    if !others.is_empty() {
+        let requests = others.iter().fold(0, |sum: u64, (_, (_, class))| sum.saturating_add(class.requests));
+        let name = format!("{} others", show::count(others.len() as u64));
+        let cells = [&*name, &show::count(requests), "-", "-", "-", "0"];
+        rows.push(cells.map(str::to_owned).to_vec());
     }
+    page.plain("");
+    page.table(&rows, 1);
+}
+
+/// Returns the number of requests of a class without a response, or with an unexpected status.
+const fn class_errors(class: &ClassRecord) -> u64 {
+    class.errors.saturating_add(class.failures)
+}
+
+fn class_row(name: &str, class: &ClassRecord) -> Vec<String> {
+    let times = class.percentiles();
+    let at = |pick: fn(&Percentiles) -> Option<u64>| {
+        times.as_ref().map_or_else(|| "-".to_owned(), |times| time(pick(times)))
+    };
+    vec![
+        name.to_owned(),
+        show::count(class.requests),
+        at(|times| times.p50_ns),
+        at(|times| times.p99_ns),
+        at(|times| times.max_ns),
+        show::count(class_errors(class)),
+    ]
+}
+
+/// Returns the name of a class, without the origin of the run's URL, and without the middle if it is long.
+fn class_name(name: &str, url: &str) -> String {
+    let origin = url.find("://").and_then(|at| url[at + 3..].find('/').map(|end| &url[..at + 3 + end]));
+    let name = visible(origin.map_or(name, |origin| name.strip_prefix(origin).unwrap_or(name))).into_owned();
+    let length = name.chars().count();
+    if length <= CLASS_NAME_WIDTH {
+        return name;
+    }
+    let half = (CLASS_NAME_WIDTH - 1) / 2;
+    let (start, end): (String, String) =
+        (name.chars().take(half).collect(), name.chars().skip(length - half).collect());
+    format!("{start}…{end}")
 }
 
 /// Adds the CPU time of client and server, and what the kernel dropped. `server` is the server's figure, with a note.
@@ -179,17 +287,6 @@ fn named_durations(style: Style, durations_ns: &[(&str, Option<u64>)]) -> String
         })
         .collect();
     shown.join("   ")
-}
-
-fn percentiles(style: Style, times: &Percentiles) -> String {
-    let durations_ns = [
-        ("p50", times.p50_ns),
-        ("p90", times.p90_ns),
-        ("p99", times.p99_ns),
-        ("p99.9", times.p99_9_ns),
-        ("max", times.max_ns),
-    ];
-    named_durations(style, &durations_ns)
 }
 
 /// Adds the number of responses by status, and how many successful responses were in time.

@@ -7,7 +7,7 @@
 //! | [`text`], [`classic`], [`series`], [`hlog`], [`prometheus`] | one run as text, in the formats of other tools, as tables, as a histogram log, as metrics |
 //! | [`compare`] | two runs, or pairs of runs, compared |
 //! | [`verdict`], [`plan_words`], [`method`], [`command`] | verdict, plan, environment and command of a run in words |
-//! | [`bundle`], [`output`] | the folder of a result, and writing one file or standard output |
+//! | [`bundle`], [`output`], [`wrap`] | the folder of a result; writing one file or standard output; lines for a terminal |
 //!
 //! A report is a function of the result document in `flatout_load::report`. By design, this crate uses no sockets and
 //! no clock, and generates no load.
@@ -30,6 +30,7 @@ pub mod style;
 pub mod svg;
 pub mod text;
 pub mod verdict;
+pub mod wrap;
 
 #[cfg(test)]
 mod tests {

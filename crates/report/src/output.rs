@@ -1,6 +1,7 @@
 //! The destination of a result: standard output, or a file, which is replaced atomically.
 
 use super::style::shown;
+use super::wrap::wrap;
 use flatout_load::report::visible::visible_lines;
 use rustix::fs::{Access, access};
 use std::fs::{self, OpenOptions};
@@ -108,9 +109,14 @@ fn own_descriptor(path: &Path) -> Option<u32> {
 }
 
 /// Writes text to standard output, which may be a terminal. Makes control characters visible, except for the lab's own
-/// colours.
+/// colours, and breaks long lines between words if standard output is a terminal.
 pub fn show(text: &str) -> io::Result<()> {
-    print(&shown(text))
+    let stdout = io::stdout();
+    let text = shown(text);
+    match rustix::termios::tcgetwinsize(&stdout) {
+        Ok(size) => print(&wrap(&text, size.ws_col.into())),
+        Err(_) => print(&text),
+    }
 }
 
 /// Writes an error of a command to standard error. Makes control characters visible.

@@ -1,5 +1,6 @@
 //! The verdict on a result, in words: a sentence, followed by the reasons.
 
+use super::style::Weight;
 use flatout_load::judge::threshold::ThresholdOutcome;
 use flatout_load::judge::{Figure, InvalidReason, Soundness};
 use flatout_load::plan::Plan;
@@ -33,6 +34,15 @@ pub struct Verdict {
     pub reasons: Vec<String>,
 }
 
+/// Returns the emphasis of a verdict with this tone.
+pub const fn weight(tone: Tone) -> Weight {
+    match tone {
+        Tone::Good => Weight::Good,
+        Tone::Partly | Tone::Failed => Weight::Warning,
+        Tone::Invalid => Weight::Bad,
+    }
+}
+
 /// Returns the verdict on a run.
 pub fn of(report: &RunReport) -> Verdict {
     let many = report.steps.len() > 1;
@@ -55,14 +65,22 @@ pub fn of(report: &RunReport) -> Verdict {
         reasons.extend(step.failing.iter().map(|reason| format!("{}{}", at(step), reason.text)));
     }
     let missed = report.thresholds.iter().filter(|outcome| !outcome.met);
-    reasons.extend(missed.clone().map(|outcome| {
+    reasons.extend(missed.map(|outcome| {
         let found = outcome.found.as_deref().unwrap_or("no such value");
         let step = if many { format!("step {}: ", outcome.step + 1) } else { String::new() };
         format!("{step}required {}, found {found}{}", outcome.text, uncertain(outcome))
     }));
+    let (tone, headline) = headline(report);
+    Verdict { tone, headline, figures: figures(report), reasons }
+}
+
+/// Returns the tone of the verdict on a run, and the sentence that states whether the figures are valid.
+pub fn headline(report: &RunReport) -> (Tone, String) {
+    let many = report.steps.len() > 1;
+    let missed = report.thresholds.iter().filter(|outcome| !outcome.met).count() as u64;
     let count = |is: fn(&StepReport) -> bool| report.steps.iter().filter(|step| is(step)).count() as u64;
     let (worthless, touched) = (count(|step| !step.has_sound()), count(|step| !step.invalid.is_empty()));
-    let (tone, headline) = if worthless > 0 {
+    if worthless > 0 {
         let which = match (many, worthless == report.steps.len() as u64) {
             (true, false) => format!("the figures of {}", show::plural(worthless, "step", "steps")),
             _ => "these figures".to_owned(),
@@ -76,15 +94,14 @@ pub fn of(report: &RunReport) -> Verdict {
             _ => format!("Partly valid: not every figure of {} is valid.", show::plural(touched, "step", "steps")),
         };
         (Tone::Partly, headline)
-    } else if missed.clone().next().is_some() {
-        let count = show::plural(missed.count() as u64, "requirement was", "requirements were");
+    } else if missed > 0 {
+        let count = show::plural(missed, "requirement was", "requirements were");
         (Tone::Failed, format!("Valid, but {count} not met."))
     } else if report.steps.iter().any(|step| !step.failing.is_empty()) {
         (Tone::Failed, "Valid, but requests failed.".to_owned())
     } else {
         (Tone::Good, "Valid: the figures are reliable.".to_owned())
-    };
-    Verdict { tone, headline, figures: figures(report), reasons }
+    }
 }
 
 /// Returns the display name of a figure.

@@ -63,3 +63,41 @@ fn the_live_screen_needs_a_terminal() {
     let output = flatout().args(["bench", &server.url("/a.txt"), "-n", "100", "-c", "2"]).output().unwrap();
     assert!(!said(&output).contains('\x1b'), "{}", said(&output));
 }
+
+/// Removes colours, and the progress lines that were rewritten in place.
+fn last_shown(text: &str) -> String {
+    let mut plain = String::new();
+    let mut in_colour = false;
+    for character in text.chars() {
+        match character {
+            '\x1b' => in_colour = true,
+            _ if in_colour => in_colour = !character.is_ascii_alphabetic(),
+            _ => plain.push(character),
+        }
+    }
+    plain.lines().map(|line| line.rsplit('\r').find(|part| !part.is_empty()).unwrap_or("").to_owned() + "\n").collect()
+}
+
+#[test]
+fn a_report_fits_a_terminal_of_80_columns_and_names_each_url() {
+    let site = Folder::with(&[("a.txt", &[b'a'; 1024])]);
+    let server = Server::start(site.path(), &[]);
+    let urls: String = (0..14).map(|number| format!("/a.txt?{number}\n")).chain(["/none\n".to_owned()]).collect();
+    site.write("urls", urls.as_bytes());
+    let (program, list) = (flatout().get_program().to_str().unwrap().to_owned(), site.path().join("urls"));
+    let url = server.url("/");
+    let command = format!(
+        "stty rows 30 cols 80; {program} bench {url} --urls {} -n 150 --rate 300 -c 4 --no-tui",
+        list.display()
+    );
+    let text = last_shown(&said(&on_terminal(&command).output().unwrap()));
+    let wide: Vec<&str> = text.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(wide.is_empty(), "{wide:#?} in\n{text}");
+    let rows = |name: &str| text.lines().filter(|line| line.trim_start().starts_with(name)).count();
+    assert_eq!((rows("/a.txt?"), rows("4 others")), (10, 1), "{text}");
+    // A URL with errors is named, however many others there are.
+    let failed = text.lines().find(|line| line.trim_start().starts_with("/none")).unwrap_or_else(|| panic!("{text}"));
+    assert!(failed.ends_with(" 10"), "{failed}");
+    let outcome = text.find("FAILED: 10 requests were answered with 4xx").unwrap_or_else(|| panic!("{text}"));
+    assert!(outcome < text.find("  latency ").unwrap() && text.contains("  distribution "), "{text}");
+}

@@ -4,7 +4,7 @@ use super::spec::BenchRequests;
 use flatout_client::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
 use flatout_http::http3::error::ErrorCode;
 use flatout_load::FailureKind;
-use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample};
+use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample, Statuses};
 use flatout_load::schedule::{Begin, Move, Schedule, Tally};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
@@ -17,6 +17,9 @@ const PUBLISH_INTERVAL_NS: u64 = 200_000_000;
 /// A thread's progress since the start of the run.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadProgress {
+    /// Time of the counts, in nanoseconds.
+    pub(super) at_ns: u64,
+    pub(super) statuses: Statuses,
     pub(super) responses: u64,
     pub(super) failures: u64,
     pub(super) unanswered: u64,
@@ -306,6 +309,8 @@ impl Drive for LabDrive {
         self.published_ns = now_ns;
         if let Ok(mut standing) = self.statistics.standing.try_lock() {
             *standing = Some(ThreadProgress {
+                at_ns: now_ns,
+                statuses: self.recorder.statuses.clone(),
                 responses: self.recorder.counts.successes(),
                 failures: self.recorder.counts.errors(),
                 unanswered: self.recorder.counts.failures_total(),

@@ -1,6 +1,7 @@
 //! Progress reports of a running bench.
 
 use flatout_load::plan::Plan;
+use flatout_load::record::Statuses;
 use hdrhistogram::Histogram;
 
 /// The subject of the current measurement.
@@ -15,6 +16,10 @@ pub enum Phase {
 /// The progress of a span of load since its start.
 #[derive(Clone, Debug)]
 pub struct Live {
+    /// Time to which the counts refer, in nanoseconds on the monotonic clock: the mean over all threads.
+    pub at_ns: u64,
+    /// Number of responses by status.
+    pub statuses: Statuses,
     /// Number of successful responses.
     pub responses: u64,
     /// Number of requests without a complete response, or with an unexpected status.

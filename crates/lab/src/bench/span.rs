@@ -361,14 +361,18 @@ fn sums_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Sums {
 
 fn standing_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Option<Live> {
     let mut live: Option<Live> = None;
+    let (mut threads, mut sum_ns) = (0, 0);
     for statistics in statistics_by_thread {
         let Some(standing) = statistics.standing.lock().ok().and_then(|standing| standing.clone()) else { continue };
-        let ThreadProgress { responses, failures, unanswered, latency, lag } = standing;
+        let ThreadProgress { at_ns, statuses, responses, failures, unanswered, latency, lag } = standing;
+        threads += 1;
+        sum_ns += u128::from(at_ns);
         live = Some(match live {
-            None => Live { responses, failures, unanswered, latency, lag },
+            None => Live { at_ns, statuses, responses, failures, unanswered, latency, lag },
             Some(mut sum) => {
                 let added = sum.latency.add(&latency).and_then(|()| sum.lag.add(&lag));
                 debug_assert!(added.is_ok(), "all recorders have the same bounds");
+                sum.statuses.merge(&statuses);
                 Live {
                     responses: sum.responses + responses,
                     failures: sum.failures + failures,
@@ -378,7 +382,8 @@ fn standing_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Option<Live> {
             }
         });
     }
-    live
+    let at_ns = (sum_ns / threads.max(1)) as u64;
+    live.map(|live| Live { at_ns, ..live })
 }
 
 fn sum_up(

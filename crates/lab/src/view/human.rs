@@ -7,7 +7,7 @@ use flatout_load::judge::{Invalid, InvalidReason};
 use flatout_load::plan::{Loop, Plan, Visit};
 use flatout_load::report::{Reason, StepReport};
 use flatout_load::stats::compare::FAILED_SHARE_DIFFERENCE_MAX;
-use flatout_report::figures::{add_costs, add_figures, add_levels, add_thresholds, per_request};
+use flatout_report::figures::{add_classes, add_costs, add_figures, add_levels, add_thresholds, per_request};
 use flatout_report::page::TextPage;
 use flatout_report::style::{Style, Weight};
 use flatout_report::verdict;
@@ -22,16 +22,17 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
             let head =
                 format!("{}   {}", style.paint(Weight::Strong, &report.asked.url.to_string()), how(report, step));
             page.plain(&head);
-            page.plain("");
+            add_outcome(&mut page, report);
             add_figures(&mut page, step, false);
             add_costs(&mut page, &report.run, step, Some(server_cost(report, step)));
+            add_classes(&mut page, &report.run, step);
         }
         steps => {
             let levels = show::plural(steps.len() as u64, "level", "levels");
             let threads = show::plural(report.threads as u64, "thread", "threads");
             let url = style.paint(Weight::Strong, &report.asked.url.to_string());
             page.plain(&format!("{url}   {levels}, {threads}, {}", report.run.protocol));
-            page.plain("");
+            add_outcome(&mut page, report);
             match report.run.findings.get("comparison") {
                 Some(comparison) => add_comparison(&mut page, comparison),
                 None => add_levels(&mut page, steps),
@@ -44,12 +45,6 @@ pub fn print_bench(report: &BenchReport, style: Style) -> String {
         // The bare loop has no failed requests, so a run with many is not comparable with it.
         let is_comparable = steps.iter().all(|step| step.error_share <= FAILED_SHARE_DIFFERENCE_MAX);
         add_limit(&mut page, limit, closes, is_comparable);
-    }
-    for finding in report.run.findings.values() {
-        if let Some(sentence) = finding["sentence"].as_str() {
-            page.plain("");
-            page.painted(Weight::Strong, &format!("  {sentence}"));
-        }
     }
     page.plain("");
     page.painted(Weight::Faint, &format!("  {}", report.run.machine));
@@ -169,34 +164,49 @@ fn add_limit(page: &mut TextPage, limit: &Limit, closes: bool, is_comparable: bo
     page.named("  CPU", &per_request(limit.cpu_ns_per_request), &ratio);
 }
 
+/// Adds the outcome of the run: the answer to its question, whether the figures are valid, requirements and failures.
+fn add_outcome(page: &mut TextPage, report: &BenchReport) {
+    let steps = &report.run.steps;
+    page.plain("");
+    let sentences = report.run.findings.values().filter_map(|finding| finding["sentence"].as_str());
+    sentences.for_each(|sentence| page.painted(Weight::Strong, &format!("  {sentence}")));
+    // Single turns of a comparison mean nothing on their own.
+    if !report.run.findings.contains_key("comparison") {
+        let (tone, headline) = verdict::headline(&report.run);
+        page.painted(verdict::weight(tone), &format!("  {headline}"));
+    }
+    add_thresholds(page, &report.run);
+    let failing = steps.iter().flat_map(|step| {
+        let told = |reason: &Reason| format!("FAILED{}: {}", level(report, step), reason.text);
+        step.failing.iter().map(move |reason| (reason.name.clone(), told(reason)))
+    });
+    for told in alike(failing) {
+        page.painted(Weight::Bad, &format!("  {told}"));
+    }
+    page.plain("");
+}
+
+/// Names the level of a step, if there are several.
+fn level(report: &BenchReport, step: &StepReport) -> String {
+    if report.run.steps.len() > 1 { format!(" at level {}", step.step + 1) } else { String::new() }
+}
+
+/// Adds the notes, and the reasons why figures are not valid, with what to do about them.
 fn add_notes(page: &mut TextPage, report: &BenchReport) {
     let notes = report.notes();
     let steps = &report.run.steps;
-    let is_quiet = steps.iter().all(|step| step.invalid.is_empty() && step.failing.is_empty());
-    if !notes.is_empty() || !is_quiet || !report.run.thresholds.is_empty() {
+    if !notes.is_empty() || steps.iter().any(|step| !step.invalid.is_empty()) {
         page.plain("");
     }
     for told in alike(notes.iter().map(|note| (note.kind(), note.to_string()))) {
         page.painted(Weight::Warning, &format!("  note: {told}"));
     }
-    add_thresholds(page, &report.run);
-    // If there are several levels, a reason names its level.
-    let level = |step: &StepReport| {
-        if steps.len() > 1 { format!(" at level {}", step.step + 1) } else { String::new() }
-    };
-    if let [step] = &steps[..] {
-        add_worth(page, step);
-    }
     let invalid = steps.iter().flat_map(|step| {
         let told = |invalid: &Invalid| {
             let (name, touched) = (invalid.reason.name(), verdict::touched(step, invalid.reason));
-            format!("{name}{}: {}. {touched}.", level(step), invalid.text)
+            format!("{name}{}: {}. {touched}.", level(report, step), invalid.text)
         };
         step.invalid.iter().map(move |invalid| (invalid.reason, told(invalid)))
-    });
-    let failing = steps.iter().flat_map(|step| {
-        let told = |reason: &Reason| format!("FAILED{}: {}", level(step), reason.text);
-        step.failing.iter().map(move |reason| (reason.name.clone(), told(reason)))
     });
     let invalid: Vec<(InvalidReason, String)> = invalid.collect();
     let mut reasons: Vec<InvalidReason> = Vec::new();
@@ -210,19 +220,6 @@ fn add_notes(page: &mut TextPage, report: &BenchReport) {
             page.plain(&help);
         }
     }
-    for told in alike(failing) {
-        page.painted(Weight::Bad, &format!("  {told}"));
-    }
-}
-
-/// Adds a line that names the figures that do not hold.
-fn add_worth(page: &mut TextPage, step: &StepReport) {
-    if step.invalid.is_empty() {
-        return;
-    }
-    let weight = if step.has_sound() { Weight::Warning } else { Weight::Bad };
-    let headline = if step.has_sound() { "  Not every figure is valid" } else { "  INVALID: no figure is valid" };
-    page.painted(weight, &format!("{headline}: {}.", verdict::worth(step)));
 }
 
 /// Returns each kind of remark once, with the number of similar remarks: a comparison has dozens of levels.

@@ -7,6 +7,7 @@ use crate::request::{ConnectionUse, Outline};
 use crate::spread::Spread;
 use flatout_load::plan::{Stop, Visit};
 use flatout_load::report::StepReport;
+use flatout_load::report::percentiles::buckets;
 use flatout_report::command::SECRET_FIELDS;
 use serde_json::{Map, Value, json};
 
@@ -75,6 +76,8 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
         "service": step.service,
         "lag": step.lag,
         "connect": step.phases.connect,
+        "first_byte": step.phases.wait,
+        "latency_buckets": buckets(&step.record.response.histogram()),
         "counts": {
             "connections": counts.connections,
             "reconnects": counts.server_closes,

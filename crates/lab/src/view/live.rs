@@ -1,14 +1,20 @@
 //! The progress line on standard error.
 
 use crate::bench::{Live, Phase, ProgressReceiver};
-use flatout_load::plan::Plan;
+use flatout_load::plan::{Plan, Stop, WarmUp};
+use flatout_load::record::Statuses;
 use flatout_load::report::percentiles::quantile_ns;
 use flatout_report::figures::time;
 use flatout_report::style::{Style, Weight};
 use flatout_units::show;
 use hdrhistogram::Histogram;
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 use std::time::Instant;
+
+/// Shortest time over which a rate is averaged, in nanoseconds. Over less, a constant rate of a few hundred would seem
+/// to jump.
+pub(crate) const AVERAGED_NS_MIN: u64 = 950_000_000;
 
 /// A line that is rewritten in place. Nothing is shown if standard error is not a terminal.
 #[derive(Debug)]
@@ -16,19 +22,45 @@ pub struct LiveLine {
     is_terminal: bool,
     style: Style,
     begun: Instant,
-    /// The subject of the current measurement, and when the measurement started.
-    phase: Option<(Phase, Instant)>,
-    last: Option<LineBaseline>,
+    /// Planned duration of the current measurement, for example ` of 10.0 s`; empty if it ends by count.
+    planned: String,
+    /// Earlier progress, oldest first. The line covers the time since the oldest.
+    earlier: VecDeque<LineBaseline>,
 }
 
-/// The counts when the last line was shown. The next line covers the time since then.
+/// Earlier progress, since which a line covers the time.
 #[derive(Debug)]
 struct LineBaseline {
-    at: Instant,
+    at_ns: u64,
     responses: u64,
     unanswered: u64,
     latency: Histogram<u64>,
 }
+
+/// Returns the planned duration of a plan, with its warm-up, as text to follow the elapsed time; empty if it is unknown.
+pub(crate) fn planned(plan: &Plan) -> String {
+    let warm_up_ns = match plan.warm_up {
+        WarmUp::None => Some(0),
+        WarmUp::For { duration_ns } => Some(duration_ns),
+        WarmUp::Steady { .. } => None,
+    };
+    match (plan.stop, warm_up_ns) {
+        (Stop::After { duration_ns }, Some(warm_up_ns)) => {
+            format!(" of {:.1} s", duration_ns.saturating_add(warm_up_ns) as f64 / 1e9)
+        }
+        _ => String::new(),
+    }
+}
+
+/// Formats the number of responses by status, as far as it fits: `200 1,234  404 5`.
+pub(crate) fn statuses(live: &Statuses) -> String {
+    let all: Vec<String> =
+        live.iter().take(STATUSES_MAX).map(|(status, count)| format!("{status} {}", show::count(count))).collect();
+    all.join("  ")
+}
+
+/// Maximum number of statuses in the live view.
+const STATUSES_MAX: usize = 4;
 
 impl LiveLine {
     /// Creates a line on standard error.
@@ -38,8 +70,8 @@ impl LiveLine {
             is_terminal: stderr.is_terminal(),
             style: Style::of(&stderr),
             begun: Instant::now(),
-            phase: None,
-            last: None,
+            planned: String::new(),
+            earlier: VecDeque::new(),
         }
     }
 
@@ -68,49 +100,60 @@ impl ProgressReceiver for LiveLine {
         self.is_terminal
     }
 
-    fn handle_begin(&mut self, phase: Phase, _plan: &Plan) {
-        self.phase = Some((phase, Instant::now()));
-        self.last = None;
+    fn handle_begin(&mut self, _phase: Phase, plan: &Plan) {
+        self.begun = Instant::now();
+        self.planned = planned(plan);
+        self.earlier.clear();
     }
 
     fn handle_live(&mut self, phase: Phase, live: Option<&Live>) {
-        let now = Instant::now();
-        let phase_begun = self.phase.map_or(now, |(_, begun)| begun);
         let elapsed_s = self.begun.elapsed().as_secs_f64();
+        let planned = &self.planned;
         let what = match phase {
             Phase::Server => "",
             Phase::Limit => "  the machine's limit:",
         };
         let text = match live {
-            None => format!("{elapsed_s:5.1} s{what}  ..."),
-            Some(live) => {
-                let since = self.last.as_ref().map_or(phase_begun, |last| last.at);
-                let span_s = now.duration_since(since).as_secs_f64();
-                let text = describe(live, self.last.as_ref(), span_s, self.style);
-                self.last = Some(LineBaseline {
-                    at: now,
-                    responses: live.responses,
-                    unanswered: live.unanswered,
-                    latency: live.latency.clone(),
-                });
-                format!("{elapsed_s:5.1} s{what}  {text}")
-            }
+            None => format!("{elapsed_s:5.1} s{planned}{what}  ..."),
+            Some(live) => format!("{elapsed_s:5.1} s{planned}{what}  {}", advance(&mut self.earlier, live, self.style)),
         };
         self.show(&text);
     }
 }
 
-/// Describes the `span_s` seconds since the last line, or since the phase started.
-fn describe(live: &Live, last: Option<&LineBaseline>, span_s: f64, style: Style) -> String {
-    let mut recent = live.latency.clone();
-    let (mut responses, mut unanswered) = (live.responses, live.unanswered);
-    if let Some(last) = last {
-        responses = live.responses.saturating_sub(last.responses);
-        unanswered = live.unanswered.saturating_sub(last.unanswered);
-        let subtracted = recent.subtract(&last.latency);
-        debug_assert!(subtracted.is_ok(), "a record only grows");
+/// Describes the last second of a run, and adds its progress to `earlier`.
+fn advance(earlier: &mut VecDeque<LineBaseline>, live: &Live, style: Style) -> String {
+    // The oldest progress that remains is the last one that is old enough.
+    while earlier.get(1).is_some_and(|next| live.at_ns.saturating_sub(next.at_ns) >= AVERAGED_NS_MIN) {
+        earlier.pop_front();
     }
-    let rate = style.paint(Weight::Strong, &show::figure(responses as f64 / span_s.max(1e-3)));
+    let text = describe(live, earlier.front(), style);
+    if earlier.back().is_none_or(|last| last.at_ns < live.at_ns) {
+        earlier.push_back(LineBaseline {
+            at_ns: live.at_ns,
+            responses: live.responses,
+            unanswered: live.unanswered,
+            latency: live.latency.clone(),
+        });
+    }
+    text
+}
+
+/// Describes the time since `earlier`. Without it, there is no rate yet.
+fn describe(live: &Live, earlier: Option<&LineBaseline>, style: Style) -> String {
+    let mut recent = live.latency.clone();
+    let mut unanswered = live.unanswered;
+    let mut rate = "-".to_owned();
+    if let Some(earlier) = earlier {
+        let span_s = live.at_ns.saturating_sub(earlier.at_ns) as f64 / 1e9;
+        unanswered = live.unanswered.saturating_sub(earlier.unanswered);
+        let subtracted = recent.subtract(&earlier.latency);
+        debug_assert!(subtracted.is_ok(), "a record only grows");
+        if span_s > 0.0 {
+            rate = show::figure(live.responses.saturating_sub(earlier.responses) as f64 / span_s);
+        }
+    }
+    let rate = style.paint(Weight::Strong, &rate);
     let p99 = if recent.is_empty() && unanswered == 0 {
         "-".to_owned()
     } else {
@@ -120,34 +163,50 @@ fn describe(live: &Live, last: Option<&LineBaseline>, span_s: f64, style: Style)
         0 => "no errors".to_owned(),
         failures => style.paint(Weight::Bad, &show::plural(failures, "error", "errors")),
     };
-    format!("{rate} requests/s  p99 {p99}  {errors}")
+    format!("{rate} requests/s  p99 {p99}  {errors}  {}", statuses(&live.statuses)).trim_end().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LineBaseline, describe};
+    use super::{advance, planned, statuses};
     use crate::bench::Live;
+    use flatout_load::plan::{Plan, Stop};
+    use flatout_load::record::Statuses;
     use flatout_report::style::Style;
     use hdrhistogram::Histogram;
-    use std::time::Instant;
+    use std::collections::VecDeque;
 
-    fn live(latencies_ns: &[u64], failures: u64) -> Live {
+    fn live(at_ms: u64, responses: u64, failures: u64) -> Live {
         let mut latency = Histogram::new_with_bounds(1, 1_000_000_000, 3).unwrap();
-        for latency_ns in latencies_ns {
-            latency.record(*latency_ns).unwrap();
-        }
+        latency.record_n(1_000, responses).unwrap();
         let lag = latency.clone();
-        Live { responses: latencies_ns.len() as u64, failures, unanswered: failures, latency, lag }
+        let statuses = Statuses::default();
+        Live { at_ns: at_ms * 1_000_000, statuses, responses, failures, unanswered: failures, latency, lag }
     }
 
     #[test]
-    fn a_line_covers_the_time_since_the_last_one() {
-        let first = live(&[1_000, 1_000], 0);
-        assert_eq!(describe(&first, None, 0.5, Style::PLAIN), "4.00 requests/s  p99 1.00 µs  no errors");
-        let last =
-            LineBaseline { at: Instant::now(), responses: first.responses, unanswered: 0, latency: first.latency };
-        let second = live(&[1_000, 1_000, 2_000_000], 1);
-        assert_eq!(describe(&second, Some(&last), 0.25, Style::PLAIN), "4.00 requests/s  p99 never  1 error");
-        assert_eq!(describe(&live(&[], 0), None, 0.0, Style::PLAIN), "0.00 requests/s  p99 -  no errors");
+    fn a_constant_rate_does_not_jump_however_irregular_the_reports_are() {
+        let mut earlier = VecDeque::new();
+        let mut rate =
+            |at_ms, responses, failures| advance(&mut earlier, &live(at_ms, responses, failures), Style::PLAIN);
+        assert_eq!(rate(200, 40, 0), "- requests/s  p99 1.00 µs  no errors");
+        for at_ms in [400, 600, 650, 1_000, 1_050, 1_700, 1_900, 2_000, 2_900] {
+            let text = rate(at_ms, at_ms / 5, 0);
+            assert_eq!(text, "200 requests/s  p99 1.00 µs  no errors", "at {at_ms} ms");
+        }
+        // A report that covers little time does not decide.
+        assert_eq!(rate(2_950, 600, 3), "211 requests/s  p99 never  3 errors");
+    }
+
+    #[test]
+    fn the_planned_duration_is_known_if_the_run_ends_by_time() {
+        let stop = |stop| planned(&Plan { stop, ..Plan::default() });
+        assert_eq!(stop(Stop::After { duration_ns: 2_500_000_000 }), " of 2.5 s");
+        assert_eq!(stop(Stop::Count(5)), "");
+        let mut many = Statuses::default();
+        for text in ["{\"200\":1234,\"404\":5}", "{\"500\":1}", "{\"501\":1}", "{\"502\":1}"] {
+            many.merge(&serde_json::from_str(text).unwrap());
+        }
+        assert_eq!(statuses(&many), "200 1,234  404 5  500 1  501 1");
     }
 }

@@ -9,6 +9,7 @@ pub mod screen;
 pub use draw::draw;
 pub use screen::LiveScreen;
 
+use crate::view::live::AVERAGED_NS_MIN;
 use flatout_load::record::series::heat_class;
 use flatout_load::report::percentiles::quantile_ns;
 use flatout_load::report::visible;
@@ -42,6 +43,10 @@ pub struct RunProgress<'a> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct IntervalReading {
     pub(crate) at_s: f64,
+    /// Length of the interval, in seconds.
+    pub(crate) span_s: f64,
+    /// True for the first interval of a part of the run.
+    pub(crate) is_first: bool,
     pub(crate) responses_per_s: f64,
     pub(crate) failures: u64,
     /// Number of responses by row of the heat map.
@@ -62,6 +67,10 @@ pub struct DisplayState {
     pub(crate) part: String,
     /// The offered requests per second, if the clock determines the rate.
     pub(crate) offered_per_s: Option<f64>,
+    /// Planned duration of the part, to follow the elapsed time; empty if it is unknown.
+    pub(crate) planned: String,
+    /// Number of responses by status.
+    pub(crate) statuses: String,
     pub(crate) readings: VecDeque<IntervalReading>,
     pub(crate) failures: u64,
     pub(crate) responses: u64,
@@ -86,6 +95,8 @@ impl DisplayState {
             title: visible(title).into_owned(),
             part: String::new(),
             offered_per_s: None,
+            planned: String::new(),
+            statuses: String::new(),
             readings: VecDeque::new(),
             failures: 0,
             responses: 0,
@@ -118,6 +129,8 @@ impl DisplayState {
         }
         self.readings.push_back(IntervalReading {
             at_s: standing.at_s,
+            span_s,
+            is_first: last.is_none(),
             responses_per_s: responses as f64 / span_s,
             failures,
             heat,
@@ -140,6 +153,21 @@ impl DisplayState {
             response: standing.response.clone(),
             lag: standing.lag.cloned(),
         });
+    }
+}
+
+impl DisplayState {
+    /// Returns the rate of responses over about the last second of the current part.
+    pub(crate) fn recent_per_s(&self) -> f64 {
+        let (mut responses, mut span_s) = (0.0, 0.0);
+        for reading in self.readings.iter().rev() {
+            responses += reading.responses_per_s * reading.span_s;
+            span_s += reading.span_s;
+            if reading.is_first || span_s >= AVERAGED_NS_MIN as f64 / 1e9 {
+                break;
+            }
+        }
+        if span_s > 0.0 { responses / span_s } else { 0.0 }
     }
 }
 

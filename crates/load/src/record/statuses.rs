@@ -33,7 +33,8 @@ impl Statuses {
         (STATUS_MIN..).zip(self.0.iter().copied()).filter(|(_, count)| *count > 0)
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    /// Adds the counts of another record.
+    pub fn merge(&mut self, other: &Self) {
         other.iter().for_each(|(status, count)| self.add(status, count));
     }
 }

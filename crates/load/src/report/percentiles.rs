@@ -1,5 +1,6 @@
 //! Summary of a histogram: mean, deviation and percentiles.
 
+use crate::record::series::{heat_class, heat_floor_ns};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -57,6 +58,41 @@ impl Percentiles {
     }
 }
 
+/// A range of times with the number of requests that took so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bucket {
+    /// Shortest time of the range, in nanoseconds.
+    pub from_ns: u64,
+    /// End of the range, which it does not include, in nanoseconds.
+    pub to_ns: u64,
+    /// Number of requests.
+    pub count: u64,
+}
+
+/// Number of classes of [`heat_class`] per bucket: half of a doubling.
+const CLASSES_PER_BUCKET: u16 = 4;
+
+/// Returns the requests of a histogram in ranges, each about 1.4 times as wide as the one before, from the range of the
+/// shortest time to that of the longest.
+pub fn buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
+    let mut counts = std::collections::BTreeMap::new();
+    for step in histogram.iter_recorded() {
+        *counts.entry(heat_class(step.value_iterated_to()) / CLASSES_PER_BUCKET).or_insert(0) +=
+            step.count_since_last_iteration();
+    }
+    let (Some((first, _)), Some((last, _))) = (counts.first_key_value(), counts.last_key_value()) else {
+        return Vec::new();
+    };
+    let floor_ns = |bucket: u16| heat_floor_ns(bucket * CLASSES_PER_BUCKET);
+    (*first..=*last)
+        .map(|bucket| Bucket {
+            from_ns: floor_ns(bucket),
+            to_ns: floor_ns(bucket + 1),
+            count: counts.get(&bucket).copied().unwrap_or(0),
+        })
+        .collect()
+}
+
 /// Returns the quantile `share` (above 0, at most 1) of the times in a histogram and of `missing` requests that have no
 /// time. Returns `None` if the request at that rank has none.
 pub fn quantile_ns(histogram: &Histogram<u64>, share: f64, missing: u64) -> Option<u64> {
@@ -70,7 +106,7 @@ pub fn quantile_ns(histogram: &Histogram<u64>, share: f64, missing: u64) -> Opti
 
 #[cfg(test)]
 mod tests {
-    use super::Percentiles;
+    use super::{Percentiles, buckets};
     use hdrhistogram::Histogram;
 
     #[test]
@@ -87,5 +123,18 @@ mod tests {
         assert_eq!(Percentiles::of(&histogram, 96).unwrap().p50_ns, None);
         histogram.reset();
         assert_eq!(Percentiles::of(&histogram, 5), None);
+    }
+
+    #[test]
+    fn buckets_are_contiguous_and_hold_every_request() {
+        let mut histogram = Histogram::<u64>::new_with_bounds(1, 10_000_000_000, 3).unwrap();
+        assert_eq!(buckets(&histogram), []);
+        for (value_ns, count) in [(1_000_000, 5), (1_100_000, 2), (9_000_000, 1)] {
+            histogram.record_n(value_ns, count).unwrap();
+        }
+        let found = buckets(&histogram);
+        assert_eq!(found.iter().map(|bucket| bucket.count).collect::<Vec<_>>(), [5, 2, 0, 0, 0, 0, 0, 1]);
+        assert!(found.windows(2).all(|pair| pair[0].to_ns == pair[1].from_ns));
+        assert!(found[0].from_ns <= 1_000_000 && found[7].to_ns > 9_000_000, "{found:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! Entries of a workload, their expected responses, and the classes by which results are broken down.
 
 use super::address::Address;
+use crate::record::CLASSES_MAX;
+use std::collections::HashMap;
 
 flatout_reason::reasons! {
     /// A method in a list or a log. Other methods change the server, or need content that no log has.
@@ -66,8 +68,12 @@ impl Class {
     }
 }
 
-/// Maximum number of entries for which each entry is a class. If there are more, each range of sizes is a class.
+/// Maximum number of entries with known sizes for which each entry is a class. If there are more, each range of sizes is
+/// a class.
 pub const CLASSES_OF_ENTRIES_MAX: usize = 32;
+
+/// Name of the class of all URLs for which there is no other class.
+const OTHERS: &str = "other URLs";
 
 /// Size classes: exclusive upper bound in bytes, and name.
 const SIZES: [(u64, &str); 6] = [
@@ -79,18 +85,35 @@ const SIZES: [(u64, &str); 6] = [
     (u64::MAX, "unknown size"),
 ];
 
+/// Assigns a class to every URL, in the order in which they are listed. The URLs beyond [`CLASSES_MAX`] share the last.
+fn classify_by_url(entries: &mut [WorkloadEntry]) -> Vec<Class> {
+    let mut classes: Vec<Class> = Vec::new();
+    let mut numbers: HashMap<String, u16> = HashMap::new();
+    for entry in entries {
+        let method = if entry.method == Method::Get { "" } else { entry.method.name() };
+        let space = if method.is_empty() { "" } else { " " };
+        let name = format!("{method}{space}{}", entry.address);
+        let next = classes.len() as u16;
+        entry.class = match numbers.get(&name) {
+            Some(class) => *class,
+            None if classes.len() < CLASSES_MAX - 1 => {
+                classes.push(Class::named(name.clone()));
+                numbers.insert(name, next);
+                next
+            }
+            None => (CLASSES_MAX - 1) as u16,
+        };
+        if usize::from(entry.class) == classes.len() {
+            classes.push(Class::named(OTHERS.to_owned()));
+        }
+    }
+    classes
+}
+
 /// Assigns a class to every entry.
 pub(super) fn classify(entries: &mut [WorkloadEntry]) -> Vec<Class> {
-    if entries.len() <= CLASSES_OF_ENTRIES_MAX {
-        return (0..)
-            .zip(entries)
-            .map(|(class, entry)| {
-                entry.class = class;
-                let method = if entry.method == Method::Get { "" } else { entry.method.name() };
-                let space = if method.is_empty() { "" } else { " " };
-                Class::named(format!("{method}{space}{}", entry.address))
-            })
-            .collect();
+    if entries.len() <= CLASSES_OF_ENTRIES_MAX || entries.iter().all(|entry| entry.body_bytes.is_none()) {
+        return classify_by_url(entries);
     }
     let range = |entry: &WorkloadEntry| match entry.body_bytes {
         None => SIZES.len() - 1,

@@ -3,6 +3,7 @@ use super::fileset::{ContentGenerator, Fileset};
 use super::log::AccessLog;
 use super::mine::mine;
 use super::{Workload, filelist, parse_named, urls};
+use crate::record::CLASSES_MAX;
 
 fn faults(text: &str) -> Vec<(u64, FaultKind)> {
     let faults = filelist::parse(text.as_bytes()).unwrap_err();
@@ -204,4 +205,13 @@ fn a_mined_list_is_the_log_by_weight() {
     assert_eq!(list.entries.iter().map(|entry| entry.body_bytes).collect::<Vec<_>>(), [Some(20), None, Some(10), None]);
     let mined = mine(&AccessLog::read(text.as_bytes()), 1);
     assert_eq!((mined.urls, mined.requests, mined.left_out), (1, 2, 3));
+}
+
+#[test]
+fn each_url_of_a_list_is_a_class_and_the_rest_are_others() {
+    let text: String = (0..300).map(|number| format!("/{number}\n")).chain(["/7\n".to_owned()]).collect();
+    let list = urls::parse(text.as_bytes()).unwrap();
+    assert_eq!((list.classes.len(), list.classes[255].name.as_str()), (CLASSES_MAX, "other URLs"));
+    assert_eq!((list.classes[254].name.as_str(), list.entries[254].class), ("/254", 254));
+    assert_eq!((list.entries[255].class, list.entries[299].class, list.entries[300].class), (255, 255, 7));
 }

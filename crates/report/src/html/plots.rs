@@ -5,7 +5,7 @@ use crate::chart::{Axis, Cell, Chart, LOOKS, Line, Quantity, Side, thin};
 use crate::series::{StepTimes, times};
 use crate::verdict;
 use flatout_load::record::series::{Point, heat_floor_ns};
-use flatout_load::report::percentiles::quantile_ns;
+use flatout_load::report::percentiles::{Bucket, buckets, quantile_ns};
 use flatout_load::report::{RunReport, StepReport};
 use maud::{Markup, PreEscaped, html};
 use std::collections::BTreeMap;
@@ -28,6 +28,7 @@ pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
                 @if let Some((chart, caption)) = sweep { (figure(&chart, caption)) }
                 @let (chart, caption) = distribution(reports, names);
                 (figure(&chart, caption))
+                (figure(&histogram(reports, names), "The share of successful responses in each range of times. Each range is about 1.4 times as wide as the one before. For a run with several steps, the step with the most responses."))
                 @let chart = rates(reports, names);
                 (figure(&chart, "The chart shows failed requests only if there were any."))
                 @for (report, name) in reports.iter().zip(names) {
@@ -166,6 +167,29 @@ fn distribution(reports: &[RunReport], names: &[String]) -> (Chart, &'static str
     let left = Axis::log("time", Quantity::Nanoseconds, values);
     let x = Axis::tail("percentile", count);
     (Chart { title: "Latency by percentile".to_owned(), x, left, right: None, cells: Vec::new(), lines }, caption)
+}
+
+/// Returns the chart of response times by range, as steps.
+fn histogram(reports: &[RunReport], names: &[String]) -> Chart {
+    let mut lines = Vec::new();
+    for (look, (report, name)) in reports.iter().zip(names).enumerate() {
+        let Some(step) = busiest(report) else { continue };
+        let buckets = buckets(&step.record.response.histogram());
+        let all = buckets.iter().map(|bucket| bucket.count as f64).sum::<f64>().max(1.0);
+        let edges = |bucket: &Bucket| {
+            let share = bucket.count as f64 / all;
+            [(bucket.from_ns as f64, share), (bucket.to_ns as f64, share)]
+        };
+        let ends = buckets.first().zip(buckets.last());
+        let mut points: Vec<(f64, f64)> = ends.iter().map(|(first, _)| (first.from_ns as f64, 0.0)).collect();
+        points.extend(buckets.iter().flat_map(edges));
+        points.extend(ends.iter().map(|(_, last)| (last.to_ns as f64, 0.0)));
+        lines.push(line(name, look, Side::Left, false, false, points));
+    }
+    let points = || lines.iter().flat_map(|line: &Line| &line.points);
+    let x = Axis::log("response time", Quantity::Nanoseconds, points().map(|point| point.0));
+    let left = Axis::linear("share of responses", Quantity::Share, points().map(|point| point.1));
+    Chart { title: "Distribution of the response times".to_owned(), x, left, right: None, cells: Vec::new(), lines }
 }
 
 /// Returns a histogram as a curve, with eight points per decade of the tail. The curve ends where the `missing` requests

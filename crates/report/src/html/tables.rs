@@ -32,7 +32,7 @@ pub(super) fn steps(reports: &[RunReport], names: &[String]) -> Markup {
             h2 { "Results" }
             div.wide { table {
                 thead { tr {
-                    @for head in ["offered", "responses/s", "p50", "p90", "p99", "p99.9", "longest", "failed", "late (p99)", "received", "verdict"] { th scope="col" { (head) } }
+                    @for head in ["offered", "responses/s", "mean", "p50", "p75", "p90", "p95", "p99", "p99.9", "longest", "failed", "late (p99)", "received", "verdict"] { th scope="col" { (head) } }
                 } }
                 tbody { @for (name, _, step) in &rows { (step_row(name, step)) } }
                 caption {
@@ -58,8 +58,11 @@ fn step_row(name: &str, step: &StepReport) -> Markup {
     html! { tr {
         th scope="row" { (name) }
         td { (show::figure(step.responses_per_s)) }
+        td { (step.response.map_or_else(|| "–".to_owned(), |times| show::duration(times.mean_ns))) }
         td { (time(|times| times.p50_ns)) }
+        td { (time(|times| times.p75_ns)) }
         td { (time(|times| times.p90_ns)) }
+        td { (time(|times| times.p95_ns)) }
         td { (time(|times| times.p99_ns)) }
         td { (time(|times| times.p99_9_ns)) }
         td { (time(|times| times.max_ns)) }

@@ -171,11 +171,19 @@ fn a_good_run_reads_so() {
     let expected = "\
 http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
 
+  Valid: the figures are reliable.
+
   requests/s       2,000
   received         2.33 MiB/s   2.33 MiB in total
-  latency          p50 500 µs   p90 500 µs   p99 500 µs   p99.9 500 µs   max 500 µs
-                   closed loop: from the end of the previous response to the end of this one; a stall is one slow response
-  connect          p50 20.0 µs   p99 20.0 µs   max 20.0 µs   1 connection
+                   mean     p50     p75     p90     p95     p99   p99.9     max
+  latency        500 µs  500 µs  500 µs  500 µs  500 µs  500 µs  500 µs  500 µs
+    first byte   500 µs  500 µs  500 µs  500 µs  500 µs  500 µs  500 µs  500 µs
+  connect       20.0 µs 20.0 µs 20.0 µs 20.0 µs 20.0 µs 20.0 µs 20.0 µs 20.0 µs
+    closed loop: latency is from the end of the previous response to the end
+    of this one; a stall is one slow response
+    first byte: from the end of the request to the first byte of its response
+  distribution     393 µs █ 524 µs
+  connections      1
   responses        2,000   200 2,000   of 2,000 sent
     in time        2,000   of 2,000 started
   errors           none
@@ -193,7 +201,7 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
 }
 
 #[test]
-fn a_bad_run_says_what_went_wrong_at_its_end() {
+fn a_bad_run_says_first_what_went_wrong() {
     let mut report = report(|recorder| {
         fail(recorder, FailureKind::BadResponse, "status_line");
         fail(recorder, FailureKind::ClientTimo, "");
@@ -202,14 +210,14 @@ fn a_bad_run_says_what_went_wrong_at_its_end() {
     report.server = Err(TargetUnknown::NotPermitted);
     let text = print_bench(&report, Style::PLAIN);
     for expected in [
-        "max never\n",
+        "500 µs  500 µs   never\n",
         "                   of 2,000 responses; 2 requests without a valid response count as slower",
         "  responses        2,001   200 2,000  503 1   of 2,003 sent\n",
         "  errors           1 status 503   the status is not one of 2xx,3xx\n    response time  p50 500 µs",
         "                   1 client-timo   the response was not complete within the request timeout\n",
         "                   1 bad-response   the received data is not an HTTP response (status_line 1)\n",
         "  server CPU       -   unknown: the server's processes belong to another user\n",
-        "  FAILED: 2 requests failed\n  FAILED: 1 request was answered with 5xx\n",
+        "\n\n  Valid, but requests failed.\n  FAILED: 2 requests failed\n  FAILED: 1 request was answered with 5xx\n\n",
     ] {
         assert!(text.contains(expected), "{expected:?} is not in\n{text}");
     }

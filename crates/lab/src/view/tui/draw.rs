@@ -25,7 +25,7 @@ const DEPTHS: [(char, u8); 5] = [('·', 24), ('░', 31), ('▒', 37), ('▓', 1
 pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
     let [head, figures, rate, heat_title, heat, foot] = Layout::vertical([
         Constraint::Length(1),
-        Constraint::Length(2),
+        Constraint::Length(3),
         Constraint::Length(RATE_HEIGHT),
         Constraint::Length(1),
         Constraint::Min(3),
@@ -36,8 +36,10 @@ pub fn draw(watch: &DisplayState, frame: &mut Frame, coloured: bool) {
     let faint = Style::new().add_modifier(Modifier::DIM);
     let at_s = watch.readings.back().map_or(0.0, |reading| reading.at_s);
     let part = if watch.part.is_empty() { String::new() } else { format!("   {}", watch.part) };
-    let title =
-        Line::from(vec![Span::styled(watch.title.clone(), bold), Span::styled(format!("{part}   {at_s:.1} s"), faint)]);
+    let title = Line::from(vec![
+        Span::styled(watch.title.clone(), bold),
+        Span::styled(format!("{part}   {at_s:.1} s{}", watch.planned), faint),
+    ]);
     frame.render_widget(Paragraph::new(title), head);
     frame.render_widget(Paragraph::new(figure_lines(watch, coloured)), figures);
     add_rate(watch, frame, rate, coloured);
@@ -62,11 +64,12 @@ fn figure_lines(watch: &DisplayState, coloured: bool) -> Vec<Line<'static>> {
     let lag = last.lag_p99_ns.map_or_else(String::new, |ns| format!("   lag p99 {}", show::duration(ns as f64)));
     vec![
         Line::from(vec![
-            Span::styled(format!("{} responses/s", show::figure(last.responses_per_s)), bold),
+            Span::styled(format!("{} responses/s", show::figure(watch.recent_per_s())), bold),
             Span::raw(format!("{offered}   {} total   ", show::count(watch.responses))),
             errors,
         ]),
         Line::from(format!("p50 {}   p99 {}   max {}{lag}", time(last.p50_ns), time(last.p99_ns), time(last.max_ns))),
+        Line::from(watch.statuses.clone()),
     ]
 }
 

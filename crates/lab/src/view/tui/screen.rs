@@ -6,8 +6,10 @@
 
 use super::{DisplayState, RunProgress, draw};
 use crate::bench::{Live, Phase, ProgressReceiver};
+use crate::view::live::{planned, statuses};
 use flatout_client::watch_endings;
 use flatout_load::plan::Plan;
+use flatout_os::clock::precise_ns;
 use flatout_report::style::Style;
 use flatout_report::verdict;
 use ratatui::Terminal;
@@ -19,7 +21,6 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use std::io::{self, IsTerminal, Stderr};
 use std::panic;
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
 
 /// The terminal settings from before the view was opened; `None` while no view is open. There is only one terminal, and
 /// its settings must be restored however this process ends, even by a panic or a signal.
@@ -35,7 +36,10 @@ pub struct LiveScreen {
     watch: DisplayState,
     coloured: bool,
     /// Time at which the current part started.
-    begun: Instant,
+    /// Start of the current part, in nanoseconds.
+    begun_ns: u64,
+    /// Time of the progress that is shown, in nanoseconds.
+    shown_ns: u64,
     /// True if the run is an open loop, in which requests can be late.
     is_open: bool,
 }
@@ -53,7 +57,14 @@ impl LiveScreen {
         let coloured = Style::of(&stderr) == Style::COLOURED;
         let terminal = Terminal::new(CrosstermBackend::new(stderr));
         let terminal = terminal.inspect_err(|_| give_back())?;
-        Ok(Some(Self { terminal, watch: DisplayState::new(title), coloured, begun: Instant::now(), is_open: false }))
+        Ok(Some(Self {
+            terminal,
+            watch: DisplayState::new(title),
+            coloured,
+            begun_ns: precise_ns(),
+            shown_ns: 0,
+            is_open: false,
+        }))
     }
 
     /// Shows the progress of the run.
@@ -82,14 +93,19 @@ impl ProgressReceiver for LiveScreen {
             Phase::Server => load,
             Phase::Limit => format!("the machine's limit, {load}"),
         };
-        self.begun = Instant::now();
+        self.begun_ns = precise_ns();
+        self.shown_ns = 0;
+        self.watch.planned = planned(plan);
         self.is_open = plan.is_open();
         self.watch.begin(&part, plan.offered_per_s());
     }
 
     fn handle_live(&mut self, _phase: Phase, live: Option<&Live>) {
-        if let Some(live) = live {
-            let at_s = self.begun.elapsed().as_secs_f64();
+        // Show only new progress: an interval without any would look like a pause of the server.
+        if let Some(live) = live.filter(|live| live.at_ns > self.shown_ns) {
+            self.shown_ns = live.at_ns;
+            self.watch.statuses = statuses(&live.statuses);
+            let at_s = live.at_ns.saturating_sub(self.begun_ns) as f64 / 1e9;
             let (responses, failures, unanswered) = (live.responses, live.failures, live.unanswered);
             let lag = self.is_open.then_some(&live.lag);
             self.show(RunProgress { at_s, responses, failures, unanswered, response: &live.latency, lag });

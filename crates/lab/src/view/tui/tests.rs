@@ -69,10 +69,14 @@ fn a_reading_tells_of_the_time_since_the_last_one() {
 
 #[test]
 fn the_screen_has_rate_heat_errors_and_lag() {
-    let rows = screen(&watched(), 80, 24);
-    assert_eq!(rows[0], "http://127.0.0.1/   step 1 of 3   1.0 s");
-    assert_eq!(rows[1], "810 responses/s of 1,000 offered   805 total   3 errors (3 now)");
+    let mut watch = watched();
+    (watch.planned, watch.statuses) = (" of 2.0 s".to_owned(), "200 805  503 3".to_owned());
+    let rows = screen(&watch, 80, 25);
+    assert_eq!(rows[0], "http://127.0.0.1/   step 1 of 3   1.0 s of 2.0 s");
+    assert_eq!(rows[1], "805 responses/s of 1,000 offered   805 total   3 errors (3 now)");
     assert!(rows[2].starts_with("p50 1.00 ms   p99 6"), "{}", rows[2]);
+    assert_eq!(rows[3], "200 805  503 3");
+    let rows = &rows[1..];
     assert!(rows[3].starts_with("    810"), "{}", rows[3]);
     assert!(rows[7].starts_with("   0 /s  █"), "{}", rows[7]);
     assert_eq!(rows[8], "response time; the right edge is now");
