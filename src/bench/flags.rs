@@ -1,8 +1,9 @@
 //! The flags of `flatout bench`.
 
-use super::plan::parse_duration;
+use super::plan::{parse_duration, parse_stop_when};
 use clap::Args;
 use flatout_lab::request::RequestField;
+use flatout_lab::resolve::{RedirectedHost, ResolvedHost};
 use flatout_load::plan::ExpectedStatuses;
 use flatout_report::classic::Classic;
 use std::net::SocketAddr;
@@ -97,6 +98,11 @@ pub(crate) struct LoadArgs {
     /// Stop when the mean response time is known to within this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "requests")]
     pub(super) precision: Option<String>,
+    /// Stop when more than this share of the requests has failed, such as 'errors>5%'
+    ///
+    /// The share is that of all requests of a level so far, and is checked from 20 requests on.
+    #[arg(long, value_name = "EXPR", value_parser = parse_stop_when, conflicts_with = "agents")]
+    pub(super) stop_when: Option<f64>,
     /// Seed for the random number generator
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -116,6 +122,9 @@ pub(crate) struct LoadArgs {
 #[command(next_help_heading = "Requests")]
 pub(crate) struct RequestArgs {
     /// Request the URLs listed in FILE, in order
+    ///
+    /// A line may begin with a method, and then continue after the URL with the content of the request, or with `@` and
+    /// the name of a file with the content: `POST /b @b.json`. Names are relative to the list.
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) urls: Option<PathBuf>,
     /// Request the URLs in a WebStone filelist by weight, and check the response sizes
@@ -134,15 +143,32 @@ pub(crate) struct RequestArgs {
     /// The log of a server that compresses contains the sizes of compressed responses.
     #[arg(long, requires = "replay")]
     pub(super) verify_sizes: bool,
-    /// Request method [default: GET, or the method given in the list]
+    /// Request method [default: the method given in the list, POST for a request with a body, or GET]
     #[arg(long, value_name = "NAME")]
     pub(super) method: Option<String>,
-    /// Send this file as the request body
+    /// Send this file as the request body; `-` reads standard input
     #[arg(long, value_name = "FILE")]
     pub(super) body: Option<PathBuf>,
+    /// Send this text as the request body
+    #[arg(long, value_name = "TEXT", conflicts_with = "body")]
+    pub(super) body_text: Option<String>,
     /// Add a request header, as 'Name: value'; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = RequestField::parse)]
     pub(super) header: Vec<RequestField>,
+    /// Connect to ADDRESS for this host and port, instead of resolving the name; may be repeated
+    ///
+    /// With several addresses, separated by commas, connections use them in turn. The Host field and the server name for
+    /// TLS remain those of the URL.
+    #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = ResolvedHost::parse)]
+    pub(super) resolve: Vec<ResolvedHost>,
+    /// Connect to HOST2:PORT2 instead of HOST1:PORT1; may be repeated
+    ///
+    /// An empty HOST1 or PORT1 stands for any, and an empty HOST2 or PORT2 for that of the URL.
+    #[arg(long, value_name = "HOST1:PORT1:HOST2:PORT2", value_parser = RedirectedHost::parse)]
+    pub(super) connect_to: Vec<RedirectedHost>,
+    /// Server name for TLS, which the certificate must contain [default: the host of the URL]
+    #[arg(long, value_name = "NAME")]
+    pub(super) sni: Option<String>,
     /// HTTP version
     ///
     /// HTTP/3 requires an https:// URL and uses the UDP port with the URL's port number. Its connect time includes the

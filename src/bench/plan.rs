@@ -7,15 +7,14 @@ use flatout_lab::bench::question::OverloadPlan;
 use flatout_lab::bench::{BenchRequests, BenchSpec, CounterSource, Speech};
 use flatout_lab::cores::cores_allowed;
 use flatout_lab::request::{HttpVersion, is_method};
-use flatout_lab::resolve::resolve;
-use flatout_lab::workload::{read_filelist, read_sound_log, read_urls};
+use flatout_lab::resolve::Routes;
+use flatout_lab::workload::{read_content, read_filelist, read_sound_log, read_urls};
 use flatout_load::judge::Threshold;
 use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
 use flatout_load::stats::knee::KneePlan;
 use flatout_load::workload::{self, Replay, Workload};
 use flatout_os::socket::is_local;
 use flatout_units::quantity::{self, NANOSECOND, QuantityError, split_unit};
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,10 +33,6 @@ const SESSION_LENGTH_DEFAULT: &str = "5";
 
 /// Default maximum number of connections for a replay. A guess: half of 20,000 descriptors.
 const REPLAY_CONNECTIONS_MAX: u32 = 10_000;
-
-/// Maximum length of a file to send as content, in bytes. The file is held in memory, and copied for each entry of a
-/// list.
-const CONTENT_BYTES_MAX: u64 = 64 << 20;
 
 /// Maximum number of levels in a run, over all rates and connections. The record of each level is held until the end.
 const LEVELS_MAX: usize = 1_000;
@@ -99,10 +94,11 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     let url = Url::parse(&args.url).map_err(text)?;
     sense::check(&args, &url)?;
     let BenchArgs { load, request, question, agents, .. } = args;
-    let address = resolve(&url).map_err(text)?;
+    let routes = Routes { resolved: request.resolve.clone(), redirected: request.connect_to.clone() };
+    let addresses = routes.resolve(&url).map_err(text)?;
     let cores = cores_allowed().len() as u32;
     // A server on the same machine also needs cores.
-    let threads = if is_local(address.ip()) { (cores / 2).max(1) } else { cores };
+    let threads = if addresses.iter().any(|address| is_local(address.ip())) { (cores / 2).max(1) } else { cores };
     let threads = load.threads.unwrap_or(threads);
     if threads == 0 {
         return Err("a run needs at least one thread".to_owned());
@@ -115,10 +111,13 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
         threads,
         request_timeout_ns: nanoseconds(load.timeout).max(1),
         method: method(request.method.as_deref())?,
-        content: content(request.body.as_deref())?,
+        content: content(&request)?,
         fields: request.header.clone(),
         speech: speech(&request),
+        routes,
+        server_name: request.sni.clone(),
         sources: load.source_addresses,
+        stop_when: load.stop_when,
         digest_share: request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?,
         with_limit: question.limit,
         overload: question.overload,
@@ -175,7 +174,7 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
     }
     if let Some(url) = &asked.compare {
         let url = Url::parse(url).map_err(text)?;
-        resolve(&url).map_err(text)?;
+        ask.routes.resolve(&url).map_err(text)?;
         let work = match &ask.work {
             // If A is a single URL, B requests the other URL. If A is a list, B requests the same list.
             BenchRequests::Chosen(workload) if workload.entries.len() == 1 => {
@@ -382,13 +381,12 @@ fn method(asked: Option<&str>) -> Result<Option<String>, String> {
     }
 }
 
-fn content(path: Option<&Path>) -> Result<Arc<[u8]>, String> {
-    let Some(path) = path else { return Ok(Arc::from([])) };
-    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    if bytes.len() as u64 > CONTENT_BYTES_MAX {
-        return Err(format!("{} is larger than {CONTENT_BYTES_MAX} bytes", path.display()));
+fn content(request: &RequestArgs) -> Result<Arc<[u8]>, String> {
+    match (&request.body, &request.body_text) {
+        (Some(path), _) => read_content(path).map(Arc::from).map_err(text),
+        (None, Some(text)) => Ok(text.as_bytes().into()),
+        (None, None) => Ok(Arc::from([])),
     }
-    Ok(bytes.into())
 }
 
 fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> {
@@ -420,6 +418,15 @@ fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> 
         return Ok(BenchRequests::Replayed(Arc::new(replay)));
     }
     BenchRequests::one(&url.target).ok_or_else(|| "the workload has no requests".to_owned())
+}
+
+/// Parses the condition of `--stop-when`: `errors>5%`. Returns the share, 0 to below 1.
+pub(super) fn parse_stop_when(text: &str) -> Result<f64, String> {
+    let share = text.strip_prefix("errors>").map(str::trim).and_then(|share| match share {
+        "0" | "0%" => Some(0.0),
+        share => parse_share(share).ok().filter(|share| *share < 1.0),
+    });
+    share.ok_or_else(|| format!("{text:?} is not a condition; write it as errors>5%"))
 }
 
 /// Parses a share such as `1%` or `0.01`: above 0, at most 1.
@@ -460,7 +467,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{parse_bounds, parse_duration, parse_share};
+    use super::{parse_bounds, parse_duration, parse_share, parse_stop_when};
     use std::time::Duration;
 
     #[test]
@@ -471,6 +478,15 @@ mod tests {
         }
         for text in ["", "s", "10x", "-1s", "0", "1e9s", "1..2s", "99999999999999999999999h"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_stops_at_a_share_of_errors() {
+        assert_eq!((parse_stop_when("errors>5%"), parse_stop_when("errors> 0.5")), (Ok(0.05), Ok(0.5)));
+        assert_eq!(parse_stop_when("errors>0"), Ok(0.0));
+        for text in ["errors", "errors<5%", "errors>=5%", "p99>5ms", "errors>100%", "errors>-1%"] {
+            assert!(parse_stop_when(text).is_err(), "{text}");
         }
     }
 

@@ -5,6 +5,8 @@
 
 use super::flags::{BenchArgs, LoadArgs, OutputArgs, QuestionArgs, RequestArgs};
 use flatout_http::url::Url;
+use flatout_lab::resolve::Routes;
+use std::path::{Path, PathBuf};
 
 /// Finds the first conflict in a command line whose flags are valid on their own.
 pub(super) fn check(args: &BenchArgs, url: &Url) -> Result<(), String> {
@@ -75,6 +77,10 @@ fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs)
         (
             versus && (question.server_log.is_some() || question.server_metrics.is_some()),
             "--compare measures two servers, but a log or metrics belong to one: to compare counts, run a separate bench for each server".to_owned(),
+        ),
+        (
+            load.stop_when.is_some(),
+            format!("{name} decides itself when to stop, and may need failed requests: remove --stop-when"),
         ),
         (question.limit, format!("--limit cannot be combined with {name}: run a separate bench for each")),
     ]
@@ -154,6 +160,7 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
     let is_secure = url.secure || question.compare.as_deref().is_some_and(|other| other.starts_with("https:"));
     let of_tls = [
         (request.insecure, "--insecure"),
+        (request.sni.is_some(), "--sni"),
         (request.cacert.is_some(), "--cacert"),
         (request.tls_resume, "--tls-resume"),
         (request.no_tls_resume, "--no-tls-resume"),
@@ -164,6 +171,14 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
             (is_given && !is_secure, format!("{name} needs TLS, but {url} does not use it: use https://"))
         })
         .collect();
+    let routes = Routes { resolved: request.resolve.clone(), redirected: request.connect_to.clone() };
+    let other = question.compare.as_deref().and_then(|other| Url::parse(other).ok());
+    let urls: Vec<&Url> = std::iter::once(url).chain(&other).collect();
+    let port = url.port;
+    rules.push((
+        !routes.apply_to(&urls),
+        format!("--resolve and --connect-to do not apply to {url}: write its host and its port, which is {port}"),
+    ));
     let is_http3 = request.http == "3";
     rules.push((
         is_http3 && !url.secure,
@@ -187,10 +202,26 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
 
 fn of_agents(args: &BenchArgs) -> Vec<Rule> {
     let has_agents = args.agents.agents.is_some();
-    vec![(
-        has_agents && args.load.precision.is_some(),
-        "with --precision, each agent would stop at a different time: use --duration".to_owned(),
-    )]
+    let is_stdin = |path: &Option<PathBuf>| path.as_deref() == Some(Path::new("-"));
+    let RequestArgs { body, urls, filelist, .. } = &args.request;
+    vec![
+        (
+            has_agents && args.load.precision.is_some(),
+            "with --precision, each agent would stop at a different time: use --duration".to_owned(),
+        ),
+        (
+            has_agents && is_stdin(body),
+            "--body - reads standard input, but the agents send the requests: use a file on each agent".to_owned(),
+        ),
+        (
+            is_stdin(body) && args.output.bundle.is_some(),
+            "--body - reads standard input, which --bundle cannot store: use a file".to_owned(),
+        ),
+        (
+            is_stdin(body) && (is_stdin(urls) || is_stdin(filelist)),
+            "--body - and the list would both be read from standard input: use a file for one of them".to_owned(),
+        ),
+    ]
 }
 
 fn of_outputs(output: &OutputArgs) -> Vec<Rule> {

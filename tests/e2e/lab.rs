@@ -2,6 +2,7 @@
 
 mod agents;
 mod beside;
+mod bodies;
 mod connections;
 mod costs;
 mod counts;
@@ -14,6 +15,7 @@ mod refusals;
 mod replay;
 mod report;
 mod responder;
+mod routes;
 pub(crate) mod schema;
 mod secure;
 mod soundness;

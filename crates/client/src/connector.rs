@@ -4,8 +4,9 @@ use super::Sources;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use std::cell::Cell;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 /// Maximum number of source addresses to try before a connection fails, if the client chooses the addresses. One
 /// address has about 28,000 ports per target, and on loopback a used port is free again after a second
@@ -20,10 +21,10 @@ const CONNECTIONS_A_SOURCE: u32 = 10_000;
 /// Maximum number of source addresses: the host parts of 127.0.0.0/16 except the first and the last.
 const SOURCES_MAX: u32 = 65_534;
 
-/// Opens the connections of one worker to one address.
+/// Opens the connections of one worker.
 #[derive(Debug)]
 pub(super) struct Connector {
-    address: SocketAddr,
+    addresses: ServerAddresses,
     sources: Sources,
     /// Host part of the source address 127.0.x.y; 0 lets the kernel choose.
     source: Cell<u32>,
@@ -44,18 +45,46 @@ pub(super) enum Begun {
     UnderWay(OwnedFd),
 }
 
+/// The addresses of the server, which connections use in turn.
+#[derive(Debug)]
+pub(super) struct ServerAddresses {
+    /// At least one.
+    all: Arc<[SocketAddr]>,
+    next: Cell<usize>,
+}
+
+impl ServerAddresses {
+    pub(super) fn new(all: Arc<[SocketAddr]>) -> Self {
+        Self { all, next: Cell::new(0) }
+    }
+
+    /// Returns the address of the next connection.
+    pub(super) fn take(&self) -> SocketAddr {
+        let next = self.next.get();
+        self.next.set((next + 1) % self.all.len());
+        self.all[next]
+    }
+
+    /// Returns the first address. All addresses are of the same family.
+    pub(super) fn first(&self) -> SocketAddr {
+        self.all[0]
+    }
+}
+
 impl Connector {
     /// Creates a connector. `request_bytes_max` is the largest number of bytes in one send.
-    pub(super) fn new(address: SocketAddr, sources: Sources, request_bytes_max: usize) -> Self {
+    pub(super) fn new(addresses: Arc<[SocketAddr]>, sources: Sources, request_bytes_max: usize) -> Self {
         let source = match sources {
             Sources::Automatic => 0,
             Sources::Loopback { first, count } => 1 + first % count.clamp(1, SOURCES_MAX),
         };
-        Self { address, sources, source: Cell::new(source), begun: Cell::new(0), request_bytes_max }
+        let addresses = ServerAddresses::new(addresses);
+        Self { addresses, sources, source: Cell::new(source), begun: Cell::new(0), request_bytes_max }
     }
 
     /// Starts a connection.
     pub(super) fn begin(&self) -> Result<Begun, Errno> {
+        let address = self.addresses.take();
         match self.sources {
             Sources::Automatic => {
                 if self.begun.get() >= CONNECTIONS_A_SOURCE && self.can_rotate() {
@@ -63,7 +92,7 @@ impl Connector {
                 }
                 self.begun.set(self.begun.get().saturating_add(1));
                 for _ in 0..SOURCES_TRIED_MAX {
-                    match self.begin_from(self.source.get()) {
+                    match begin_from(address, self.source.get(), self.request_bytes_max) {
                         Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(254),
                         begun => return begun,
                     }
@@ -73,38 +102,17 @@ impl Connector {
             Sources::Loopback { count, .. } => {
                 // Rotate in turn, so that no address runs out of ports before the others. An address without free ports
                 // returns an error.
-                let begun = self.begin_from(self.source.get());
+                let begun = begin_from(address, self.source.get(), self.request_bytes_max);
                 self.rotate(count.clamp(1, SOURCES_MAX));
                 begun
             }
         }
     }
 
-    fn begin_from(&self, source: u32) -> Result<Begun, Errno> {
-        let family = if self.address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-        if self.request_bytes_max > SEGMENT_BYTES_MIN {
-            // The end of a long request must not wait for an acknowledgement of its beginning. A short request is a
-            // single segment on an otherwise idle connection, which is sent at once anyway.
-            sockopt::set_tcp_nodelay(&socket, true)?;
-        }
-        if source != 0 {
-            // With this option, the port is chosen not by bind, which does not know the destination, but by connect.
-            flatout_os::socket::set_ip_bind_address_no_port(socket.as_fd())?;
-            bind(&socket, &SocketAddr::from((address_of(source), 0)))?;
-        }
-        match connect(&socket, &self.address) {
-            Ok(()) => Ok(Begun::Connected(socket)),
-            Err(Errno::INPROGRESS) => Ok(Begun::UnderWay(socket)),
-            Err(error) => Err(error),
-        }
-    }
-
     /// Returns whether there are further source addresses: only IPv4 loopback has others that surely belong to this
     /// machine.
     fn can_rotate(&self) -> bool {
-        matches!(self.address.ip(), IpAddr::V4(address) if address.is_loopback())
+        self.addresses.all.iter().all(|address| address.is_ipv4() && address.ip().is_loopback())
     }
 
     /// Switches to the next of `count` addresses. If the kernel chose the address (127.0.0.1), switches to the second.
@@ -118,6 +126,28 @@ impl Connector {
     }
 }
 
+/// Starts a connection from a source address, 127.0.x.y with this host part, or from any if it is 0.
+fn begin_from(address: SocketAddr, source: u32, request_bytes_max: usize) -> Result<Begun, Errno> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    if request_bytes_max > SEGMENT_BYTES_MIN {
+        // The end of a long request must not wait for an acknowledgement of its beginning. A short request is a
+        // single segment on an otherwise idle connection, which is sent at once anyway.
+        sockopt::set_tcp_nodelay(&socket, true)?;
+    }
+    if source != 0 {
+        // With this option, the port is chosen not by bind, which does not know the destination, but by connect.
+        flatout_os::socket::set_ip_bind_address_no_port(socket.as_fd())?;
+        bind(&socket, &SocketAddr::from((address_of(source), 0)))?;
+    }
+    match connect(&socket, &address) {
+        Ok(()) => Ok(Begun::Connected(socket)),
+        Err(Errno::INPROGRESS) => Ok(Begun::UnderWay(socket)),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns 127.0.x.y for a host part from 1 up.
 pub(super) fn address_of(host: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 0, 0)) + host)
@@ -125,13 +155,13 @@ pub(super) fn address_of(host: u32) -> Ipv4Addr {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connector, SOURCES_MAX, address_of};
+    use super::{Connector, SOURCES_MAX, ServerAddresses, address_of};
     use crate::Sources;
     use std::net::Ipv4Addr;
 
     #[test]
     fn sources_rotate_through_loopback_addresses() {
-        let connector = Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Automatic, 1);
+        let connector = Connector::new(["127.0.0.1:1".parse().unwrap()].into(), Sources::Automatic, 1);
         assert!(connector.can_rotate());
         let mut seen = Vec::new();
         for _ in 0..256 {
@@ -139,14 +169,15 @@ mod tests {
             seen.push(connector.source.get());
         }
         assert_eq!((seen[0], seen[252], seen[253], seen[254]), (2, 254, 1, 2));
-        assert!(!Connector::new("[::1]:1".parse().unwrap(), Sources::Automatic, 1).can_rotate());
-        assert!(!Connector::new("192.0.2.1:1".parse().unwrap(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::new(["[::1]:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::new(["192.0.2.1:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
     }
 
     #[test]
     fn given_sources_rotate_from_each_workers_start() {
-        let connector =
-            |first, count| Connector::new("127.0.0.1:1".parse().unwrap(), Sources::Loopback { first, count }, 1);
+        let connector = |first, count| {
+            Connector::new(["127.0.0.1:1".parse().unwrap()].into(), Sources::Loopback { first, count }, 1)
+        };
         let turns = |connector: &Connector, count| {
             let mut seen = Vec::new();
             for _ in 0..4 {
@@ -161,5 +192,13 @@ mod tests {
         assert_eq!(connector(9, 0).source.get(), 1);
         assert_eq!(address_of(1), Ipv4Addr::LOCALHOST);
         assert_eq!(address_of(SOURCES_MAX), Ipv4Addr::new(127, 0, 255, 254));
+    }
+
+    #[test]
+    fn connections_use_all_addresses_in_turn() {
+        let all = ["127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"].map(|address| address.parse().unwrap());
+        let addresses = ServerAddresses::new(all.into());
+        let taken: Vec<_> = (0..4).map(|_| addresses.take()).collect();
+        assert_eq!((&taken[..3], taken[3], addresses.first()), (&all[..], all[0], all[0]));
     }
 }

@@ -55,8 +55,8 @@ use std::sync::Arc;
 /// Settings that apply to all connections of a worker.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// The server's address.
-    pub address: SocketAddr,
+    /// The server's addresses, at least one. Connections use them in turn.
+    pub addresses: Arc<[SocketAddr]>,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<ClientTls>,
     /// Settings of the streams that share a connection; `None` for HTTP/1.

@@ -204,7 +204,7 @@ fn answer_once(answer: &'static [u8]) -> SocketAddr {
 
 fn settings(address: SocketAddr) -> ClientSettings {
     ClientSettings {
-        address,
+        addresses: [address].into(),
         tls: None,
         streams: None,
         requests: [PreparedRequest::plain(REQUEST.to_vec())].into(),

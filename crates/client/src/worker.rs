@@ -183,8 +183,8 @@ pub struct WorkerReport<D> {
 
 /// Runs a worker on the calling thread until its drive has nothing more to start and every request has ended.
 pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io::Result<WorkerReport<D>> {
-    if settings.requests.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send"));
+    if settings.requests.is_empty() || settings.addresses.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send, or no server"));
     }
     let runtime = build_runtime()?;
     let early_ns = if settings.stays_awake { busy_poll::EARLY_NS } else { 0 };
@@ -230,9 +230,9 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
     let tls = settings.tls.as_ref().map(super::ClientTls::for_worker);
     let is_http3 = settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
     let quic = tls.as_ref().filter(|_| is_http3);
-    let quic = quic.and_then(|tls| QuicSockets::new(settings.address, settings.sources, tls));
+    let quic = quic.and_then(|tls| QuicSockets::new(Arc::clone(&settings.addresses), settings.sources, tls));
     ClientShared {
-        connector: Connector::new(settings.address, settings.sources, request_bytes_max.unwrap_or(0)),
+        connector: Connector::new(Arc::clone(&settings.addresses), settings.sources, request_bytes_max.unwrap_or(0)),
         tls,
         quic,
         drive: RefCell::new(drive),

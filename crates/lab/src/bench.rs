@@ -53,8 +53,8 @@ pub struct BenchReport {
     pub asked: BenchSpec,
     /// The figures, from which all views are made.
     pub run: RunReport,
-    /// The address that the server's name resolved to.
-    pub address: SocketAddr,
+    /// The server's addresses, at least one, which connections used in turn.
+    pub addresses: Vec<SocketAddr>,
     /// Number of client threads that were used.
     pub threads: usize,
     /// The server's processes, or the reason its CPU time is unknown.

@@ -31,27 +31,27 @@ flatout_reason::reasons! {
 /// The processes of a server on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProcesses {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     processes: BTreeSet<u32>,
     listeners: BTreeSet<u32>,
     name: String,
 }
 
 impl ServerProcesses {
-    /// Finds the server that listens at an address.
-    pub fn find(address: SocketAddr) -> Result<Self, TargetUnknown> {
-        if !socket::is_local(address.ip()) {
+    /// Finds the server that listens at these addresses: all its processes, whichever of the addresses they serve.
+    pub fn find(addresses: &[SocketAddr]) -> Result<Self, TargetUnknown> {
+        if !addresses.iter().all(|address| socket::is_local(address.ip())) {
             return Err(TargetUnknown::NotLocal);
         }
-        let listeners = listeners_of(address)?;
+        let listeners = listeners_of_all(addresses)?;
         let processes = descendants(&listeners).into_keys().collect();
         let name = listeners.first().and_then(|pid| socket::read_process_name(*pid)).unwrap_or_default();
-        Ok(Self { address, processes, listeners, name })
+        Ok(Self { addresses: addresses.to_owned(), processes, listeners, name })
     }
 
     /// Returns the server's current processes, including new children.
     fn processes_now(&self) -> BTreeSet<u32> {
-        let listeners = listeners_of(self.address).unwrap_or_else(|_| self.listeners.clone());
+        let listeners = listeners_of_all(&self.addresses).unwrap_or_else(|_| self.listeners.clone());
         descendants(&listeners).into_keys().collect()
     }
 
@@ -121,6 +121,14 @@ pub struct TargetStatus {
     pub switches_voluntary: u64,
     /// Involuntary context switches of the threads that still exist.
     pub switches_forced: u64,
+}
+
+fn listeners_of_all(addresses: &[SocketAddr]) -> Result<BTreeSet<u32>, TargetUnknown> {
+    let mut all = BTreeSet::new();
+    for address in addresses {
+        all.append(&mut listeners_of(*address)?);
+    }
+    Ok(all)
 }
 
 fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
@@ -258,7 +266,7 @@ mod tests {
             .unwrap();
         let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
         assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        let target = ServerProcesses::find(address).unwrap();
+        let target = ServerProcesses::find(&[address]).unwrap();
         let (before, mut seen) = (target.snapshot(), ObservedProcesses::default());
         go.write_all(b"a").unwrap();
         assert_eq!(lines.next().unwrap().unwrap(), "worked");
@@ -297,7 +305,7 @@ mod tests {
     #[test]
     fn a_listener_of_this_process_is_found_with_its_cpu_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = ServerProcesses::find(listener.local_addr().unwrap()).unwrap();
+        let target = ServerProcesses::find(&[listener.local_addr().unwrap()]).unwrap();
         assert!(target.processes().contains(&std::process::id()));
         let before = target.snapshot();
         let mut sum = 0_u64;
@@ -310,7 +318,7 @@ mod tests {
     #[test]
     fn threads_that_ended_are_not_lost() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let target = ServerProcesses::find(listener.local_addr().unwrap()).unwrap();
+        let target = ServerProcesses::find(&[listener.local_addr().unwrap()]).unwrap();
         let before = target.snapshot();
         let mut burnt_ns = 0;
         for _ in 0..4 {
@@ -336,7 +344,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         drop(listener);
-        assert_eq!(ServerProcesses::find(address), Err(TargetUnknown::NothingListens));
+        assert_eq!(ServerProcesses::find(&[address]), Err(TargetUnknown::NothingListens));
     }
 
     #[test]
@@ -344,7 +352,7 @@ mod tests {
         assert!(is_local("127.0.0.9".parse().unwrap()) && is_local("::1".parse().unwrap()));
         // TEST-NET-1 (RFC 5737) belongs to no machine.
         assert!(!is_local("192.0.2.1".parse().unwrap()));
-        assert_eq!(ServerProcesses::find("192.0.2.1:80".parse().unwrap()), Err(TargetUnknown::NotLocal));
+        assert_eq!(ServerProcesses::find(&["192.0.2.1:80".parse().unwrap()]), Err(TargetUnknown::NotLocal));
     }
 
     #[test]

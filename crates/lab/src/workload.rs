@@ -2,14 +2,22 @@
 
 use aws_lc_rs::digest::{Context, SHA256};
 use flatout_load::workload::fileset::{ContentGenerator, FileSpec, Fileset};
-use flatout_load::workload::{AccessLog, Faults, LogReader, Workload, filelist, urls};
+use flatout_load::workload::{AccessLog, EntryContent, Faults, LogReader, Workload, filelist, urls};
 use rustix::fs::statvfs;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Maximum length of a list, in bytes.
 pub const LIST_BYTES_MAX: u64 = 256 << 20;
+
+/// Maximum length of the content of a request, in bytes. It is held in memory.
+pub const CONTENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Maximum length of the contents of all requests of a list together, in bytes.
+pub const CONTENTS_BYTES_MAX: u64 = 256 << 20;
 
 /// Name of the list that is written next to the files of a set.
 pub const FILELIST_NAME: &str = "filelist";
@@ -26,6 +34,12 @@ pub enum ReadError {
     /// The file is larger than [`LIST_BYTES_MAX`].
     #[error("{0} is larger than {LIST_BYTES_MAX} bytes")]
     TooLarge(PathBuf),
+    /// The content of a request is larger than [`CONTENT_BYTES_MAX`].
+    #[error("{0} is larger than {CONTENT_BYTES_MAX} bytes")]
+    ContentTooLarge(PathBuf),
+    /// The contents of all requests of a list are larger than [`CONTENTS_BYTES_MAX`].
+    #[error("with {0}, the contents of all requests together are larger than {CONTENTS_BYTES_MAX} bytes")]
+    ContentsTooLarge(PathBuf),
     /// Some lines are malformed, or the file is empty.
     #[error("{0} cannot be used:\n  {lines}", lines = .1.to_string().replace('\n', "\n  "))]
     Malformed(PathBuf, Faults),
@@ -44,7 +58,43 @@ pub fn read_filelist(path: &Path) -> Result<Workload, ReadError> {
 /// # Errors
 /// Returns the reason, with the numbers of malformed lines.
 pub fn read_urls(path: &Path) -> Result<Workload, ReadError> {
-    urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
+    let mut workload =
+        urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))?;
+    read_contents(&mut workload, path.parent().unwrap_or(Path::new("")))?;
+    Ok(workload)
+}
+
+/// Reads the files with the content of requests. Names are relative to `folder`. Each file is read once.
+fn read_contents(workload: &mut Workload, folder: &Path) -> Result<(), ReadError> {
+    let mut contents: HashMap<Box<str>, Arc<[u8]>> = HashMap::new();
+    let mut bytes_left = CONTENTS_BYTES_MAX;
+    for entry in &mut workload.entries {
+        let Some(EntryContent::File(name)) = &entry.content else { continue };
+        let content = match contents.get(name) {
+            Some(content) => Arc::clone(content),
+            None => Arc::from(read_content(&folder.join(&**name))?),
+        };
+        // Each request contains a copy.
+        let Some(left) = bytes_left.checked_sub(content.len() as u64) else {
+            return Err(ReadError::ContentsTooLarge(folder.join(&**name)));
+        };
+        bytes_left = left;
+        contents.insert(name.clone(), Arc::clone(&content));
+        entry.content = Some(EntryContent::Bytes(content));
+    }
+    Ok(())
+}
+
+/// Reads the content of requests, from standard input if the path is `-`.
+///
+/// # Errors
+/// Fails if the content cannot be read, or is larger than [`CONTENT_BYTES_MAX`].
+pub fn read_content(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let failed = |error| ReadError::Io(path.to_owned(), error);
+    let mut content = Vec::new();
+    open(path).map_err(failed)?.take(CONTENT_BYTES_MAX + 1).read_to_end(&mut content).map_err(failed)?;
+    let is_too_large = content.len() as u64 > CONTENT_BYTES_MAX;
+    if is_too_large { Err(ReadError::ContentTooLarge(path.to_owned())) } else { Ok(content) }
 }
 
 /// Reads an access log, from standard input if the path is `-`, within the limits of [`AccessLog`]. Malformed lines are

@@ -32,7 +32,7 @@ pub mod web96;
 pub mod web99;
 
 pub use address::Address;
-pub use entry::{Class, Method, WorkloadEntry};
+pub use entry::{Class, EntryContent, Method, WorkloadEntry};
 pub use fault::{FaultKind, Faults, LineFault};
 pub use log::{AccessLog, LogReader};
 pub use replay::{Replay, ReplayRequest};

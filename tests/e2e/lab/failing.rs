@@ -225,3 +225,21 @@ fn a_client_without_descriptors_does_not_blame_the_server() {
         assert!(run.stdout.contains(&format!("UNCERTAIN: {text}")), "{}", run.stdout);
     }
 }
+
+#[test]
+fn a_run_stops_when_too_many_requests_fail() {
+    let site = Folder::with(&[("a.txt", b"a")]);
+    let server = Server::start(site.path(), &[]);
+    let stop = ["--stop-when", "errors>5%", "-c", "2"];
+    // Two levels of an hour each.
+    let run = bench(&[&[&*server.url("/none"), "--rate", "100..200:100", "-d", "1h"], &stop[..]].concat());
+    assert_eq!((run.exit, run.steps().count()), (Some(1), 1), "{run:#?}");
+    let note = run.json["notes"].as_array().unwrap().iter().find(|note| note["note"] == "stopped-early");
+    let text = note.unwrap_or_else(|| panic!("{run:#?}"))["text"].as_str().unwrap();
+    assert!(text.contains("100 % of the requests had failed, which is more than 5.00 %"), "{text}");
+    assert!(run.stdout.contains(text) && (20..2_000).contains(&run.number("responses")), "{run:#?}");
+    // A run without failures is complete.
+    let run = bench(&[&[&*server.url("/a.txt"), "-n", "100"], &stop[..]].concat());
+    assert_eq!((run.code, run.number("responses")), (Some(0), 100), "{run:#?}");
+    assert!(!run.stdout.contains("stopped early"), "{}", run.stdout);
+}

@@ -2,7 +2,7 @@
 
 use super::{Http3Connection, Http3Task};
 use crate::Sources;
-use crate::connector::address_of;
+use crate::connector::{ServerAddresses, address_of};
 use crate::failure::{QuicFailure, RequestFailure};
 use flatout_net::quic::QuicEndpoint;
 use flatout_net::quic::settings::{Bounds, client_config, client_endpoint_config};
@@ -34,7 +34,7 @@ const BOUNDS: Bounds = Bounds {
 
 /// The UDP sockets and settings of a worker for QUIC connections.
 pub(crate) struct QuicSockets {
-    address: SocketAddr,
+    addresses: ServerAddresses,
     sources: Sources,
     config: ClientConfig,
     name: String,
@@ -44,22 +44,23 @@ pub(crate) struct QuicSockets {
 }
 
 impl QuicSockets {
-    /// Creates sockets for connections to `address`. Returns `None` if the TLS configuration cannot be used for QUIC.
+    /// Creates sockets for connections to `addresses`. Returns `None` if the TLS configuration cannot be used for QUIC.
     pub(crate) fn new(
-        address: SocketAddr,
+        addresses: Arc<[SocketAddr]>,
         sources: Sources,
         (tls, name): &(Arc<rustls::ClientConfig>, ServerName<'static>),
     ) -> Option<Self> {
         let config = client_config(rustls::ClientConfig::clone(tls), &BOUNDS).ok()?;
         let name = name.to_str().into_owned();
-        Some(Self { address, sources, config, name, endpoints: RefCell::default(), begun: Cell::new(0) })
+        let addresses = ServerAddresses::new(addresses);
+        Some(Self { addresses, sources, config, name, endpoints: RefCell::default(), begun: Cell::new(0) })
     }
 
     /// Starts a connection. The caller must spawn its task.
     pub(crate) fn begin(&self) -> Result<(Http3Connection, Http3Task), RequestFailure> {
         let begun = self.begun.replace(self.begun.get().wrapping_add(1));
         let endpoint = self.endpoint(begun % SOCKETS_MAX)?;
-        let quic = endpoint.connect(self.config.clone(), self.address, &self.name);
+        let quic = endpoint.connect(self.config.clone(), self.addresses.take(), &self.name);
         Ok(Http3Connection::new(quic.map_err(|_| RequestFailure::Quic(QuicFailure::Transport))?))
     }
 
@@ -80,7 +81,7 @@ impl QuicSockets {
 
     /// Returns the source address of a socket.
     fn source(&self, index: usize) -> IpAddr {
-        match (self.sources, self.address) {
+        match (self.sources, self.addresses.first()) {
             (Sources::Loopback { first, count }, _) => {
                 IpAddr::V4(address_of(1 + (first.wrapping_add(index as u32)) % count.max(1)))
             }

@@ -30,6 +30,8 @@ pub(super) struct ThreadProgress {
 /// Sums over all finished requests, including the warm-up, on which decisions during the run are based.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sums {
+    /// Finished requests, with or without a response.
+    pub(super) ended: u64,
     pub(super) answers: u64,
     /// Service times of all responses, whatever their status: a server that refuses everything can be steady.
     pub(super) service_ns: u64,
@@ -238,6 +240,7 @@ impl Drive for LabDrive {
             self.recorder.record_digest_checked();
         }
         self.whole.requests += 1;
+        self.sums.ended += 1;
         match result {
             Ok(status) => self.whole.classes[usize::from(status / 100).clamp(1, 5) - 1] += 1,
             // The response arrived, whatever its body, so the server has counted its status.

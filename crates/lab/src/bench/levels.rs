@@ -11,9 +11,10 @@ use crate::cores::{Placement, cores_allowed, leave_room};
 use crate::cpu_roles::CrowdWatch;
 use crate::machine;
 use crate::request::HttpVersion;
-use crate::resolve::resolve;
+use crate::resolve::list_addresses;
 use crate::target::{CpuSnapshot, CpuUsed, ServerProcesses, TargetStatus, TargetUnknown};
 use crate::tree::ObservedProcesses;
+use flatout_load::judge::failing;
 use flatout_load::judge::reconcile::Reconciliation;
 use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
@@ -39,6 +40,8 @@ pub struct Bench {
     last: Option<SpanResult>,
     limit: Option<Limit>,
     interrupted: bool,
+    /// The share of failed requests because of which the run was stopped.
+    stopped_at_share: Option<f64>,
     /// The reason something could not be measured, which is reported with the last level.
     missing: Option<BenchError>,
 }
@@ -88,10 +91,10 @@ impl Bench {
     /// Prepares everything before the first request. After this, no result is lost: failures are stored and reported.
     pub fn prepare(ask: BenchSpec, counter_source: Option<CounterSource>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
-        let address = resolve(&ask.url)?;
+        let addresses = ask.routes.resolve(&ask.url)?;
         let resolve_ns = if ask.url.host.parse::<std::net::IpAddr>().is_ok() { 0 } else { nanoseconds(resolving) };
         let Some(first) = ask.plans.first() else { return Err(BenchError::NothingToAsk) };
-        let ports = Ports::here(address);
+        let ports = Ports::here(&addresses);
         for plan in &ask.plans {
             plan.check().map_err(BenchError::Plan)?;
             check_ports(plan, &ask, ports)?;
@@ -107,7 +110,7 @@ impl Bench {
         // Raise the limit of descriptors as far as the system permits. If there are still too few, the failures are
         // counted as fd-unavail.
         let _limit = flatout_os::socket::raise_descriptor_limit();
-        let server = ServerProcesses::find(address);
+        let server = ServerProcesses::find(&addresses);
         let leaves_room = match &server {
             Ok(target) => leave_room(ask.threads, target.processes().iter().copied()),
             Err(TargetUnknown::NotLocal) => cores_allowed().len() >= ask.threads as usize,
@@ -117,7 +120,7 @@ impl Bench {
         let like = SpanPlan {
             plan: first.clone(),
             threads: ask.threads,
-            address,
+            addresses,
             tls: ask.tls()?,
             streams: ask.speech.version.streams(),
             requests: ask.table()?,
@@ -128,6 +131,7 @@ impl Bench {
             placement: Placement::Anywhere,
             may_stay_awake: leaves_room && !is_realtime && !cgroup::has_quota(),
             handle_interrupts: true,
+            stop_when: ask.stop_when,
             share: ask.share,
             begin_at_ns: ask.begin_at_ns,
             resolve_ns,
@@ -143,15 +147,21 @@ impl Bench {
             last: None,
             limit: None,
             interrupted: false,
+            stopped_at_share: None,
             missing: None,
             ask,
         })
     }
 
-    /// Returns whether no further level should start, because the run was interrupted or the client itself failed. A
-    /// lack of ports for one level is no reason to stop, because another level may have enough.
+    /// Returns whether no further level should start, because the run was interrupted or stopped, or the client itself
+    /// failed. A lack of ports for one level is no reason to stop, because another level may have enough.
     pub const fn is_over(&self) -> bool {
-        self.interrupted || matches!(&self.missing, Some(error) if !matches!(error, BenchError::Ports(_)))
+        self.has_stopped() || matches!(&self.missing, Some(error) if !matches!(error, BenchError::Ports(_)))
+    }
+
+    /// Returns whether the run was interrupted, or stopped because too many requests failed.
+    const fn has_stopped(&self) -> bool {
+        self.interrupted || self.stopped_at_share.is_some()
     }
 
     /// Returns whether everything requested so far was measured.
@@ -171,7 +181,7 @@ impl Bench {
     /// Runs a level and adds its report. Returns `None` if the level could not run. `overload` marks an intentional
     /// overload.
     pub fn step(&mut self, plan: &Plan, overload: bool, progress: &mut dyn ProgressReceiver) -> Option<&StepReport> {
-        let measured = check_ports(plan, &self.ask, Ports::here(self.like.address)).and_then(|()| {
+        let measured = check_ports(plan, &self.ask, Ports::here(&self.like.addresses)).and_then(|()| {
             let page = self.open_counters();
             let (span, around) = self.part(plan, progress)?;
             Ok((span, around, page))
@@ -194,13 +204,13 @@ impl Bench {
             Err(error) => return self.miss(error),
         };
         let answers = span.recorder.counts.responses > 0;
-        let bare = (answers && !self.interrupted)
+        let bare = (answers && !self.has_stopped())
             .then(|| limit::measure(&self.like, &span, &self.busy_tasks(), progress))
             .and_then(|bare| self.take(bare));
         self.interrupted |= bare.as_ref().is_some_and(limit::Measured::interrupted);
         let bare = bare.filter(|_| !self.interrupted);
         // A server that sent no response is not measured a second time.
-        if let (true, false, Some(second)) = (answers, self.interrupted, second) {
+        if let (true, false, Some(second)) = (answers, self.has_stopped(), second) {
             let more = self.part(&second, progress);
             if let Some((more, more_around)) = self.take(more) {
                 around = around.merge(more_around, span.whole_ns, more.whole_ns);
@@ -251,6 +261,7 @@ impl Bench {
         self.like.resolve_ns = 0;
         self.like.begin_at_ns = self.like.begin_at_ns.map(|begin_ns| begin_ns.saturating_add(time_for(plan)));
         self.interrupted |= span.interrupted;
+        self.stopped_at_share = self.stopped_at_share.or(span.stopped_at_share);
         self.whole_ns += span.whole_ns;
         let around = self.look_back(before, &seen, &span);
         Ok((span, around))
@@ -363,7 +374,10 @@ impl Bench {
             interrupted: span.interrupted || self.interrupted,
             overload,
         };
-        let step = StepReport::of(span.recorder.clone(), facts);
+        let mut step = StepReport::of(span.recorder.clone(), facts);
+        if let (Some(share), Some(share_max)) = (span.stopped_at_share, self.ask.stop_when) {
+            step.notes.push(failing::stopped_early(share, share_max));
+        }
         self.last = Some(span);
         let index = self.steps.len();
         self.steps.push(step);
@@ -400,7 +414,7 @@ impl Bench {
             command: Vec::new(),
             begun_unix_ms: self.begun_unix_ms,
             url: self.ask.url.to_string(),
-            address: self.like.address.to_string(),
+            address: list_addresses(&self.like.addresses),
             protocol: self.ask.protocol(),
             workload: self.ask.work.workload().describe(),
             seed: self.like.plan.seed,
@@ -417,7 +431,7 @@ impl Bench {
         };
         BenchReport {
             run,
-            address: self.like.address,
+            addresses: self.like.addresses,
             threads,
             server: self.server.map(|target| ServerFound {
                 name: target.name().to_owned(),

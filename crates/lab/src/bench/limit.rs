@@ -121,7 +121,7 @@ impl SpanPlan {
         };
         let work = BenchRequests::one("/").ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
-            address,
+            addresses: vec![address],
             tls: None,
             streams: None,
             requests: [request].into(),
@@ -134,6 +134,7 @@ impl SpanPlan {
             placement,
             may_stay_awake: false,
             handle_interrupts: false,
+            stop_when: None,
             share: (0, 1),
             begin_at_ns: None,
             resolve_ns: 0,

@@ -1,6 +1,7 @@
 //! The notes on a report, collected in one place for all views.
 
 use super::{BenchReport, BenchRequests};
+use crate::resolve::list_addresses;
 use crate::target::TargetUnknown;
 use flatout_load::report::Reason;
 use flatout_units::show;
@@ -11,6 +12,9 @@ pub enum ReportNote {
     /// A note on the figures of a level. If there are several levels, the text names the level.
     #[display("{}", _0.text)]
     Run(Reason),
+    /// The server has several addresses. Contains them as a list.
+    #[display("connections were opened to these addresses in turn: {_0}")]
+    Addresses(String),
     /// Some lines of the log were skipped. Contains their number and the reason.
     #[display("{} not replayed: {_1}", show::plural(*_0, "line of the log was", "lines of the log were"))]
     LogLinesPassedOver(u64, &'static str),
@@ -33,6 +37,7 @@ impl ReportNote {
     pub fn name(&self) -> &str {
         match self {
             Self::Run(note) => &note.name,
+            Self::Addresses(_) => "addresses",
             Self::LogLinesPassedOver(..) => "log-lines-passed-over",
             Self::LimitClient => "limit-client-limit",
             Self::LimitOverLoopback => "limit-over-loopback",
@@ -57,6 +62,9 @@ impl BenchReport {
     pub fn notes(&self) -> Vec<ReportNote> {
         let mut notes: Vec<_> =
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
+        if self.addresses.len() > 1 {
+            notes.push(ReportNote::Addresses(list_addresses(&self.addresses)));
+        }
         if let BenchRequests::Replayed(replay) = &self.asked.work {
             let passed_over = replay.passed_over.iter();
             notes.extend(passed_over.map(|(skip, lines)| ReportNote::LogLinesPassedOver(*lines, skip.text())));

@@ -2,7 +2,7 @@
 
 use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
 use flatout_os::procfs::sysctl;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Time for which a used port is unavailable for connections to the same server, in seconds: the duration of TIME-WAIT
 /// (RFC 9293 §3.6.1), which is 60 s on Linux.
@@ -57,10 +57,13 @@ impl std::fmt::Display for PortsShort {
 }
 
 impl Ports {
-    /// Reads the settings for connections to an address.
-    pub fn here(address: SocketAddr) -> Self {
+    /// Reads the settings for connections to these addresses. With several, connections are assumed to share the ports of
+    /// one, which is the lower bound.
+    pub fn here(addresses: &[SocketAddr]) -> Self {
+        let server = addresses.iter().map(SocketAddr::ip).min_by_key(IpAddr::is_loopback);
+        let server = server.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
         let setting = |name: &str| sysctl(name).unwrap_or_default();
-        Self::of(&setting("net.ipv4.ip_local_port_range"), &setting("net.ipv4.tcp_tw_reuse"), address.ip())
+        Self::of(&setting("net.ipv4.ip_local_port_range"), &setting("net.ipv4.tcp_tw_reuse"), server)
     }
 
     fn of(range: &str, reuse: &str, server: IpAddr) -> Self {

@@ -1,6 +1,6 @@
 //! The server's own counts of a run's requests, from its access log or its metrics.
 
-use crate::resolve::resolve;
+use crate::resolve::Routes;
 use flatout_http::url::Url;
 use flatout_load::judge::reconcile::ServerCounts;
 use flatout_load::workload::log::parse_line;
@@ -145,7 +145,7 @@ fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
     if url.secure {
         return Err(io::Error::other("metrics can be read only over plain http://"));
     }
-    let address = resolve(url).map_err(io::Error::other)?;
+    let address = Routes::default().resolve(url).map_err(io::Error::other)?[0];
     let deadline = Instant::now() + timeout;
     let left = || match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(late(timeout)),

@@ -29,6 +29,10 @@ use std::time::Duration;
 /// Interval of progress reports, in nanoseconds.
 const PROGRESS_INTERVAL_NS: u64 = 250_000_000;
 
+/// Number of finished requests from which on a span may end because too many failed; of fewer, one failure would be a
+/// large share. A guess.
+const STOP_REQUESTS_MIN: u64 = 20;
+
 /// Length of the batches by which the warm-up and the precision of an estimate are judged.
 const BATCH: Duration = Duration::from_millis(100);
 
@@ -45,7 +49,8 @@ const HEARING_NS: u64 = 150_000_000;
 pub(crate) struct SpanPlan {
     pub(crate) plan: Plan,
     pub(crate) threads: u32,
-    pub(crate) address: SocketAddr,
+    /// The server's addresses, at least one, which connections use in turn.
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) tls: Option<ClientTls>,
     pub(crate) streams: Option<SharedStreams>,
     pub(crate) requests: Arc<[PreparedRequest]>,
@@ -59,6 +64,8 @@ pub(crate) struct SpanPlan {
     /// True if client threads may poll without taking CPU time from the server.
     pub(crate) may_stay_awake: bool,
     pub(crate) handle_interrupts: bool,
+    /// Share of failed requests above which the span ends early, 0 to 1, if specified.
+    pub(crate) stop_when: Option<f64>,
     /// The share of the plan that this process runs: index, from 0, and number of shares.
     pub(crate) share: (u32, u32),
     /// Time at which the span starts, in nanoseconds on the monotonic clock, if specified.
@@ -88,6 +95,8 @@ pub(crate) struct SpanResult {
     /// Share of quota periods in which the process was throttled, if it has a CPU quota.
     pub(crate) held_back_share: Option<f64>,
     pub(crate) interrupted: bool,
+    /// The share of failed requests because of which the span ended early.
+    pub(crate) stopped_at_share: Option<f64>,
 }
 
 impl SpanResult {
@@ -130,6 +139,7 @@ impl SpanResult {
         self.client_cpu.add(other.client_cpu);
         self.client_awake_ns += other.client_awake_ns;
         self.interrupted |= other.interrupted;
+        self.stopped_at_share = self.stopped_at_share.or(other.stopped_at_share);
         Ok(())
     }
 
@@ -201,7 +211,7 @@ pub(crate) fn run_span(
         }
     }
     drop(ended);
-    let mut attendant = Attendant::new(&span.plan, start_ns);
+    let mut attendant = Attendant::new(&span.plan, span.stop_when, start_ns);
     // The channel carries no messages. It closes when the last thread drops its sender.
     while let Err(RecvTimeoutError::Timeout) = ending.recv_timeout(BATCH) {
         let now_ns = precise_ns();
@@ -227,8 +237,12 @@ fn thread_parts(
     (signals, statistics): (&Arc<Signals>, &Arc<SharedStatistics>),
     is_live: bool,
 ) -> Result<(ClientSettings, LabDrive), BenchError> {
+    let mut addresses = span.addresses.clone();
+    // Each thread begins with another address.
+    let first = share.index as usize % addresses.len().max(1);
+    addresses.rotate_left(first);
     let settings = ClientSettings {
-        address: span.address,
+        addresses: addresses.into(),
         tls: span.tls.clone(),
         streams: span.streams,
         requests: Arc::clone(&span.requests),
@@ -281,7 +295,11 @@ struct Attendant {
     /// True if a steady state was found; `None` before the end of the warm-up, or if none was requested.
     steady: Option<bool>,
     tight: Option<TightWatch>,
-    /// True if the span ended early because the estimate was precise enough.
+    /// Share of failed requests above which the span ends early.
+    stop_when: Option<f64>,
+    /// The share of failed requests because of which the span ended early.
+    stopped_at_share: Option<f64>,
+    /// True if the span ended early, because the estimate was precise enough or too many requests failed.
     stopped: bool,
     /// Start of the data on which the estimate is based, in nanoseconds.
     tight_from_ns: u64,
@@ -294,7 +312,7 @@ struct Warming {
 }
 
 impl Attendant {
-    fn new(plan: &Plan, start_ns: u64) -> Self {
+    fn new(plan: &Plan, stop_when: Option<f64>, start_ns: u64) -> Self {
         let warming = match plan.warm_up {
             WarmUp::Steady { duration_ns_max } => {
                 Some(Warming { watch: WarmupDetector::new(), until_ns: start_ns.saturating_add(duration_ns_max) })
@@ -310,6 +328,8 @@ impl Attendant {
             warming,
             steady: None,
             tight,
+            stop_when,
+            stopped_at_share: None,
             stopped: false,
             tight_from_ns,
             before: Sums::default(),
@@ -317,10 +337,18 @@ impl Attendant {
     }
 
     fn attend(&mut self, now_ns: u64, statistics_by_thread: &[Arc<SharedStatistics>], signals: &Signals) {
-        if self.warming.is_none() && self.tight.is_none() {
+        if self.warming.is_none() && self.tight.is_none() && self.stop_when.is_none() {
             return;
         }
         let sums = sums_of(statistics_by_thread);
+        if let Some(share_max) = self.stop_when.filter(|_| !self.stopped && sums.ended >= STOP_REQUESTS_MIN) {
+            let share = sums.ended.saturating_sub(sums.successes) as f64 / sums.ended as f64;
+            if share > share_max {
+                self.stopped = true;
+                self.stopped_at_share = Some(share);
+                signals.stop.store(true, Ordering::Relaxed);
+            }
+        }
         let mean = |sum: (u64, u64), count: (u64, u64)| {
             let count = count.0.saturating_sub(count.1);
             (count > 0).then(|| sum.0.saturating_sub(sum.1) as f64 / count as f64)
@@ -351,6 +379,7 @@ fn sums_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Sums {
     let mut all = Sums::default();
     for statistics in statistics_by_thread {
         let sums = *statistics.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        all.ended += sums.ended;
         all.answers += sums.answers;
         all.successes += sums.successes;
         all.service_ns = all.service_ns.saturating_add(sums.service_ns);
@@ -422,6 +451,7 @@ fn sum_up(
             wait_share: wait_ns as f64 / thread_ns,
             held_back_share: None,
             interrupted: report.interrupted,
+            stopped_at_share: attendant.stopped_at_share,
         };
         let Some(all) = &mut sum else {
             sum = Some(part);

@@ -2,10 +2,11 @@
 
 use super::BenchError;
 use crate::request::{ConnectionUse, HttpVersion, Outline, RequestField};
+use crate::resolve::Routes;
 use flatout_client::{ClientTls, ClientTlsSettings, PreparedRequest, StreamRequest};
 use flatout_http::url::Url;
 use flatout_load::plan::{Plan, Visit};
-use flatout_load::workload::{Address, Method, Replay, Workload, WorkloadEntry};
+use flatout_load::workload::{Address, EntryContent, Method, Replay, Workload, WorkloadEntry};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
@@ -70,8 +71,14 @@ pub struct BenchSpec {
     pub fields: Vec<RequestField>,
     /// The protocol options of the client.
     pub speech: Speech,
+    /// The addresses to connect to, if they are not those of the URL's host.
+    pub routes: Routes,
+    /// Server name for TLS, if it is not the URL's host.
+    pub server_name: Option<String>,
     /// Number of source addresses, if specified.
     pub sources: Option<u32>,
+    /// Share of failed requests above which the run stops, 0 to 1, if specified.
+    pub stop_when: Option<f64>,
     /// Share of responses whose digest is computed, 0 to 1.
     pub digest_share: f64,
     /// True if the bare loop is measured alongside the run.
@@ -98,7 +105,10 @@ impl BenchSpec {
             content: Arc::from([]),
             fields: Vec::new(),
             speech: Speech { resumes: true, ..Speech::default() },
+            routes: Routes::default(),
+            server_name: None,
             sources: None,
+            stop_when: None,
             digest_share: 0.0,
             with_limit: false,
             overload: false,
@@ -119,13 +129,20 @@ impl BenchSpec {
         {
             return Err(BenchError::OtherServer(origin.authority()));
         }
-        let method = self.method.as_deref().unwrap_or(entry.method.name());
+        let content: &[u8] = match &entry.content {
+            Some(EntryContent::Bytes(content)) => content,
+            Some(EntryContent::File(name)) => {
+                return Err(BenchError::Request(format!("the content of a request was not read from {name}")));
+            }
+            None => &self.content,
+        };
+        let method = self.method_of(entry, content);
         let outline = Outline {
             method,
             target: &entry.address.target,
             host: entry.host.as_deref().unwrap_or(host),
             fields: &self.fields,
-            content: &self.content,
+            content,
         };
         let version = self.speech.version;
         let streamed = match version.streams() {
@@ -133,7 +150,7 @@ impl BenchSpec {
                 let refused =
                     |name| BenchError::Request(format!("{} has no field `{name}`; remove it", version.name()));
                 let block = outline.encode_streamed(streams.version, self.url.secure).map_err(refused)?;
-                Some(StreamRequest { block: block.into(), content: self.content.to_vec().into() })
+                Some(StreamRequest { block: block.into(), content: content.into() })
             }
             None => None,
         };
@@ -156,13 +173,24 @@ impl BenchSpec {
         })
     }
 
+    /// Returns the method of a request with this content: that of the command line, that of the list, or POST for a
+    /// request with content.
+    pub(crate) fn method_of<'a>(&'a self, entry: &'a WorkloadEntry, content: &[u8]) -> &'a str {
+        match (&self.method, &entry.own_method) {
+            (Some(method), _) => method,
+            (None, Some(method)) => method,
+            (None, None) if !content.is_empty() => "POST",
+            (None, None) => entry.method.name(),
+        }
+    }
+
     /// Returns the TLS configuration, if the URL requires TLS.
     pub(super) fn tls(&self) -> Result<Option<ClientTls>, BenchError> {
         if !self.url.secure {
             return Ok(None);
         }
         let settings = ClientTlsSettings {
-            server_name: self.url.host.clone(),
+            server_name: self.server_name.as_ref().unwrap_or(&self.url.host).clone(),
             insecure: self.speech.insecure,
             authorities: self.speech.authorities.clone(),
             resumes: self.speech.resumes,

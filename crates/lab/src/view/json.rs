@@ -185,7 +185,8 @@ fn request_value(report: &BenchReport) -> Value {
     let asked = &report.asked;
     let (version, host) = (asked.speech.version, asked.url.authority());
     let closes = report.run.steps.last().is_some_and(|step| matches!(step.plan.visit, Visit::Connection { calls: 1 }));
-    let method = asked.method.as_deref().unwrap_or("GET");
+    let entries = &asked.work.workload().entries;
+    let method = entries.first().map_or("GET", |entry| asked.method_of(entry, &asked.content));
     let outline =
         Outline { method, target: &asked.url.target, host: &host, fields: &asked.fields, content: &asked.content };
     let connection = if closes { ConnectionUse::Last } else { ConnectionUse::Kept };

@@ -3,6 +3,7 @@
 use super::address::Address;
 use crate::record::CLASSES_MAX;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 flatout_reason::reasons! {
     /// A method in a list or a log. Other methods change the server, or need content that no log has.
@@ -24,11 +25,24 @@ impl Method {
     }
 }
 
+/// The content of a request in a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryContent {
+    /// The name of a file with the content, which is not read yet.
+    File(Box<str>),
+    /// The content.
+    Bytes(Arc<[u8]>),
+}
+
 /// A possible request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkloadEntry {
-    /// The method, unless the command line specifies one.
+    /// The method, unless the list or the command line specifies another.
     pub method: Method,
+    /// The method in a list, which may be any.
+    pub own_method: Option<Box<str>>,
+    /// The content of the request, if a list specifies one.
+    pub content: Option<EntryContent>,
     /// The URL.
     pub address: Address,
     /// Value of the Host field, if a log contains it. Otherwise it is derived from the address.
@@ -46,7 +60,22 @@ pub struct WorkloadEntry {
 impl WorkloadEntry {
     /// Creates a GET request for an address, without an expected response.
     pub const fn get(address: Address) -> Self {
-        Self { method: Method::Get, address, host: None, weight: 1.0, body_bytes: None, sha256: None, class: 0 }
+        Self {
+            method: Method::Get,
+            own_method: None,
+            content: None,
+            address,
+            host: None,
+            weight: 1.0,
+            body_bytes: None,
+            sha256: None,
+            class: 0,
+        }
+    }
+
+    /// Returns the method of the entry.
+    pub fn method_name(&self) -> &str {
+        self.own_method.as_deref().unwrap_or(self.method.name())
     }
 }
 
@@ -90,7 +119,7 @@ fn classify_by_url(entries: &mut [WorkloadEntry]) -> Vec<Class> {
     let mut classes: Vec<Class> = Vec::new();
     let mut numbers: HashMap<String, u16> = HashMap::new();
     for entry in entries {
-        let method = if entry.method == Method::Get { "" } else { entry.method.name() };
+        let method = Some(entry.method_name()).filter(|name| *name != Method::Get.name()).unwrap_or("");
         let space = if method.is_empty() { "" } else { " " };
         let name = format!("{method}{space}{}", entry.address);
         let next = classes.len() as u16;

@@ -15,6 +15,8 @@ flatout_reason::reasons! {
     TargetTooLong, "target-too-long", "the path is longer than 8,192 bytes";
     WeightInvalid, "weight-invalid", "the weight is not a whole number up to 1,000,000,000,000";
     TooManyWords, "too-many-words", "the line has more than a URL and a weight; put other information after #";
+    MethodInvalid, "method-invalid", "CONNECT is for proxies; a bench cannot send it";
+    ContentInvalid, "content-invalid", "after @, write the name of the file with the content of the request";
     SizeInvalid, "size-invalid", "the size after # is too large";
     DigestInvalid, "digest-invalid", "a digest must be #sha256= and 64 hexadecimal digits";
     WebStone1, "webstone-1", "this is a list of WebStone 1.x, which counts pages and groups files; write a URL and a weight on each line";

@@ -56,8 +56,7 @@ impl Replay {
                     .ok_bytes
                     .filter(|(least, most)| least == most && entry.ok == entry.requests && entry.method == Method::Get)
                     .map(|(bytes, _)| bytes),
-                sha256: None,
-                class: 0,
+                ..WorkloadEntry::get(Address { origin: None, target: entry.target.clone() })
             })
             .collect();
         let mut workload = Workload::by_weight("replay", entries).ok_or_else(|| Faults::of_text(FaultKind::Empty))?;

@@ -2,7 +2,7 @@ use super::fault::FaultKind;
 use super::fileset::{ContentGenerator, Fileset};
 use super::log::AccessLog;
 use super::mine::mine;
-use super::{Workload, filelist, parse_named, urls};
+use super::{EntryContent, Workload, filelist, parse_named, urls};
 use crate::record::CLASSES_MAX;
 
 fn faults(text: &str) -> Vec<(u64, FaultKind)> {
@@ -214,4 +214,33 @@ fn each_url_of_a_list_is_a_class_and_the_rest_are_others() {
     assert_eq!((list.classes.len(), list.classes[255].name.as_str()), (CLASSES_MAX, "other URLs"));
     assert_eq!((list.classes[254].name.as_str(), list.entries[254].class), ("/254", 254));
     assert_eq!((list.entries[255].class, list.entries[299].class, list.entries[300].class), (255, 255, 7));
+}
+
+#[test]
+fn lines_of_a_list_may_have_a_method_and_content() {
+    let text = "/a\nDELETE /b\n  POST /c  a=b c # d\nPUT http://127.0.0.1:8081/d @ dir/file x\nGET /e @f\n";
+    let list = urls::parse(text.replace("@ dir", "@dir").as_bytes()).unwrap();
+    let entries: Vec<_> = list.entries.iter().map(|entry| (entry.method_name(), entry.content.clone())).collect();
+    let file = |name: &str| Some(EntryContent::File(name.into()));
+    assert_eq!(
+        entries,
+        [
+            ("GET", None),
+            ("DELETE", None),
+            ("POST", Some(EntryContent::Bytes(b"a=b c # d"[..].into()))),
+            ("PUT", file("dir/file x")),
+            ("GET", file("f")),
+        ]
+    );
+    let names: Vec<&str> = list.classes.iter().map(|class| class.name.as_str()).collect();
+    assert_eq!(names, ["/a", "DELETE /b", "POST /c", "PUT http://127.0.0.1:8081/d", "/e"]);
+    for (text, kind) in [
+        ("POST /a @", FaultKind::ContentInvalid),
+        ("CONNECT /a", FaultKind::MethodInvalid),
+        ("POST a", FaultKind::NoAddress),
+        ("post /a x", FaultKind::TooManyWords),
+    ] {
+        let faults = urls::parse(text.as_bytes()).unwrap_err();
+        assert_eq!(faults.first[0].kind, kind, "{text}");
+    }
 }

@@ -6,7 +6,7 @@
 //! The value of λ in SPECweb96 is not published in verifiable form, so results are not comparable with those of
 //! SPECweb96. "SPECweb" is a trademark, and results under that name require the licensed kit.
 
-use super::{Address, Method, Workload, WorkloadEntry};
+use super::{Address, Workload, WorkloadEntry};
 
 /// Number of files per class and directory.
 pub const FILES: usize = 9;
@@ -110,13 +110,10 @@ pub(super) fn build(
             for (file, chance) in file_chances.iter().enumerate() {
                 let target = format!("/dir{directory:05}/class{class}_{file}").into();
                 entries.push(WorkloadEntry {
-                    method: Method::Get,
-                    address: Address { origin: None, target },
-                    host: None,
                     weight: weight * share * chance,
                     body_bytes: Some(file_bytes(class, file)),
-                    sha256: None,
                     class: class as u16,
+                    ..WorkloadEntry::get(Address { origin: None, target })
                 });
             }
         }

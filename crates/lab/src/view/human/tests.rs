@@ -140,7 +140,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             findings: serde_json::Map::new(),
         },
         asked: BenchSpec::new(url, plan).unwrap(),
-        address: "127.0.0.1:8080".parse().unwrap(),
+        addresses: vec!["127.0.0.1:8080".parse().unwrap()],
         threads: 1,
         server: Ok(ServerFound { name: "nginx".to_owned(), processes: vec![7, 8], busy_threads: 1 }),
         limit: None,
