@@ -113,11 +113,9 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
             begin
         };
         slot.take_close();
-        if streams > 1 && group.streams_max.get().is_none() {
-            if wait_streams_max(&shared, &slot, &group, streams).await {
-                begun_ns = precise_ns();
-                begin.intended_ns = shared.drive.borrow().intended_after_wait(&begin, begun_ns);
-            }
+        if streams > 1 && group.streams_max.get().is_none() && wait_streams_max(&shared, &slot, &group, streams).await {
+            begun_ns = precise_ns();
+            begin.intended_ns = shared.drive.borrow().intended_after_wait(&begin, begun_ns);
         }
         if let Some(streams_max) = group.streams_max.get()
             && slot.index % streams >= (streams_max / begin.burst.max(1)).max(1)

@@ -234,13 +234,13 @@ impl ClientConnection {
     /// Returns whether the peer accepts extended CONNECT (RFC 8441 §3). Returns `Pending` until the peer's first
     /// SETTINGS frame has arrived, and an error if the connection has ended.
     pub fn poll_connect_protocol(&self, context: &mut Context<'_>) -> Poll<Result<bool, StreamError>> {
-        self.poll_peer(|core| core.peer_connect_protocol(), context)
+        self.poll_peer(Connection::peer_connect_protocol, context)
     }
 
     /// Returns the number of streams that the peer permits to be open at once. Returns `Pending` until the peer's first
     /// SETTINGS frame has arrived, and an error if the connection has ended.
     pub fn poll_streams_max(&self, context: &mut Context<'_>) -> Poll<Result<u32, StreamError>> {
-        self.poll_peer(|core| core.peer_streams_max(), context)
+        self.poll_peer(Connection::peer_streams_max, context)
     }
 
     fn poll_peer<V>(
