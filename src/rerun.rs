@@ -48,14 +48,15 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
     let mut words = words.to_vec();
     let missing: Vec<String> = command::not_kept(&report.command)
         .into_iter()
-        .filter(|name| !args.arguments.iter().any(|word| gives_header(word, name)))
+        .filter(|name| !args.arguments.iter().any(|word| gives(word, name)))
         .collect();
     if !missing.is_empty() {
-        let text = format!(
-            "the run sent {}, which results do not store; specify it again: -- -H '{}: ...'",
-            missing.join(" and "),
-            missing[0]
-        );
+        let again = match &*missing[0] {
+            flag if flag.starts_with("--") => format!("{flag} '...'"),
+            name => format!("-H '{name}: ...'"),
+        };
+        let text =
+            format!("the run sent {}, which results do not store; specify it again: -- {again}", missing.join(" and "));
         return complain(&text, USAGE);
     }
     if !words.iter().chain(&args.arguments).any(|word| word == "--seed" || word.starts_with("--seed=")) {
@@ -87,7 +88,11 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
     }
 }
 
-fn gives_header(word: &str, name: &str) -> bool {
+/// Returns whether an argument specifies a header or a flag with this name.
+fn gives(word: &str, name: &str) -> bool {
+    if name.starts_with("--") {
+        return word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('='));
+    }
     let header = word.strip_prefix("--header=").or(word.strip_prefix("-H")).unwrap_or(word);
     header.split_once(':').is_some_and(|(given, _)| given.trim().eq_ignore_ascii_case(name))
 }

@@ -103,7 +103,12 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     if threads == 0 {
         return Err("a run needs at least one thread".to_owned());
     }
-    let work = read_work(&request, &url)?;
+    // The controller must not make an agent send files from the agent's machine.
+    let has_agents = agents.agents.is_some() || agents.share.is_some();
+    if agents.share.is_some() && request.body.as_deref() == Some(Path::new("-")) {
+        return Err("an agent has no standard input to send".to_owned());
+    }
+    let work = read_work(&request, &url, !has_agents)?;
     let plans = plans(&load, &request, &work, &question)?;
     let ask = BenchSpec {
         work,
@@ -389,10 +394,10 @@ fn content(request: &RequestArgs) -> Result<Arc<[u8]>, String> {
     }
 }
 
-fn read_work(request: &RequestArgs, url: &Url) -> Result<BenchRequests, String> {
+fn read_work(request: &RequestArgs, url: &Url, may_read_files: bool) -> Result<BenchRequests, String> {
     let chosen = |workload: Workload| BenchRequests::Chosen(Arc::new(workload));
     if let Some(path) = &request.urls {
-        return read_urls(path).map(chosen).map_err(text);
+        return read_urls(path, may_read_files).map(chosen).map_err(text);
     }
     if let Some(path) = &request.filelist {
         return read_filelist(path).map(chosen).map_err(text);

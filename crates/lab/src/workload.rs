@@ -40,6 +40,9 @@ pub enum ReadError {
     /// The contents of all requests of a list are larger than [`CONTENTS_BYTES_MAX`].
     #[error("with {0}, the contents of all requests together are larger than {CONTENTS_BYTES_MAX} bytes")]
     ContentsTooLarge(PathBuf),
+    /// The list names files, which agents do not read: they send only what the controller gives them.
+    #[error("{0} names files with @, which agents do not read; write the bodies into the list")]
+    NamesFiles(PathBuf),
     /// Some lines are malformed, or the file is empty.
     #[error("{0} cannot be used:\n  {lines}", lines = .1.to_string().replace('\n', "\n  "))]
     Malformed(PathBuf, Faults),
@@ -53,13 +56,17 @@ pub fn read_filelist(path: &Path) -> Result<Workload, ReadError> {
     filelist::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))
 }
 
-/// Reads a list of URLs that are requested in turn.
+/// Reads a list of URLs that are requested in turn. If `may_read_files`, also reads the files with the content of
+/// requests that the list names.
 ///
 /// # Errors
 /// Returns the reason, with the numbers of malformed lines.
-pub fn read_urls(path: &Path) -> Result<Workload, ReadError> {
+pub fn read_urls(path: &Path, may_read_files: bool) -> Result<Workload, ReadError> {
     let mut workload =
         urls::parse(&read_list(path)?).map_err(|faults| ReadError::Malformed(path.to_owned(), faults))?;
+    if !may_read_files && workload.entries.iter().any(|entry| matches!(entry.content, Some(EntryContent::File(_)))) {
+        return Err(ReadError::NamesFiles(path.to_owned()));
+    }
     read_contents(&mut workload, path.parent().unwrap_or(Path::new("")))?;
     Ok(workload)
 }
@@ -341,7 +348,7 @@ mod tests {
         let list = file("list", "/a 1\n/b x\nnothing 3\n");
         let error = read_filelist(&list).unwrap_err().to_string();
         assert!(error.contains("\n  line 2: the weight") && error.contains("\n  line 3: there is no URL"), "{error}");
-        assert_eq!(read_urls(&file("urls", "/a\n/b\n")).unwrap().entries.len(), 2);
+        assert_eq!(read_urls(&file("urls", "/a\n/b\n"), true).unwrap().entries.len(), 2);
         let log = "h - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 1\nnonsense\n";
         let log = file("log", log);
         assert_eq!(read_log(&log).unwrap().requests.len(), 1);

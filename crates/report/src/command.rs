@@ -25,6 +25,9 @@ const CONTROLLER: [&str; 6] = ["--agents", "--listen", "--certs", "--require", "
 /// Flags that carry a header.
 const HEADERS: [&str; 2] = ["-H", "--header"];
 
+/// Flags whose value may be secret, such as a form with a password. The value is neither stored nor shown.
+const SECRETS: [&str; 1] = ["--body-text"];
+
 /// Header fields whose values are secret. The values are neither stored nor shown.
 pub const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
@@ -47,7 +50,7 @@ struct Piece {
 fn pieces(words: &[String]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut words = words.iter();
-    let kinds: [&[&str]; 4] = [&INPUTS, &OUTPUTS, &CONTROLLER, &HEADERS];
+    let kinds: [&[&str]; 5] = [&INPUTS, &OUTPUTS, &CONTROLLER, &HEADERS, &SECRETS];
     let takes_value = |name: &str| kinds.iter().any(|kind| kind.contains(&name));
     while let Some(word) = words.next() {
         let piece = match word.split_once('=') {
@@ -83,6 +86,9 @@ pub fn kept(command: &[String]) -> Vec<String> {
     let mut pieces = pieces(command);
     for piece in &mut pieces {
         let is_header = piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag));
+        if piece.flag.as_deref().is_some_and(|flag| SECRETS.contains(&flag)) {
+            piece.value = Some(NOT_KEPT.to_owned());
+        }
         if let (true, Some(value)) = (is_header, &mut piece.value)
             && let Some((name, _)) = value.split_once(':')
             && SECRET_FIELDS.iter().any(|secret| name.trim().eq_ignore_ascii_case(secret))
@@ -93,11 +99,16 @@ pub fn kept(command: &[String]) -> Vec<String> {
     words(pieces)
 }
 
-/// Returns the names of the headers whose values a stored command lacks.
+/// Returns the names of the headers, and the flags, whose values a stored command lacks.
 pub fn not_kept(command: &[String]) -> Vec<String> {
-    let headers =
-        pieces(command).into_iter().filter(|piece| piece.flag.as_deref().is_some_and(|flag| HEADERS.contains(&flag)));
-    let names = headers.filter_map(|piece| {
+    let names = pieces(command).into_iter().filter_map(|piece| {
+        let flag = piece.flag.as_deref()?;
+        if SECRETS.contains(&flag) {
+            return (piece.value.as_deref() == Some(NOT_KEPT)).then(|| flag.to_owned());
+        }
+        if !HEADERS.contains(&flag) {
+            return None;
+        }
         let (name, value) = piece.value.as_deref()?.split_once(':')?;
         (value.trim() == NOT_KEPT).then(|| name.trim().to_owned())
     });
@@ -130,7 +141,7 @@ pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -
     again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
 }
 
-/// Returns the command line of a rerun, without output flags and omitted headers. `place` returns the path of each
+/// Returns the command line of a rerun, without output flags, and without headers and bodies that were not stored. `place` returns the path of each
 /// input file, given its index and name.
 pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let mut index = 0;
@@ -140,7 +151,9 @@ pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -
         if OUTPUTS.contains(&name) || SHOWN.contains(&name) {
             continue;
         }
-        if HEADERS.contains(&name) && piece.value.as_deref().is_some_and(|value| value.ends_with(NOT_KEPT)) {
+        if (HEADERS.contains(&name) || SECRETS.contains(&name))
+            && piece.value.as_deref().is_some_and(|value| value.ends_with(NOT_KEPT))
+        {
             continue;
         }
         if let (Some(flag), Some(value)) = (&piece.flag, &mut piece.value)
@@ -207,6 +220,12 @@ mod tests {
         assert_eq!(kept(&command), expected);
         assert_eq!(not_kept(&expected), ["Authorization", "Cookie", "cookie"]);
         assert!(not_kept(&words("-H|X: y|-H")).is_empty());
+        let command = kept(&words("http://a/|--body-text|password=x|-n|10"));
+        assert_eq!(command, words("http://a/|--body-text|[not stored]|-n|10"));
+        assert_eq!(
+            (not_kept(&command), again(&command, |_, _| String::new())),
+            (words("--body-text"), words("http://a/|-n|10"))
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::routes::requests_at;
 use super::{Bench, bench, bench_by};
 use crate::e2e::harness::{Folder, flatout};
+use crate::e2e::tool::said;
 use std::fs::File;
 use std::net::TcpListener;
 use std::sync::mpsc;
@@ -57,4 +58,36 @@ fn a_request_with_content_is_a_post_unless_the_command_line_says_otherwise() {
     command.stdin(File::open(folder.path().join("body")).unwrap());
     let run = bench_by(command, &[&once[..], &["--body", "-"]].concat());
     assert_eq!(received(&requests, &run), ["POST / from standard input"]);
+}
+
+#[test]
+fn a_controller_cannot_make_an_agent_send_its_files() {
+    let folder = Folder::with(&[("secret", b"the agent's")]);
+    folder.write("urls", b"POST /b @secret\n");
+    let list = folder.path().join("urls");
+    let (url, requests) = server();
+    // An agent runs its share with these flags.
+    let run = bench(&[&url, "--urls", list.to_str().unwrap(), "-n", "1", "--share", "0/1"]);
+    assert!(run.exit == Some(2) && run.stderr.contains("which agents do not read"), "{run:#?}");
+    assert_eq!(requests.try_iter().count(), 0);
+}
+
+#[test]
+fn a_result_does_not_store_the_body_from_the_command_line() {
+    let folder = Folder::new();
+    let (url, requests) = server();
+    let run = bench(&[&url, "-n", "1", "-c", "1", "--body-text", "password=hidden"]);
+    assert_eq!(received(&requests, &run), ["POST / password=hidden"]);
+    let result = run.json.to_string();
+    assert!(!result.contains("hidden") && !run.stdout.contains("hidden"), "{result}");
+    folder.write("result.json", result.as_bytes());
+    let rerun = |arguments: &[&str]| {
+        let file = folder.path().join("result.json");
+        flatout().arg("rerun").arg(&file).args(arguments).output().unwrap()
+    };
+    let refused = rerun(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("specify it again: -- --body-text '...'"), "{}", said(&refused));
+    let repeated = rerun(&["--", "--body-text", "x"]);
+    assert!(requests.try_iter().any(|request| request.ends_with("\r\n\r\nx")), "{}", said(&repeated));
 }
