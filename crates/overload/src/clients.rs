@@ -187,7 +187,7 @@ fn find(set: &[AtomicU64], tag: u64) -> Option<(usize, u64)> {
     free
 }
 
-/// What counts as one client: the version of IP, and an address or network.
+/// One client: the version of IP, and an address or network.
 pub type Subject = (u8, u64);
 
 /// Returns what counts as one client: an IPv4 address, or a whole IPv6 /64, because a subscriber normally has at least

@@ -157,7 +157,7 @@ impl Climb {
         }
     }
 
-    /// Returns the maximum number of requests that may wait for a response head; [`NONE`] if there is no limit.
+    /// Returns the maximum number of requests that may wait for a response head; `u32::MAX` if there is no limit.
     pub const fn limit(&self) -> u32 {
         self.limit
     }

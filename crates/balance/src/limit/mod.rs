@@ -4,17 +4,17 @@
 //! number of requests: beyond that number, requests wait in a bounded queue instead of in the origin, each until its
 //! deadline, and those that would wait too long are refused at once.
 //!
-//! **Waiting is no load.** There is no limit until the delays of requests of the same kind ([`kinds`]) grow with the
-//! number of requests ([`growth`]); then it adapts to the delays ([`climb`]). It applies to requests that are waiting
+//! **Waiting is no load.** There is no limit until the delays of requests of the same kind (`kinds`) grow with the
+//! number of requests (`growth`); then it adapts to the delays ([`climb`]). It applies to requests that are waiting
 //! for a response head: the origin is working on these. The configured `max` applies to all requests in progress,
 //! including those whose responses are streaming: long downloads and event streams hold a permit, but do not count
 //! towards the adaptive limit. Therefore, a [`Permit`] receives a report when the head arrives, and is dropped when the
 //! response is complete.
 //!
-//! **Slow kinds are apart** ([`lane`]). Kinds that take long even alone, such as long polls and reports, have a limit
+//! **Slow kinds are apart** (`lane`). Kinds that take long even alone, such as long polls and reports, have a limit
 //! and a queue of their own, and a quarter of `max` is not for them, as long as there are others. A request that has
 //! been waiting for more than a second while others are answered as usual no longer counts towards the limit of the
-//! others either ([`young`]).
+//! others either (`young`).
 //!
 //! **No client fills the queue.** A client gets at most a quarter of it.
 //!
@@ -316,7 +316,7 @@ impl ConcurrencyLimiter {
     }
 
     fn uncount(&self, aged: u32) {
-        self.aged.fetch_add(aged as i32, Relaxed);
+        self.aged.fetch_add(aged.cast_signed(), Relaxed);
         self.places.fetch_sub(u64::from(aged) * asking(LaneName::Quick), SeqCst);
     }
 
