@@ -2,12 +2,17 @@
 //! folder that was deleted and built again.
 
 use super::cli::get;
-use super::harness::{Folder, Response, Server, wait_until, worker_of};
-use super::site::{Site, configure};
+use super::harness::{Folder, Response, Server, uninterrupted, wait_until, worker_of};
+use super::process::is_root;
+use super::site::{Site, TWO_PROCESSES, configure};
+use super::skip::skip;
+use super::tool::said;
+use flate2::read::GzDecoder;
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::symlink;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::{chown, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -48,9 +53,14 @@ impl Way {
     }
 }
 
+/// The pages of the release `name`.
+fn page_of(name: &str) -> String {
+    format!("the release {name}\n").repeat(100)
+}
+
 /// Writes the release `name` into `folder`.
 fn write_release(folder: &Folder, path: &str, name: &str) {
-    let page = format!("the release {name}\n").repeat(100);
+    let page = page_of(name);
     for (file, content) in [
         ("index.html", page.as_str()),
         ("page.html", &page),
@@ -78,25 +88,39 @@ fn wait_for(server: &Server, release: &str) {
     wait_until("the new folder is served", || (0..20).all(|_| text_of(server, "/").1.contains(release)));
 }
 
-/// Requests pages until `done`. Returns the releases that were seen: each response is complete, and from one of them.
-fn read_releases(server: &Server, done: &AtomicBool) -> BTreeSet<String> {
-    let mut seen = BTreeSet::new();
-    while !done.load(Ordering::Relaxed) {
-        for fields in ["", "Accept-Encoding: gzip\r\n", "Range: bytes=0-9\r\n"] {
-            let mut stream = server.connect();
-            write!(stream, "GET /page.html HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n").unwrap();
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut stream, &mut bytes).unwrap();
-            let response = Response::parse(&bytes);
-            assert!(matches!(response.status, 200 | 206), "{}", response.status);
-        }
-        let (status, text) = text_of(server, "/");
-        assert_eq!(status, 200, "{text}");
-        let line = text.lines().next().unwrap();
-        assert!(text.lines().all(|other| other == line), "{text}");
-        seen.insert(line.to_owned());
+/// Requests a page with `fields`, and returns its content.
+fn read_page(server: &Server, path: &str, fields: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n");
+    let response = Response::parse(&server.exchange(request.as_bytes()));
+    assert!(matches!(response.status, 200 | 206), "{}", response.status);
+    let mut text = String::new();
+    match response.field("content-encoding") {
+        None => text = String::from_utf8(response.body).unwrap(),
+        Some(_) => _ = GzDecoder::new(&response.body[..]).read_to_string(&mut text).unwrap(),
     }
-    seen
+    text
+}
+
+/// Requests pages until `done`, and all of them once more. Returns the releases that were seen: each response is complete,
+/// and belongs wholly to one of `releases`.
+fn read_releases(server: &Server, releases: &[&str], done: &AtomicBool) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    loop {
+        let is_last = done.load(Ordering::Relaxed);
+        for path in ["/", "/page.html"] {
+            for (fields, bytes) in
+                [("", None), ("Accept-Encoding: gzip\r\n", None), ("Range: bytes=0-49\r\n", Some(50))]
+            {
+                let text = read_page(server, path, fields);
+                let is_of = |release: &&&str| page_of(release)[..bytes.unwrap_or(page_of(release).len())] == text;
+                let release = releases.iter().find(is_of).unwrap_or_else(|| panic!("{path} {fields}: {text}"));
+                seen.insert((*release).to_owned());
+            }
+        }
+        if is_last {
+            return seen;
+        }
+    }
 }
 
 #[test]
@@ -108,17 +132,17 @@ fn a_link_that_is_switched_to_another_folder_is_followed() {
         let server = way.start(&folder, "current");
         assert_eq!(text_of(&server, "/only-r1"), (200, "r1".to_owned()), "{way:?}");
         let worker = worker_of(server.pid());
-        for release in ["r2", "r3"] {
+        for [before, release] in [["r1", "r2"], ["r2", "r3"]] {
             let done = AtomicBool::new(false);
             let seen = thread::scope(|scope| {
-                let reader = scope.spawn(|| read_releases(&server, &done));
+                let reader = scope.spawn(|| read_releases(&server, &[before, release], &done));
                 write_release(&folder, &format!("releases/{release}"), release);
                 switch(&folder, &format!("releases/{release}"));
                 wait_for(&server, release);
                 done.store(true, Ordering::Relaxed);
                 reader.join().unwrap()
             });
-            assert!(seen.iter().all(|line| line.starts_with("the release r")), "{way:?} {seen:?}");
+            assert!(seen.contains(release), "{way:?} {seen:?}");
         }
         // Each worker, and each way to the old folder.
         for _ in 0..8 {
@@ -196,5 +220,123 @@ fn a_folder_that_cannot_be_served_leaves_the_earlier_one_in_use() {
         wait_until("it is served", || text_of("/none") == "not in r2");
         let said = site.running.stderr();
         assert_eq!(said.matches("the earlier one remains in use").count(), 1, "{said}");
+    }
+}
+
+/// A removed listener keeps its number, but not its sockets.
+#[test]
+fn a_removed_listener_stays_removed_when_a_folder_is_followed() {
+    for global in ["", "landlock #false", "worker-process #false"] {
+        let folder = Folder::new();
+        for release in ["r1", "r2"] {
+            write_release(&folder, &format!("releases/{release}"), release);
+        }
+        switch(&folder, "releases/r1");
+        let root = folder.path().join("current");
+        let inside = format!("listen \"127.0.0.1:0\"\nfiles \"{}\"", root.display());
+        configure(&folder, global, &format!("listen \"127.0.0.2:0\"\n{inside}"));
+        let site = Site::run(folder);
+        let position = site.addresses.iter().position(|address| address.ip().to_string() == "127.0.0.2").unwrap();
+        let (removed, kept) = (site.addresses[position], site.addresses[1 - position]);
+        assert_eq!(get(removed, "/only-r1").status, 200);
+        configure(&site.folder, global, &inside);
+        let text = said(&site.order(&["reload"]));
+        assert!(text.contains("no longer listening on 127.0.0.2:"), "{global} {text}");
+        wait_until("the listener is closed", || TcpStream::connect(removed).is_err());
+        switch(&site.folder, "releases/r2");
+        wait_until("the new folder is served", || get(kept, "/only-r2").status == 200);
+        wait_until("it is reported", || site.running.stderr().contains("is another folder now, and flatout serves it"));
+        assert!(TcpStream::connect(removed).is_err(), "{global}");
+        let said = site.running.stderr();
+        assert!(!said.contains("also listening"), "{global} {said}");
+    }
+}
+
+/// Whoever can switch the link may not be entitled to the folders of other users.
+#[test]
+fn a_folder_of_another_user_needs_a_reload() {
+    if !is_root() {
+        skip("only root can change the owner of a folder");
+        return;
+    }
+    for global in ["", "worker-process #false"] {
+        let folder = Folder::new();
+        for release in ["r1", "r2"] {
+            write_release(&folder, &format!("releases/{release}"), release);
+        }
+        switch(&folder, "releases/r1");
+        chown(folder.path().join("releases/r2"), Some(65_534), None).unwrap();
+        let root = folder.path().join("current");
+        configure(&folder, global, &format!("listen \"127.0.0.1:0\"\nfiles \"{}\"", root.display()));
+        let site = Site::run(folder);
+        switch(&site.folder, "releases/r2");
+        wait_until("it is reported", || {
+            site.running.stderr().contains("belongs to another user than before (uid 65534)")
+        });
+        assert_eq!(get(site.address(), "/only-r1").status, 200);
+        let output = site.order(&["reload"]);
+        assert!(output.status.success(), "{}", said(&output));
+        assert_eq!(get(site.address(), "/only-r2").status, 200);
+        // Back to a folder of root, without an operator.
+        switch(&site.folder, "releases/r1");
+        wait_until("the new folder is served", || get(site.address(), "/only-r1").status == 200);
+        let said = site.running.stderr();
+        assert_eq!(said.matches("belongs to another user").count(), 1, "{said}");
+    }
+}
+
+/// Begins a download that does not end before the connection is closed.
+fn begin_download(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /huge HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    uninterrupted(|| stream.read_exact(&mut [0; 1])).unwrap();
+    stream
+}
+
+/// If four worker processes exist, because three of them finish requests, only a folder that needs another one waits.
+#[test]
+fn a_folder_that_needs_a_fifth_worker_process_waits() {
+    const WAITS: &str = "4 exist until earlier ones have finished their requests";
+    for (links, waits) in [("", true), ("{ follow-links \"releases\"; }", false)] {
+        let folder = Folder::new();
+        for release in ["r1", "r2"] {
+            write_release(&folder, &format!("releases/{release}"), release);
+        }
+        fs::File::create(folder.path().join("releases/r1/huge")).unwrap().set_len(1 << 30).unwrap();
+        switch(&folder, "releases/r1");
+        let path = folder.path().to_owned();
+        let inside = |extra: usize| {
+            let path = path.display();
+            let extra =
+                (0..extra).map(|index| format!("route \"/extra{index}/*\" {{ files \"{path}/extra{index}\"; }}\n"));
+            let links = links.replace("releases", &format!("{path}/releases"));
+            format!("listen \"127.0.0.1:0\"\n{}files \"{path}/current\" {links}", extra.collect::<String>())
+        };
+        let global = format!("{TWO_PROCESSES}\ntimeouts {{ drain \"10m\"; }}");
+        configure(&folder, &global, &inside(0));
+        let site = Site::run(folder);
+        let mut downloads = Vec::new();
+        // Landlock permits no added folder.
+        for index in 0..3 {
+            downloads.push(begin_download(site.address()));
+            fs::create_dir(path.join(format!("extra{index}"))).unwrap();
+            configure(&site.folder, &global, &inside(index + 1));
+            let text = said(&site.order(&["reload"]));
+            assert!(text.contains("the worker process"), "{text}");
+        }
+        let supervisor = site.running.pid();
+        let children = || fs::read_to_string(format!("/proc/{supervisor}/task/{supervisor}/children")).unwrap();
+        assert_eq!(children().split_whitespace().count(), 4);
+        switch(&site.folder, "releases/r2");
+        if waits {
+            wait_until("it is reported", || site.running.stderr().contains(WAITS));
+            assert_eq!(get(site.address(), "/only-r1").status, 200);
+            drop(downloads);
+        }
+        wait_until("the new folder is served", || get(site.address(), "/only-r2").status == 200);
+        assert_eq!(site.running.stderr().matches(WAITS).count(), usize::from(waits));
+        if !waits {
+            assert_eq!(children().split_whitespace().count(), 4);
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::certificates::{Certificates, LOOK_INTERVAL, Loaded};
 use crate::confine::Confinement;
 use crate::events::{EventReceiver, EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say, shortened};
-use crate::folders::FolderLook;
+use crate::folders::FolderCheck;
 use crate::inherit::READY_WORD;
 use crate::link::SupervisorLink;
 use crate::listeners::Address;
@@ -71,8 +71,8 @@ pub(crate) struct Control {
     pub(crate) pending_reload: Option<PendingReload>,
     /// The number of the newest of them.
     pub(crate) reload_number: u64,
-    /// Not used if there is a supervisor, which looks itself.
-    pub(crate) folder_look: FolderLook,
+    /// Not used if there is a supervisor, which checks the folders itself.
+    pub(crate) folder_check: FolderCheck,
     /// True once all workers accept connections and the URLs have been printed.
     pub(crate) announced: bool,
     pub(crate) ending: Ending,
@@ -96,7 +96,7 @@ pub(crate) struct ConfigInForce {
 pub(crate) struct StartupLimits {
     /// Each worker's share of the descriptors.
     pub(crate) shares: Shares,
-    /// The folders that worker threads may access; `None` if worker threads are not confined.
+    /// What worker threads, or the whole worker process, may access; `None` if Landlock confines neither.
     pub(crate) confinement: Option<Confinement>,
 }
 
@@ -176,12 +176,13 @@ impl Control {
         fds.push(PollFd::from_borrowed_fd(self.events.receiver.fd(), PollFlags::IN));
         fds.extend(self.upgrade.as_ref().map(|upgrade| PollFd::from_borrowed_fd(upgrade.fd(), PollFlags::IN)));
         fds.extend(self.quic.go.as_ref().map(|go| PollFd::new(go, PollFlags::IN)));
+        fds.extend(self.folder_check.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let left = |interval: Duration, since: Instant| interval.saturating_sub(clock::since(since));
         let waits = [
             self.alive_interval().map(|interval| left(interval, alive_at)),
             self.upgrade.as_ref().map(Upgrade::time_left),
             self.certificates.as_ref().filter(|all| all.any()).map(|_| left(LOOK_INTERVAL, looked_at)),
-            self.follows_folders().then(|| self.folder_look.time_left()),
+            self.folder_check.time_left().filter(|_| self.follows_folders()),
         ];
         let timeout = waits.into_iter().flatten().min();
         let timeout = timeout.map(|timeout| Timespec {

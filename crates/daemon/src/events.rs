@@ -1,4 +1,5 @@
-//! Events that other threads send to the control thread, and the descriptor that wakes the control thread.
+//! Events that other threads send to the control thread, and the descriptor that wakes the control thread. The supervisor
+//! receives the results of its threads in the same way.
 
 use crate::admin::AdminCommand;
 use crate::failure::Failure;
@@ -40,37 +41,43 @@ pub(crate) enum WorkerEnd {
 }
 
 /// The sender of events. Clones share the channel.
-#[derive(Clone, Debug)]
-pub(crate) struct EventSender {
-    events: Sender<WorkerEvent>,
+#[derive(Debug)]
+pub(crate) struct EventSender<T = WorkerEvent> {
+    events: Sender<T>,
     wake: Arc<OwnedFd>,
 }
 
-impl EventSender {
-    /// Sends `event`, and wakes the control thread. If the receiver has been dropped, nothing happens.
-    pub(crate) fn send(&self, event: WorkerEvent) {
+impl<T> Clone for EventSender<T> {
+    fn clone(&self) -> Self {
+        Self { events: self.events.clone(), wake: Arc::clone(&self.wake) }
+    }
+}
+
+impl<T> EventSender<T> {
+    /// Sends `event`, and wakes the receiver's thread. If the receiver has been dropped, nothing happens.
+    pub(crate) fn send(&self, event: T) {
         if self.events.send(event).is_ok() {
-            // The write fails only if the counter is at its maximum; the control thread has then been woken already.
+            // The write fails only if the counter is at its maximum; the thread has then been woken already.
             let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The control thread's receiver of events.
+/// The receiver of events.
 #[derive(Debug)]
-pub(crate) struct EventReceiver {
-    events: Receiver<WorkerEvent>,
+pub(crate) struct EventReceiver<T = WorkerEvent> {
+    events: Receiver<T>,
     wake: Arc<OwnedFd>,
 }
 
-impl EventReceiver {
+impl<T> EventReceiver<T> {
     /// A descriptor that is readable when there is an event.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.wake.as_fd()
     }
 
     /// Takes the next event, if any.
-    pub(crate) fn next(&self) -> Option<WorkerEvent> {
+    pub(crate) fn next(&self) -> Option<T> {
         self.events.try_recv().ok()
     }
 
@@ -82,7 +89,7 @@ impl EventReceiver {
 }
 
 /// Creates an event channel.
-pub(crate) fn event_channel() -> io::Result<(EventSender, EventReceiver)> {
+pub(crate) fn event_channel<T>() -> io::Result<(EventSender<T>, EventReceiver<T>)> {
     let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
     let (sender, events) = channel();
     Ok((EventSender { events: sender, wake: Arc::clone(&wake) }, EventReceiver { events, wake }))

@@ -155,6 +155,13 @@ impl Address {
     }
 }
 
+/// Returns for each listener of `config`, the configuration in force, whether it is in use: removed listeners keep their
+/// numbers.
+pub(crate) fn find_live(config: &model::Config, addresses: &[Address]) -> Vec<bool> {
+    let is_live = |id: usize| addresses.iter().any(|address| address.id as usize == id);
+    (0..config.listeners.len()).map(is_live).collect()
+}
+
 /// Binds the listeners of `config` that are in use but not among `addresses`.
 ///
 /// # Errors

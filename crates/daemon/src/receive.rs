@@ -4,7 +4,7 @@ use crate::Options;
 use crate::admin::socket::AdminSocket;
 use crate::arrange::arrange;
 use crate::certificates::{Certificates, Loaded};
-use crate::confine::Confinement;
+use crate::confine::{Confinement, Outside};
 use crate::failure::Failure;
 use crate::link::SupervisorLink;
 use crate::listeners::Address;
@@ -15,6 +15,7 @@ use crate::quic::{QuicContext, ReceivedQuic};
 use crate::shares::raise_open_files;
 use crate::source::RecordedFiles;
 use crate::start::{Bound, CompiledConfig, Supervised, confine, count_workers, filter_calls};
+use flatout_engine::spec::Spec;
 use flatout_net::quic::ids::{QuicSecrets, SECRET_BYTES};
 use flatout_os::process::Identity;
 use flatout_os::signals::Signals;
@@ -59,6 +60,8 @@ impl Bound {
         // The supervisor compiled it as root: what fails here is not accessible to the user, or was removed.
         let compiled =
             CompiledConfig::compile(&config).map_err(|failure| failure.for_worker_process(&config, identity))?;
+        let confinement = confinement.filter(|_| confined);
+        check_opened(&compiled.spec, confinement.as_ref())?;
         let certificates = Some(Certificates::new()?);
         let mut addresses = Vec::new();
         for id in (0..config.listeners.len()).filter(|id| live[*id]) {
@@ -81,8 +84,24 @@ impl Bound {
             addresses,
             admin,
             root_warning: None,
-            supervised: Some(Supervised { link, history, confined, identity }),
+            supervised: Some(Supervised { link, history, confinement, identity }),
         })
+    }
+}
+
+/// Checks that a worker process may read the folders that it has opened. A folder that was replaced after the supervisor
+/// had decided on the confinement may be outside; nothing in it could be opened.
+///
+/// # Errors
+/// If a folder is outside. The process that serves should go on, and the supervisor should try again.
+pub(crate) fn check_opened(spec: &Spec, confinement: Option<&Confinement>) -> Result<(), Failure> {
+    match confinement.and_then(|confinement| confinement.find_outside(&Confinement::of_thread(spec))) {
+        Some(Outside::Path(path)) => Err(Failure::runtime(format!(
+            "the worker process may not read {} (landlock): a path was switched to this folder after flatout had decided \
+             which folders to permit\n  try again",
+            path.display()
+        ))),
+        Some(Outside::Port(_)) | None => Ok(()),
     }
 }
 
@@ -128,4 +147,36 @@ pub(crate) fn confine_process(seccomp: bool, confinement: Option<&Confinement>) 
         filter_calls(0);
     }
     Ok(confined)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Confinement, check_opened};
+    use flatout_engine::spec::{Sources, Spec};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    /// As when a link is switched a second time while a worker process starts for the first one.
+    #[test]
+    fn a_folder_that_was_replaced_after_the_confinement_was_decided_is_refused() {
+        let folder = std::env::temp_dir().join(format!("flatout-receive-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        let (link, next) = (folder.join("link"), folder.join("next"));
+        let switch = |target: &str| {
+            fs::create_dir_all(folder.join(target)).unwrap();
+            symlink(target, &next).unwrap();
+            fs::rename(&next, &link).unwrap();
+        };
+        let text = format!("site {{ listen \"127.0.0.1:0\"; files \"{}\"; }}", link.display());
+        let config = flatout_config::load_text(&text);
+        let compile = || Spec::compile(config.as_ref().unwrap(), &Sources::default()).unwrap();
+        switch("b");
+        let (spec, confinement) = (compile(), Confinement::of_thread(&compile()));
+        assert!(check_opened(&spec, Some(&confinement)).is_ok());
+        switch("c");
+        let failure = check_opened(&compile(), Some(&confinement)).unwrap_err();
+        assert!(failure.text.contains("/c (landlock): a path was switched"), "{failure}");
+        assert!(check_opened(&compile(), None).is_ok());
+        fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -13,10 +13,12 @@ use crate::confine::{Confinement, Outside};
 use crate::control::Control;
 use crate::events::WorkerEvent;
 use crate::failure::{EXIT_USAGE, Failure, say};
+use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_http3};
+use crate::listeners::{Address, bind_added, change_http3, find_live};
 use crate::memory::{decide_budget, memory_limit};
 use crate::messages::{ConfigParcel, ToSupervisor};
+use crate::receive::check_opened;
 use crate::spec::{compile, open_pages};
 use crate::watch;
 use flatout_access_log::LogSet;
@@ -29,7 +31,6 @@ use flatout_server::{Command, Listener, Phase};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -92,20 +93,6 @@ struct Prepared {
     logs: LogSet,
 }
 
-/// Says that the folder at `path` was replaced.
-pub(crate) fn describe_replaced(path: &Path) -> String {
-    format!("note: {} is another folder now, which is served from now on", path.display())
-}
-
-/// Says that the folder at `path` was replaced, but that the new one cannot be used.
-pub(crate) fn describe_unusable(path: &Path, failure: &Failure) -> String {
-    let text = failure.text.trim_start_matches("error: ");
-    format!(
-        "warning: {} is another folder now, but the earlier one remains in use; flatout tries again every second: {text}",
-        path.display()
-    )
-}
-
 impl Control {
     /// Reads the configuration again, and switches to it if it is valid. Also prints the result to standard error.
     pub(crate) fn reload(&mut self) -> CommandResult {
@@ -123,7 +110,11 @@ impl Control {
         }
         self.service_manager.reloading();
         let config = self.in_force.options.source.load(Style::Plain);
-        let prepared = config.and_then(|config| self.prepare(config));
+        let prepared = config.and_then(|mut config| {
+            let live = arrange(&mut config, &self.in_force.config.listeners);
+            let spec = self.compile_context().compile(&config)?;
+            self.prepare(config, live, spec)
+        });
         let answer = match prepared {
             Ok(prepared) => self.put_in_force(prepared),
             Err(failure) => self.refuse(&failure),
@@ -132,7 +123,7 @@ impl Control {
         answer
     }
 
-    /// Returns whether this process looks whether folders were replaced.
+    /// Returns whether this process checks for replaced folders.
     pub(crate) fn follows_folders(&self) -> bool {
         let is_quiet = self.workers.phase() == Phase::Serve && self.announced && self.upgrade.is_none();
         self.link.is_none() && is_quiet && self.in_force.spec.folders().next().is_some()
@@ -140,18 +131,32 @@ impl Control {
 
     /// Puts the configuration in force again if a folder was replaced.
     pub(crate) fn look_at_folders(&mut self) {
+        let replaced = self.folder_check.take_replaced();
         if !self.follows_folders() {
             return;
         }
-        let Some(path) = self.folder_look.find_replaced(&self.in_force.spec.opened_folders()) else { return };
-        match self.prepare(self.in_force.config.clone()) {
+        if self.folder_check.is_due() {
+            self.folder_check.begin(self.in_force.spec.opened_folders());
+        }
+        let Some(path) = replaced else { return };
+        self.folder_check.request();
+        match self.prepare_again() {
             Ok(prepared) => {
-                say(&describe_replaced(&path));
                 self.put_in_force(prepared);
+                say(&describe_replaced(&path));
             }
-            Err(failure) if self.folder_look.fail(failure.text.clone()) => say(&describe_unusable(&path, &failure)),
+            Err(failure) if self.folder_check.fail(failure.text.clone()) => say(&describe_unusable(&path, &failure)),
             Err(_) => {}
         }
+    }
+
+    /// Does everything that can fail to put the same configuration in force again, which opens replaced folders.
+    fn prepare_again(&mut self) -> Result<Prepared, Failure> {
+        let config = self.in_force.config.clone();
+        let live = find_live(&config, &self.addresses);
+        let spec = self.compile_context().compile(&config)?;
+        check_owners(&self.in_force.spec.opened_folders(), &spec.opened_folders())?;
+        self.prepare(config, live, spec)
     }
 
     /// Begins a reload with a configuration that the supervisor has sent together with `descriptors`. The supervisor
@@ -181,8 +186,10 @@ impl Control {
         self.reload_number += 1;
         let number = self.reload_number;
         let (context, workers, sender) = (self.compile_context(), self.workers.all.len(), self.events.sender.clone());
+        let confinement = self.limits.confinement.clone();
         let compile = move || {
             let spec = context.compile(&config)?;
+            check_opened(&spec, confinement.as_ref())?;
             let applied = open_pages(&spec, &config, workers)?;
             Ok(Box::new(CompiledReload { config, live, spec, applied }))
         };
@@ -245,7 +252,7 @@ impl Control {
         let changes = self.commit(prepared);
         let generation = self.shared.generation.fetch_add(1, Ordering::Relaxed) + 1;
         self.shared.view().last_error = None;
-        self.folder_look.succeed();
+        self.folder_check.succeed();
         let text = format!("reloaded, generation {generation}{changes}\n");
         say(text.trim_end());
         CommandResult { status: 200, text }
@@ -262,17 +269,15 @@ impl Control {
         CommandResult { status: if failure.code == EXIT_USAGE { 422 } else { 500 }, text }
     }
 
-    /// Does everything that can fail.
-    fn prepare(&mut self, mut config: Config) -> Result<Prepared, Failure> {
-        let live = arrange(&mut config, &self.in_force.config.listeners);
-        let spec = self.compile_context().compile(&config)?;
+    /// Does everything that can fail after `config` was compiled.
+    fn prepare(&mut self, config: Config, live: Vec<bool>, spec: Arc<Spec>) -> Result<Prepared, Failure> {
         self.check_confinement(&spec)?;
         self.check_budget(&config)?;
         let applied = open_pages(&spec, &config, self.workers.all.len())?;
         self.prepare_rest(CompiledReload { config, live, spec, applied }, Inherited::default(), None)
     }
 
-    /// Does everything that can fail after the configuration was compiled. Nothing of the running configuration is
+    /// Does everything that can fail after the databases of the configuration were opened. Nothing of the running configuration is
     /// changed, except the log files, which are replaced last. Sockets in `inherited` need not be bound, and if
     /// `certificates` is given, certificates need not be read.
     fn prepare_rest(

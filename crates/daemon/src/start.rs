@@ -14,7 +14,7 @@ use crate::confine::Confinement;
 use crate::control::{ConfigInForce, Control, ControlEvents, Ending, Readiness, StartupLimits};
 use crate::events::{EventSender, WorkerEvent, event_channel};
 use crate::failure::{Failure, say};
-use crate::folders::FolderLook;
+use crate::folders::FolderCheck;
 use crate::inherit::Inherited;
 use crate::limits::HeldCounters;
 use crate::link::SupervisorLink;
@@ -84,8 +84,8 @@ pub(crate) struct Bound {
 pub(crate) struct Supervised {
     pub(crate) link: SupervisorLink,
     pub(crate) history: History,
-    /// True if Landlock confines the process.
-    pub(crate) confined: bool,
+    /// What the process may access; `None` if Landlock does not confine it.
+    pub(crate) confinement: Option<Confinement>,
     /// The user and group to which the supervisor has switched.
     pub(crate) identity: Option<Identity>,
 }
@@ -259,9 +259,9 @@ impl Unprivileged {
         // A worker process is confined as a whole, including its threads.
         let confines_threads = supervised.is_none();
         let confinement = (config.landlock() && confines_threads).then(|| Confinement::of_thread(&spec));
-        let (link, history, confined) = match supervised {
-            Some(Supervised { link, history, confined, .. }) => (Some(link), Some(history), confined),
-            None => (None, None, false),
+        let (link, history, of_process) = match supervised {
+            Some(Supervised { link, history, confinement, .. }) => (Some(link), Some(history), confinement),
+            None => (None, None, None),
         };
         let counters: Vec<Arc<Counters>> = (0..worker_count).map(|_| Arc::default()).collect();
         let shares = share_descriptors(descriptors, worker_count, addresses.len());
@@ -278,7 +278,7 @@ impl Unprivileged {
             held: held.clone(),
             confinement: confinement.clone(),
             seccomp: config.seccomp && confines_threads,
-            confined,
+            confined: of_process.is_some(),
             tls: certificates.as_ref().map(Certificates::server),
             phases,
             event_sender: event_sender.clone(),
@@ -293,7 +293,7 @@ impl Unprivileged {
         shared.view().certificates = shown;
         Ok(Control {
             in_force: ConfigInForce { options, config, spec, published, metrics, pages },
-            limits: StartupLimits { shares, confinement },
+            limits: StartupLimits { shares, confinement: of_process.or(confinement) },
             accelerator,
             watch,
             certificates,
@@ -311,7 +311,7 @@ impl Unprivileged {
             upgrade: None,
             pending_reload: None,
             reload_number: 0,
-            folder_look: FolderLook::new(),
+            folder_check: FolderCheck::new(),
             announced: false,
             ending: Ending::default(),
         })

@@ -18,7 +18,7 @@ use crate::certificates::{Certificates, LOOK_INTERVAL};
 use crate::channel::Incoming;
 use crate::confine::{Confinement, lacks_port_rules};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
-use crate::folders::FolderLook;
+use crate::folders::FolderCheck;
 use crate::inherit::READY_WORD;
 use crate::listeners::Address;
 use crate::messages::{History, ToSupervisor, ToWorker};
@@ -27,7 +27,7 @@ use crate::service_manager::ServiceManager;
 use crate::source::RecordedFiles;
 use crate::start::{Bound, Unprivileged, count_workers, create_state, load, uses_authority};
 use crate::upgrade::Upgrade;
-use change::{Change, create_confined_files};
+use change::{Cause, Change, create_confined_files};
 use flatout_config::model::Config;
 use flatout_engine::spec::OpenedFolder;
 use flatout_os::clock;
@@ -69,7 +69,7 @@ pub(crate) struct Supervisor {
     followed_at: Option<Instant>,
     /// The folders of the configuration in force.
     folders: Vec<OpenedFolder>,
-    folder_look: FolderLook,
+    folder_check: FolderCheck,
     certificates: Option<Certificates>,
     /// For binding, and for what an earlier server process has handed over.
     quic: QuicContext,
@@ -147,7 +147,7 @@ impl Unprivileged {
             follows_files: true,
             followed_at: None,
             folders: compiled.spec.opened_folders(),
-            folder_look: FolderLook::new(),
+            folder_check: FolderCheck::new(),
             certificates: store,
             quic,
             generation: None,
@@ -209,6 +209,7 @@ impl Supervisor {
             }
         }
         fds.extend(self.upgrade.as_ref().map(|(upgrade, _)| PollFd::from_borrowed_fd(upgrade.fd(), PollFlags::IN)));
+        fds.extend(self.folder_check.fd().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let left = |interval: Duration, since: Instant| interval.saturating_sub(clock::since(since));
         let until = |at: Instant| at.saturating_duration_since(clock::now());
         let looks = self.looks();
@@ -218,7 +219,7 @@ impl Supervisor {
             self.restart_at.map(until),
             self.kill_at.map(until),
             looks.then(|| left(LOOK_INTERVAL, self.looked_at)),
-            self.follows_folders().then(|| self.folder_look.time_left()),
+            self.folder_check.time_left().filter(|_| self.follows_folders()),
             self.own_watchdog().map(|interval| left(interval, self.alive_at)),
         ];
         let timeout = waits.into_iter().flatten().min().map(|timeout| Timespec {
@@ -417,6 +418,9 @@ impl Supervisor {
         if let Some(change) = self.change.take_if(|change| change.why_replace.is_none()) {
             say("error: the reload was abandoned, because the worker process has died");
             self.history.reloads_refused += 1;
+            if let Cause::Folder(_) = change.cause {
+                self.folder_check.delay_next();
+            }
             drop(change);
             self.service_manager.ready(&self.summary());
         }

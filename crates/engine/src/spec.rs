@@ -118,6 +118,8 @@ pub(crate) struct Folder {
     pub(crate) path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
+    /// The owner's user ID.
+    owner: u32,
     pub(crate) root: Arc<Root>,
     epoch: Arc<AtomicU64>,
     watched: bool,
@@ -129,12 +131,25 @@ pub struct OpenedFolder {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
+    /// The owner's user ID.
+    owner: u32,
 }
 
 impl OpenedFolder {
     /// The path as configured.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The user ID of the folder's owner when it was opened.
+    pub const fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Returns whether `next`, the folder that the same path names now, may be served without a command of an operator:
+    /// it belongs to the same user, or to root.
+    pub const fn may_become(&self, next: &Self) -> bool {
+        next.owner == self.owner || next.owner == 0
     }
 
     /// Returns whether the path names another folder now. A path that names none does not count: until there is another
@@ -232,7 +247,10 @@ impl Spec {
 
     /// Returns the same folders, to find out later whether their paths name others.
     pub fn opened_folders(&self) -> Vec<OpenedFolder> {
-        let opened = |folder: &Folder| OpenedFolder { path: folder.path.clone(), identity: folder.identity };
+        let opened = |folder: &Folder| {
+            let Folder { ref path, identity, owner, .. } = *folder;
+            OpenedFolder { path: path.clone(), identity, owner }
+        };
         self.folders.iter().map(opened).collect()
     }
 

@@ -7,10 +7,11 @@ use crate::arrange::arrange;
 use crate::certificates::{CertificateSet, Certificates};
 use crate::confine::{Confinement, digest_file};
 use crate::failure::{Failure, say};
+use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_http3};
+use crate::listeners::{Address, bind_added, change_http3, find_live};
 use crate::messages::{ConfigParcel, ToWorker};
-use crate::reload::{describe_replaced, describe_served, describe_unusable, fixed_by_supervisor, warn_of_fixed};
+use crate::reload::{describe_served, fixed_by_supervisor, warn_of_fixed};
 use crate::source::{RecordedFiles, RecordingDisk};
 use crate::spec::explain;
 use crate::start::{CompiledConfig, count_workers};
@@ -23,6 +24,7 @@ use flatout_store::create_private_folder;
 use std::fs::OpenOptions;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Interval of warnings about a reload that is not complete. After the first one, the next reload does not wait any more.
@@ -36,12 +38,23 @@ const REPLACE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Worker processes are replaced because of replaced files at most this often: each loses the responses in memory.
 const FOLLOW_INTERVAL: Duration = Duration::from_mins(5);
 
-/// If so many worker processes exist, because earlier ones finish their requests, no other one is started for a folder
-/// that was replaced.
+/// If so many worker processes exist, because earlier ones finish their requests, no other one is started for a replaced
+/// folder.
 const PROCESSES_MAX: usize = 4;
 
 /// Upper bound of reloads that wait for another one.
 const RELOADS_WAITING_MAX: usize = 64;
+
+/// Why a configuration is put in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// An operator requested it, with a command or a signal.
+    Operator,
+    /// A file that the worker process may open was replaced. The configuration stays the same.
+    File,
+    /// The folder at this path was replaced. The configuration stays the same.
+    Folder(PathBuf),
+}
 
 /// A configuration that is to be put in force.
 pub(super) struct Change {
@@ -63,8 +76,7 @@ pub(super) struct Change {
     pub(super) is_late: bool,
     /// Why a new worker process is needed; `None` if the current one puts it in force.
     pub(super) why_replace: Option<String>,
-    /// True if a replaced file caused the change, and not an operator.
-    pub(super) is_automatic: bool,
+    pub(super) cause: Cause,
 }
 
 impl Change {
@@ -144,6 +156,24 @@ impl Supervisor {
         }
     }
 
+    /// Reports that `change` is not put in force, because of `failure`.
+    fn refuse_change(&mut self, change: &Change, failure: Failure) {
+        match &change.cause {
+            Cause::Folder(path) => {
+                self.report_unusable(path, &failure);
+                self.service_manager.ready(&self.summary());
+            }
+            Cause::Operator | Cause::File => self.refuse(failure, change.asker),
+        }
+    }
+
+    /// Reports that the new folder at `path` is not served, unless the last report was the same.
+    fn report_unusable(&mut self, path: &Path, failure: &Failure) {
+        if self.folder_check.fail(failure.text.clone()) {
+            say(&describe_unusable(path, failure));
+        }
+    }
+
     /// Gives up a change that is late, so that another one can begin. Returns why that one needs a new worker process, if
     /// there was any: the one that serves may never become free.
     fn give_up_late_change(&mut self) -> Option<String> {
@@ -157,34 +187,44 @@ impl Supervisor {
         }
         let seconds = clock::since(change.since).as_secs();
         let text = format!("this reload was not complete after {seconds} s, and another one was requested");
-        self.refuse(Failure::runtime(text), change.asker);
+        self.refuse_change(&change, Failure::runtime(text));
         Some(format!("an earlier reload was not complete after {seconds} s"))
     }
 
     /// Reads the configuration, and does everything that can fail and needs this process.
     pub(super) fn prepare_change(&mut self, asker: Asker) -> Result<Change, Failure> {
         let disk = RecordingDisk::default();
-        let config = self.options.source.load_from(&disk, Style::Plain)?;
-        self.prepare_config(config, disk.into_recorded(), asker)
+        let mut config = self.options.source.load_from(&disk, Style::Plain)?;
+        let live = arrange(&mut config, &self.config.listeners);
+        let change = self.prepare_config((config, &live), disk.into_recorded(), Cause::Operator)?;
+        Ok(Change { asker, ..change })
     }
 
-    /// Does everything that can fail and needs this process, to put `config`, read from `files`, in force.
-    fn prepare_config(&mut self, mut config: Config, files: RecordedFiles, asker: Asker) -> Result<Change, Failure> {
-        let live = arrange(&mut config, &self.config.listeners);
+    /// Does everything that can fail and needs this process, to put in force a configuration read from `files`: with
+    /// arranged listeners, and whether each of them is in use.
+    fn prepare_config(
+        &mut self,
+        (config, live): (Config, &[bool]),
+        files: RecordedFiles,
+        cause: Cause,
+    ) -> Result<Change, Failure> {
         let compiled = CompiledConfig::compile(&config)?;
+        let folders = compiled.spec.opened_folders();
+        if matches!(cause, Cause::Folder(_)) {
+            check_owners(&self.folders, &folders)?;
+        }
         let certificates = match &mut self.certificates {
             Some(certificates) => Some(CertificateSet(certificates.load(&config)?)),
             None => None,
         };
         create_confined_files(&config, &compiled)?;
         let confinement = Confinement::of_process(&compiled.spec, &config);
-        let folders = compiled.spec.opened_folders();
         drop(compiled);
         let workers = self.current().map_or_else(|| count_workers(&config), |current| self.processes[current].workers);
         let mut none = Inherited::default();
         let (addresses, quic) = (&self.addresses, &self.quic);
-        let added = bind_added(addresses, (&config, &live), workers, quic, &mut none)?;
-        let datagrams = change_http3(addresses, (&config, &live), workers, quic, &mut none)?;
+        let added = bind_added(addresses, (&config, live), workers, quic, &mut none)?;
+        let datagrams = change_http3(addresses, (&config, live), workers, quic, &mut none)?;
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
         Ok(Change {
@@ -196,12 +236,12 @@ impl Supervisor {
             removed,
             datagrams,
             confinement,
-            asker,
+            asker: None,
             since: clock::now(),
             warned_at: clock::now(),
             is_late: false,
             why_replace: None,
-            is_automatic: false,
+            cause,
         })
     }
 
@@ -231,6 +271,13 @@ impl Supervisor {
 
     /// Starts a new worker process, which takes over once it serves.
     pub(super) fn replace(&mut self, mut change: Change, why: String) {
+        if matches!(change.cause, Cause::Folder(_)) && self.processes.len() >= PROCESSES_MAX {
+            let text = format!(
+                "it needs another worker process, because {why}, and {PROCESSES_MAX} exist until earlier ones have \
+                 finished their requests"
+            );
+            return self.refuse_change(&change, Failure::runtime(text));
+        }
         change.why_replace = Some(why);
         change.begin();
         self.restart_at = None;
@@ -247,14 +294,13 @@ impl Supervisor {
             let reason = failure.text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             return self.replace(change, format!("the previous one could not apply the configuration: {reason}"));
         }
-        let asker = change.asker;
-        self.refuse(failure, asker);
+        self.refuse_change(&change, failure);
     }
 
     pub(super) fn give_up_change(&mut self, failure: Failure) {
         let Some(change) = self.change.take() else { return };
-        self.refuse(failure, change.asker);
-        if change.is_automatic {
+        self.refuse_change(&change, failure);
+        if change.cause == Cause::File {
             self.follows_files = false;
             say(
                 "warning: no worker process could be started for the replaced file; until the next successful reload, \
@@ -307,9 +353,15 @@ impl Supervisor {
         self.config = change.config.clone();
         self.files = change.files.clone();
         self.folders = std::mem::take(&mut change.folders);
-        self.folder_look.succeed();
+        self.folder_check.succeed();
         if change.why_replace.is_some() {
             self.confinement = change.confinement.clone();
+        }
+        if let Cause::Folder(path) = &change.cause {
+            say(&describe_replaced(path));
+            if change.why_replace.is_some() {
+                self.folder_check.delay_next();
+            }
         }
         self.follows_files = true;
         self.service_manager.ready(&self.summary());
@@ -391,28 +443,32 @@ impl Supervisor {
         let _ = process.child.kill();
     }
 
-    /// Returns whether to look for folders that were replaced.
+    /// Returns whether the supervisor checks for replaced folders.
     pub(super) fn follows_folders(&self) -> bool {
         let is_quiet = self.phase == Phase::Serve && self.change.is_none() && self.upgrade.is_none();
-        is_quiet && !self.folders.is_empty() && self.current().is_some() && self.processes.len() < PROCESSES_MAX
+        is_quiet && !self.folders.is_empty() && self.current().is_some()
     }
 
     /// Has the configuration put in force again if a folder was replaced. Landlock may forbid the worker process that
     /// serves to read the new folder; then another worker process takes over.
     pub(super) fn look_at_folders(&mut self) {
+        let replaced = self.folder_check.take_replaced();
         if !self.follows_folders() {
             return;
         }
-        let Some(path) = self.folder_look.find_replaced(&self.folders) else { return };
-        match self.prepare_config(self.config.clone(), self.files.clone(), None) {
+        if self.folder_check.is_due() {
+            self.folder_check.begin(self.folders.clone());
+        }
+        let Some(path) = replaced else { return };
+        self.folder_check.request();
+        let live = find_live(&self.config, &self.addresses);
+        let cause = Cause::Folder(path.clone());
+        match self.prepare_config((self.config.clone(), &live), self.files.clone(), cause) {
             Ok(change) => {
-                say(&describe_replaced(&path));
                 self.service_manager.reloading();
-                self.folder_look.ask();
                 self.apply(change);
             }
-            Err(failure) if self.folder_look.fail(failure.text.clone()) => say(&describe_unusable(&path, &failure)),
-            Err(_) => {}
+            Err(failure) => self.report_unusable(&path, &failure),
         }
     }
 
@@ -454,7 +510,7 @@ impl Supervisor {
             warned_at: clock::now(),
             is_late: false,
             why_replace: None,
-            is_automatic: true,
+            cause: Cause::File,
         };
         self.followed_at = Some(clock::now());
         self.service_manager.reloading();

@@ -38,10 +38,10 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        let identity = (metadata.dev(), metadata.ino());
+        let (identity, owner) = ((metadata.dev(), metadata.ino()), metadata.uid());
         let same = |folder: &&Folder| folder.path == path && folder.identity == identity;
         if let Some(before) = self.previous.and_then(|previous| previous.folders.iter().find(same)) {
-            let folder = Folder { watched, ..before.clone() };
+            let folder = Folder { watched, owner, ..before.clone() };
             self.spec.folders.push(folder.clone());
             return Some(folder);
         }
@@ -49,7 +49,7 @@ impl Compiler<'_> {
         match opened {
             Ok(root) => {
                 let (root, epoch) = (Arc::new(root), Arc::new(AtomicU64::new(0)));
-                let folder = Folder { path: path.to_owned(), identity, root, epoch, watched };
+                let folder = Folder { path: path.to_owned(), identity, owner, root, epoch, watched };
                 self.spec.folders.push(folder.clone());
                 Some(folder)
             }

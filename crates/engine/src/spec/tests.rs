@@ -151,6 +151,20 @@ fn a_folder_is_replaced_once_its_path_names_another() {
 }
 
 #[test]
+fn a_replaced_folder_is_followed_to_one_of_the_same_owner_or_of_root() {
+    let of = |owner| super::OpenedFolder { path: "/srv/www".into(), identity: (1, 2), owner };
+    for (before, after, may) in
+        [(1000, 1000, true), (1000, 0, true), (0, 0, true), (1000, 1001, false), (0, 1000, false)]
+    {
+        assert_eq!(of(before).may_become(&of(after)), may, "{before} {after}");
+    }
+    let folder = Temporary::new("spec-owner", &[("a", "A")]);
+    let spec = compile(&config(vec![site(&["*"], vec![files(folder.path())])]));
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(folder.path()).unwrap());
+    assert_eq!(spec.opened_folders()[0].owner(), owner);
+}
+
+#[test]
 fn steps_that_are_the_same_share_what_is_cached() {
     let folder = Temporary::new("spec-shared", &[("a", "A")]);
     let sites = (0..100).map(|n| site(&[&format!("s{n}.example")], vec![files(folder.path())])).collect();
