@@ -13,6 +13,9 @@ pub struct Validators<'a> {
     /// Last-Modified as a Unix time, in seconds, or `None` if the representation has none. Conditions with dates are then
     /// ignored (RFC 9110 §13.1.3, §13.1.4).
     pub last_modified_s: Option<i64>,
+    /// False if another representation may have the same Last-Modified although the two were not modified in the same
+    /// second, for example because an archive dates all files the same. The date is then no strong validator.
+    pub date_is_strong: bool,
 }
 
 impl<'a> Validators<'a> {
@@ -71,13 +74,15 @@ fn tags_match(fields: &Fields<'_>, name: &'static str, matches: impl Fn(&ETag<'_
 ///
 /// A date is strong if it is at least one second before the Date of its response, according to the same clock
 /// (§8.8.2.2; RFC 2616 and 7232 required 60 seconds). The client must check this before it sends the date (§13.1.5);
-/// the server can only check that `now_s` is past that second.
+/// the server can only check that `now_s` is past that second, and that its dates tell versions apart
+/// ([`Validators::date_is_strong`]).
 pub fn if_range_holds(fields: &Fields<'_>, validators: &Validators<'_>, now_s: i64) -> bool {
     let Some(value) = fields.first("if-range") else { return true };
     if let Some(tag) = ETag::parse(value) {
         return validators.has_tag(|own| tag.matches_strongly(own));
     }
-    parse_date(value).is_some_and(|date| Some(date) == validators.last_modified_s && date < now_s)
+    let is_same = |date| Some(date) == validators.last_modified_s && date < now_s;
+    validators.date_is_strong && parse_date(value).is_some_and(is_same)
 }
 
 #[cfg(test)]
@@ -86,7 +91,8 @@ mod tests {
     use crate::head::{FieldStorage, parse_fields};
     use crate::limits::Limits;
 
-    const VALIDATORS: Validators<'_> = Validators { etag: Some(b"v2"), last_modified_s: Some(784_111_777) };
+    const VALIDATORS: Validators<'_> =
+        Validators { etag: Some(b"v2"), last_modified_s: Some(784_111_777), date_is_strong: true };
     const SAME: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
     const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
     const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
@@ -153,6 +159,9 @@ mod tests {
             let mut storage = FieldStorage::new();
             let fields = parse_fields(section.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap();
             assert_eq!(if_range_holds(&fields, &VALIDATORS, now_s), expected, "{value}");
+            // A date that another content may have as well matches nothing; a tag does.
+            let weak = Validators { date_is_strong: false, ..VALIDATORS };
+            assert_eq!(if_range_holds(&fields, &weak, now_s), expected && value != SAME, "{value}");
         }
     }
 }

@@ -47,8 +47,8 @@ impl FileIdentity {
 /// Bytes at each end of a content that a [`ContentSample`] has.
 const SAMPLE_BYTES: usize = 1024;
 
-/// The beginning and the end of a content. A content that was rewritten and is longer now begins differently, or has
-/// other bytes where the earlier one ended, because they have moved.
+/// The beginning and the end of a content. If a longer content was written in its place, the beginning or the bytes at
+/// the earlier end are nearly always others. A change of nothing but the middle goes unnoticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContentSample(Box<[u8]>);
 

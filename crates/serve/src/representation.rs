@@ -24,6 +24,8 @@ pub(crate) struct Common {
     /// Last-Modified in seconds since 1970, or `None` if the file has no date. It is never later than the time when the
     /// version was loaded (RFC 9110 §8.8.2.1).
     pub(crate) last_modified_s: Option<i64>,
+    /// See [`Validators::date_is_strong`].
+    pub(crate) date_is_strong: bool,
     /// The value of Last-Modified, as an HTTP date.
     pub(crate) last_modified: Option<String>,
     pub(crate) cache_control: Option<String>,
@@ -117,7 +119,8 @@ impl Representation {
 
     /// Returns the validators that preconditions are compared with.
     pub(crate) fn validators<'a>(&'a self, common: &Common) -> Validators<'a> {
-        Validators { etag: self.etag.as_deref().map(str::as_bytes), last_modified_s: common.last_modified_s }
+        let Common { last_modified_s, date_is_strong, .. } = *common;
+        Validators { etag: self.etag.as_deref().map(str::as_bytes), last_modified_s, date_is_strong }
     }
 
     /// Returns `length` bytes of the content from byte `first` on. The range must be within the representation.

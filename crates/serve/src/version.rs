@@ -116,7 +116,7 @@ impl Version {
         let rules = loading.rules;
         let mut settled = is_settled(&identity, loading.unix_ns);
         let digests = if settled { loading.services.digests(identity) } else { Arc::default() };
-        let etag = make_etag(&content, &identity, settled.then_some(&digests), loading.unix_ns);
+        let etag = make_etag(&content, &identity, settled.then_some(&digests));
         let mut content_type = content_type(name);
         if can_declare(&content_type)
             && beginning_of(&content).is_some_and(|beginning| declares_other(&content_type, &beginning))
@@ -130,6 +130,7 @@ impl Version {
         let common = Common {
             content_type,
             last_modified_s,
+            date_is_strong: entity_tag::is_telling(identity.modified_ns),
             last_modified: last_modified_s.map(Common::format_date),
             cache_control,
             expires_s,
@@ -148,7 +149,7 @@ impl Version {
             let beside_settled = is_settled(&found, loading.unix_ns);
             settled &= beside_settled;
             let digests = if beside_settled { loading.services.digests(found) } else { Arc::default() };
-            let tag = make_etag(&content, &found, beside_settled.then_some(&digests), loading.unix_ns);
+            let tag = make_etag(&content, &found, beside_settled.then_some(&digests));
             let tag = tag.map(|tag| format!("{tag}-{}", coding.name()));
             let kept_as = beside_settled.then_some(found);
             let beside = Representation::new(&common, *coding, tag, found.size_bytes, content, digests, kept_as);
@@ -187,6 +188,8 @@ impl Version {
         let common = Common {
             content_type: content_type.to_owned(),
             last_modified_s: Some(last_modified_s),
+            // Another content may have the same date: a listing also depends on the configuration.
+            date_is_strong: false,
             last_modified: Some(Common::format_date(last_modified_s)),
             cache_control,
             expires_s,
@@ -393,13 +396,12 @@ fn make_etag(
     content: &RepresentationContent,
     identity: &FileIdentity,
     digests: Option<&Arc<LazyValue<Digests>>>,
-    unix_ns: i128,
 ) -> Option<String> {
     match content {
         RepresentationContent::Memory(bytes) => Some(entity_tag::of_content(bytes)),
         RepresentationContent::File(file) => {
             let digests = digests?;
-            if entity_tag::is_telling(identity.modified_ns, unix_ns) {
+            if entity_tag::is_telling(identity.modified_ns) {
                 return Some(entity_tag::of_time(identity, file.sample()?));
             }
             Some(entity_tag::of_digests(identity.size_bytes, digests.get()?))

@@ -133,7 +133,7 @@ fn another_content_of_equal_size_and_time_has_another_tag() {
 
 /// The digest of such a file is its tag. The first response does not wait for it.
 #[test]
-fn a_file_whose_time_tells_nothing_has_no_tag_before_its_digest_is_known() {
+fn a_file_dated_in_whole_seconds_has_no_tag_before_its_digest_is_known() {
     let folder = Folder::with(&[("large.bin", &text(b'a', 30_000_000))]);
     date(&folder.path().join("large.bin"), Some(Duration::from_secs(1)));
     thread::sleep(TICK);

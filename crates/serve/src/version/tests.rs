@@ -188,3 +188,35 @@ fn last_modified_is_never_in_the_future() {
     assert_eq!((&second.plain.etag, second.common.last_modified_s), (&third.plain.etag, third.common.last_modified_s));
     fs::remove_dir_all(folder).unwrap();
 }
+
+/// The tag of a file whose time is not over yet is the same before and after it is.
+#[test]
+fn the_tag_of_a_large_file_does_not_depend_on_when_it_was_loaded() {
+    let folder = temporary_folder("future-tag");
+    let path = folder.join("large");
+    fs::write(&path, vec![b'a'; 100_000]).unwrap();
+    let (now_ns, day_ns) = (now_ns(), 86_400_000_000_000);
+    let future = SystemTime::UNIX_EPOCH + Duration::new((now_ns / 1_000_000_000) as u64 + 86_400, 5);
+    fs::File::options().write(true).open(&path).unwrap().set_modified(future).unwrap();
+    let root = Root::open(&folder).unwrap();
+    let [before, after] = [day_ns / 2, 2 * day_ns].map(|later_ns| load(&root, b"large", now_ns + later_ns).unwrap());
+    assert!(before.plain.etag.is_some() && before.plain.etag == after.plain.etag, "{before:?} {after:?}");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Archives date files in whole seconds, so another content may have the same date.
+#[test]
+fn a_date_in_whole_seconds_is_no_strong_validator() {
+    let folder = temporary_folder("whole-seconds");
+    let path = folder.join("a");
+    fs::write(&path, "a").unwrap();
+    let root = Root::open(&folder).unwrap();
+    for (nanoseconds, is_strong) in [(0, false), (1_000_000, true)] {
+        let modified = SystemTime::UNIX_EPOCH + Duration::new(1_700_000_000, nanoseconds);
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        let version = load(&root, b"a", now_ns()).unwrap();
+        let validators = version.plain.validators(&version.common);
+        assert_eq!((validators.last_modified_s, validators.date_is_strong), (Some(1_700_000_000), is_strong));
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
