@@ -252,7 +252,7 @@ fn a_removed_listener_stays_removed_when_a_folder_is_followed() {
     }
 }
 
-/// Whoever can switch the link may not be entitled to the folders of other users.
+/// A user who can switch the link may not be entitled to the folders of other users.
 #[test]
 fn a_folder_of_another_user_needs_a_reload() {
     if !is_root() {

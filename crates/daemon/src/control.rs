@@ -96,7 +96,7 @@ pub(crate) struct ConfigInForce {
 pub(crate) struct StartupLimits {
     /// Each worker's share of the descriptors.
     pub(crate) shares: Shares,
-    /// What worker threads, or the whole worker process, may access; `None` if Landlock confines neither.
+    /// The confinement of the worker threads, or of the whole worker process; `None` if Landlock confines neither.
     pub(crate) confinement: Option<Confinement>,
 }
 

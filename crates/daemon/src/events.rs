@@ -63,7 +63,7 @@ impl<T> EventSender<T> {
     }
 }
 
-/// The receiver of events.
+/// The receiver of events, and the descriptor on which its thread waits for them.
 #[derive(Debug)]
 pub(crate) struct EventReceiver<T = WorkerEvent> {
     events: Receiver<T>,

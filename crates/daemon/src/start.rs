@@ -84,7 +84,7 @@ pub(crate) struct Bound {
 pub(crate) struct Supervised {
     pub(crate) link: SupervisorLink,
     pub(crate) history: History,
-    /// What the process may access; `None` if Landlock does not confine it.
+    /// The confinement of the process; `None` if Landlock does not confine it.
     pub(crate) confinement: Option<Confinement>,
     /// The user and group to which the supervisor has switched.
     pub(crate) identity: Option<Identity>,
