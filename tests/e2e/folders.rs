@@ -245,7 +245,7 @@ fn a_removed_listener_stays_removed_when_a_folder_is_followed() {
         wait_until("the listener is closed", || TcpStream::connect(removed).is_err());
         switch(&site.folder, "releases/r2");
         wait_until("the new folder is served", || get(kept, "/only-r2").status == 200);
-        wait_until("it is reported", || site.running.stderr().contains("is another folder now, and flatout serves it"));
+        wait_until("it is reported", || site.running.stderr().contains("reloaded, generation 3"));
         assert!(TcpStream::connect(removed).is_err(), "{global}");
         let said = site.running.stderr();
         assert!(!said.contains("also listening"), "{global} {said}");
