@@ -12,7 +12,8 @@ use flatout_lab::agent::{merge, trust};
 use flatout_lab::cores::cores_allowed;
 use flatout_load::judge::Threshold;
 use flatout_load::report::RunReport;
-use flatout_report::{command, output};
+use flatout_report::command::{self, InputFile};
+use flatout_report::output;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, File};
@@ -254,9 +255,9 @@ pub(crate) struct AgentsPlan<'a> {
 
 /// Waits for all agents, starts the load on all of them, and merges their results.
 pub(crate) fn bench(plan: &AgentsPlan) -> Result<RunReport, String> {
-    let names = command::inputs(plan.words);
-    let read = |name: &String| fs::read(name).map_err(|error| format!("cannot read {name}: {error}"));
-    let files: Vec<Vec<u8>> = names.iter().map(read).collect::<Result<_, _>>()?;
+    let inputs = command::inputs(plan.words);
+    let read = |file: &InputFile| fs::read(&file.name).map_err(|error| format!("cannot read {}: {error}", file.name));
+    let files: Vec<Vec<u8>> = inputs.iter().map(read).collect::<Result<_, _>>()?;
     let bytes: usize = files.iter().map(Vec::len).sum();
     if files.len() > FILES_MAX || bytes > FILES_BYTES_MAX {
         return Err(format!(

@@ -16,15 +16,16 @@
 use super::output::write_whole;
 use super::{command, hlog, html, method, series};
 use flatout_load::report::{ReadError, RunReport};
+use flatout_load::workload::{EntryContent, WorkloadEntry, urls};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The name and version of the bundle format.
 const LAYOUT: &str = "flatout-bundle/1";
 
-/// Maximum length of a result, in bytes. A result with a thousand steps is shorter.
+/// Maximum length of a result, and of a list in a bundle, in bytes. A result with a thousand steps is shorter.
 pub const RESULT_BYTES_MAX: u64 = 1 << 30;
 
 /// The content of `bundle.json`.
@@ -56,6 +57,9 @@ pub enum OpenError {
     /// `bundle.json` is malformed. Contains the problem.
     #[error("{0}: {1}")]
     Manifest(PathBuf, String),
+    /// The bundle's list of URLs names files, which are not in the bundle.
+    #[error("{0} names files with @, which a bundle does not contain; run the bench with the original list")]
+    NamesFiles(PathBuf),
 }
 
 /// Writes the bundle of a run into `folder`, and creates the folder if necessary. An existing bundle is replaced file
@@ -86,7 +90,7 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
     if !names.is_empty() {
         made(folder.join("inputs"), fs::create_dir_all(folder.join("inputs")))?;
     }
-    for (index, name) in names.into_iter().enumerate() {
+    for (index, name) in names.into_iter().map(|input| input.name).enumerate() {
         let file = Path::new(&name).file_name().map_or_else(String::new, |file| file.to_string_lossy().into_owned());
         let copy = format!("inputs/{index}-{file}");
         made(PathBuf::from(&name), fs::copy(&name, folder.join(&copy)).map(|_| ()))?;
@@ -104,18 +108,8 @@ pub fn write(folder: &Path, report: &RunReport) -> Result<(), (PathBuf, io::Erro
 pub fn read(path: &Path) -> Result<RunReport, OpenError> {
     let path = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
     let failed = |error| OpenError::Io(path.clone(), error);
-    let length = fs::metadata(&path).map_err(failed)?.len();
-    if length > RESULT_BYTES_MAX {
-        return Err(failed(io::Error::other(format!(
-            "it has {length} bytes, which is more than the limit of {RESULT_BYTES_MAX}"
-        ))));
-    }
-    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => {
-            OpenError::Result(path.clone(), ReadError::Malformed("it is not UTF-8".to_owned()))
-        }
-        _ => OpenError::Io(path.clone(), error),
-    })?;
+    let text = String::from_utf8(read_bounded(&path).map_err(failed)?)
+        .map_err(|_| OpenError::Result(path.clone(), ReadError::Malformed("it is not UTF-8".to_owned())))?;
     RunReport::parse(&text).map_err(|error| OpenError::Result(path.clone(), error))
 }
 
@@ -139,21 +133,47 @@ pub fn rerun(path: &Path) -> Result<(RunReport, Vec<String>), OpenError> {
     if manifest.layout != LAYOUT {
         return Err(bad(format!("its layout is {:?}, but this flatout reads {LAYOUT}", manifest.layout)));
     }
-    let names = command::inputs(&words);
-    if manifest.inputs.iter().map(|input| &input.name).ne(&names) {
+    let files = command::inputs(&words);
+    if manifest.inputs.iter().map(|input| &input.name).ne(files.iter().map(|file| &file.name)) {
         return Err(bad("its list of files does not match the command's".to_owned()));
     }
-    for input in &manifest.inputs {
-        // A bundle from an untrusted source must not refer to files outside itself.
-        let is_inside = Path::new(&input.copy).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    for (input, file) in manifest.inputs.iter().zip(&files) {
+        // A bundle from an untrusted source must not make this machine send files from outside the bundle.
         let copy = path.join(&input.copy);
-        if !is_inside || !copy.is_file() {
+        if !is_inside(path, &input.copy) || !copy.is_file() {
             return Err(bad(format!("the copy of {:?} is missing", input.name)));
+        }
+        if file.is_url_list && names_files(&copy)? {
+            return Err(OpenError::NamesFiles(copy));
         }
     }
     let words =
         command::again(&words, |index, _| path.join(&manifest.inputs[index].copy).to_string_lossy().into_owned());
     Ok((report, words))
+}
+
+/// Returns whether a copy is in the folder of its bundle, also if it is a symbolic link.
+fn is_inside(folder: &Path, copy: &str) -> bool {
+    let is_below = Path::new(copy).components().all(|part| matches!(part, Component::Normal(_)));
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    is_below && real(folder).zip(real(&folder.join(copy))).is_some_and(|(folder, copy)| copy.starts_with(folder))
+}
+
+/// Returns whether a list of URLs names files with the content of requests. The bench itself refuses a malformed list.
+fn names_files(list: &Path) -> Result<bool, OpenError> {
+    let text = read_bounded(list).map_err(|error| OpenError::Io(list.to_owned(), error))?;
+    let names_file = |entry: &WorkloadEntry| matches!(entry.content, Some(EntryContent::File(_)));
+    Ok(urls::parse(&text).is_ok_and(|workload| workload.entries.iter().any(names_file)))
+}
+
+/// Reads a file of at most [`RESULT_BYTES_MAX`] bytes.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let length = fs::metadata(path)?.len();
+    if length > RESULT_BYTES_MAX {
+        let text = format!("it has {length} bytes, which is more than the limit of {RESULT_BYTES_MAX}");
+        return Err(io::Error::other(text));
+    }
+    fs::read(path)
 }
 
 #[cfg(test)]

@@ -6,8 +6,11 @@
 use flatout_load::report::visible::is_unseen;
 use std::fmt::Write as _;
 
+/// The flag that names a list of URLs.
+const URLS: &str = "--urls";
+
 /// Flags that name a file to read. A bundle contains a copy of each file.
-const INPUTS: [&str; 5] = ["--urls", "--filelist", "--replay", "--body", "--cacert"];
+const INPUTS: [&str; 5] = [URLS, "--filelist", "--replay", "--body", "--cacert"];
 
 /// Flags with a value that control the output.
 const OUTPUTS: [&str; 7] = ["--json", "--csv", "--prometheus", "--hlog", "--html", "--bundle", "--view"];
@@ -115,11 +118,21 @@ pub fn not_kept(command: &[String]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns the files that a command reads, in order. Of the value `LOG,xK` of a replay, only the log is a file.
-pub fn inputs(command: &[String]) -> Vec<String> {
+/// A file that a command reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputFile {
+    /// The name on the command line. Of the value `LOG,xK` of a replay, only the log is a file.
+    pub name: String,
+    /// True for a list of URLs, which may itself name files.
+    pub is_url_list: bool,
+}
+
+/// Returns the files that a command reads, in order.
+pub fn inputs(command: &[String]) -> Vec<InputFile> {
     let inputs = pieces(command).into_iter().filter_map(|piece| {
         let flag = piece.flag.filter(|flag| INPUTS.contains(&flag.as_str()))?;
-        Some(split_file(&flag, &piece.value?).0.to_owned())
+        let name = split_file(&flag, &piece.value?).0.to_owned();
+        Some(InputFile { name, is_url_list: flag == URLS })
     });
     inputs.collect()
 }
@@ -141,8 +154,8 @@ pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -
     again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
 }
 
-/// Returns the command line of a rerun, without output flags, and without headers and bodies that were not stored. `place` returns the path of each
-/// input file, given its index and name.
+/// Returns the command line of a rerun, without output flags, and without headers and bodies that were not stored.
+/// `place` returns the path of each input file, given its index and name.
 pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let mut index = 0;
     let mut kept = Vec::new();
@@ -205,7 +218,7 @@ fn ansi_quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{again, for_agent, inputs, kept, not_kept, shell_line};
+    use super::{InputFile, again, for_agent, inputs, kept, not_kept, shell_line};
 
     fn words(text: &str) -> Vec<String> {
         text.split('|').map(str::to_owned).collect()
@@ -242,7 +255,8 @@ mod tests {
         let command = words(
             "http://a/|--urls|/x/list|--json|out.json|--replay=log,x2|--html=r.html|--no-tui|-H|Cookie: [not stored]|--seed|7|--bundle",
         );
-        assert_eq!(inputs(&command), ["/x/list", "log"]);
+        let file = |name: &str, is_url_list| InputFile { name: name.to_owned(), is_url_list };
+        assert_eq!(inputs(&command), [file("/x/list", true), file("log", false)]);
         let words_again = again(&command, |index, file| format!("copy-{index}-{}", file.len()));
         assert_eq!(words_again, words("http://a/|--urls|copy-0-7|--replay=copy-1-3,x2|--seed|7"));
         let command = words("http://a/|--agents|2|--listen=:1|--require|p99<1s|--require|errors<1%|--urls|x|--rate|5");

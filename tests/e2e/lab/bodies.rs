@@ -36,7 +36,7 @@ fn each_request_of_a_list_has_its_own_method_and_content() {
     let expected = ["GET /a", "POST /b {\"x\": 1}", "DELETE /c", "PUT /d from a file", "GET /e with content"];
     assert_eq!(received(&requests, &run), expected);
     assert!(run.stdout.contains("  POST /b ") && run.stdout.contains("  PUT /d "), "{}", run.stdout);
-    // The command line replaces both.
+    // The method of the command line replaces all others, and its content is that of the lines without content.
     let run = bench(&[&url, "--urls", list, "-n", "2", "-c", "1", "--body-text", "z", "--method", "PATCH"]);
     assert_eq!(received(&requests, &run), ["PATCH /a z", "PATCH /b {\"x\": 1}"]);
     folder.write("urls", b"POST /b @none\n");
@@ -69,6 +69,24 @@ fn a_controller_cannot_make_an_agent_send_its_files() {
     // An agent runs its share with these flags.
     let run = bench(&[&url, "--urls", list.to_str().unwrap(), "-n", "1", "--share", "0/1"]);
     assert!(run.exit == Some(2) && run.stderr.contains("which agents do not read"), "{run:#?}");
+    assert_eq!(requests.try_iter().count(), 0);
+}
+
+#[test]
+fn a_foreign_bundle_cannot_make_a_rerun_send_local_files() {
+    let folder = Folder::with(&[("secret", b"the user's"), ("urls", b"/a\n")]);
+    let path = |name: &str| folder.path().join(name);
+    let (url, requests) = server();
+    let (list, bundle) = (path("urls"), path("bundle"));
+    let run =
+        bench(&[&url, "--urls", list.to_str().unwrap(), "-n", "1", "-c", "1", "--bundle", bundle.to_str().unwrap()]);
+    assert_eq!(received(&requests, &run), ["GET /a"]);
+    for name in [path("secret").to_str().unwrap(), "../../secret"] {
+        folder.write("bundle/inputs/0-urls", format!("POST /b @{name}\n").as_bytes());
+        let refused = flatout().arg("rerun").arg(&bundle).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(said(&refused).contains("0-urls names files with @"), "{}", said(&refused));
+    }
     assert_eq!(requests.try_iter().count(), 0);
 }
 

@@ -117,6 +117,27 @@ fn a_bundle_that_is_not_whole_is_refused() {
 }
 
 #[test]
+fn a_bundle_cannot_make_a_rerun_read_files_outside_it() {
+    let folder = Folder::new("outside");
+    let bundle = folder.0.join("bundle");
+    write(&bundle, &with_inputs(&folder.0)).unwrap();
+    let secret = folder.0.join("secret");
+    fs::write(&secret, "hidden").unwrap();
+    let list = bundle.join("inputs/0-list");
+    for name in [secret.to_str().unwrap(), "../../secret", "secret"] {
+        fs::write(&list, format!("/one\nPOST /x @{name}\n")).unwrap();
+        assert!(matches!(rerun(&bundle), Err(OpenError::NamesFiles(path)) if path == list), "{name}");
+    }
+    // The same text is no name of a file in the content of a request.
+    fs::write(&list, "POST /x a=@secret\n").unwrap();
+    assert!(rerun(&bundle).is_ok());
+    let body = bundle.join("inputs/1-list");
+    fs::remove_file(&body).unwrap();
+    std::os::unix::fs::symlink(&secret, &body).unwrap();
+    assert!(rerun(&bundle).unwrap_err().to_string().contains("is missing"));
+}
+
+#[test]
 fn a_file_that_cannot_be_copied_is_named_and_the_result_is_kept() {
     let folder = Folder::new("gone");
     let report = with_inputs(&folder.0);
