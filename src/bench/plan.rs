@@ -134,7 +134,7 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     let thresholds = thresholds.collect::<Result<Vec<_>, _>>()?;
     let counter_source = match (&question.server_log, &question.server_metrics) {
         (Some(log), _) => Some(CounterSource::Log(log.clone())),
-        (None, Some(url)) => Some(CounterSource::Metrics(Url::parse(url).map_err(text)?)),
+        (None, Some(url)) => Some(CounterSource::Metrics(Url::parse(url).map_err(text)?, ask.routes.clone())),
         (None, None) => None,
     };
     let question = read_question(&question, &load, &ask)?;

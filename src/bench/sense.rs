@@ -173,12 +173,13 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
         .collect();
     let routes = Routes { resolved: request.resolve.clone(), redirected: request.connect_to.clone() };
     let other = question.compare.as_deref().and_then(|other| Url::parse(other).ok());
-    let urls: Vec<&Url> = std::iter::once(url).chain(&other).collect();
-    let port = url.port;
-    rules.push((
-        !routes.apply_to(&urls),
-        format!("--resolve and --connect-to do not apply to {url}: write its host and its port, which is {port}"),
-    ));
+    let metrics = question.server_metrics.as_deref().and_then(|metrics| Url::parse(metrics).ok());
+    let urls: Vec<&Url> = std::iter::once(url).chain(&other).chain(&metrics).collect();
+    // Requests would go to another server than the one that the route names.
+    rules.extend(routes.first_unused(&urls).map(|(flag, route)| {
+        let port = url.port;
+        (true, format!("{flag} {route} does not apply to {url}: write its host and its port, which is {port}"))
+    }));
     let is_http3 = request.http == "3";
     rules.push((
         is_http3 && !url.secure,

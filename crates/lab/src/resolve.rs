@@ -18,16 +18,23 @@ pub struct Routes {
 }
 
 /// The addresses of a host and port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub struct ResolvedHost {
+    /// The route as written.
+    text: String,
     host: String,
     port: u16,
+    /// At least one, and all of the same family.
     addresses: Vec<IpAddr>,
 }
 
 /// A host and port to which the client connects instead of another host and port.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, derive_more::Display)]
+#[display("{text}")]
 pub struct RedirectedHost {
+    /// The route as written.
+    text: String,
     /// The host and the port of the URL; `None` for any.
     from: (Option<String>, Option<u16>),
     /// The host and the port to connect to; `None` for those of the URL.
@@ -35,10 +42,10 @@ pub struct RedirectedHost {
 }
 
 impl ResolvedHost {
-    /// Parses `HOST:PORT:ADDRESS[,ADDRESS…]`, as curl's `--resolve`.
+    /// Parses `HOST:PORT:ADDRESS[,ADDRESS…]`, as curl's `--resolve`. The addresses must be of the same family.
     ///
     /// # Errors
-    /// Returns a sentence with the valid syntax.
+    /// Returns a sentence with the valid syntax, or with the problem.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parsed = || {
             let (host, rest) = split_host(text)?;
@@ -46,9 +53,14 @@ impl ResolvedHost {
             let address = |text: &str| text.trim_start_matches('[').trim_end_matches(']').parse().ok();
             let addresses: Vec<IpAddr> = addresses.split(',').map(address).collect::<Option<_>>()?;
             let is_valid = !host.is_empty() && addresses.len() <= ADDRESSES_MAX;
-            is_valid.then_some(Self { host: host.to_ascii_lowercase(), port: port.parse().ok()?, addresses })
+            let (host, port) = (host.to_ascii_lowercase(), port.parse().ok()?);
+            is_valid.then_some(Self { text: text.to_owned(), host, port, addresses })
         };
-        parsed().ok_or_else(|| format!("{text:?} does not have the form HOST:PORT:ADDRESS[,ADDRESS]"))
+        let route = parsed().ok_or_else(|| format!("{text:?} does not have the form HOST:PORT:ADDRESS[,ADDRESS]"))?;
+        if route.addresses.windows(2).any(|pair| pair[0].is_ipv4() != pair[1].is_ipv4()) {
+            return Err(format!("{text:?} has IPv4 and IPv6 addresses, but a run uses only one of the two"));
+        }
+        Ok(route)
     }
 }
 
@@ -65,7 +77,8 @@ impl RedirectedHost {
             let (from, rest) = split_host(text)?;
             let (from_port, rest) = rest.split_once(':')?;
             let (to, to_port) = split_host(rest)?;
-            Some(Self { from: (host(from), port(from_port)?), to: (host(to), port(to_port)?) })
+            let (from, to) = ((host(from), port(from_port)?), (host(to), port(to_port)?));
+            Some(Self { text: text.to_owned(), from, to })
         };
         parsed().ok_or_else(|| format!("{text:?} does not have the form HOST1:PORT1:HOST2:PORT2"))
     }
@@ -86,25 +99,34 @@ fn split_host(text: &str) -> Option<(&str, &str)> {
 }
 
 impl Routes {
-    /// Returns whether any route applies to one of these URLs, or if there is no route.
-    pub fn apply_to(&self, urls: &[&Url]) -> bool {
-        let is_used = |url: &&Url| {
-            let (host, port) = self.redirect(url);
-            (host, port) != (&url.host, url.port) || self.addresses_of(host, port).is_some()
+    /// Returns the flag and the value of the first route that none of these URLs uses.
+    pub fn first_unused(&self, urls: &[&Url]) -> Option<(&'static str, String)> {
+        let is_same = |one: Option<&RedirectedHost>, other: &RedirectedHost| one.is_some_and(|one| std::ptr::eq(one, other));
+        let redirected =
+            self.redirected.iter().find(|route| !urls.iter().any(|url| is_same(self.redirection(url), route)));
+        if let Some(route) = redirected {
+            return Some(("--connect-to", route.to_string()));
+        }
+        let is_used = |route: &ResolvedHost| {
+            let mut targets = urls.iter().map(|url| self.redirect(url));
+            targets.any(|(host, port)| self.resolution(host, port).is_some_and(|used| std::ptr::eq(used, route)))
         };
-        *self == Self::default() || urls.iter().any(is_used)
+        self.resolved.iter().find(|route| !is_used(route)).map(|route| ("--resolve", route.to_string()))
+    }
+
+    fn redirection(&self, url: &Url) -> Option<&RedirectedHost> {
+        self.redirected.iter().find(|route| route.applies_to(&url.host, url.port))
     }
 
     /// Returns the host and port to connect to.
     fn redirect<'a>(&'a self, url: &'a Url) -> (&'a str, u16) {
-        let to = self.redirected.iter().find(|route| route.applies_to(&url.host, url.port)).map(|route| &route.to);
+        let to = self.redirection(url).map(|route| &route.to);
         let (host, port) = to.map_or((None, None), |(host, port)| (host.as_deref(), *port));
         (host.unwrap_or(&url.host), port.unwrap_or(url.port))
     }
 
-    fn addresses_of(&self, host: &str, port: u16) -> Option<&[IpAddr]> {
-        let is_host = |resolved: &&ResolvedHost| resolved.host.eq_ignore_ascii_case(host) && resolved.port == port;
-        self.resolved.iter().find(is_host).map(|resolved| &*resolved.addresses)
+    fn resolution(&self, host: &str, port: u16) -> Option<&ResolvedHost> {
+        self.resolved.iter().find(|resolved| resolved.host.eq_ignore_ascii_case(host) && resolved.port == port)
     }
 
     /// Returns the addresses to connect to for a URL, at least one and all of the same family. If a name has addresses of
@@ -116,10 +138,8 @@ impl Routes {
     /// Returns [`BenchError::Unresolvable`] if there is no address.
     pub fn resolve(&self, url: &Url) -> Result<Vec<SocketAddr>, BenchError> {
         let (host, port) = self.redirect(url);
-        if let Some(addresses) = self.addresses_of(host, port) {
-            let is_ipv4 = addresses.iter().any(IpAddr::is_ipv4);
-            let family = addresses.iter().filter(|address| address.is_ipv4() == is_ipv4);
-            return Ok(family.map(|address| SocketAddr::new(*address, port)).collect());
+        if let Some(resolved) = self.resolution(host, port) {
+            return Ok(resolved.addresses.iter().map(|address| SocketAddr::new(*address, port)).collect());
         }
         let unresolvable = |cause: String| BenchError::Unresolvable { host: host.to_owned(), cause };
         let mut addresses: Vec<SocketAddr> = Vec::new();
@@ -190,20 +210,28 @@ mod tests {
         let here = routes(&[], &["x.invalid::127.0.0.3:", "[::1]:1:127.0.0.4:2"]);
         assert_eq!(resolve(&here, "http://x.invalid:5/").unwrap(), addresses(&["127.0.0.3:5"]));
         assert_eq!(resolve(&here, "http://[::1]:1/").unwrap(), addresses(&["127.0.0.4:2"]));
-        // Connections use addresses of one family.
-        let here = routes(&["x.invalid:80:::1,127.0.0.1"], &[]);
-        assert_eq!(resolve(&here, "http://x.invalid/").unwrap(), addresses(&["127.0.0.1:80"]));
     }
 
     #[test]
-    fn routes_that_apply_to_no_url_are_known() {
+    fn each_route_that_no_url_uses_is_known() {
         let url = |text| Url::parse(text).unwrap();
         let (x, y) = (url("http://x.invalid/"), url("http://y.invalid/"));
-        assert!(Routes::default().apply_to(&[&x]));
-        let here = routes(&["x.invalid:80:127.0.0.1"], &[]);
-        assert_eq!((here.apply_to(&[&y, &x]), here.apply_to(&[&y])), (true, false));
-        assert!(!routes(&["x.invalid:81:127.0.0.1"], &[]).apply_to(&[&x]));
-        assert!(routes(&[], &["::127.0.0.1:1"]).apply_to(&[&x]));
+        assert_eq!(Routes::default().first_unused(&[&x]), None);
+        let unused = |resolved: &[&str], redirected: &[&str], urls: &[&Url]| {
+            routes(resolved, redirected).first_unused(urls).map(|(flag, route)| format!("{flag} {route}"))
+        };
+        let (to_x, to_y) = ("x.invalid:80:127.0.0.1", "y.invalid:80:127.0.0.2");
+        assert_eq!(unused(&[to_x], &[], &[&y, &x]), None);
+        assert_eq!(unused(&[to_x], &[], &[&y]).unwrap(), "--resolve x.invalid:80:127.0.0.1");
+        assert_eq!(unused(&["x.invalid:81:127.0.0.1"], &[], &[&x]).unwrap(), "--resolve x.invalid:81:127.0.0.1");
+        // Another route that applies does not make up for it.
+        assert_eq!(unused(&[to_x, to_y], &[], &[&x]).unwrap(), "--resolve y.invalid:80:127.0.0.2");
+        assert_eq!(unused(&[to_x, to_x], &[], &[&x]).unwrap(), "--resolve x.invalid:80:127.0.0.1");
+        assert_eq!(unused(&[to_y], &["x.invalid::y.invalid:"], &[&x]), None);
+        assert_eq!(unused(&[], &["::127.0.0.1:1"], &[&x]), None);
+        let hidden = "x.invalid::127.0.0.1:2";
+        assert_eq!(unused(&[], &["::127.0.0.1:1", hidden], &[&x]).unwrap(), format!("--connect-to {hidden}"));
+        assert_eq!(unused(&[to_x], &["::127.0.0.1:1"], &[&x]).unwrap(), "--resolve x.invalid:80:127.0.0.1");
     }
 
     #[test]
@@ -211,6 +239,7 @@ mod tests {
         for text in ["", "x", "x:80", "x:80:", "x:80:y", "x:y:127.0.0.1", ":80:127.0.0.1", "x:80:127.0.0.1,"] {
             assert!(ResolvedHost::parse(text).unwrap_err().contains("HOST:PORT:ADDRESS"), "{text}");
         }
+        assert!(ResolvedHost::parse("x:80:::1,127.0.0.1").unwrap_err().contains("only one of the two"));
         for text in ["", "x", "x:80", "x:80:y", "x:y:z:1", "x:80:y:z"] {
             assert!(RedirectedHost::parse(text).unwrap_err().contains("HOST1:PORT1"), "{text}");
         }

@@ -59,8 +59,9 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--body x --body-text y", "cannot be used with"),
         ("--body - --agents 2 --listen 127.0.0.1:0 --certs x", "use a file on each agent"),
         ("--sni x", "--sni needs TLS"),
-        ("--resolve x:9:127.0.0.1", "do not apply to http://127.0.0.1:9/"),
-        ("--connect-to x:9:127.0.0.1:8", "do not apply to http://127.0.0.1:9/"),
+        ("--resolve x:9:127.0.0.1", "--resolve x:9:127.0.0.1 does not apply to http://127.0.0.1:9/"),
+        ("--connect-to x:9:127.0.0.1:8", "--connect-to x:9:127.0.0.1:8 does not apply to http://127.0.0.1:9/"),
+        ("--resolve 127.0.0.1:9:127.0.0.2 --resolve x:9:127.0.0.1", "--resolve x:9:127.0.0.1 does not apply"),
         ("--resolve x:9", "HOST:PORT:ADDRESS"),
         ("--connect-to x:9", "HOST1:PORT1:HOST2:PORT2"),
         // The unit of arrivals.

@@ -275,6 +275,11 @@ fn results_are_checked_against_the_metrics_of_the_server() {
     assert_eq!((run.code, run.number("responses")), (Some(0), 200), "{run:#?}");
     let evidence = &run.step()["evidence"]["reconciliation"];
     assert_eq!(evidence["server"]["requests"], 200, "{evidence:#}");
+    // The metrics are at the same place as the load.
+    let to = format!("flatout.invalid:80:127.0.0.1:{}", server.address.port());
+    let routed = ["http://flatout.invalid/a.txt", "--server-metrics", "http://flatout.invalid/metrics"];
+    let run = bench(&[&routed[..], &["--connect-to", &to, "-n", "20", "-c", "2"]].concat());
+    assert_eq!((run.code, run.number("responses")), (Some(0), 20), "{run:#?}");
     // Requests of other clients in the same metrics are detected.
     let folder = Folder::new();
     let log = folder.path().join("access.log");

@@ -68,7 +68,7 @@ fn another_host_and_port_can_be_connected_to() {
     assert_eq!((run.code, run.number("responses")), (Some(0), 10), "{run:#?}");
     assert_eq!(run.json["request"]["fields"][0], json!({ "name": "Host", "value": "flatout.invalid" }));
     let run = bench(&["http://127.0.0.1:9/", "--resolve", "flatout.invalid:80:127.0.0.1", "-n", "1"]);
-    assert!(run.exit == Some(2) && run.stderr.contains("do not apply to http://127.0.0.1:9/"), "{run:#?}");
+    assert!(run.exit == Some(2) && run.stderr.contains("does not apply to http://127.0.0.1:9/"), "{run:#?}");
 }
 
 #[test]

@@ -29,8 +29,8 @@ const METRICS_BYTES_MAX: usize = 16 << 20;
 pub enum CounterSource {
     /// The server's access log, in the common, the combined, or flatout's JSON format.
     Log(PathBuf),
-    /// The server's metrics in Prometheus text format, with flatout's metric names.
-    Metrics(Url),
+    /// The server's metrics in Prometheus text format, with flatout's metric names, and the routes to their host.
+    Metrics(Url, Routes),
 }
 
 /// A reading of the server's counters at one moment.
@@ -62,9 +62,9 @@ impl CounterSource {
                 let length = File::open(path).and_then(|file| file.metadata()).map(|metadata| metadata.len());
                 length.map(CounterSnapshot::LogBytes).map_err(|error| format!("{}: {error}", path.display()))
             }
-            Self::Metrics(url) => {
-                let first = read_metrics(url)?;
-                let second = read_metrics(url)?;
+            Self::Metrics(url, routes) => {
+                let first = read_metrics(url, routes)?;
+                let second = read_metrics(url, routes)?;
                 Ok(CounterSnapshot::Metrics(second, second.requests.saturating_sub(first.requests).min(1)))
             }
         }
@@ -89,8 +89,8 @@ impl CounterSource {
             (Self::Log(path), CounterSnapshot::LogBytes(from)) => {
                 count_log(path, *from).map_err(|error| format!("{}: {error}", path.display()))
             }
-            (Self::Metrics(url), CounterSnapshot::Metrics(before, own)) => {
-                let counts = read_metrics(url)?.since(before, own * looks);
+            (Self::Metrics(url, routes), CounterSnapshot::Metrics(before, own)) => {
+                let counts = read_metrics(url, routes)?.since(before, own * looks);
                 let by_status = (1..=5_u16).map(|class| 100 * class).zip(counts.classes).collect();
                 Ok(ServerCounts { source: url.to_string(), by_status, requests: counts.requests })
             }
@@ -134,18 +134,18 @@ fn count_log(path: &Path, from: u64) -> io::Result<ServerCounts> {
     Ok(ServerCounts { source: path.display().to_string(), by_status: by_status.into_iter().collect(), requests })
 }
 
-fn read_metrics(url: &Url) -> Result<Metrics, String> {
-    let text = fetch(url, LOOK_TIMEOUT).map_err(|error| format!("{url}: {error}"))?;
+fn read_metrics(url: &Url, routes: &Routes) -> Result<Metrics, String> {
+    let text = fetch(url, routes, LOOK_TIMEOUT).map_err(|error| format!("{url}: {error}"))?;
     parse_metrics(&text).ok_or_else(|| format!("{url}: flatout_requests_total is missing"))
 }
 
 /// Sends an HTTP/1.0 request, whose response ends with the connection. `timeout` limits the whole exchange, so that a
 /// response that trickles in slowly also fails.
-fn fetch(url: &Url, timeout: Duration) -> io::Result<String> {
+fn fetch(url: &Url, routes: &Routes, timeout: Duration) -> io::Result<String> {
     if url.secure {
         return Err(io::Error::other("metrics can be read only over plain http://"));
     }
-    let address = Routes::default().resolve(url).map_err(io::Error::other)?[0];
+    let address = routes.resolve(url).map_err(io::Error::other)?[0];
     let deadline = Instant::now() + timeout;
     let left = || match deadline.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(late(timeout)),
@@ -199,7 +199,7 @@ fn parse_metrics(text: &str) -> Option<Metrics> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CounterSource, METRICS_BYTES_MAX, Metrics, count_log, fetch, parse_metrics};
+    use super::{CounterSource, METRICS_BYTES_MAX, Metrics, Routes, count_log, fetch, parse_metrics};
     use flatout_http::url::Url;
     use std::fs;
     use std::io::{Read, Write};
@@ -229,15 +229,15 @@ mod tests {
     fn metrics_that_never_end_are_given_up() {
         // With an occasional byte, each single read stays within its timeout, but the whole response exceeds it.
         let dripping = endless(b"f".to_vec(), Duration::from_millis(5));
-        let error = fetch(&dripping, Duration::from_millis(200)).unwrap_err();
+        let error = fetch(&dripping, &Routes::default(), Duration::from_millis(200)).unwrap_err();
         assert!(error.to_string().contains("within 200ms"), "{error}");
         let flooding = endless(vec![b'x'; METRICS_BYTES_MAX / 4], Duration::ZERO);
-        let error = fetch(&flooding, Duration::from_mins(10)).unwrap_err();
+        let error = fetch(&flooding, &Routes::default(), Duration::from_mins(10)).unwrap_err();
         assert!(error.to_string().contains("larger than"), "{error}");
         // There is no response, because only the listener's backlog accepts the connection.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let silent = Url::parse(&format!("http://{}/", listener.local_addr().unwrap())).unwrap();
-        let error = fetch(&silent, Duration::from_millis(50)).unwrap_err();
+        let error = fetch(&silent, &Routes::default(), Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("within 50ms"), "{error}");
     }
 
