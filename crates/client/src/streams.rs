@@ -33,7 +33,7 @@ pub(super) struct SharedConnection {
     was_lost: Cell<bool>,
     /// The generation of the last connection that the server closed.
     lost: Cell<u64>,
-    /// Number of streams that the server permits on a connection, if known, at most as many as the group has slots.
+    /// Number of streams that the server permits on a connection, if known, at most as many as the group can use.
     streams_max: Cell<Option<u32>>,
 }
 
@@ -113,14 +113,21 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
             begin
         };
         slot.take_close();
-        if streams > 1 && group.streams_max.get().is_none() && wait_streams_max(&shared, &slot, &group, streams).await {
-            begun_ns = precise_ns();
-            begin.intended_ns = shared.drive.borrow().intended_after_wait(&begin, begun_ns);
+        if streams > 1
+            && group.streams_max.get().is_none()
+            && wait_streams_max(&shared, &slot, &group, begin.burst).await
+        {
+            let now_ns = precise_ns();
+            let intended_ns = shared.drive.borrow().intended_after_wait(&begin, now_ns);
+            // If the intended start remains, the request has begun, and the wait is part of it.
+            if intended_ns != begin.intended_ns {
+                (begin.intended_ns, begun_ns) = (intended_ns, now_ns);
+            }
         }
         if let Some(streams_max) = group.streams_max.get()
-            && slot.index % streams >= (streams_max / begin.burst.max(1)).max(1)
+            && slot.index % streams >= slots_usable(streams_max, begin.burst)
         {
-            shared.withdraw(&begin, streams_max, begun_ns);
+            shared.withdraw(&begin, streams_max, precise_ns());
             continue;
         }
         // If several streams share a connection, a schedule that requests a new connection only gets a free stream.
@@ -143,15 +150,22 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
     }
 }
 
+/// Returns the number of slots of a group that can be used, if each sends `burst` requests at once.
+fn slots_usable(streams_max: u32, burst: u32) -> u32 {
+    (streams_max / burst.max(1)).max(1)
+}
+
 /// Waits until the number of streams that the server permits on a connection is known, at most for the timeout. Returns
-/// false, at once, if this slot must open the connection. Slots for which the server permits no stream are not used:
-/// their requests would wait in the client, and the wait would look like a slow response.
+/// whether it waited and did not time out: false, at once, if this slot must open the connection. Slots for which the
+/// server permits no stream are not used: their requests would wait in the client, and the wait would look like a slow
+/// response.
 async fn wait_streams_max<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
     group: &Rc<SharedConnection>,
-    wanted: u32,
+    burst: u32,
 ) -> bool {
+    let wanted = streams_wanted(shared, burst);
     let mut has_waited = false;
     slot.deadline.watch_stream();
     slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
@@ -179,29 +193,36 @@ async fn wait_streams_max<D: Drive + 'static>(
         match known {
             None => break,
             Some(known) if known < wanted => {
-                tokio::task::spawn_local(use_more_streams(Rc::clone(shared), Rc::clone(group), connection, slot.index));
+                let (shared, group) = (Rc::clone(shared), Rc::clone(group));
+                tokio::task::spawn_local(use_more_streams(shared, group, connection, (slot.index, burst)));
             }
             Some(_) => {}
         }
     }
+    let has_timed_out = slot.deadline.cut().is_some();
     slot.deadline.forget();
-    has_waited
+    has_waited && !has_timed_out
+}
+
+/// Returns the number of streams on a connection that its slots can use at once.
+fn streams_wanted<D: Drive>(shared: &ClientShared<D>, burst: u32) -> u32 {
+    shared.settings.streams.map_or(1, |streams| streams.per_connection.max(1)).saturating_mul(burst.max(1))
 }
 
 /// Uses further slots of a group when the server permits more streams on its connection, as an HTTP/3 server may do at
-/// any time. `slot` is any slot of the group.
+/// any time. `slot` is any slot of the group, and `burst` the number of requests that each slot sends at once.
 async fn use_more_streams<D: Drive + 'static>(
     shared: Rc<ClientShared<D>>,
     group: Rc<SharedConnection>,
     connection: StreamConnection,
-    slot: u32,
+    (slot, burst): (u32, u32),
 ) {
     let streams = shared.settings.streams.map_or(1, |streams| streams.per_connection.max(1));
-    let first = slot - slot % streams;
-    while let Some(before) = group.streams_max.get().filter(|max| *max < streams) {
-        let Ok(now) = poll_fn(|context| connection.poll_more_streams(before, streams, context)).await else { return };
+    let (first, wanted) = (slot - slot % streams, streams_wanted(&shared, burst));
+    while let Some(before) = group.streams_max.get().filter(|max| *max < wanted) {
+        let Ok(now) = poll_fn(|context| connection.poll_more_streams(before, wanted, context)).await else { return };
         group.streams_max.set(Some(now));
-        shared.use_again(first + before..first + now, now);
+        shared.use_again(first + slots_usable(before, burst)..first + slots_usable(now, burst), now);
     }
 }
 

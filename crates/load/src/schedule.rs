@@ -94,7 +94,8 @@ pub struct Tally {
     /// Slots that could not be used, because the server permits fewer streams on a connection than were requested.
     #[serde(default)]
     pub slots_unusable: u32,
-    /// The smallest number of streams on a connection that the server permits, if slots could not be used.
+    /// Number of streams on a connection that the server permits, if slots could not be used: the number stated last,
+    /// and the smallest of all threads.
     #[serde(default)]
     pub streams_max: Option<u32>,
 }
@@ -147,6 +148,8 @@ pub struct Schedule {
     /// Number of visits (in a closed loop) and of bursts that this share has numbered so far.
     visits_numbered: u64,
     bursts_numbered: u64,
+    /// Numbers of withdrawn bursts, which the next bursts get.
+    numbers_free: BinaryHeap<Reverse<u64>>,
     slots_held: u32,
     /// Number of slots whose visit has further bursts to start.
     unfinished: u32,
@@ -188,6 +191,7 @@ impl Schedule {
             requests_left: u64::MAX,
             visits_numbered: 0,
             bursts_numbered: 0,
+            numbers_free: BinaryHeap::new(),
             slots_held: 0,
             unfinished: 0,
             retries: Retries::new(plan.timeout_ns),
@@ -304,8 +308,9 @@ impl Schedule {
     }
 
     /// Withdraws a burst that has not started, because the server permits at most `streams_max` streams on a connection.
-    /// The slot is not used until [`Schedule::handle_usable`]. In an open loop, the arrival waits for another slot, and its intended start remains.
-    /// Call [`Schedule::next`] afterwards, even after [`Move::Done`].
+    /// The slot is not used until [`Schedule::handle_usable`]. In an open loop, the arrival waits for another slot, and
+    /// its intended start remains. In a closed loop, the next burst gets the numbers of the requests. Call
+    /// [`Schedule::next`] afterwards, even after [`Move::Done`].
     pub fn handle_unusable(&mut self, begin: &Begin, streams_max: u32) {
         let Some(state) = self.slots.get_mut(begin.slot as usize).filter(|state| state.holding == Holding::Burst)
         else {
@@ -323,6 +328,9 @@ impl Schedule {
             if self.requests_left != u64::MAX {
                 self.requests_left += u64::from(begin.burst);
             }
+        }
+        if !self.is_numbered_by_visit() {
+            self.numbers_free.push(Reverse(begin.request / u64::from(begin.burst.max(1))));
         }
         self.slots_held -= 1;
         self.tally.slots_unusable += 1;
@@ -411,6 +419,12 @@ impl Schedule {
     /// Returns the time from which on nothing is scheduled, if known, in nanoseconds on the driver's clock.
     pub fn deadline_ns(&self) -> Option<u64> {
         (self.deadline_ns != u64::MAX).then_some(self.deadline_ns)
+    }
+
+    /// Returns whether no planned burst is left to start, or their time is over. Requests in progress may still be
+    /// awaited.
+    pub fn has_begun_all(&self, now_ns: u64) -> bool {
+        now_ns >= self.deadline_ns || self.requests_left == 0 || self.timers.is_empty() && self.is_over(now_ns)
     }
 
     /// Ends the run early: nothing more starts, and waiting arrivals do not count as dropped.

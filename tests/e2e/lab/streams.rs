@@ -2,12 +2,15 @@
 
 use super::bench;
 use super::http3::secure;
-use crate::e2e::harness::{Folder, wait_until};
+use crate::e2e::harness::{Folder, Server, wait_until};
 use crate::e2e::process::{Running, free_port};
 use crate::e2e::tool::tool;
 use serde_json::json;
-use std::net::TcpStream;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 /// nginx with HTTP/2 in clear text, with these additional settings.
 fn nginx(settings: &str) -> (Folder, Running, String) {
@@ -89,4 +92,48 @@ fn streams_beyond_the_limit_of_flatout_are_not_used() {
         );
         assert!(step["record"]["in_flight"]["peak"].as_u64().unwrap() <= streams_max, "{run:#?}");
     }
+    // Each slot sends four requests at once, so that 20 slots need 80 streams.
+    let bursts = ["-n", "4000", "-c", "1", "--streams", "20", "--burst", "4", "--http", "3"];
+    let run = bench(&[&[url.as_str(), "--cacert", authority.to_str().unwrap()], &bursts[..]].concat());
+    assert_eq!((run.code, run.number("responses")), (Some(0), 4_000), "{run:#?}");
+    assert_eq!(run.step()["tally"]["slots_unusable"], 0, "{run:#?}");
+}
+
+/// Time until the relay forwards the first bytes of a server.
+const GREETING_DELAY: Duration = Duration::from_millis(300);
+
+/// Forwards connections to a server whose first bytes come late.
+fn relay(target: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let forward = |mut from: TcpStream, mut to: TcpStream, delay: Duration| {
+        thread::spawn(move || {
+            let mut piece = [0; 4096];
+            let bytes = from.read(&mut piece).unwrap();
+            thread::sleep(delay);
+            to.write_all(&piece[..bytes]).and_then(|()| io::copy(&mut from, &mut to))
+        });
+    };
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (client, server) = (client.unwrap(), TcpStream::connect(target).unwrap());
+            forward(client.try_clone().unwrap(), server.try_clone().unwrap(), Duration::ZERO);
+            forward(server, client, GREETING_DELAY);
+        }
+    });
+    address
+}
+
+/// The wait for the server's SETTINGS is not the client's lag.
+#[test]
+fn arrivals_that_wait_for_the_handshake_have_begun() {
+    let site = Folder::with(&[("a.txt", b"a")]);
+    let server = Server::start(site.path(), &["--h2c"]);
+    let url = format!("http://{}/a.txt", relay(server.address));
+    let run = bench(&[&url, "--http", "2", "--streams", "4", "-c", "1", "--threads", "1", "--rate", "200", "-n", "4"]);
+    assert_eq!((run.code, run.number("responses")), (Some(0), 4), "{run:#?}");
+    let (service, lag) = (&run.step()["service"], &run.step()["lag"]);
+    let delay_ns = GREETING_DELAY.as_nanos() as u64;
+    assert!(service["min_ns"].as_u64().unwrap() > delay_ns / 2, "{service:#}");
+    assert!(lag["max_ns"].as_u64().unwrap() < delay_ns / 2, "{lag:#}");
 }

@@ -23,6 +23,9 @@ pub struct InFlight {
 impl InFlight {
     pub(super) fn begin(&mut self, requests: u64, now_ns: u64) {
         self.advance(now_ns);
+        // A burst that waited for its stream is recorded after later events.
+        let missed_ns = self.last_ns.saturating_sub(now_ns);
+        self.integral_ns = self.integral_ns.saturating_add(requests.saturating_mul(missed_ns));
         self.now += requests;
         self.peak = self.peak.max(self.now);
     }

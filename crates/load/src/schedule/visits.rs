@@ -84,9 +84,15 @@ impl Schedule {
             (Visit::Connection { calls }, Some(_)) => {
                 state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
             }
-            _ => self.bursts_numbered * u64::from(self.share.shares) + u64::from(self.share.index),
+            _ => match self.numbers_free.pop() {
+                Some(Reverse(number)) => number,
+                None => {
+                    let number = self.bursts_numbered * u64::from(self.share.shares) + u64::from(self.share.index);
+                    self.bursts_numbered += 1;
+                    number
+                }
+            },
         };
-        self.bursts_numbered += 1;
         let closes = state.calls_left == 0 && !matches!(self.plan.visit, Visit::Request);
         Begin {
             slot,
@@ -98,6 +104,11 @@ impl Schedule {
             request: number.saturating_mul(u64::from(self.plan.burst)),
             call,
         }
+    }
+
+    /// Returns whether the numbers of requests follow from the number of their visit.
+    pub(super) const fn is_numbered_by_visit(&self) -> bool {
+        self.open.is_some() && !matches!(self.plan.visit, Visit::Session { .. })
     }
 
     /// Schedules a slot's next burst after a think time that starts at `ended_ns`. Starts the burst now if the think
