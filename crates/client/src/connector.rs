@@ -50,19 +50,24 @@ pub(super) enum Begun {
 pub(super) struct ServerAddresses {
     /// At least one.
     all: Arc<[SocketAddr]>,
-    next: Cell<usize>,
+    /// Number of connections that were started.
+    taken: Cell<usize>,
 }
 
 impl ServerAddresses {
     pub(super) fn new(all: Arc<[SocketAddr]>) -> Self {
-        Self { all, next: Cell::new(0) }
+        Self { all, taken: Cell::new(0) }
     }
 
     /// Returns the address of the next connection.
     pub(super) fn take(&self) -> SocketAddr {
-        let next = self.next.get();
-        self.next.set((next + 1) % self.all.len());
-        self.all[next]
+        let taken = self.taken.replace(self.taken.get() + 1);
+        self.all[taken % self.all.len()]
+    }
+
+    /// Returns the addresses to which connections were started.
+    pub(super) fn used(&self) -> &[SocketAddr] {
+        &self.all[..self.taken.get().min(self.all.len())]
     }
 
     /// Returns the first address. All addresses are of the same family.
@@ -107,6 +112,11 @@ impl Connector {
                 begun
             }
         }
+    }
+
+    /// Returns the addresses of the server to which connections were started.
+    pub(super) fn addresses_used(&self) -> &[SocketAddr] {
+        self.addresses.used()
     }
 
     /// Returns whether there are further source addresses: only IPv4 loopback has others that surely belong to this
@@ -198,7 +208,11 @@ mod tests {
     fn connections_use_all_addresses_in_turn() {
         let all = ["127.0.0.1:1", "127.0.0.2:1", "127.0.0.3:1"].map(|address| address.parse().unwrap());
         let addresses = ServerAddresses::new(all.into());
-        let taken: Vec<_> = (0..4).map(|_| addresses.take()).collect();
+        assert!(addresses.used().is_empty());
+        let taken: Vec<_> = (0..2).map(|_| addresses.take()).collect();
+        assert_eq!(addresses.used(), &all[..2]);
+        let taken: Vec<_> = taken.into_iter().chain((2..4).map(|_| addresses.take())).collect();
+        assert_eq!(addresses.used(), &all[..]);
         assert_eq!((&taken[..3], taken[3], addresses.first()), (&all[..], all[0], all[0]));
     }
 }

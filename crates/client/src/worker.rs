@@ -22,6 +22,7 @@ use rustls_pki_types::ServerName;
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -179,6 +180,8 @@ pub struct WorkerReport<D> {
     pub ended_ns: u64,
     /// True if the run was interrupted.
     pub interrupted: bool,
+    /// The addresses of the server to which connections were started.
+    pub addresses_used: Vec<SocketAddr>,
 }
 
 /// Runs a worker on the calling thread until its drive has nothing more to start and every request has ended.
@@ -217,8 +220,18 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
     // The remaining tasks are dropped with the runtime. With them, their references to the shared state are dropped.
     drop(runtime);
     let interrupted = shared.interrupts.get() > 0;
+    let used = shared.quic.as_ref().map_or_else(|| shared.connector.addresses_used(), QuicSockets::addresses_used);
+    let addresses_used = used.to_vec();
     let shared = Rc::into_inner(shared).ok_or_else(|| io::Error::other("a task outlived its runtime"))?;
-    Ok(WorkerReport { drive: shared.drive.into_inner(), cpu, counted, elapsed_ns, ended_ns, interrupted })
+    Ok(WorkerReport {
+        drive: shared.drive.into_inner(),
+        cpu,
+        counted,
+        elapsed_ns,
+        ended_ns,
+        interrupted,
+        addresses_used,
+    })
 }
 
 fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> ClientShared<D> {

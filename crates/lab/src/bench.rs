@@ -53,8 +53,8 @@ pub struct BenchReport {
     pub asked: BenchSpec,
     /// The figures, from which all views are made.
     pub run: RunReport,
-    /// The server's addresses, at least one, which connections used in turn.
-    pub addresses: Vec<SocketAddr>,
+    /// The addresses of the server that connections used, in turn.
+    pub addresses_used: Vec<SocketAddr>,
     /// Number of client threads that were used.
     pub threads: usize,
     /// The server's processes, or the reason its CPU time is unknown.

@@ -1,5 +1,6 @@
 //! The result of a run as a versioned JSON document, which contains the data for all views.
 
+mod evidence;
 pub mod goodput;
 pub mod percentiles;
 pub mod step;

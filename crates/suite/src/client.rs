@@ -178,6 +178,7 @@ impl ClientProgram {
             reconciliation: None,
             agents_lost: 0,
             counts_missing: None,
+            stopped_early: None,
             interrupted: false,
             overload: false,
         };

@@ -234,12 +234,37 @@ fn a_run_stops_when_too_many_requests_fail() {
     // Two levels of an hour each.
     let run = bench(&[&[&*server.url("/none"), "--rate", "100..200:100", "-d", "1h"], &stop[..]].concat());
     assert_eq!((run.exit, run.steps().count()), (Some(1), 1), "{run:#?}");
-    let note = run.json["notes"].as_array().unwrap().iter().find(|note| note["note"] == "stopped-early");
-    let text = note.unwrap_or_else(|| panic!("{run:#?}"))["text"].as_str().unwrap();
-    assert!(text.contains("100 % of the requests had failed, which is more than 5.00 %"), "{text}");
+    assert!(run.invalid().contains(&"stopped-early"), "{run:#?}");
+    let text = "100 % of the requests had failed, which is more than 5.00 %";
     assert!(run.stdout.contains(text) && (20..2_000).contains(&run.number("responses")), "{run:#?}");
     // A run without failures is complete.
     let run = bench(&[&[&*server.url("/a.txt"), "-n", "100"], &stop[..]].concat());
     assert_eq!((run.code, run.number("responses")), (Some(0), 100), "{run:#?}");
     assert!(!run.stdout.contains("stopped early"), "{}", run.stdout);
+    // Failures that a requirement allows do not make the stopped run a complete one.
+    let failed = b"HTTP/1.1 500 -\r\ncontent-length: 0\r\n\r\n".to_vec();
+    let (count, error) = (AtomicU64::new(0), failed.clone());
+    let half = respond(move |_, arrived_ns| {
+        let is_even = count.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+        Answer::At(arrived_ns, if is_even { ok(1) } else { error.clone() })
+    });
+    let half = format!("http://{half}/");
+    let allowed = ["--rate", "200", "-d", "1h", "--require", "errors<90%"];
+    let run = bench(&[&[half.as_str()], &stop[..], &allowed[..]].concat());
+    assert!(run.exit == Some(5) && run.invalid().contains(&"stopped-early"), "{run:#?}");
+    assert!(!run.stdout.contains("figures are reliable"), "{}", run.stdout);
+    // A stop within the warm-up leaves no figure, but requests were sent.
+    let warm = ["--rate", "200", "--warm-up", "1h", "-d", "1h"];
+    let run = bench(&[&[half.as_str()], &stop[..], &warm[..]].concat());
+    assert!(run.exit == Some(5) && run.invalid().contains(&"stopped-early"), "{run:#?}");
+    assert!(!run.stdout.contains("no request was sent"), "{}", run.stdout);
+    // A run that has sent every request, and waits for the last response, is complete, however many failed.
+    let count = AtomicU64::new(0);
+    let slow = respond(move |_, arrived_ns| {
+        let is_first = count.fetch_add(1, Ordering::Relaxed) == 0;
+        Answer::At(arrived_ns + if is_first { 500_000_000 } else { 0 }, failed.clone())
+    });
+    let run = bench(&[&format!("http://{slow}/"), "-n", "40", "-c", "40", "--stop-when", "errors>5%"]);
+    assert_eq!(run.number("responses"), 40, "{run:#?}");
+    assert!(!run.invalid().contains(&"stopped-early"), "{run:#?}");
 }

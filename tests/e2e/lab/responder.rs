@@ -44,8 +44,13 @@ impl Departures {
 /// connection has its own thread.
 pub(super) fn respond(decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) -> SocketAddr {
     let (listener, address) = listen();
-    thread::spawn(move || accept(&listener, &Arc::new(decide)));
+    respond_at(listener, decide);
     address
+}
+
+/// Like [`respond`], with a listener.
+pub(super) fn respond_at(listener: TcpListener, decide: impl Fn(&str, u64) -> Answer + Send + Sync + 'static) {
+    thread::spawn(move || accept(&listener, &Arc::new(decide)));
 }
 
 /// Like [`respond`], on threads with a higher priority than all usual ones, if the user may set that.

@@ -1,13 +1,15 @@
 //! Connections to other addresses than those of the URL's host: `--resolve`, `--connect-to` and `--sni`.
 
 use super::http3::secure;
+use super::responder::{Answer, ok, respond_at};
 use super::{Bench, bench};
 use crate::e2e::harness::{Folder, Server};
 use crate::e2e::process::free_port;
 use serde_json::json;
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 /// A server that closes each connection after one response. Sends each request.
@@ -57,6 +59,31 @@ fn connections_use_all_addresses_of_a_name_in_turn() {
     let note = format!("connections were opened to these addresses in turn: {list}");
     let notes = run.json["notes"].as_array().unwrap();
     assert!(notes.contains(&json!({ "note": "addresses", "text": note })) && run.stdout.contains(&note), "{run:#?}");
+}
+
+#[test]
+fn threads_share_the_addresses_of_a_name() {
+    let port = free_port();
+    let names = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
+    let counts = names.map(|address| {
+        let count = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&count);
+        respond_at(TcpListener::bind((address, port)).unwrap(), move |_, arrived_ns| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            Answer::At(arrived_ns, ok(1))
+        });
+        count
+    });
+    let requests = || counts.each_ref().map(|count| count.swap(0, Ordering::Relaxed));
+    let (url, resolve) = (format!("http://x.invalid:{port}/"), format!("x.invalid:{port}:{}", names.join(",")));
+    let base = [url.as_str(), "--resolve", &resolve, "-n", "40"];
+    let run = bench(&[&base[..], &["-c", "4", "--threads", "2"]].concat());
+    assert_eq!((run.code, requests()), (Some(0), [10; 4]), "{run:#?}");
+    // The note lists only the addresses that were used.
+    let run = bench(&[&base[..], &["-c", "2", "--threads", "1"]].concat());
+    assert_eq!((run.code, requests()), (Some(0), [20, 20, 0, 0]), "{run:#?}");
+    let list = |names: &[&str]| names.iter().map(|name| format!("{name}:{port}")).collect::<Vec<_>>().join(", ");
+    assert!(run.stdout.contains(&format!("in turn: {}\n", list(&names[..2]))), "{}", run.stdout);
 }
 
 #[test]

@@ -64,6 +64,11 @@ impl QuicSockets {
         Ok(Http3Connection::new(quic.map_err(|_| RequestFailure::Quic(QuicFailure::Transport))?))
     }
 
+    /// Returns the addresses of the server to which connections were started.
+    pub(crate) fn addresses_used(&self) -> &[SocketAddr] {
+        self.addresses.used()
+    }
+
     fn endpoint(&self, index: usize) -> Result<Rc<QuicEndpoint>, RequestFailure> {
         let mut endpoints = self.endpoints.borrow_mut();
         if let Some(endpoint) = endpoints.get(index) {

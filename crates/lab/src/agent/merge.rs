@@ -117,6 +117,8 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
         reconciliation: None,
         counts_missing: None,
         agents_lost: lost,
+        // Agents do not stop when requests fail.
+        stopped_early: None,
         interrupted,
         overload: base.evidence.overload,
     };

@@ -38,6 +38,8 @@ pub(super) struct Sums {
     pub(super) successes: u64,
     /// Response times of successful responses.
     pub(super) response_ns: u64,
+    /// True if no planned request is left to start.
+    pub(super) has_begun_all: bool,
 }
 
 /// Totals for comparison with the server's own counts, including the warm-up.
@@ -302,6 +304,7 @@ impl Drive for LabDrive {
     fn handle_tick(&mut self, now_ns: u64, late_ns: u64, _connections: u32) {
         self.loop_lag.record(late_ns);
         self.listen();
+        self.sums.has_begun_all = self.schedule.has_begun_all(now_ns);
         // The reader holds these locks only briefly. If an update is missed, the next one makes up for it.
         if let Ok(mut sums) = self.statistics.sums.try_lock() {
             *sums = self.sums;

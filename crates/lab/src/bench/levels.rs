@@ -21,6 +21,8 @@ use flatout_load::report::{
     ClientReport, Cpu, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
 use flatout_os::procfs::{self, ProcessStat, read_tcp_counters};
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::{Instant, SystemTime};
 
 /// Gap between two levels that agents start together, in nanoseconds.
@@ -37,6 +39,7 @@ pub struct Bench {
     used: CpuUsed,
     whole_ns: u64,
     steps: Vec<StepReport>,
+    addresses_used: BTreeSet<SocketAddr>,
     last: Option<SpanResult>,
     limit: Option<Limit>,
     interrupted: bool,
@@ -144,6 +147,7 @@ impl Bench {
             used: CpuUsed::default(),
             whole_ns: 0,
             steps: Vec::new(),
+            addresses_used: BTreeSet::new(),
             last: None,
             limit: None,
             interrupted: false,
@@ -261,6 +265,7 @@ impl Bench {
         self.like.resolve_ns = 0;
         self.like.begin_at_ns = self.like.begin_at_ns.map(|begin_ns| begin_ns.saturating_add(time_for(plan)));
         self.interrupted |= span.interrupted;
+        self.addresses_used.extend(&span.addresses_used);
         self.stopped_at_share = self.stopped_at_share.or(span.stopped_at_share);
         self.whole_ns += span.whole_ns;
         let around = self.look_back(before, &seen, &span);
@@ -371,13 +376,14 @@ impl Bench {
             reconciliation,
             counts_missing,
             agents_lost: 0,
+            stopped_early: span
+                .stopped_at_share
+                .zip(self.ask.stop_when)
+                .map(|(share, share_max)| failing::stopped_early(share, share_max)),
             interrupted: span.interrupted || self.interrupted,
             overload,
         };
-        let mut step = StepReport::of(span.recorder.clone(), facts);
-        if let (Some(share), Some(share_max)) = (span.stopped_at_share, self.ask.stop_when) {
-            step.notes.push(failing::stopped_early(share, share_max));
-        }
+        let step = StepReport::of(span.recorder.clone(), facts);
         self.last = Some(span);
         let index = self.steps.len();
         self.steps.push(step);
@@ -431,7 +437,10 @@ impl Bench {
         };
         BenchReport {
             run,
-            addresses: self.like.addresses,
+            addresses_used: {
+                let used = |address: &SocketAddr| self.addresses_used.contains(address);
+                self.like.addresses.into_iter().filter(used).collect()
+            },
             threads,
             server: self.server.map(|target| ServerFound {
                 name: target.name().to_owned(),

@@ -12,7 +12,7 @@ pub enum ReportNote {
     /// A note on the figures of a level. If there are several levels, the text names the level.
     #[display("{}", _0.text)]
     Run(Reason),
-    /// The server has several addresses. Contains them as a list.
+    /// Connections used several addresses of the server. Contains them as a list.
     #[display("connections were opened to these addresses in turn: {_0}")]
     Addresses(String),
     /// Some lines of the log were skipped. Contains their number and the reason.
@@ -62,8 +62,8 @@ impl BenchReport {
     pub fn notes(&self) -> Vec<ReportNote> {
         let mut notes: Vec<_> =
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
-        if self.addresses.len() > 1 {
-            notes.push(ReportNote::Addresses(list_addresses(&self.addresses)));
+        if self.addresses_used.len() > 1 {
+            notes.push(ReportNote::Addresses(list_addresses(&self.addresses_used)));
         }
         if let BenchRequests::Replayed(replay) = &self.asked.work {
             let passed_over = replay.passed_over.iter();

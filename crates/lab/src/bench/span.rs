@@ -19,6 +19,7 @@ use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
 use flatout_os::clock::precise_ns;
 use flatout_os::procfs::{ProcessStat, read_sched_time};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -95,6 +96,8 @@ pub(crate) struct SpanResult {
     /// Share of quota periods in which the process was throttled, if it has a CPU quota.
     pub(crate) held_back_share: Option<f64>,
     pub(crate) interrupted: bool,
+    /// The addresses of the server to which connections were started.
+    pub(crate) addresses_used: BTreeSet<SocketAddr>,
     /// The share of failed requests because of which the span ended early.
     pub(crate) stopped_at_share: Option<f64>,
 }
@@ -139,6 +142,7 @@ impl SpanResult {
         self.client_cpu.add(other.client_cpu);
         self.client_awake_ns += other.client_awake_ns;
         self.interrupted |= other.interrupted;
+        self.addresses_used.extend(&other.addresses_used);
         self.stopped_at_share = self.stopped_at_share.or(other.stopped_at_share);
         Ok(())
     }
@@ -238,8 +242,9 @@ fn thread_parts(
     is_live: bool,
 ) -> Result<(ClientSettings, LabDrive), BenchError> {
     let mut addresses = span.addresses.clone();
-    // Each thread begins with another address.
-    let first = share.index as usize % addresses.len().max(1);
+    // The threads together use the addresses in turn.
+    let first_connection = share.first_connection / span.streams.map_or(1, |streams| streams.per_connection.max(1));
+    let first = first_connection as usize % addresses.len().max(1);
     addresses.rotate_left(first);
     let settings = ClientSettings {
         addresses: addresses.into(),
@@ -341,7 +346,9 @@ impl Attendant {
             return;
         }
         let sums = sums_of(statistics_by_thread);
-        if let Some(share_max) = self.stop_when.filter(|_| !self.stopped && sums.ended >= STOP_REQUESTS_MIN) {
+        // A span of which nothing is left to start ends by itself.
+        let may_stop = !self.stopped && !sums.has_begun_all && sums.ended >= STOP_REQUESTS_MIN;
+        if let Some(share_max) = self.stop_when.filter(|_| may_stop) {
             let share = sums.ended.saturating_sub(sums.successes) as f64 / sums.ended as f64;
             if share > share_max {
                 self.stopped = true;
@@ -376,9 +383,10 @@ impl Attendant {
 }
 
 fn sums_of(statistics_by_thread: &[Arc<SharedStatistics>]) -> Sums {
-    let mut all = Sums::default();
+    let mut all = Sums { has_begun_all: true, ..Sums::default() };
     for statistics in statistics_by_thread {
         let sums = *statistics.sums.lock().unwrap_or_else(PoisonError::into_inner);
+        all.has_begun_all &= sums.has_begun_all;
         all.ended += sums.ended;
         all.answers += sums.answers;
         all.successes += sums.successes;
@@ -451,6 +459,7 @@ fn sum_up(
             wait_share: wait_ns as f64 / thread_ns,
             held_back_share: None,
             interrupted: report.interrupted,
+            addresses_used: report.addresses_used.into_iter().collect(),
             stopped_at_share: attendant.stopped_at_share,
         };
         let Some(all) = &mut sum else {

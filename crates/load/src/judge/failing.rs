@@ -21,7 +21,6 @@ flatout_reason::reasons! {
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
     SentAgain,       "sent-again",       "the server did not process requests, for example because it was closing the connection, and the client sent them again";
-    StoppedEarly,    "stopped-early",    "the run was stopped because more requests failed than --stop-when allows";
     StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
@@ -122,14 +121,14 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     notes
 }
 
-/// Returns the note that a run was stopped because the share of failed requests exceeded `share_max`.
-pub fn stopped_early(share: f64, share_max: f64) -> Reason {
+/// Returns the sentence that a run was stopped because the share of failed requests, including the warm-up, exceeded
+/// `share_max`.
+pub fn stopped_early(share: f64, share_max: f64) -> String {
     let (share, share_max) = (percent(share), percent(share_max));
-    let text = format!(
+    format!(
         "the run was stopped early, because {share} of the requests had failed, which is more than {share_max} \
          (--stop-when); the figures cover the part that ran, and no later level was run"
-    );
-    Finding::StoppedEarly.with(text)
+    )
 }
 
 /// Returns the note that not all of `streams` could be used, if the server does not permit as many.

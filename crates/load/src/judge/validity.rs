@@ -46,6 +46,8 @@ flatout_reason::reasons! {
         "read the agent's output on its machine, and run the bench again";
     NoSteadyState,        "no-steady-state",       "the service time never became steady, so no figure is reliable",
         "measure longer with -d, allow a longer --warm-up, and look for things that change in the server over time: caches, garbage collection, a throttled processor";
+    StoppedEarly,         "stopped-early",         "the run was stopped because more requests failed than --stop-when allows",
+        "fix the cause of the failures, or allow more of them with --stop-when; the figures cover only the part that ran";
     Interrupted,          "interrupted",           "the run was interrupted",
         "let it run to the end; the figures cover only the part that ran";
 }
@@ -56,7 +58,10 @@ crate::by_name! { InvalidReason, "reason why a run is invalid", "crowded" => "cp
 impl InvalidReason {
     /// Returns whether a requested measurement is missing, which says nothing about the validity of the other figures.
     pub const fn is_of_a_part(self) -> bool {
-        matches!(self, Self::CountsMissing | Self::NotMeasured | Self::AgentLost | Self::Interrupted)
+        matches!(
+            self,
+            Self::CountsMissing | Self::NotMeasured | Self::AgentLost | Self::StoppedEarly | Self::Interrupted
+        )
     }
 }
 
@@ -189,6 +194,8 @@ pub struct Evidence {
     pub agents_lost: u32,
     /// True if the warm-up was to last until steady state, and no steady state was found.
     pub no_steady_state: bool,
+    /// Why the run was stopped before its end, in one sentence, if `--stop-when` ended it.
+    pub stopped_early: Option<String>,
     /// True if the run was interrupted.
     pub interrupted: bool,
     /// True if this run deliberately exceeds the knee (`--overload`): waiting and dropped arrivals are then expected.
@@ -377,6 +384,9 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
     }
     if evidence.no_steady_state {
         add(InvalidReason::NoSteadyState, "the service time never became steady".to_owned());
+    }
+    if let Some(text) = &evidence.stopped_early {
+        add(InvalidReason::StoppedEarly, text.clone());
     }
     if evidence.interrupted {
         add(InvalidReason::Interrupted, "the run ended early: the figures cover only the part that ran".to_owned());

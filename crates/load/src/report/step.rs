@@ -1,15 +1,14 @@
 //! Result of one load level of a run: plan, measurements and validity.
 
 use super::Percentiles;
+use super::evidence::evidence_of;
 use crate::judge::failing::{self, Finding};
 use crate::judge::figures::{self, Figure, FigureVerdict, Soundness};
-use crate::judge::little::Little;
 use crate::judge::reconcile::Reconciliation;
-use crate::judge::steady::{self, Steady};
 use crate::judge::threshold::{Judged, Threshold, ThresholdOutcome};
 use crate::judge::validity::{Evidence, Invalid, judge};
-use crate::plan::{Loop, Plan, Stop, Visit};
-use crate::record::{Hdr, Point, Recorder};
+use crate::plan::{Loop, Plan, Stop};
+use crate::record::{Hdr, Recorder};
 use crate::schedule::Tally;
 use serde::{Deserialize, Serialize};
 
@@ -400,6 +399,8 @@ pub struct StepFacts {
     pub agents_lost: u32,
     /// Reason why requested server counts are missing.
     pub counts_missing: Option<String>,
+    /// Why the run was stopped before its end, in one sentence, if `--stop-when` ended it.
+    pub stopped_early: Option<String>,
     /// True if the run was interrupted.
     pub interrupted: bool,
     /// True if the load deliberately exceeded the knee.
@@ -430,12 +431,16 @@ impl StepReport {
         let evidence = evidence_of(&record, &facts);
         let invalid = judge(&evidence);
         let requests_asked = match (&facts.plan.kind, facts.plan.stop) {
-            (Loop::Closed, Stop::Count(bursts)) => Some(bursts.saturating_mul(u64::from(facts.plan.burst))),
+            (Loop::Closed, Stop::Count(bursts)) if facts.stopped_early.is_none() => {
+                Some(bursts.saturating_mul(u64::from(facts.plan.burst)))
+            }
             _ => None,
         };
         record.pack();
         facts.client.loop_lag.histogram.pack();
-        let failing = failing::failing(&record.counts, requests_asked);
+        // A run that was stopped in its warm-up has sent requests, but none that counts.
+        let is_stopped_warm = facts.stopped_early.is_some() && requests.begun == 0;
+        let failing = if is_stopped_warm { Vec::new() } else { failing::failing(&record.counts, requests_asked) };
         let mut notes = failing::notes(&record.counts, facts.client.other_cpu_share);
         notes.extend(failing::streams_limited(&facts.tally, facts.plan.connections_used()));
         Self {
@@ -485,6 +490,11 @@ impl StepReport {
     /// Returns the validity of a figure.
     pub fn soundness(&self, figure: Figure) -> Soundness {
         self.verdict(figure).soundness
+    }
+
+    /// Returns the number of requests that can be in progress at once: connections, or streams that the server permits.
+    pub fn slots_used(&self) -> u32 {
+        self.plan.connections_used().saturating_sub(self.tally.slots_unusable)
     }
 
     /// Returns whether any figure of the step is valid.
@@ -540,61 +550,5 @@ fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
         failed: record.counts.failures_total(),
         unexpected: record.counts.unexpected(),
         never_begun,
-    }
-}
-
-fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
-    let plan = &facts.plan;
-    // A closed loop of persistent connections keeps all of them open; otherwise their number varies.
-    let holds_all = matches!((&plan.kind, &plan.visit), (Loop::Closed, Visit::Request));
-    // A run by time lasts its planned time, even if its last request started earlier.
-    let planned_ns = if let Stop::After { duration_ns } = plan.stop { duration_ns } else { 0 };
-    let begun_ns = record.begun_span_ns.max(planned_ns.min(facts.elapsed_ns)).max(1);
-    let at = |histogram: &Hdr, quantile| histogram.histogram().value_at_quantile(quantile);
-    Evidence {
-        elapsed_ns: facts.elapsed_ns,
-        responses: record.counts.successes(),
-        client_busy_share: facts.client.busy_share,
-        client_wait_share: facts.client.wait_share,
-        client_held_back_share: facts.client.held_back_share,
-        client_crowded_share: facts.client.crowded_share,
-        server_crowded_cores: facts.server.and_then(|server| server.crowded_cores),
-        server_cpu_is_short: facts.server.is_some_and(|server| server.cpu_is_short),
-        server_cores: facts.server.map(|server| server.cores_used),
-        client_starved: record.counts.failures_of_client(),
-        offered_per_s: plan.offered_per_s(),
-        begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
-        intended_span_ns: record.intended_span_ns,
-        begun_span_ns: record.begun_span_ns,
-        connections_asked: holds_all
-            .then(|| u64::from(plan.connections_used().saturating_sub(facts.tally.slots_unusable))),
-        // HTTP/2 streams share connections, so requests in flight count instead.
-        connections_peak: record.connections.peak.max(record.in_flight.peak),
-        lag_p50_ns: at(&record.lag, 0.5),
-        lag_p99_ns: at(&record.lag, 0.99),
-        response_p50_ns: at(&record.response, 0.5),
-        response_p99_ns: at(&record.response, 0.99),
-        arrivals_waited: facts.tally.waited,
-        arrivals_dropped: facts.tally.dropped,
-        visits: facts.tally.visits,
-        little: Little::of(record, facts.elapsed_ns),
-        reconciliation: facts.reconciliation.clone(),
-        counts_missing: facts.counts_missing.clone(),
-        part_missing: None,
-        agents_lost: facts.agents_lost,
-        no_steady_state: match facts.warm_up.steady {
-            None => false,
-            Some(false) => true,
-            // The warm-up was steady; the measured span must be steady too.
-            Some(true) => {
-                let measured_from_ns = record.measured_from_ns.saturating_sub(record.series.start_ns);
-                let first = measured_from_ns.div_ceil(record.series.step_s.max(1) * 1_000_000_000) as usize;
-                let points = record.series.points();
-                let means: Vec<f64> = points.iter().skip(first).filter_map(Point::service_mean_ns).collect();
-                steady::judge(&means) == Steady::Never
-            }
-        },
-        interrupted: facts.interrupted,
-        overload: facts.overload,
     }
 }

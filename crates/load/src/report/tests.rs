@@ -77,6 +77,7 @@ fn facts(seconds: u64) -> StepFacts {
         reconciliation: None,
         agents_lost: 0,
         counts_missing: None,
+        stopped_early: None,
         interrupted: false,
         overload: false,
     }

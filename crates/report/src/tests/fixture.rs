@@ -138,6 +138,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
         reconciliation: None,
         agents_lost: 0,
         counts_missing: None,
+        stopped_early: None,
         interrupted: false,
         overload: false,
     };

@@ -109,6 +109,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
         reconciliation: None,
         agents_lost: 0,
         counts_missing: None,
+        stopped_early: None,
         interrupted: false,
         overload: false,
     };
@@ -140,7 +141,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             findings: serde_json::Map::new(),
         },
         asked: BenchSpec::new(url, plan).unwrap(),
-        addresses: vec!["127.0.0.1:8080".parse().unwrap()],
+        addresses_used: vec!["127.0.0.1:8080".parse().unwrap()],
         threads: 1,
         server: Ok(ServerFound { name: "nginx".to_owned(), processes: vec![7, 8], busy_threads: 1 }),
         limit: None,

@@ -65,6 +65,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
         part_missing: Some("no level was run after this one".to_owned()),
         agents_lost: 1,
         no_steady_state: true,
+        stopped_early: Some("20 of 20 requests failed".to_owned()),
         interrupted: true,
         ..good()
     };
