@@ -290,8 +290,13 @@ fn unlike(a: &RunReport, b: &RunReport) -> Vec<String> {
     check("cores", a.machine.cores.to_string(), b.machine.cores.to_string());
     check("kernel", a.machine.kernel.clone(), b.machine.kernel.clone());
     check("steps", a.steps.len().to_string(), b.steps.len().to_string());
+    let addresses = |report: &RunReport| report.address.split(", ").count().to_string();
+    check("addresses of the server", addresses(a), addresses(b));
     for (one, other) in a.steps.iter().zip(&b.steps) {
         check("plan", plan_words::of(&one.plan), plan_words::of(&other.plan));
+        if one.tally.slots_unusable > 0 || other.tally.slots_unusable > 0 {
+            check("streams in use", one.slots_used().to_string(), other.slots_used().to_string());
+        }
     }
     differences
 }

@@ -67,6 +67,14 @@ fn what_else_differs_is_said_and_too_little_is_no_judgement() {
     b.steps[0].plan.connections = 1;
     let compared = compare(&[(a, b)], 1);
     assert_eq!(compared.unlike.len(), 3, "{:?}", compared.unlike);
+    // A server may permit fewer streams than requested, and a name may have several addresses.
+    let mut limited = fixture::single();
+    limited.steps[0].tally.slots_unusable = 1;
+    limited.address = format!("{}, 127.0.0.2:80", limited.address);
+    let slots = fixture::single().steps[0].slots_used();
+    let unlike = compare(&[(fixture::single(), limited)], 1).unlike;
+    let streams = format!("streams in use: {slots} and {}", slots - 1);
+    assert_eq!(unlike, ["addresses of the server: 1 and 2", &streams]);
     // Six whole seconds.
     assert_eq!(compared.blocks, Blocks::Stretches);
     let mut empty = fixture::single();
