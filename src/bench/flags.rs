@@ -124,7 +124,8 @@ pub(crate) struct RequestArgs {
     /// Request the URLs listed in FILE, in order
     ///
     /// A line may begin with a method, and then continue after the URL with the content of the request, or with `@` and
-    /// the name of a file with the content: `POST /b @b.json`. Names are relative to the list.
+    /// the name of a file with the content: `POST /b @b.json`. Names are relative to the list. `#` begins a comment
+    /// where a line, a URL or the content would begin.
     #[arg(long, value_name = "FILE", group = "workload_source")]
     pub(super) urls: Option<PathBuf>,
     /// Request the URLs in a WebStone filelist by weight, and check the response sizes

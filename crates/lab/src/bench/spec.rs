@@ -173,13 +173,13 @@ impl BenchSpec {
         })
     }
 
-    /// Returns the method of a request with this content: that of the command line, that of the list, or POST for a
-    /// request with content.
+    /// Returns the method of a request with this content: that of the command line, that of the list or the log, or
+    /// POST for a request with content for which they say GET or nothing.
     pub(crate) fn method_of<'a>(&'a self, entry: &'a WorkloadEntry, content: &[u8]) -> &'a str {
         match (&self.method, &entry.own_method) {
             (Some(method), _) => method,
             (None, Some(method)) => method,
-            (None, None) if !content.is_empty() => "POST",
+            (None, None) if !content.is_empty() && entry.method == Method::Get => "POST",
             (None, None) => entry.method.name(),
         }
     }

@@ -9,6 +9,7 @@ use flatout_load::FailureKind;
 use flatout_load::judge::InvalidReason;
 use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop, Visit};
 use flatout_load::report::RunReport;
+use flatout_load::workload::{Method, WorkloadEntry};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -42,6 +43,16 @@ fn server(answer: &'static str) -> SocketAddr {
 
 fn bench(asked: BenchSpec) -> BenchReport {
     run(asked, None, &mut Unwatched).unwrap()
+}
+
+#[test]
+fn only_a_get_with_content_becomes_a_post() {
+    let asked = asked(([127, 0, 0, 1], 9).into(), Stop::Count(1));
+    let address = || asked.work.workload().entries[0].address.clone();
+    let of = |method, content: &[u8]| {
+        asked.method_of(&WorkloadEntry { method, ..WorkloadEntry::get(address()) }, content).to_owned()
+    };
+    assert_eq!([of(Method::Get, b""), of(Method::Get, b"x"), of(Method::Head, b"x")], ["GET", "POST", "HEAD"]);
 }
 
 #[test]

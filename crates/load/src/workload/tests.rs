@@ -218,7 +218,8 @@ fn each_url_of_a_list_is_a_class_and_the_rest_are_others() {
 
 #[test]
 fn lines_of_a_list_may_have_a_method_and_content() {
-    let text = "/a\nDELETE /b\n  POST /c  a=b c # d\nPUT http://127.0.0.1:8081/d @ dir/file x\nGET /e @f\n";
+    let text =
+        "/a\nDELETE /b   # remove it\n  POST /c  a=b c # d\nPUT http://127.0.0.1:8081/d @ dir/file x\nGET /e @f\n";
     let list = urls::parse(text.replace("@ dir", "@dir").as_bytes()).unwrap();
     let entries: Vec<_> = list.entries.iter().map(|entry| (entry.method_name(), entry.content.clone())).collect();
     let file = |name: &str| Some(EntryContent::File(name.into()));

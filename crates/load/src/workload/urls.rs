@@ -2,11 +2,11 @@
 //! are ignored.
 //!
 //! A method before the URL replaces GET. The rest of such a line is the content of the request, or, after `@`, the name of
-//! a file with the content:
+//! a file with the content. Content that begins with `#` is a comment; to send it, write it into a file:
 //!
 //! ```text
 //! /a
-//! DELETE /b
+//! DELETE /b   # a comment
 //! POST /c name=value
 //! PUT http://127.0.0.1:8081/d @d.json
 //! ```
@@ -59,7 +59,7 @@ fn parse_request(method: &str, rest: &str) -> Result<WorkloadEntry, FaultKind> {
     let (word, content) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
     let content = content.trim_ascii_start();
     let content = match content.strip_prefix('@') {
-        _ if content.is_empty() => None,
+        _ if content.is_empty() || content.starts_with('#') => None,
         Some("") => return Err(FaultKind::ContentInvalid),
         Some(file) => Some(EntryContent::File(file.into())),
         None => Some(EntryContent::Bytes(content.as_bytes().into())),
