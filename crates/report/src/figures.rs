@@ -130,7 +130,12 @@ fn in_table(times: &Percentiles) -> [String; 8] {
     let percentiles =
         [times.p50_ns, times.p75_ns, times.p90_ns, times.p95_ns, times.p99_ns, times.p99_9_ns, times.max_ns];
     let [p50, p75, p90, p95, p99, p99_9, max] = percentiles.map(time);
-    [show::duration(times.mean_ns), p50, p75, p90, p95, p99, p99_9, max]
+    [mean(times), p50, p75, p90, p95, p99, p99_9, max]
+}
+
+/// Formats the mean. Requests without a time have no mean, although they count in the percentiles.
+pub fn mean(times: &Percentiles) -> String {
+    if times.max_ns.is_none() { "-".to_owned() } else { show::duration(times.mean_ns) }
 }
 
 /// Adds the distribution of the response times as a line of bars, one for each [`Bucket`].
@@ -145,6 +150,13 @@ fn add_distribution(page: &mut TextPage, step: &StepReport) {
     let bars: String = buckets.iter().map(bar).collect();
     let (from, to) = (show::duration(first.from_ns as f64), show::duration(last.to_ns as f64));
     page.named("distribution", &format!("{from} {bars} {to}"), "");
+    let failed = step.requests.failed.saturating_add(step.requests.unexpected);
+    if failed > 0 {
+        let responses =
+            show::plural(step.record.response.histogram().len(), "successful response", "successful responses");
+        let failed = show::plural(failed, "failed request is", "failed requests are");
+        page.named("", "", &format!("of {responses}; {failed} not shown"));
+    }
 }
 
 /// Bars from a small to the largest number of requests.

@@ -28,7 +28,7 @@ pub(super) fn all(reports: &[RunReport], names: &[String]) -> Markup {
                 @if let Some((chart, caption)) = sweep { (figure(&chart, caption)) }
                 @let (chart, caption) = distribution(reports, names);
                 (figure(&chart, caption))
-                (figure(&histogram(reports, names), "The share of successful responses in each range of times. Each range is about 1.4 times as wide as the one before. For a run with several steps, the step with the most responses."))
+                (figure(&histogram(reports, names), "The share of successful responses in each range of times; failed requests are not shown. Each range is about 1.4 times as wide as the one before. For a run with several steps, the step with the most responses."))
                 @let chart = rates(reports, names);
                 (figure(&chart, "The chart shows failed requests only if there were any."))
                 @for (report, name) in reports.iter().zip(names) {

@@ -1,6 +1,6 @@
 //! The tables of the report.
 
-use crate::figures::time;
+use crate::figures::{self, time};
 use crate::verdict;
 use flatout_load::FailureKind;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
@@ -58,7 +58,7 @@ fn step_row(name: &str, step: &StepReport) -> Markup {
     html! { tr {
         th scope="row" { (name) }
         td { (show::figure(step.responses_per_s)) }
-        td { (step.response.map_or_else(|| "–".to_owned(), |times| show::duration(times.mean_ns))) }
+        td { (step.response.map_or_else(|| "–".to_owned(), |times| figures::mean(&times))) }
         td { (time(|times| times.p50_ns)) }
         td { (time(|times| times.p75_ns)) }
         td { (time(|times| times.p90_ns)) }
