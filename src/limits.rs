@@ -116,9 +116,9 @@ fn measure(args: &LimitsArgs) -> ExitCode {
 /// reports the results so far. The second exits at once.
 fn follow_interrupts() -> io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&interrupted);
+    let flag = Arc::clone(&interrupted);
     watch_interrupts(move |count| {
-        told.store(true, Ordering::Relaxed);
+        flag.store(true, Ordering::Relaxed);
         if count > 1 {
             std::process::exit(FAILED.into());
         }

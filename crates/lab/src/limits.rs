@@ -130,16 +130,16 @@ struct Probe {
 }
 
 const PROBES: [Probe; 7] = [
-    Probe { name: "TCP round trips", run: |setting| told("TCP round trips", roundtrip::measure(setting)) },
-    Probe { name: "connections", run: |setting| told("connections", connect::measure(setting)) },
-    Probe { name: "send", run: |setting| told("send", stream::measure_send(setting)) },
-    Probe { name: "sendfile", run: |setting| told("sendfile", stream::measure_sendfile(setting)) },
+    Probe { name: "TCP round trips", run: |setting| named("TCP round trips", roundtrip::measure(setting)) },
+    Probe { name: "connections", run: |setting| named("connections", connect::measure(setting)) },
+    Probe { name: "send", run: |setting| named("send", stream::measure_send(setting)) },
+    Probe { name: "sendfile", run: |setting| named("sendfile", stream::measure_sendfile(setting)) },
     Probe { name: "the bare loop, kept alive", run: http::measure_kept },
     Probe { name: "the bare loop, one connection each", run: http::measure_close },
     Probe { name: "the bare loop, 10 MiB", run: http::measure_large },
 ];
 
-fn told(probe: &'static str, outcome: io::Result<Readings>) -> Result<Readings, LimitsError> {
+fn named(probe: &'static str, outcome: io::Result<Readings>) -> Result<Readings, LimitsError> {
     outcome.map_err(|cause| LimitsError::Probe { probe, cause })
 }
 
@@ -183,13 +183,13 @@ mod tests {
 
     #[test]
     fn every_measure_is_read_in_every_round() {
-        let mut told = Vec::new();
+        let mut probes = Vec::new();
         let plan = LimitsPlan { probe: PROBE_MIN, rounds: 2, body_bytes: 1024 };
         let report = run(plan, &mut |round, probe| {
-            told.push((round, probe.to_owned()));
+            probes.push((round, probe.to_owned()));
             ControlFlow::Continue(())
         });
-        assert_eq!(told.len(), 14);
+        assert_eq!(probes.len(), 14);
         for (measure, spread) in &report.measures {
             assert_eq!(spread.readings().len(), 2, "{measure:?}");
             assert!(spread.min() > 0.0, "{measure:?} {spread:?}");

@@ -177,11 +177,11 @@ fn add_outcome(page: &mut TextPage, report: &BenchReport) {
     }
     add_thresholds(page, &report.run);
     let failing = steps.iter().flat_map(|step| {
-        let told = |reason: &Reason| format!("FAILED{}: {}", level(report, step), reason.text);
-        step.failing.iter().map(move |reason| (reason.name.clone(), told(reason)))
+        let failure = |reason: &Reason| format!("FAILED{}: {}", level(report, step), reason.text);
+        step.failing.iter().map(move |reason| (reason.name.clone(), failure(reason)))
     });
-    for told in alike(failing) {
-        page.painted(Weight::Bad, &format!("  {told}"));
+    for failure in alike(failing) {
+        page.painted(Weight::Bad, &format!("  {failure}"));
     }
     page.plain("");
 }
@@ -198,20 +198,20 @@ fn add_notes(page: &mut TextPage, report: &BenchReport) {
     if !notes.is_empty() || steps.iter().any(|step| !step.invalid.is_empty()) {
         page.plain("");
     }
-    for told in alike(notes.iter().map(|note| (note.kind(), note.to_string()))) {
-        page.painted(Weight::Warning, &format!("  note: {told}"));
+    for note in alike(notes.iter().map(|note| (note.kind(), note.to_string()))) {
+        page.painted(Weight::Warning, &format!("  note: {note}"));
     }
     let invalid = steps.iter().flat_map(|step| {
-        let told = |invalid: &Invalid| {
+        let sentence = |invalid: &Invalid| {
             let (name, touched) = (invalid.reason.name(), verdict::touched(step, invalid.reason));
             format!("{name}{}: {}. {touched}.", level(report, step), invalid.text)
         };
-        step.invalid.iter().map(move |invalid| (invalid.reason, told(invalid)))
+        step.invalid.iter().map(move |invalid| (invalid.reason, sentence(invalid)))
     });
     let invalid: Vec<(InvalidReason, String)> = invalid.collect();
     let mut reasons: Vec<InvalidReason> = Vec::new();
-    for told in alike(invalid.iter().map(|(reason, told)| (reason.name().to_owned(), told.clone()))) {
-        page.painted(Weight::Warning, &format!("  {told}"));
+    for sentence in alike(invalid.iter().map(|(reason, text)| (reason.name().to_owned(), text.clone()))) {
+        page.painted(Weight::Warning, &format!("  {sentence}"));
         // List the reasons in the order of the table.
         let next = invalid.iter().map(|(reason, _)| *reason).find(|reason| !reasons.contains(reason));
         if let Some(reason) = next {
@@ -231,11 +231,11 @@ fn alike(remarks: impl Iterator<Item = (String, String)>) -> Vec<String> {
             None => kinds.push((name, text, 0)),
         }
     }
-    let told = |(_, text, others): (String, String, u64)| match others {
+    let sentence = |(_, text, others): (String, String, u64)| match others {
         0 => text,
         others => format!("{text} (and {others} more of that kind)"),
     };
-    kinds.into_iter().map(told).collect()
+    kinds.into_iter().map(sentence).collect()
 }
 
 /// Formats a limits report for printing: every measure with its median, minimum and maximum.

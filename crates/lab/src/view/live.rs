@@ -194,7 +194,7 @@ mod tests {
             let text = rate(at_ms, at_ms / 5, 0);
             assert_eq!(text, "200 requests/s  p99 1.00 µs  no errors", "at {at_ms} ms");
         }
-        // A report that covers little time does not decide.
+        // A short interval does not change the rate much.
         assert_eq!(rate(2_950, 600, 3), "211 requests/s  p99 never  3 errors");
     }
 

@@ -35,7 +35,6 @@ pub struct LiveScreen {
     terminal: Terminal<CrosstermBackend<Stderr>>,
     watch: DisplayState,
     coloured: bool,
-    /// Time at which the current part started.
     /// Start of the current part, in nanoseconds.
     begun_ns: u64,
     /// Time of the progress that is shown, in nanoseconds.
