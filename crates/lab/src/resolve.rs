@@ -101,7 +101,8 @@ fn split_host(text: &str) -> Option<(&str, &str)> {
 impl Routes {
     /// Returns the flag and the value of the first route that none of these URLs uses.
     pub fn first_unused(&self, urls: &[&Url]) -> Option<(&'static str, String)> {
-        let is_same = |one: Option<&RedirectedHost>, other: &RedirectedHost| one.is_some_and(|one| std::ptr::eq(one, other));
+        let is_same =
+            |one: Option<&RedirectedHost>, other: &RedirectedHost| one.is_some_and(|one| std::ptr::eq(one, other));
         let redirected =
             self.redirected.iter().find(|route| !urls.iter().any(|url| is_same(self.redirection(url), route)));
         if let Some(route) = redirected {
