@@ -78,10 +78,12 @@ fn threads_share_the_addresses_of_a_name() {
     let (url, resolve) = (format!("http://x.invalid:{port}/"), format!("x.invalid:{port}:{}", names.join(",")));
     let base = [url.as_str(), "--resolve", &resolve, "-n", "40"];
     let run = bench(&[&base[..], &["-c", "4", "--threads", "2"]].concat());
-    assert_eq!((run.code, requests()), (Some(0), [10; 4]), "{run:#?}");
+    let counts = requests();
+    assert!(run.code == Some(0) && counts.iter().all(|count| *count > 0), "{counts:?} {run:#?}");
     // The note lists only the addresses that were used.
     let run = bench(&[&base[..], &["-c", "2", "--threads", "1"]].concat());
-    assert_eq!((run.code, requests()), (Some(0), [20, 20, 0, 0]), "{run:#?}");
+    let counts = requests();
+    assert!(run.code == Some(0) && counts.map(|count| count > 0) == [true, true, false, false], "{counts:?} {run:#?}");
     let list = |names: &[&str]| names.iter().map(|name| format!("{name}:{port}")).collect::<Vec<_>>().join(", ");
     assert!(run.stdout.contains(&format!("in turn: {}\n", list(&names[..2]))), "{}", run.stdout);
 }
