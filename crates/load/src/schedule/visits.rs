@@ -84,14 +84,15 @@ impl Schedule {
             (Visit::Connection { calls }, Some(_)) => {
                 state.visit.saturating_mul(u64::from(*calls)).saturating_add(u64::from(call))
             }
-            _ => match self.numbers_free.pop() {
-                Some(Reverse(number)) => number,
-                None => {
+            _ => {
+                if let Some(Reverse(number)) = self.numbers_free.pop() {
+                    number
+                } else {
                     let number = self.bursts_numbered * u64::from(self.share.shares) + u64::from(self.share.index);
                     self.bursts_numbered += 1;
                     number
                 }
-            },
+            }
         };
         let closes = state.calls_left == 0 && !matches!(self.plan.visit, Visit::Request);
         Begin {
