@@ -41,7 +41,7 @@ impl Compiler<'_> {
         let (identity, owner) = ((metadata.dev(), metadata.ino()), metadata.uid());
         let same = |folder: &&Folder| folder.path == path && folder.identity == identity;
         if let Some(before) = self.previous.and_then(|previous| previous.folders.iter().find(same)) {
-            let folder = Folder { watched, owner, ..before.clone() };
+            let folder = Folder { owner, watched, ..before.clone() };
             self.spec.folders.push(folder.clone());
             return Some(folder);
         }
