@@ -130,8 +130,9 @@ fn slow_requests_leave_places_below_a_maximum() {
     wait_until("the others are queued", || {
         ask_admin(&folder, "/status").contains("of slow kinds: 0 waiting for a response head (no limit), 14 queued")
     });
-    assert_eq!(polls.load(Ordering::SeqCst), 6);
+    wait_until("the origin has the others", || polls.load(Ordering::SeqCst) == 6);
     expect_pages(&server, 500);
+    assert_eq!(polls.load(Ordering::SeqCst), 6);
     door.open();
     for stream in &mut held {
         assert_eq!(read_response(stream).status, 200);
