@@ -332,6 +332,9 @@ impl Control {
             let applied = std::mem::take(&mut self.readiness.applied);
             return self.tell_supervisor(&ToSupervisor::Ready { confined, applied: shortened(applied) });
         }
+        if self.in_force.spec.folders().next().is_some() {
+            self.folder_check.start_thread();
+        }
         let root = self.certificates.as_ref().and_then(Certificates::root_path);
         let (source, config) = (&self.in_force.options.source, &self.in_force.config);
         let said = (self.readiness.root_warning.as_deref(), root);

@@ -60,7 +60,7 @@ pub(crate) fn check_owners(opened: &[OpenedFolder], next: &[OpenedFolder]) -> Re
 /// The checks for replaced folders, and the attempts to follow one.
 #[derive(Debug)]
 pub(crate) struct FolderCheck {
-    /// The thread that checks; `None` before the first check.
+    /// The thread that checks; `None` until [`FolderCheck::start_thread`] succeeds.
     thread: Option<CheckThread>,
     /// True from the beginning of a check until its result is taken.
     is_outstanding: bool,
@@ -105,13 +105,19 @@ impl FolderCheck {
         self.time_left().is_some_and(|left| left.is_zero())
     }
 
-    /// Begins to check `opened`.
-    pub(crate) fn begin(&mut self, opened: Vec<OpenedFolder>) {
-        (self.checked_at, self.is_outdated) = (clock::now(), false);
+    /// Starts the thread that checks, unless it is running. Called once the process is ready, and no earlier: a thread
+    /// that exists before the process is confined stays unconfined.
+    pub(crate) fn start_thread(&mut self) {
         if self.thread.is_none() {
             // Without a descriptor or a thread, the next check tries again.
             self.thread = CheckThread::start(find_replaced).ok();
         }
+    }
+
+    /// Begins to check `opened`.
+    pub(crate) fn begin(&mut self, opened: Vec<OpenedFolder>) {
+        (self.checked_at, self.is_outdated) = (clock::now(), false);
+        self.start_thread();
         self.is_outstanding = self.thread.as_ref().is_some_and(|thread| thread.folders.send(opened).is_ok());
     }
 

@@ -394,6 +394,9 @@ impl Supervisor {
             return;
         }
         self.announced = true;
+        if !self.folders.is_empty() {
+            self.folder_check.start_thread();
+        }
         let root = self.certificates.as_ref().and_then(Certificates::root_path);
         let (config, workers) = (&self.config, count_workers(&self.config));
         introduce(&self.options.source, config, &self.addresses, workers, (self.root_warning.as_deref(), root));
