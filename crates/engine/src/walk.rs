@@ -115,6 +115,7 @@ pub(crate) fn answer(
         query: query.map(Cow::Borrowed),
         decoded: scratch.decoded,
         rewrites: 0,
+        is_bare: false,
         before: Vec::new(),
         rest: None,
         depth: 0,
@@ -235,6 +236,8 @@ pub(crate) struct Walk<'w> {
     /// Number of rewrites. `before` contains the path before each of them.
     rewrites: u32,
     before: Vec<Cow<'w, [u8]>>,
+    /// True if the last rewrite has removed a prefix of which the whole path consisted.
+    is_bare: bool,
     rest: Option<Rest>,
     /// Number of routes that enclose the current step.
     depth: usize,
@@ -348,6 +351,7 @@ impl<'w> Walk<'w> {
             path: &self.path,
             decoded: &self.decoded,
             facts: self.facts,
+            is_bare: self.is_bare,
             query: self.query.as_deref(),
             policy,
             user: self.user.as_deref(),
@@ -452,7 +456,10 @@ impl<'w> Walk<'w> {
                 self.cache = Some(rules);
                 return None;
             }
-            Action::Rewrite(path, query) => self.rewrite(path, query)?,
+            Action::Rewrite { path, query, is_bare } => {
+                self.is_bare = is_bare;
+                self.rewrite(path, query)?
+            }
             Action::Access { allowed: false, .. } => {
                 self.fail(&Refusal::new(403, "Access denied.", RouteOutcome::AccessDenied))
             }

@@ -24,6 +24,9 @@ pub struct RoutedRequest<'a> {
     pub decoded: &'a [u8],
     /// Properties of the decoded path.
     pub facts: PathFacts,
+    /// True if a rewrite has removed a prefix of which the whole path consisted: the client has requested a folder
+    /// without its trailing slash, although `path` is `/`.
+    pub is_bare: bool,
     /// The query after rewriting.
     pub query: Option<&'a [u8]>,
     /// The header operations that apply to the response.
@@ -253,6 +256,7 @@ mod tests {
             path: b"/folder",
             decoded: b"folder",
             facts: PathFacts::default(),
+            is_bare: false,
             query: Some(b"q"),
             policy: &Rc::default(),
             user: None,

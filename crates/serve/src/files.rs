@@ -198,6 +198,8 @@ impl Files {
         } else {
             self.add_numbers(&mut key, routed.policy);
             match self.find(&key, path_bytes, routed.policy, routed.now) {
+                // The links in the page of a folder are relative to its address with the slash.
+                Ok(_) if routed.is_bare => return routed.redirect_to_folder(301, FileOutcome::FolderSlash).into(),
                 Ok((version, outcome)) => return self.answer_with(&version, &key, routed, outcome.into()),
                 Err(Missing::Slash) if self.passes_folder(routed.decoded) => FileOutcome::NoIndex,
                 Err(Missing::Slash) => return routed.redirect_to_folder(301, FileOutcome::FolderSlash).into(),
@@ -206,6 +208,9 @@ impl Files {
         };
         key.truncate(path_bytes);
         if missing == FileOutcome::NoIndex && self.rules.listing.is_some() {
+            if routed.is_bare {
+                return routed.redirect_to_folder(301, FileOutcome::FolderSlash).into();
+            }
             return self.list(&key, routed);
         }
         // A hidden name, and a link that leads out of the root, must look like a missing file. This includes the try

@@ -46,8 +46,9 @@ pub(crate) enum Action<'w> {
     UseCache(u32),
     /// Do nothing, because the path does not have the prefix to remove.
     KeepPath,
-    /// Continue with this path, and with this query unless it is `None`. An empty query removes the query.
-    Rewrite(Vec<u8>, Option<Vec<u8>>),
+    /// Continue with this path, and with this query unless it is `None`. An empty query removes the query. `is_bare` is
+    /// true if the path consisted only of the prefix that was removed.
+    Rewrite { path: Vec<u8>, query: Option<Vec<u8>>, is_bare: bool },
     /// Admit or deny the client's address, according to the rule with this index if one matches.
     Access { allowed: bool, rule: Option<usize> },
     /// Count the request against a rate limit.
@@ -222,6 +223,7 @@ impl<'w> Walk<'w> {
                 Err(HostMissing) => return Action::Refuse(host_needed()),
             },
         };
+        let is_bare = path.is_empty() && matches!(rewrite, Rewrite::StripPrefix(_));
         if let Some(fragment) = path.iter().position(|&byte| byte == b'#') {
             path.truncate(fragment);
         }
@@ -244,7 +246,7 @@ impl<'w> Walk<'w> {
         if literal.is_none() {
             path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
         }
-        Action::Rewrite(path, query)
+        Action::Rewrite { path, query, is_bare }
     }
 }
 

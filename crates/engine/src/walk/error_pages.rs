@@ -77,6 +77,7 @@ pub(super) fn read_file(files: &Files, request: &Request<'_>, path: &[u8], now: 
         path,
         decoded: &decoded,
         facts,
+        is_bare: false,
         query: None,
         policy: &Rc::default(),
         user: None,

@@ -83,7 +83,7 @@ impl Recorder {
             Action::UsePage(_) | Action::UseCache(_) => "applies to all later steps".to_owned(),
             Action::Hint(_) => "added".to_owned(),
             Action::KeepPath => "does not apply: the path does not begin with this prefix".to_owned(),
-            Action::Rewrite(path, _) => format!("the path is now {}", String::from_utf8_lossy(path)),
+            Action::Rewrite { path, .. } => format!("the path is now {}", String::from_utf8_lossy(path)),
             Action::Access { allowed, rule } => {
                 let verdict = if *allowed { "allowed" } else { "denied" };
                 match rule {

@@ -278,6 +278,38 @@ fn rewrites_change_the_path_for_what_follows() {
 }
 
 #[test]
+fn a_folder_below_a_prefix_has_a_slash() {
+    let strip = || step(StepKind::Rewrite(Rewrite::StripPrefix("/app".into())));
+    let folder = Temporary::new("prefix", &[("index.html", "home"), ("list/a", "")]);
+    let files = |listing: bool| {
+        let root = if listing { folder.path().join("list") } else { folder.path().to_owned() };
+        let listing = listing.then(Listing::default);
+        step(StepKind::Handler(Handler::Files(Box::new(Files {
+            root,
+            listing,
+            index: vec!["index.html".into()],
+            ..Files::default()
+        }))))
+    };
+    for listing in [false, true] {
+        let tester = engine(vec![
+            route(vec![path(&["/app", "/app/*"])], vec![strip(), files(listing)]),
+            // The pages of an application that runs in the browser have no slash.
+            route(vec![path(&["/page"])], vec![step(StepKind::Rewrite(Rewrite::To(text("/")))), files(listing)]),
+        ]);
+        let redirected = tester.get("/app?q", &[]);
+        assert_eq!(
+            (redirected.status, redirected.field("location")),
+            (301, Some("/app/?q")),
+            "{} {listing}",
+            redirected.outcome
+        );
+        assert_eq!(tester.get("/app/", &[]).status, 200);
+        assert_eq!(tester.get("/page", &[]).status, 200);
+    }
+}
+
+#[test]
 fn a_rewrite_keeps_the_query_of_the_visitor() {
     let to = |pattern: &str, written: &str| {
         let shown = redirect(302, text("/shown"));
