@@ -99,7 +99,7 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
         Ok(told) => told,
         Err(code) => return code,
     };
-    if let Some(proxy) = told.proxy.as_mut().filter(|proxy| proxy.refusal.is_none()) {
+    if let Some(proxy) = &mut told.proxy {
         let asked = match (&arguments.admin, &admin) {
             (None, Admin::Off) => {
                 Err("the configuration disables the admin socket, so the running flatout cannot be queried".to_owned())
@@ -108,10 +108,15 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
         };
         match asked {
             Err(why) => proxy.unknown = Some(why),
-            Ok(reply) => match reply.cache {
-                Some(kept) if kept.realm == proxy.realm => proxy.kept = Some(kept),
-                _ => proxy.unknown = Some("the running flatout uses a different configuration".to_owned()),
-            },
+            Ok(reply) => {
+                let is_cached = proxy.refusal.is_none();
+                let states = reply.origins.filter(|(origins, _)| *origins == proxy.origins).map(|(_, states)| states);
+                proxy.kept = reply.cache.filter(|kept| is_cached && kept.realm == proxy.realm);
+                if states.is_none() || (is_cached && proxy.kept.is_none()) {
+                    proxy.unknown = Some("the running flatout uses a different configuration".to_owned());
+                }
+                proxy.states = states.unwrap_or_default();
+            }
         }
     }
     print(&if arguments.json { format!("{:#}\n", told.to_json()) } else { told.to_text(request.color.on_stdout()) })

@@ -58,18 +58,11 @@ pub(crate) fn open_store(
     Ok(())
 }
 
-/// Has the control thread report when an origin is ejected or returns, so that workers need not wait for standard
+/// Has the control thread report when an origin fails, is ejected or returns, so that workers need not wait for standard
 /// error.
 pub(crate) fn tell_changes(accelerator: &Accelerator, event_sender: &EventSender) {
     let event_sender = event_sender.clone();
-    accelerator.on_change(Box::new(move |origin, is_only, change| {
-        let effect = change.effect(is_only);
-        event_sender.send(WorkerEvent::Said(format!(
-            "origin {origin} {effect}: [{}] {}",
-            change.name(),
-            change.text()
-        )));
-    }));
+    accelerator.on_change(Box::new(move |line| event_sender.send(WorkerEvent::Said(line))));
 }
 
 /// The admin interface's view of the store.

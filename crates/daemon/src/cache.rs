@@ -26,6 +26,10 @@ pub struct CacheReply {
     pub schema: String,
     /// The stored responses; `None` if the request would not be forwarded to an origin, or no cache applies to it.
     pub cache: Option<CacheExplanation>,
+    /// The origins to which the request would be forwarded, as in
+    /// [`ProxyTold`](flatout_engine::explain::ProxyTold), and their states.
+    #[serde(default)]
+    pub origins: Option<(String, Vec<String>)>,
     /// The whole explanation, as printed by `flatout explain --json`.
     pub explanation: Value,
     /// The whole explanation, as printed by `flatout explain`.
@@ -38,6 +42,7 @@ impl CacheReply {
         Self {
             schema: CACHE_SCHEMA.to_owned(),
             cache: told.proxy.as_ref().and_then(|proxy| proxy.kept.clone()),
+            origins: told.proxy.as_ref().map(|proxy| (proxy.origins.clone(), proxy.states.clone())),
             explanation: told.to_json(),
             text: told.to_text(false),
         }

@@ -61,6 +61,9 @@ pub struct FieldTold {
 pub struct ProxyTold {
     /// URLs of the origins, separated by commas.
     pub origins: String,
+    /// The health and load of each origin, in the order of the configuration. Empty unless the process that serves was
+    /// asked.
+    pub states: Vec<String>,
     /// Description of the balancing policy, or `None` if there is only one origin.
     pub balance: Option<String>,
     /// The realm, which separates stored responses from those of other sites, `proxy` steps and `cache` steps.
@@ -69,7 +72,7 @@ pub struct ProxyTold {
     pub refusal: Option<(&'static str, &'static str)>,
     /// The state of the store for this request, or `None` if it was not queried.
     pub kept: Option<CacheExplanation>,
-    /// The reason why it is unknown which responses are stored, if it is.
+    /// The reason why `kept` and `states` are unknown, if they are.
     pub unknown: Option<String>,
     /// Place of the `proxy` step.
     pub place: Place,
@@ -254,6 +257,7 @@ impl Explanation {
             })).collect::<Vec<_>>(),
             "proxy": self.proxy.as_ref().map(|proxy| json!({
                 "origins": proxy.origins,
+                "states": proxy.states,
                 "balance": proxy.balance,
                 "realm": proxy.realm,
                 "cached": proxy.refusal.is_none(),

@@ -14,7 +14,7 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{search_prefix, write_path_key, write_search_key};
 use flatout_handler::budget::Budget;
 use flatout_store::{Purge, Store, StoreSettings};
-use flatout_upstream::origin::OriginCounts;
+use flatout_upstream::origin::{OriginCounts, OriginFailure};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// State shared by all workers. There is one per process.
@@ -101,8 +101,39 @@ impl Accelerator {
 
     /// Reports `change`, if there is one, of the origin with this index.
     pub(crate) fn tell_change(&self, step: &ProxyStep, index: usize, change: Option<Change>) {
-        if let (Some(change), Some(tell), Some(address)) = (change, self.on_change.get(), step.addresses.get(index)) {
-            tell(&address.to_string(), step.addresses.len() == 1, change);
+        if let Some(change) = change {
+            let effect = change.effect(step.addresses.len() == 1);
+            self.tell(step, index, &format!("{effect}: [{}] {}", change.name(), change.text()));
+        }
+    }
+
+    /// Reports a request to the origin with this index that failed, if it is the first one, and `change`.
+    pub(crate) fn tell_failure(
+        &self,
+        step: &ProxyStep,
+        index: usize,
+        (failure, change): (OriginFailure, Option<Change>),
+        now_ms: u64,
+    ) {
+        if let Some(report) = step.failures.get(index).and_then(|series| series.add(failure, now_ms)) {
+            self.tell(step, index, &report);
+        }
+        self.tell_change(step, index, change);
+    }
+
+    /// Reports that the origin with this index has answered, if its requests had failed.
+    pub(crate) fn tell_answer(&self, step: &ProxyStep, index: usize, change: Option<Change>, now_ms: u64) {
+        let report = step.failures.get(index).and_then(|series| series.end(now_ms));
+        match (change, report) {
+            // One line suffices.
+            (None, Some(report)) => self.tell(step, index, &report),
+            _ => self.tell_change(step, index, change),
+        }
+    }
+
+    fn tell(&self, step: &ProxyStep, index: usize, what: &str) {
+        if let (Some(tell), Some(address)) = (self.on_change.get(), step.addresses.get(index)) {
+            tell(format!("origin {address} {what}"));
         }
     }
 

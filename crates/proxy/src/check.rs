@@ -51,8 +51,13 @@ pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
                 client.pause(wait_ms).await;
                 let Some(step) = step.upgrade() else { return };
                 let outcome = ask(&client, &step, index).await;
-                let change = step.group.handle_check(index, outcome.is_good(), Now::read().monotonic_ms);
-                accelerator.tell_change(&step, index, change);
+                let now_ms = Now::read().monotonic_ms;
+                let change = step.group.handle_check(index, outcome.is_good(), now_ms);
+                if outcome.is_good() {
+                    accelerator.tell_answer(&step, index, change, now_ms);
+                } else {
+                    accelerator.tell_change(&step, index, change);
+                }
             }
         });
     }

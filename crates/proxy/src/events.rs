@@ -1,6 +1,5 @@
 //! Events for operators: responses that were not stored, and changes in origin availability.
 
-use flatout_balance::group::Change;
 use flatout_cache::reason::NoStore;
 use flatout_os::random::HashState;
 use flatout_store::hold;
@@ -74,9 +73,8 @@ impl NotKeptCounts {
     }
 }
 
-/// Callback for a change in an origin's availability. The arguments are the origin's address, whether it is the only
-/// origin of its group, and the change.
-pub type OnChange = Box<dyn Fn(&str, bool, Change) + Send + Sync>;
+/// Callback for a line about an origin: its availability has changed, or it does not answer.
+pub type OnChange = Box<dyn Fn(String) + Send + Sync>;
 
 #[cfg(test)]
 mod tests {

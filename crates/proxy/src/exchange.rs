@@ -223,9 +223,11 @@ impl Hold {
     /// Reports that the response was truncated.
     pub(crate) fn report_cut(&mut self, failure: ExchangeFailure) {
         if failure.failure.is_origin_fault() {
-            let change = self.ticket.report(Ending::Failed, Now::read().monotonic_ms);
+            let now_ms = Now::read().monotonic_ms;
+            let change = self.ticket.report(Ending::Failed, now_ms);
             if let Some(step) = self.watch.step.upgrade() {
-                self.watch.accelerator.tell_change(&step, self.ticket.index(), change);
+                let index = self.ticket.index();
+                self.watch.accelerator.tell_failure(&step, index, (failure.failure, change), now_ms);
             }
         }
     }
@@ -377,7 +379,11 @@ impl Begun {
             && step.limiters.get(index).is_some_and(|limiter| limiter.is_answering(now_ms));
         let failed = failure.failure.is_origin_fault() && !others_are_answered;
         let change = ticket.finish(if failed { Ending::Failed } else { Ending::Abandoned }, now_ms);
-        worker.accelerator().tell_change(step, index, change);
+        if failed {
+            worker.accelerator().tell_failure(step, index, (failure.failure, change), now_ms);
+        } else {
+            worker.accelerator().tell_change(step, index, change);
+        }
         self.tried.add(index);
         self.attempts = self.attempts.saturating_add(1);
         let attempt = retry::Attempt {
@@ -435,7 +441,7 @@ pub(crate) fn finish_answer(
     let limited = permit.finish(sample_of_answer(status, delay_us), now_ms);
     worker.accelerator().tell_change(step, ticket.index(), limited);
     let change = ticket.report(Ending::Answered, now_ms);
-    worker.accelerator().tell_change(step, ticket.index(), change);
+    worker.accelerator().tell_answer(step, ticket.index(), change, now_ms);
 }
 
 /// Reports a response head with `status`, received `delay_us` microseconds after the request was sent.
@@ -451,7 +457,7 @@ fn report_answer(
     let limited = permit.report(sample_of_answer(status, delay_us), now_ms);
     worker.accelerator().tell_change(step, ticket.index(), limited);
     let change = ticket.report(Ending::Answered, now_ms);
-    worker.accelerator().tell_change(step, ticket.index(), change);
+    worker.accelerator().tell_answer(step, ticket.index(), change, now_ms);
 }
 
 const fn sample_of(failure: ExchangeFailure) -> Sample {

@@ -108,9 +108,6 @@ pub struct CacheExplanation {
     pub marker: Option<MarkerTold>,
     /// The last response for the key that was not stored, unless a response has been stored since.
     pub not_kept: Option<NotKeptTold>,
-    /// The health and load of each origin, in the order of the configuration.
-    #[serde(default)]
-    pub origins: Vec<String>,
 }
 
 /// A request as received by a `proxy` step.
@@ -167,7 +164,6 @@ impl Accelerator {
                 status: last.status,
                 ago_s: u64::try_from(now.unix_s.saturating_sub(last.unix_s)).unwrap_or(0),
             }),
-            origins: step.standings().iter().map(|origin| format!("{}: {}", origin.address, origin.text)).collect(),
         })
     }
 }

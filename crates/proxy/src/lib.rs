@@ -31,6 +31,7 @@ pub mod esi;
 pub mod events;
 mod exchange;
 pub mod explain;
+mod failing;
 pub mod fill;
 pub mod forward;
 pub mod growing;

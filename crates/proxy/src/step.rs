@@ -1,5 +1,6 @@
 //! A `proxy` step, shared by all workers.
 
+use crate::failing::FailureSeries;
 use crate::forward::{SentFields, unkeyed_fields};
 use crate::rules::CacheStep;
 use flatout_balance::group::{Group, OriginStatus};
@@ -29,6 +30,8 @@ pub struct ProxyStep {
     pub(crate) group: Arc<Group>,
     /// Concurrency limiter of each origin, by index.
     pub(crate) limiters: Vec<Arc<ConcurrencyLimiter>>,
+    /// Failed requests to each origin since it last answered, by index.
+    pub(crate) failures: Vec<FailureSeries>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
     /// True if a worker has started the health checks.
@@ -72,6 +75,7 @@ impl ProxyStep {
             realm: realm.into(),
             group: Arc::new(Group::new(settings)),
             limiters: settings.origins.iter().map(|_| ConcurrencyLimiter::new(&settings.concurrency)).collect(),
+            failures: settings.origins.iter().map(|_| FailureSeries::default()).collect(),
             addresses: settings
                 .origins
                 .iter()
@@ -181,9 +185,12 @@ impl ProxyStep {
         let describe = |(index, address): (usize, &OriginAddress)| {
             let standing = self.group.standing(index, now_ms);
             let is_available = !matches!(standing, Some(OriginStatus::PausedUntil(_) | OriginStatus::Down));
+            let failing = self.failures.get(index).and_then(|series| series.describe(now_ms));
             let standing = match standing {
                 None => "unknown".to_owned(),
                 Some(standing) => match standing {
+                    // It gets all requests until enough of them have failed.
+                    OriginStatus::Well if failing.is_some() => "in rotation".to_owned(),
                     OriginStatus::Well => "healthy".to_owned(),
                     OriginStatus::Starting(thousandths) => {
                         format!("recovering, with {} % of its full share", thousandths / 10)
@@ -195,6 +202,7 @@ impl ProxyStep {
                     OriginStatus::Down => "down: its health checks fail".to_owned(),
                 },
             };
+            let standing = failing.map_or(standing.clone(), |failing| format!("{standing}, {failing}"));
             let load = self.limiters.get(index).map(|limiter| limiter.status());
             let text = match &load {
                 Some(load) => format!("{standing}, {load}"),

@@ -1,6 +1,9 @@
 //! `flatout explain` with a running accelerator: its output matches what the next request gets.
 
+use super::super::cli;
 use super::super::harness::{Folder, Server, flatout, wait_until};
+use super::super::process::free_port;
+use super::super::site::{self, Site};
 use super::origin::{Origin, response};
 use super::{accelerate, ask, configuration, get};
 use serde_json::Value;
@@ -158,6 +161,37 @@ fn stale_and_purged_responses_are_distinguished() {
     assert_eq!((&soft["variants"][0]["purged"], &soft["lookup"]["name"]), (&"soft".into(), &"stale_expired".into()));
     purge(&["http://test/long"]);
     assert!(matches!(subject.lookup(&["http://test/long"]).as_str(), "miss_cold" | "miss_purged"));
+}
+
+/// Without a cache, too, an operator is told at the first failure that an origin does not answer, and why.
+#[test]
+fn an_origin_that_refuses_connections_is_told_at_once() {
+    let (folder, port) = (site::prepare("", ""), free_port());
+    let proxy = format!("listen \"127.0.0.1:0\"\nproxy \"http://127.0.0.1:{port}\" {{\nretries 0\n}}");
+    site::configure(&folder, "workers 1", &proxy);
+    let site = Site::run(folder);
+    let stderr = || site.running.stderr();
+    let explain = || {
+        let config = site::config(&site.folder);
+        let output = flatout().args(["explain", "http://test/", "-c"]).arg(config).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let healthy = format!("state     http://127.0.0.1:{port}: healthy, 0 of ");
+    assert_parts(&explain(), &[&healthy, "NO: No cache applies"]);
+    assert_eq!(cli::get(site.address(), "/").status, 502);
+    let refused = format!("origin http://127.0.0.1:{port} does not answer: [origin_refused] The origin's host refused");
+    wait_until("the first failure is reported", || stderr().contains(&refused));
+    let state = format!("http://127.0.0.1:{port}: in rotation, no answer for ");
+    assert_parts(&explain(), &[&state, "[origin_refused] "]);
+    let status = String::from_utf8(site.order(&["status"]).stdout).unwrap();
+    assert_parts(&status, &["in rotation, no answer for ", "[origin_refused] "]);
+    assert_eq!(cli::get(site.address(), "/").status, 502);
+    let www = site.folder.path().join("www");
+    let _origin = Server::start(&www, &["--listen", &format!("127.0.0.1:{port}")]);
+    assert_eq!(cli::get(site.address(), "/").status, 200);
+    wait_until("the end is reported", || stderr().contains(&format!("origin http://127.0.0.1:{port} answers again: ")));
+    assert_parts(&explain(), &[&healthy]);
+    assert_eq!(stderr().matches("origin http://").count(), 2, "{}", stderr());
 }
 
 #[test]

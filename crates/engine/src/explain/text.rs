@@ -132,7 +132,13 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
     if let Some(balance) = &proxy.balance {
         row("", format!("the policy chooses {balance}"));
     }
+    for state in &proxy.states {
+        row("state", state.clone());
+    }
     if let Some((why, fix)) = proxy.refusal {
+        if let Some(why) = &proxy.unknown {
+            row("state", format!("unknown: {why}"));
+        }
         row("stored", format!("NO: {why}"));
         return row("fix", fix.to_owned());
     }
@@ -143,9 +149,6 @@ fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str
             return row("stored", format!("unknown: {why}"));
         }
     };
-    for origin in &kept.origins {
-        row("state", origin.clone());
-    }
     row("key", format!("{} (of {})", kept.key, kept.realm));
     row("lookup", format!("[{}] {}", kept.lookup.name, kept.lookup.text));
     row("", kept.action.clone());

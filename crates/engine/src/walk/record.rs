@@ -218,6 +218,9 @@ fn explain_forwarding(
         };
         walk.live.spec.accelerator.explain(proxy, cache, &Sought { request, now: walk.now })
     });
+    // Only in the process that serves.
+    let is_in_force = walk.live.spec.accelerator.steps().iter().any(|step| Arc::ptr_eq(step, proxy));
+    let standings = is_in_force.then(|| proxy.standings()).unwrap_or_default();
     let mut target = String::from_utf8_lossy(path).into_owned();
     if let Some(query) = query {
         target.push('?');
@@ -225,6 +228,7 @@ fn explain_forwarding(
     }
     ProxyTold {
         origins: proxy.describe(),
+        states: standings.iter().map(|origin| format!("{}: {}", origin.address, origin.text)).collect(),
         balance: proxy.describe_balance(),
         realm: cache.map_or_else(|| proxy.name().to_owned(), |cache| proxy.realm_with(cache)),
         refusal,
