@@ -7,6 +7,7 @@ mod crowds;
 mod damage;
 mod explain;
 mod faults;
+mod fields;
 mod hints;
 mod hits;
 mod instructions;

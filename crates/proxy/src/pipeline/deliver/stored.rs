@@ -39,9 +39,15 @@ fn write_via(via: Option<&str>, output: &mut Vec<u8>) {
 
 /// Returns the field lines of a stored response for clients, without fields that describe the length of the content.
 fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> {
-    let mut lines = Vec::with_capacity(stored.lines.len() + 128);
-    write_changed(stored.status, &stored.lines, changes, &mut lines);
-    write_via(via, &mut lines);
+    // The operations also apply to Via, as when a response is forwarded.
+    let mut own = Vec::with_capacity(stored.lines.len() + 128);
+    own.extend_from_slice(&stored.lines);
+    write_via(via, &mut own);
+    if changes.is_empty() {
+        return own;
+    }
+    let mut lines = Vec::with_capacity(own.len() + 128);
+    write_changed(stored.status, &own, changes, &mut lines);
     lines
 }
 
@@ -362,8 +368,8 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
             let mut lines = Vec::with_capacity(all.len());
             let mut unchanged = Vec::with_capacity(stored.lines.len());
             write_not_modified_lines(stored, &mut unchanged);
+            write_via(via, &mut unchanged);
             write_changed(304, &unchanged, &query.policy.fields, &mut lines);
-            write_via(via, &mut lines);
             Response::new(304, Head::from_lines(304, &lines), Body::Empty, note.reason)
         }
         SelectedForm::Unsatisfiable => {
