@@ -162,7 +162,7 @@ fn settings_are_sent_and_acknowledged() {
             .find(|(found, _)| *found == id)
             .map(|(_, value)| u32::from_be_bytes(value.try_into().unwrap()))
     };
-    assert_eq!((value_of(3), value_of(6)), (Some(128), Some(16 * 1024)));
+    assert_eq!((value_of(3), value_of(6)), (Some(128), Some(64 * 1024)));
     client.frame_like("the acknowledgement of SETTINGS", |frame| frame.kind == SETTINGS && frame.flags == ACK);
 }
 

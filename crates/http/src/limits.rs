@@ -37,11 +37,11 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits of `flatout serve`. 16 KiB per head is within a factor of two of the limits of Apache and Node; browsers
-    /// send less than 2 KiB. A pipelining depth of 16 is common in benchmarks.
+    /// Limits of `flatout serve`. A head of 32 KiB is also the default of nginx (`large_client_header_buffers`): single
+    /// sign-on and consent managers set cookies of more than 16 KiB. A pipelining depth of 16 is common in benchmarks.
     pub const DEFAULT: Self = Self {
-        head_bytes_max: 16 * 1024,
-        target_bytes_max: 8 * 1024,
+        head_bytes_max: 32 * 1024,
+        target_bytes_max: 16 * 1024,
         method_bytes_max: 32,
         fields_max: 100,
         body_bytes_max: 1024 * 1024,
@@ -65,6 +65,13 @@ impl Limits {
         let least = Self::DEFAULT.target_bytes_max;
         Self { head_bytes_max: bytes_max, target_bytes_max: if half > least { half } else { least }, ..self }
     }
+
+    /// Returns the maximum size of a field section over HTTP/2 and HTTP/3, in bytes. It counts 32 bytes more for each
+    /// field (RFC 9113 §6.5.2), and browsers send each cookie in a field of its own; so the limit is twice that of a
+    /// head. [`assemble_request_head`](crate::request::assemble_request_head) compares the head itself with its limit.
+    pub const fn section_bytes_max(&self) -> usize {
+        self.head_bytes_max.saturating_mul(2)
+    }
 }
 
 impl Default for Limits {
@@ -79,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_target_may_take_half_of_a_larger_head() {
-        for (head, target) in [(4 << 10, 8 << 10), (16 << 10, 8 << 10), (20_000, 10_000), (256 << 10, 128 << 10)] {
+        for (head, target) in [(4 << 10, 16 << 10), (32 << 10, 16 << 10), (40_000, 20_000), (256 << 10, 128 << 10)] {
             let limits = Limits::DEFAULT.with_head_bytes_max(head);
             assert_eq!((limits.head_bytes_max, limits.target_bytes_max), (head, target));
         }

@@ -184,6 +184,13 @@ pub fn assemble_request_head<'a>(
     if fields.len() > limits.fields_max {
         return Err(Refusal::FieldsTooMany);
     }
+    // The size of the same head over HTTP/1.1, so that clients are refused alike.
+    let lines = fields.iter().map(|(name, value)| name.len() + ": \r\n".len() + value.len());
+    let first = method.len() + target_text.len() + "  HTTP/1.1\r\n".len();
+    let host = authority.map_or(0, |authority| "Host: \r\n".len() + authority.len());
+    if first + host + lines.sum::<usize>() + "\r\n".len() > limits.head_bytes_max {
+        return Err(Refusal::HeadTooLarge);
+    }
     // RFC 9113 §8.3.1: `:path` is a path and a query. A target in absolute form would name a second host.
     if method != b"CONNECT" && target_text != b"*" && !target_text.starts_with(b"/") {
         return Err(Refusal::Target);

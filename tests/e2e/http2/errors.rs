@@ -41,7 +41,7 @@ fn update(stream: u32, bytes: u32) -> Vec<u8> {
 fn stream_errors() -> Vec<(StreamError, Vec<u8>)> {
     let without_path = [literal(b":method", b"GET"), literal(b":scheme", b"http")].concat();
     let on_itself = [&[0, 0, 0, 1, 0][..], &request("GET", "/1k")].concat();
-    let large = [vec![0x8f; 400], literal(b"x", b"y")].concat();
+    let large = [vec![0x8f; 1700], literal(b"x", b"y")].concat();
     let content = |length: &[u8], bytes: &[u8], flags: u8| {
         [post(&[(b"content-length", length)]), encode(DATA, flags, 1, bytes)].concat()
     };

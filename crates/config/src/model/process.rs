@@ -130,6 +130,14 @@ pub struct Listener {
     pub http3: Option<bool>,
 }
 
+impl Listener {
+    /// Returns whether the other listener differs only in its address and place.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let Self { place, address, .. } = other.clone();
+        Self { place, address, ..self.clone() } == *other
+    }
+}
+
 /// How a listener serves HTTP/3, on the UDP port with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Http3 {
@@ -219,16 +227,18 @@ impl ConnectionLimits {
     /// The default of `handshakes per-address=` and of `heads per-address=`: handshakes and heads are normally complete
     /// within a few round trips.
     pub const INCOMPLETE_PER_ADDRESS: u32 = 2048;
-    /// The default of `handshakes total=` and of `heads total=`: an incomplete TLS handshake takes about 10 KiB of
-    /// memory.
-    pub const INCOMPLETE_TOTAL: u32 = 16_384;
+    /// The default of `handshakes total=`: an incomplete TLS handshake takes about 10 KiB of memory.
+    pub const HANDSHAKES_TOTAL: u32 = 16_384;
+
+    /// The default of `heads total=`.
+    pub const HEADS_TOTAL: u32 = 8192;
 
     /// Returns the same limits, except that the default of `heads total=` is reduced if heads may be larger than by
     /// default, so that all incomplete heads together take no more memory.
     #[must_use]
     pub fn for_heads(self, head: &RequestHeadLimits) -> Self {
         let mut limits = self;
-        if limits.heads.total == Self::INCOMPLETE_TOTAL {
+        if limits.heads.total == Self::HEADS_TOTAL {
             let times = head.bytes_max.div_ceil(Limits::DEFAULT.head_bytes_max).max(1);
             limits.heads.total /= u32::try_from(times).unwrap_or(u32::MAX);
         }
@@ -239,8 +249,9 @@ impl ConnectionLimits {
 impl Default for ConnectionLimits {
     fn default() -> Self {
         let unlimited = HeldLimit { per_address: None, total: 0 };
-        let incomplete = HeldLimit { per_address: None, total: Self::INCOMPLETE_TOTAL };
-        Self { connections: unlimited, handshakes: incomplete, heads: incomplete, requests: unlimited }
+        let handshakes = HeldLimit { per_address: None, total: Self::HANDSHAKES_TOTAL };
+        let heads = HeldLimit { per_address: None, total: Self::HEADS_TOTAL };
+        Self { connections: unlimited, handshakes, heads, requests: unlimited }
     }
 }
 
@@ -283,8 +294,8 @@ mod tests {
     #[test]
     fn incomplete_heads_take_no_more_memory_if_they_may_be_larger() {
         for (text, total) in [
-            ("", 16_384),
-            ("request-head size=\"4KiB\"", 16_384),
+            ("", 8192),
+            ("request-head size=\"4KiB\"", 8192),
             ("request-head size=\"64KiB\" fields=200", 4096),
             ("request-head size=\"256KiB\"", 1024),
             ("request-head size=\"256KiB\"\nlimit-connections { heads total=5000 }", 5000),

@@ -27,10 +27,11 @@ use crate::http2::priority::Priority;
 use control::{ControlReader, PeerStreams};
 use std::collections::VecDeque;
 
-/// Maximum compressed size of a field section, as a multiple of its maximum uncompressed size. Huffman coding makes a
-/// string at most 3.75 times as long, and no encoder uses it if the string becomes longer. All incomplete and blocked
+/// Maximum compressed size of a field section, as a multiple of its maximum uncompressed size. No
+/// encoder uses Huffman coding for a string that it makes longer, and the uncompressed size counts 32 bytes more for each
+/// field. All incomplete and blocked
 /// sections of a connection together have the same limit.
-const SECTION_FACTOR: usize = 4;
+const SECTION_FACTOR: usize = 2;
 
 /// The bit that is set in the identifier of a stream opened by the server (RFC 9000 §2.1).
 const SERVER_BIT: u64 = 1;

@@ -13,8 +13,7 @@ pub(super) const WINDOWS: Windows = Windows { stream: 65_535, connection: 256 * 
 /// Minimum size of the connection's window, in stream windows: an upload that is not read must leave room for others.
 pub(super) const STREAMS_PER_CONNECTION: u32 = 2;
 
-/// Returns the settings of a server with `limits`. A field section, whose uncompressed size counts, has the same limit
-/// as an HTTP/1.1 head.
+/// Returns the settings of a server with `limits`. The uncompressed size of a field section counts.
 pub(super) const fn config(limits: &Limits) -> Config {
-    Config { streams_max: STREAMS_MAX, windows: WINDOWS, section_bytes_max: limits.head_bytes_max }
+    Config { streams_max: STREAMS_MAX, windows: WINDOWS, section_bytes_max: limits.section_bytes_max() }
 }

@@ -205,6 +205,27 @@ fn cookies_are_one_and_hosts_agree() {
     });
 }
 
+/// Browsers send each cookie in a field of its own.
+#[test]
+fn cookies_may_be_as_large_as_over_http_1() {
+    with_worker(|address| async move {
+        let mut client = connect(address).await;
+        // `GET / HTTP/1.1`, `Host: test`, the name of the field, and the line ends.
+        let others = "GET / HTTP/1.1\r\nHost: test\r\nCookie: \r\n\r\n".len();
+        let room = flatout_http::limits::Limits::DEFAULT.head_bytes_max - others;
+        // By the measure of HTTP/2, which counts 32 bytes more for each field, they are larger than the limit.
+        let cookie = format!("{:0>91}", "=1");
+        let count = 300;
+        let last = "z".repeat(room - count * (cookie.len() + "; ".len()));
+        for (last, status) in [(last.clone(), 200), (last + "z", 431)] {
+            let request = http::Request::get("http://test/");
+            let request = (0..count).fold(request, |request, _| request.header("cookie", &cookie));
+            let request = request.header("cookie", last).body(()).unwrap();
+            assert_eq!(client.send_request(request, true).unwrap().0.await.unwrap().status(), status);
+        }
+    });
+}
+
 #[test]
 fn content_is_read_to_its_end_and_expectations_are_met() {
     with_worker(|address| async move {

@@ -111,7 +111,7 @@ pub(super) fn code(code: ErrorCode) -> VarInt {
 
 impl Http3Transport {
     pub(super) fn new<H: Handler>(worker: &Worker<H>, quic: QuicConnection) -> Self {
-        let config = Config { section_bytes_max: worker.settings.limits.head_bytes_max };
+        let config = Config { section_bytes_max: worker.settings.limits.section_bytes_max() };
         Self {
             quic,
             core: Connection::new(Role::Server, config),

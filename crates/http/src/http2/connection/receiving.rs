@@ -12,9 +12,10 @@ use crate::http2::priority::Priority;
 use crate::http2::stream::{OpenStream, PastStream};
 use crate::status::has_content;
 
-/// Maximum compressed size of a field section, as a multiple of its maximum uncompressed size. Huffman coding makes a
-/// string at most 3.75 times as long, and no encoder uses it if the string becomes longer.
-const BLOCK_FACTOR: usize = 4;
+/// Maximum compressed size of a field section, as a multiple of its maximum uncompressed size. No
+/// encoder uses Huffman coding for a string that it makes longer, and the uncompressed size counts 32 bytes more for each
+/// field.
+const BLOCK_FACTOR: usize = 2;
 
 /// A change that the caller has to handle.
 #[derive(Debug, PartialEq, Eq)]

@@ -138,11 +138,11 @@ fn blocked_streams_and_stored_sections_are_bounded() {
     assert_eq!(&side.output(OwnStream::Decoder)[..4], &[3, 0x40, 0x44, 0x48]);
     // Field sections that never end.
     let mut side = server();
-    let long = [&[1][..], &varint(60_000), &vec![0; 50_000]].concat();
+    let long = [&[1][..], &varint(30_000), &vec![0; 25_000]].concat();
     assert!(give(&mut side, 0, &long, false).is_empty());
     assert_eq!(give(&mut side, 4, &long, false), ["reset 4 RequestRejected stream_sections_too_large"]);
-    assert_eq!(give(&mut side, 8, &long[..10_000], false), [""; 0]);
-    assert_eq!(side.connection.section_bytes, 59_995);
+    assert_eq!(give(&mut side, 8, &long[..5000], false), [""; 0]);
+    assert_eq!(side.connection.section_bytes, 29_995);
     side.connection.reset(0);
     side.connection.stop_receiving(8);
     assert_eq!((side.connection.section_bytes, side.connection.stream_count()), (0, 1));
