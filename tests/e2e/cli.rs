@@ -1,15 +1,21 @@
 //! The output and exit of `flatout serve`: its first line, its errors and exit codes, its signals.
 
 use super::harness::{Folder, Response, flatout, read_to_end, wait_until};
-use super::process::is_root;
+use super::process::{free_port, is_root};
 use super::tool::{said, tool};
 use crate::e2e::skip::skip;
+use rustix::io::Errno;
+use rustix::net::AddressFamily;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output};
+use std::thread;
 
 /// A running flatout whose output can be read. It is killed when dropped.
 pub(crate) struct Running {
@@ -273,6 +279,37 @@ fn both_of_two_addresses_serve() {
     for address in addresses {
         assert_eq!(get(address, "/").body, b"here", "{address}");
     }
+}
+
+/// A filter of system calls plays the kernel, as systemd's `RestrictAddressFamilies` does.
+#[test]
+fn without_ipv6_all_addresses_are_those_of_ipv4() {
+    let (folder, port) = (site(), free_port());
+    let all = format!(":{port}");
+    let mut running = without_ipv6(serve(folder.path(), &["--listen", &all]));
+    let addresses = running.addresses();
+    assert_eq!(addresses, Some(vec![(Ipv4Addr::LOCALHOST, port).into()]), "{}", running.stderr());
+    assert_eq!(get(addresses.unwrap()[0], "/").body, b"here");
+    let mut running = without_ipv6(serve(folder.path(), &["--listen", &format!("[::]:{}", free_port())]));
+    assert_eq!(running.wait().code(), Some(2));
+    assert!(running.stderr().contains("this machine has no IPv6\n  try: --listen 0.0.0.0:"), "{}", running.stderr());
+}
+
+/// Spawns `command` so that it cannot create sockets for IPv6.
+fn without_ipv6(command: Command) -> Running {
+    // The filter applies to this thread and to the processes that it starts.
+    let spawn = || {
+        let is_ipv6 =
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, AddressFamily::INET6.as_raw().into());
+        let rule = SeccompRule::new(vec![is_ipv6.unwrap()]).unwrap();
+        let refuse = SeccompAction::Errno(Errno::AFNOSUPPORT.raw_os_error().unsigned_abs());
+        let here = std::env::consts::ARCH.try_into().unwrap();
+        let rules = [(libc::SYS_socket, vec![rule])].into();
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, here).unwrap();
+        seccompiler::apply_filter(&BpfProgram::try_from(filter).unwrap()).unwrap();
+        Running::spawn(command)
+    };
+    thread::scope(|scope| scope.spawn(spawn).join()).unwrap()
 }
 
 fn listeners(address: SocketAddr) -> usize {

@@ -3,9 +3,10 @@
 use super::cli::{Running, get};
 use super::harness::{Folder, TIMEOUT, flatout, wait_until};
 use super::site::{Crowd, Site, config, configure, files};
+use super::skip::skip;
 use super::tool::said;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -121,12 +122,7 @@ fn a_socket_from_systemd_is_served() {
             &format!("workers {workers}"),
             &format!("    listen \"{address}\"\n    files \"{}\"", www.display()),
         );
-        // A shell plays systemd: it knows its own process ID, which stays the same for the program that it executes.
-        let mut command = std::process::Command::new("bash");
-        let script = format!("exec 3<&{}; export LISTEN_PID=$$; exec \"$@\"", inherit(&listener));
-        command.args(["-c", &script, "sh"]).arg(flatout().get_program()).args(["run", "-c"]).arg(config(&folder));
-        command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("bash");
-        Running::spawn(command)
+        run_activated(&folder, &listener)
     };
     // The connection waits in the queue while no server runs.
     for workers in [1, 3] {
@@ -140,6 +136,51 @@ fn a_socket_from_systemd_is_served() {
         running.signal("TERM");
         assert_eq!(running.wait().code(), Some(0), "{}", running.stderr());
     }
+}
+
+/// systemd's `ListenStream=80` is one socket for all addresses of both families.
+#[test]
+fn a_socket_from_systemd_for_both_families_is_served() {
+    let Ok(listener) = TcpListener::bind("[::]:0") else { return skip("this machine has no IPv6") };
+    let port = listener.local_addr().unwrap().port();
+    let (ipv4, ipv6) = (SocketAddr::from(([127, 0, 0, 1], port)), SocketAddr::from((Ipv6Addr::LOCALHOST, port)));
+    let folder = super::site::prepare("", "");
+    let (www, log) = (folder.path().join("www"), folder.path().join("log"));
+    let inside = format!("files \"{}\"\nlog \"{}\"", www.display(), log.display());
+    for listen in [format!(":{port}"), format!("0.0.0.0:{port}")] {
+        configure(&folder, "workers 2", &format!("listen \"{listen}\"\n{inside}"));
+        let mut running = run_activated(&folder, &listener);
+        assert!(running.addresses().is_some(), "{listen}: {}", running.stderr());
+        // As often as it takes for the other listener to accept one of them.
+        for _ in 0..20 {
+            assert_eq!(get(ipv4, "/").body, b"here", "{listen}");
+        }
+        assert_eq!(get(ipv6, "/").body, b"here", "{listen}");
+        // It could not be told which of two sites a connection is for.
+        let both =
+            format!("listen \"0.0.0.0:{port}\"\n{inside}\n}}\nsite \"*\" {{\nlisten \"[::]:{port}\"\nrespond 403");
+        configure(&folder, "workers 2", &both);
+        let refused = flatout().arg("reload").arg("--admin").arg(folder.path().join("admin")).output().unwrap();
+        assert!(!refused.status.success(), "{listen}");
+        let expected = format!("systemd listens on [::]:{port} for IPv4 as well, but 0.0.0.0:{port} has other sites");
+        assert!(said(&refused).contains(&expected), "{listen}: {}", said(&refused));
+        running.signal("TERM");
+        assert_eq!(running.wait().code(), Some(0), "{}", running.stderr());
+        assert_eq!(run_activated(&folder, &listener).wait().code(), Some(2));
+        let lines = fs::read_to_string(&log).unwrap();
+        assert!(lines.starts_with("127.0.0.1 ") && !lines.contains("ffff"), "{lines}");
+        fs::remove_file(&log).unwrap();
+    }
+}
+
+/// Runs the configuration in `folder` with a socket from systemd. A shell plays systemd: it knows its own process ID,
+/// which stays the same for the program that it executes.
+fn run_activated(folder: &Folder, listener: &TcpListener) -> Running {
+    let mut command = std::process::Command::new("bash");
+    let script = format!("exec 3<&{}; export LISTEN_PID=$$; exec \"$@\"", inherit(listener));
+    command.args(["-c", &script, "sh"]).arg(flatout().get_program()).args(["run", "-c"]).arg(config(folder));
+    command.env("LISTEN_FDS", "1").env("LISTEN_FDNAMES", "web").arg0("bash");
+    Running::spawn(command)
 }
 
 /// A copy of the socket's descriptor that a program may inherit, leaked for the duration of the test.

@@ -41,5 +41,6 @@ mod writer;
 pub use failure::OpenError;
 pub use logs::{LogCount, LogSet, Logs, Warn};
 pub use record::{Description, Logged, LoggedPeer, LoggedResponse};
+pub use sink::find_unusable;
 pub use staged::Staged;
 pub use worker::WorkerLog;

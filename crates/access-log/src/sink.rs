@@ -8,6 +8,8 @@ use super::stream::StreamTarget;
 use super::syslog::SyslogTarget;
 use super::worker::recycle;
 use flatout_http::access::{LogDestination, LogSettings, Rotation};
+use rustix::fs::Access;
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -277,6 +279,16 @@ impl Sink {
     }
 }
 
+/// Returns the targets that [`Logs::open`](crate::Logs::open) could not open, for `flatout validate`. Creates and changes
+/// nothing.
+pub fn find_unusable(settings: &[LogSettings]) -> Vec<OpenError> {
+    let check = |log: &LogSettings| {
+        let error = Outlet::check(&log.target).err()?;
+        Some(OpenError { target: log.target.clone(), error })
+    };
+    settings.iter().filter_map(check).collect()
+}
+
 impl Outlet {
     fn open(target: &LogDestination, (rotation, mode): (Rotation, u32), unix_s: i64) -> io::Result<Self> {
         match target {
@@ -290,6 +302,22 @@ impl Outlet {
                 })
             }
             LogDestination::Syslog(path) => SyslogTarget::open(path).map(Self::Syslog),
+        }
+    }
+
+    /// Checks that [`Self::open`] would succeed, but creates and changes nothing.
+    fn check(target: &LogDestination) -> io::Result<()> {
+        match target {
+            LogDestination::Stdout => Ok(()),
+            LogDestination::Syslog(path) => SyslogTarget::open(path).map(drop),
+            LogDestination::File(path) => match rustix::fs::access(path, Access::WRITE_OK) {
+                Err(Errno::NOENT) => {
+                    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                    let folder = folder.unwrap_or(Path::new("."));
+                    Ok(rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK)?)
+                }
+                result => Ok(result?),
+            },
         }
     }
 

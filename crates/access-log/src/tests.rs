@@ -1,6 +1,6 @@
 //! Tests of the logs as users see them: lines, targets, and targets that accept nothing.
 
-use super::{Logged, LoggedPeer, LoggedResponse, Logs, Staged, WorkerLog};
+use super::{Logged, LoggedPeer, LoggedResponse, Logs, Staged, WorkerLog, find_unusable};
 use flatout_handler::response::LogFacts;
 use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};
 use flatout_http::head::FieldStorage;
@@ -361,6 +361,25 @@ fn a_slow_reader_of_a_fifo_gets_whole_lines_in_order() {
         assert!(line.contains(&format!("\"line {number} xxx")) && line.ends_with("refused sent 0"), "{line}");
     }
     assert_eq!(opened.logs.lines_lost(), 0);
+}
+
+#[test]
+fn targets_are_checked_without_a_trace() {
+    let folder = Folder::new();
+    let socket = folder.join("socket");
+    let _daemon = UnixDatagram::bind(&socket).unwrap();
+    let usable = [
+        LogDestination::Stdout,
+        LogDestination::Syslog(socket),
+        LogDestination::File(folder.join("new.log")),
+        LogDestination::File("relative.log".into()),
+    ];
+    let unusable =
+        [LogDestination::Syslog(folder.join("none")), LogDestination::File(folder.join("no folder/access.log"))];
+    let settings: Vec<_> = usable.iter().chain(&unusable).cloned().map(LogSettings::new).collect();
+    let found: Vec<_> = find_unusable(&settings).into_iter().map(|error| error.target).collect();
+    assert_eq!(found, unusable);
+    assert!(!folder.join("new.log").exists());
 }
 
 #[test]

@@ -1,11 +1,12 @@
-//! Checks of a configuration against this machine: users, folders, certificates, free ports, and proxy loops. They are
-//! for `flatout validate`, so they start no threads or processes and write no files.
+//! Checks of a configuration against this machine: users, folders, certificates, free ports, logs, and proxy loops. They
+//! are for `flatout validate`, so they start no threads or processes and write no files.
 
 mod loops;
 
 pub use loops::leads_to;
 
 use crate::certificates::Certificates;
+use crate::listeners::bindable;
 use crate::privileges::find_identity;
 use flatout_config::model::{Certificate, Config, Listener, Place};
 use flatout_engine::{Sources, Spec};
@@ -27,8 +28,12 @@ pub fn check_here(config: &Config) -> Vec<String> {
     let root = Identity { uid: 0, gid: 0 };
     faults.extend(find_identity(config, root).err().map(|failure| failure.to_string()));
     check_certificates(config, &mut faults);
-    for listener in &config.listeners {
-        faults.extend(check_port(listener));
+    for id in bindable(config, &vec![true; config.listeners.len()]) {
+        faults.extend(check_port(&config.listeners[id]));
+    }
+    for error in flatout_access_log::find_unusable(&config.log_settings()) {
+        let log = config.logs.iter().find(|log| log.settings.target == error.target);
+        faults.push(format!("{}{error}", log.map(|log| at(&log.place)).unwrap_or_default()));
     }
     loops::check_loops(config, spec, &mut faults);
     faults
@@ -85,6 +90,7 @@ mod tests {
         let port = taken.local_addr().unwrap().port();
         let text = format!(
             "user \"no-such-user\"
+log \"syslog\" path=\"/no/such/socket\"
 site \"a.example\" {{
     listen \"127.0.0.1:{port}\"
     listen \"192.0.2.1:1\"
@@ -106,6 +112,7 @@ site \"b.example\" {{
             "/no/such.crt",
             "itself",
             "there is no user named no-such-user",
+            ":2:1: cannot write the access log /no/such/socket: No such file",
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }

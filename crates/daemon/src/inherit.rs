@@ -10,9 +10,9 @@ use crate::quic::InheritedQuic;
 use flatout_os::process::take_inherited;
 use rustix::io::ioctl_fionbio;
 use rustix::net::getsockname;
-use rustix::net::sockopt::socket_acceptconn;
+use rustix::net::sockopt::{ipv6_v6only, socket_acceptconn};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
@@ -43,14 +43,33 @@ pub(crate) struct Inherited {
     handed: Vec<(SocketAddr, Vec<OwnedFd>)>,
     /// UDP sockets from the previous process, by configured address.
     datagrams: Vec<(SocketAddr, Vec<OwnedFd>)>,
-    /// Listening sockets from systemd, by bound address.
-    activated: Vec<(SocketAddr, OwnedFd)>,
+    /// Listening sockets from systemd.
+    activated: Vec<Activated>,
     /// The pipe on which the previous process waits for readiness.
     pub(crate) ready: Option<OwnedFd>,
     /// The QUIC state of the previous process.
     pub(crate) quic: Option<InheritedQuic>,
     /// The admin socket of the previous process, and its path.
     pub(crate) admin: Option<(OwnedFd, PathBuf)>,
+}
+
+/// A listening socket from systemd.
+#[derive(Debug)]
+struct Activated {
+    /// The bound address.
+    address: SocketAddr,
+    socket: OwnedFd,
+    is_used: bool,
+}
+
+impl Activated {
+    /// Returns whether connections to `asked` arrive at this socket. By default, systemd's `ListenStream=80` accepts
+    /// connections of both families.
+    fn covers(&self, asked: SocketAddr) -> bool {
+        let is_for_all = self.address == SocketAddr::from((Ipv6Addr::UNSPECIFIED, asked.port()));
+        let is_for_both = || ipv6_v6only(&self.socket) == Ok(false);
+        self.address == asked || (is_for_all && asked.ip() == Ipv4Addr::UNSPECIFIED && is_for_both())
+    }
 }
 
 impl Inherited {
@@ -95,19 +114,23 @@ impl Inherited {
         taken.flat_map(|(_, sockets)| sockets).collect()
     }
 
-    /// Takes the listening sockets for the configured address `asked`. May be empty.
+    /// Takes the listening sockets for the configured address `asked`. May be empty. Two listeners may get
+    /// copies of a socket that accepts connections of both families.
     pub(crate) fn take_listeners(&mut self, asked: SocketAddr) -> Vec<OwnedFd> {
         let mut sockets = Vec::new();
         for (_, handed) in self.handed.extract_if(.., |(address, _)| *address == asked) {
             sockets.extend(handed);
         }
-        sockets.extend(self.activated.extract_if(.., |(address, _)| *address == asked).map(|(_, socket)| socket));
+        for activated in self.activated.iter_mut().filter(|activated| activated.covers(asked)) {
+            activated.is_used = true;
+            sockets.extend(activated.socket.try_clone());
+        }
         sockets
     }
 
     /// Reports unused sockets of systemd, and closes all unused sockets.
     pub(crate) fn finish(&mut self) {
-        for (address, _) in self.activated.drain(..) {
+        for Activated { address, .. } in self.activated.drain(..).filter(|activated| !activated.is_used) {
             say(&format!("warning: systemd listens on {address}, but no site in the configuration does"));
         }
         self.handed.clear();
@@ -134,7 +157,7 @@ pub(crate) fn format_listeners(listeners: &[(SocketAddr, Vec<RawFd>)]) -> String
     listeners.iter().map(format).collect::<Vec<_>>().join(";")
 }
 
-fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
+fn adopt_activated(number: RawFd, name: &str) -> Option<Activated> {
     match take_inherited(number).and_then(prepare) {
         Ok(adopted) => Some(adopted),
         Err(error) => {
@@ -146,13 +169,13 @@ fn adopt_activated(number: RawFd, name: &str) -> Option<(SocketAddr, OwnedFd)> {
 
 /// Prepares a socket from systemd like the server's own sockets, except for socket options, which are set on every
 /// listener later.
-fn prepare(socket: OwnedFd) -> io::Result<(SocketAddr, OwnedFd)> {
+fn prepare(socket: OwnedFd) -> io::Result<Activated> {
     if !socket_acceptconn(&socket)? {
         return Err(io::Error::other("it is not listening"));
     }
     let address = SocketAddr::try_from(getsockname(&socket)?)?;
     ioctl_fionbio(&socket, true)?;
-    Ok((address, socket))
+    Ok(Activated { address, socket, is_used: false })
 }
 
 #[cfg(test)]

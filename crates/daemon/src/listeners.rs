@@ -10,14 +10,14 @@ use crate::inherit::Inherited;
 use crate::quic::QuicContext;
 use flatout_config::model::{self, Http3};
 use flatout_os::datagram::{self, receive_buffer};
-use flatout_os::socket::{ListenOptions, bind_listener, check_free, find_port_owner, suggest_port};
+use flatout_os::socket::{ListenOptions, bind_listener, check_free, find_port_owner, has_ipv6, suggest_port};
 use flatout_server::{Listener, Protocol};
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::getsockname;
 use rustix::net::sockopt::socket_reuseport;
 use std::fmt::Write as _;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Most ports that are tried where the kernel chooses the port.
@@ -49,6 +49,52 @@ pub(crate) fn protocol_of(listener: &model::Listener) -> Protocol {
     }
 }
 
+/// Returns the numbers of the listeners of `config` that are to be bound: those in use, except for `[::]` and a port on
+/// a machine without IPv6, if `0.0.0.0` and the same port is in use as well. So `listen ":80"` works there.
+pub(crate) fn bindable<'a>(config: &'a model::Config, live: &'a [bool]) -> impl Iterator<Item = usize> + 'a {
+    let has_ipv6 = has_ipv6();
+    let in_use = move |id: &usize| live.get(*id) == Some(&true);
+    let is_left_out = move |id: &usize| {
+        let address = config.listeners[*id].address;
+        let twin = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+        let mut listeners = config.listeners.iter().enumerate();
+        !has_ipv6
+            && address.is_ipv6()
+            && address.ip().is_unspecified()
+            && listeners.any(|(id, listener)| listener.address == twin && in_use(&id))
+    };
+    (0..config.listeners.len()).filter(in_use).filter(move |id| !is_left_out(id))
+}
+
+/// Checks that the listener `id` and that for all IPv6 addresses serve the same, if they share a socket from systemd
+/// that accepts connections of both families: it does not tell for which of them a connection is.
+///
+/// # Errors
+/// If other sites, or another protocol, are configured for IPv6.
+fn check_shared(config: &model::Config, id: usize, sockets: &[OwnedFd]) -> Result<(), Failure> {
+    let listener = &config.listeners[id];
+    let twin = SocketAddr::from((Ipv6Addr::UNSPECIFIED, listener.address.port()));
+    let is_twin = |socket: &OwnedFd| getsockname(socket).is_ok_and(|bound| SocketAddr::try_from(bound) == Ok(twin));
+    if !listener.address.is_ipv4() || !sockets.iter().any(is_twin) {
+        return Ok(());
+    }
+    let sites_of = |id: usize| config.sites.iter().map(move |site| site.listeners.contains(&id));
+    let differs = |&other: &usize| {
+        let shown = &config.listeners[other];
+        // A listener that was removed has no sites.
+        let is_in_use = shown.address == twin && sites_of(other).any(|has| has);
+        is_in_use && (!sites_of(other).eq(sites_of(id)) || !shown.is_like(listener))
+    };
+    if !(0..config.listeners.len()).any(|other| differs(&other)) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "systemd listens on {twin} for IPv4 as well, but {} has other sites or settings\n  try: BindIPv6Only=ipv6-only and \
+         ListenStream={} in the socket unit",
+        listener.address, listener.address
+    )))
+}
+
 /// Returns the socket options of a configuration.
 pub(crate) fn listen_options(config: &model::Config) -> ListenOptions {
     let asked = &config.sockets;
@@ -78,12 +124,13 @@ impl Address {
         let options = &listen_options(config);
         let asked = listener.address;
         let sockets = inherited.take_listeners(asked);
+        check_shared(config, id, &sockets)?;
         let explain = |error: io::Error| explain_bind(listener, &error);
         let (bound, sockets) = if sockets.is_empty() {
             let suits = |bound: &SocketAddr| config.http3(id) == Http3::Off || datagram::check_free(bound).is_ok();
             bind_suitable(asked, workers, options, suits).map_err(explain)?
         } else {
-            complete(sockets, workers, options).map_err(explain)?
+            complete(asked, sockets, workers, options).map_err(explain)?
         };
         let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
         Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets, datagrams })
@@ -174,9 +221,12 @@ pub(crate) fn bind_added(
     inherited: &mut Inherited,
 ) -> Result<Vec<Address>, Failure> {
     let has = |id: usize| addresses.iter().any(|address| address.id as usize == id);
+    for address in addresses.iter().filter(|address| live.get(address.id as usize) == Some(&true)) {
+        check_shared(config, address.id as usize, &address.sockets)?;
+    }
     let mut added = Vec::new();
-    for (id, listener) in config.listeners.iter().enumerate().filter(|(id, _)| live[*id] && !has(*id)) {
-        let old = addresses.iter().find(|address| address.asked == listener.address);
+    for id in bindable(config, live).filter(|id| !has(*id)) {
+        let old = addresses.iter().find(|address| address.asked == config.listeners[id].address);
         // If only the protocol of an address changes, the same sockets are used, so that there is no gap.
         let address = if let Some(old) = old {
             old.with_protocol(id, config, workers, quic, inherited)?
@@ -263,6 +313,7 @@ fn bind_all(asked: SocketAddr, workers: usize, options: &ListenOptions) -> io::R
 /// Binds the missing sockets, as far as the kernel permits: the existing sockets may belong to another user, or may
 /// lack SO_REUSEPORT. In that case, workers share sockets.
 fn complete(
+    asked: SocketAddr,
     mut sockets: Vec<OwnedFd>,
     workers: usize,
     options: &ListenOptions,
@@ -271,7 +322,8 @@ fn complete(
         options.apply(socket.as_fd())?;
     }
     let Some(first) = sockets.first() else { return Err(io::ErrorKind::InvalidInput.into()) };
-    let bound = SocketAddr::try_from(getsockname(first)?)?;
+    // A socket from systemd for both families is named by the address for which it is used.
+    let bound = if asked.port() == 0 { SocketAddr::try_from(getsockname(first)?)? } else { asked };
     if options.reuseport && socket_reuseport(first)? {
         while sockets.len() < workers {
             let Ok((socket, _)) = bind_listener(&bound, options) else { break };
@@ -302,6 +354,10 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
             "cannot listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: {}",
             propose(SocketAddr::new(address.ip(), 8080))
         )),
+        _ if error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => Failure::usage(format!(
+            "cannot listen on {address}: this machine has no IPv6\n  try: {}",
+            propose(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
+        )),
         io::ErrorKind::AddrNotAvailable => {
             Failure::usage(format!("cannot listen on {address}: this machine does not have this address"))
         }
@@ -324,7 +380,7 @@ mod tests {
         assert_eq!(count(&one), 1);
         // Inherited sockets are neither closed nor added to.
         let inherited = bind_all(asked, 2, &ListenOptions::DEFAULT).unwrap().1;
-        assert_eq!(complete(inherited, 3, &one).unwrap().1.len(), 2);
+        assert_eq!(complete(asked, inherited, 3, &one).unwrap().1.len(), 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::certificates::{Certificates, Loaded};
 use crate::confine::{Confinement, Outside};
 use crate::failure::Failure;
 use crate::link::SupervisorLink;
-use crate::listeners::Address;
+use crate::listeners::{Address, bindable};
 use crate::memory::memory_limit;
 use crate::messages::{AdminPath, ConfigParcel, QuicParcel, Start, ToWorker};
 use crate::privileges::{drop_capabilities, harden};
@@ -64,7 +64,7 @@ impl Bound {
         check_opened(&compiled.spec, confinement.as_ref())?;
         let certificates = Some(Certificates::new()?);
         let mut addresses = Vec::new();
-        for id in (0..config.listeners.len()).filter(|id| live[*id]) {
+        for id in bindable(&config, &live) {
             addresses.push(Address::bind(id, &config, worker_count, &quic, &mut inherited)?);
         }
         let link = link.take().ok_or_else(|| Failure::runtime("this process has no supervisor"))?;

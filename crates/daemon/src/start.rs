@@ -18,7 +18,7 @@ use crate::folders::FolderCheck;
 use crate::inherit::Inherited;
 use crate::limits::HeldCounters;
 use crate::link::SupervisorLink;
-use crate::listeners::Address;
+use crate::listeners::{Address, bindable};
 use crate::messages::History;
 use crate::prepare::prepare_files;
 use crate::privileges::{NoPrivileges, decide_identity, drop_privileges, harden, root_warning};
@@ -142,7 +142,7 @@ impl Bound {
         let loaded = if uses_authority(&config) { None } else { load(certificates.as_mut(), &config)? };
         let mut addresses = Vec::new();
         let quic = QuicContext::new(worker_count, inherited.quic.take())?;
-        for id in (0..config.listeners.len()).filter(|id| live[*id]) {
+        for id in bindable(&config, &live) {
             addresses.push(Address::bind(id, &config, worker_count, &quic, &mut inherited)?);
         }
         inherited.finish();

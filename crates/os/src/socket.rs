@@ -85,6 +85,13 @@ impl Default for ListenOptions {
 /// The state of a listening socket in /proc/net/tcp.
 const LISTEN: &str = "0A";
 
+/// Returns whether this process can use IPv6: false if the kernel was built or started without it, or if a service
+/// manager forbids it (`RestrictAddressFamilies`).
+pub fn has_ipv6() -> bool {
+    let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    socket.err() != Some(Errno::AFNOSUPPORT)
+}
+
 /// Creates a non-blocking TCP socket for `address`.
 pub fn new_socket(address: &SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };

@@ -254,6 +254,8 @@ fn accept<H: Handler>(
     const FLAGS: SocketFlags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
     let (socket, client) = acceptfrom_with(listener, FLAGS)?;
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
+    // A socket for both families names IPv4 addresses as IPv6 addresses. Rules and logs must not depend on that.
+    let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()));
     if worker.settings.quickack {
         // Only a hint, so failure has no consequence.
         let _ = set_tcp_quickack(socket.as_fd());
