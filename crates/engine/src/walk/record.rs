@@ -220,7 +220,7 @@ fn explain_forwarding(
     });
     // Only in the process that serves.
     let is_in_force = walk.live.spec.accelerator.steps().iter().any(|step| Arc::ptr_eq(step, proxy));
-    let standings = is_in_force.then(|| proxy.standings()).unwrap_or_default();
+    let standings = if is_in_force { proxy.standings() } else { Vec::new() };
     let mut target = String::from_utf8_lossy(path).into_owned();
     if let Some(query) = query {
         target.push('?');
