@@ -152,7 +152,7 @@ fn the_default_is_the_current_folder_on_port_8080() {
     let addresses = running.addresses().unwrap();
     assert_eq!(addresses, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(get(addresses[0], "/").body, b"here");
-    let cores = std::thread::available_parallelism().unwrap();
+    let cores = thread::available_parallelism().unwrap();
     let workers = if cores.get() == 1 { "1 worker;".to_owned() } else { format!("{cores} workers;") };
     assert!(running.stdout().contains(&workers), "{}", running.stdout());
 }
