@@ -11,6 +11,9 @@ use rusqlite::CachedStatement;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as Column};
 use std::time::{Duration, Instant};
 
+/// Maximum number of parameters that an error lists.
+const SHOWN_MAX: usize = 16;
+
 /// The result of running a statement.
 pub(crate) enum Ran {
     /// The statement has run.
@@ -126,13 +129,15 @@ fn bind(statement: &mut CachedStatement<'_>, parameters: &Parameters) -> Result<
                 statement.raw_bind_parameter(index, Bound(value)).map_err(|error| failure(&error))?;
                 bound[index - 1] = true;
             }
-            match bound.iter().position(|is_bound| !is_bound) {
-                None => Ok(()),
-                Some(missing) => {
-                    let name = statement.parameter_name(missing + 1).unwrap_or("?");
-                    Err(DataError::new(DataReason::ParametersMismatch, format!("there is no value for {name}")))
+            for (position, _) in bound.iter().enumerate().filter(|(_, is_bound)| !**is_bound) {
+                let index = position + 1;
+                if statement.parameter_name(index).is_none_or(|name| name.starts_with('?')) {
+                    let detail = "values were passed by name, but the statement has a ? without a name";
+                    return Err(DataError::new(DataReason::ParametersMismatch, detail));
                 }
+                statement.raw_bind_parameter(index, Bound(&Value::Null)).map_err(|error| failure(&error))?;
             }
+            Ok(())
         }
     }
 }
@@ -143,10 +148,14 @@ fn index_of(statement: &CachedStatement<'_>, name: &str) -> Result<usize, DataEr
     } else {
         statement.parameter_index(&format!(":{name}"))
     };
-    match found {
-        Ok(Some(index)) => Ok(index),
-        _ => Err(DataError::new(DataReason::ParametersMismatch, format!("the statement has no parameter {name}"))),
+    if let Ok(Some(index)) = found {
+        return Ok(index);
     }
+    let all = (1..=statement.parameter_count()).filter_map(|index| statement.parameter_name(index));
+    let known: Vec<&str> = all.take(SHOWN_MAX).collect();
+    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    let detail = format!("the statement has no parameter {name}; its parameters are: {known}");
+    Err(DataError::new(DataReason::ParametersMismatch, detail))
 }
 
 /// Passes a value to rusqlite.

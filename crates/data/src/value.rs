@@ -34,15 +34,16 @@ pub enum ValueRef<'a> {
     Blob(&'a [u8]),
 }
 
-/// Values for the parameters of a statement. Each parameter needs exactly one value.
+/// Values for the parameters of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Parameters {
     /// No parameters.
     #[default]
     None,
-    /// Values by position, for `?` and `?1`.
+    /// Values by position, for `?` and `?1`: exactly one for each parameter.
     Positional(Vec<Value>),
-    /// Values by name, for `:name`, `@name` and `$name`. A name without a prefix stands for `:name`.
+    /// Values by name, for `:name`, `@name` and `$name`. A name without a prefix stands for `:name`. Each name must be a
+    /// parameter of the statement; a parameter that is not listed is NULL.
     Named(Vec<(String, Value)>),
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod json;
 pub mod limits;
 mod meter;
 mod natives;
+pub(crate) mod number;
 mod pattern;
 mod run;
 mod strings;

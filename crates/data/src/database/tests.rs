@@ -47,12 +47,18 @@ fn parameters_have_names_or_places() {
     assert_eq!(ask("SELECT ?1 * 10 + ?2", with(&[3, 4])), Ok(34));
     assert_eq!(ask("SELECT :a * 100 + @b * 10 + $c", named(&["a", "@b", "$c"])), Ok(123));
     assert_eq!(ask("SELECT :a * 10 + :a", named(&[":a"])), Ok(11));
+    // A parameter that is not listed is NULL.
+    assert_eq!(ask("SELECT (:a IS 1) * 10 + (:b IS NULL)", named(&["a"])), Ok(11));
+    assert_eq!(ask("SELECT :a IS NULL", named(&[])), Ok(1));
     for (sql, parameters) in [
         ("SELECT ?", Parameters::None),
         ("SELECT ?", with(&[1, 2])),
         ("SELECT 1", with(&[1])),
-        ("SELECT :a + :b", named(&["a"])),
+        ("SELECT :a", Parameters::None),
+        ("SELECT :a + ?", named(&["a"])),
+        ("SELECT ?1", named(&[])),
         ("SELECT :a", named(&["a", "b"])),
+        ("SELECT :user", named(&["usr"])),
         ("SELECT @a", named(&["a"])),
     ] {
         assert_eq!(reason(ask(sql, parameters)), DataReason::ParametersMismatch, "{sql}");

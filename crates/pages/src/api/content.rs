@@ -8,6 +8,7 @@ use super::multipart::parse_boundary;
 use super::reads;
 use super::refusal::{PageRefusal, RefusalCell};
 use crate::exchange::{Beside, Exchange, Held};
+use crate::sandbox::json::mark_object;
 use crate::sandbox::wait::NativeError;
 use flatout_handler::content::{Offers, RequestContent};
 use mlua::{Lua, Table};
@@ -54,6 +55,7 @@ impl ReadForm {
                 table.raw_set(name, lua.create_string(value)?)?;
             }
         }
+        mark_object(lua, &table)?;
         *self.fields.borrow_mut() = Some(table.clone());
         Ok(table)
     }

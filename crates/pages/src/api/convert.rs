@@ -76,10 +76,7 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     })?;
     table.raw_set("encode", made)?;
     // Invalid input yields nil and the reason instead of an error, because it often comes from clients.
-    let made = sandbox.function(|lua, _, text: LuaString| match json::decode(lua, &text.as_bytes()) {
-        Ok(value) => Ok((value, None)),
-        Err(why) => Ok((Value::Nil, Some(why))),
-    })?;
+    let made = sandbox.function(|lua, _, text: LuaString| Ok(json::decode(lua, &text.as_bytes())))?;
     table.raw_set("decode", made)?;
     let made = sandbox.function(|lua, _, table: Option<Table>| {
         let table = match table {

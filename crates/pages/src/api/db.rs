@@ -8,14 +8,13 @@ use super::refusal::{PageRefusal, RefusalCell};
 use crate::exchange::{Exchange, Unfinished};
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
+use crate::sandbox::json::object_mark;
+use crate::sandbox::number::{EXACT_MAX, integer, is_exact};
 use crate::sandbox::wait::{Made, NativeError, Wanted, wanted};
 use flatout_data::{DataError, DataReason, Database, Parameters, Rows, Transaction, Value as Cell, ValueRef};
 use mlua::{Function, IntoLuaMulti, Lua, LuaString, MultiValue, Value};
 use std::cell::RefCell;
 use std::rc::Rc;
-
-/// Integers above this magnitude are not all exact as doubles, which hold 53 bits.
-const EXACT_MAX: i64 = 1 << 53;
 
 /// The open transaction of a request's page.
 #[derive(Clone, Default)]
@@ -39,9 +38,10 @@ end
 
 /// The Luau part of `db.query` and `db.query_one`. It turns rows into tables in Luau, where the work counts towards the
 /// page's time slice and creating a value needs no native call. Table layouts are cached by column names, because sites
-/// repeat their queries.
+/// repeat their queries. Each row is marked as a JSON object, which matters if all of its values are NULL.
 const UNPACK: &str = r"
-local ask, is_one = ...
+local ask, is_one, mark = ...
+local setmetatable = setmetatable
 local readu8, readu32, readf64, readstring = buffer.readu8, buffer.readu32, buffer.readf64, buffer.readstring
 local new_buffer, copy = buffer.create, buffer.copy
 local clone, new_table = table.clone, table.create
@@ -60,7 +60,7 @@ local function learn(packed, key, at, last)
     if shapes_count == SHAPES_MAX then
         shapes, shapes_count = {}, 0
     end
-    local shape = { names = names, row = row }
+    local shape = { names = names, row = setmetatable(row, mark) }
     shapes[key] = shape
     shapes_count += 1
     return shape
@@ -138,7 +138,7 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
         })?;
         if name.starts_with("query") {
             let unpack = sandbox.lua().load(UNPACK).set_name(format!("={PRELUDE}"));
-            made = unpack.call((made, name == "query_one"))?;
+            made = unpack.call((made, name == "query_one", object_mark(sandbox.lua())?))?;
         }
         db.raw_set(name, made)?;
     }
@@ -320,19 +320,6 @@ fn shown(lua: &Lua, cell: ValueRef<'_>) -> mlua::Result<Value> {
     })
 }
 
-fn is_exact(number: i64) -> bool {
-    (-EXACT_MAX..=EXACT_MAX).contains(&number)
-}
-
-/// Converts a 64-bit integer to a number if that is exact, and otherwise to a string, which loses nothing.
-pub(super) fn integer(lua: &Lua, number: i64) -> mlua::Result<Value> {
-    if is_exact(number) {
-        Ok(Value::Number(number as f64))
-    } else {
-        Ok(Value::String(lua.create_string(number.to_string())?))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{UNPACK, pack};
@@ -352,7 +339,7 @@ mod tests {
             for is_one in [false, true] {
                 let (packed, count) = (pack(&rows), rows.len());
                 let ask = lua.create_function(move |lua, ()| Ok((lua.create_buffer(&packed)?, count))).unwrap();
-                let unpack: Function = lua.load(UNPACK).call((ask, is_one)).unwrap();
+                let unpack: Function = lua.load(UNPACK).call((ask, is_one, lua.create_table().unwrap())).unwrap();
                 lua.globals().set("unpacked", unpack).unwrap();
                 let check = match (is_one, count) {
                     (true, 0) => "assert(unpacked() == nil)",

@@ -5,6 +5,7 @@ use super::budget::{Exhausted, RequestBudget};
 use super::field::is_value;
 use super::response::number;
 use crate::sandbox::Sandbox;
+use crate::sandbox::json::mark_object;
 use crate::sandbox::wait::{Made, NativeError, Wanted};
 use flatout_handler::shared::SharedBytes;
 use flatout_http::head::FieldStorage;
@@ -216,6 +217,7 @@ fn shown(lua: &Lua, fetched: Fetched) -> mlua::Result<Table> {
     let answer = lua.create_table()?;
     answer.raw_set("status", fetched.status)?;
     let headers = lua.create_table()?;
+    mark_object(lua, &headers)?;
     for (name, value) in fetched.fields {
         let value = match headers.raw_get::<Option<LuaString>>(&*name)? {
             Some(before) => [&before.as_bytes()[..], b", ", &value].concat(),

@@ -3,14 +3,12 @@
 use super::Api;
 use super::policy::parse_seconds;
 use crate::sandbox::Sandbox;
+use crate::sandbox::number::{EXACT_MAX, integer};
 use crate::sandbox::wait::NativeError;
 use flatout_data::{KvError, KvValue};
 use flatout_os::clock::Now;
 use mlua::{Lua, LuaString, Value};
 use std::rc::Rc;
-
-/// Integers above this magnitude are not all exact as doubles, which hold 53 bits.
-const EXACT_MAX: i64 = 1 << 53;
 
 pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     let kv = sandbox.lua().create_table()?;
@@ -90,7 +88,7 @@ fn kept(value: &Value) -> Result<KvValue, NativeError> {
 fn shown(lua: &Lua, value: &KvValue) -> Result<Value, NativeError> {
     Ok(match value {
         KvValue::Bytes(bytes) => Value::String(lua.create_string(bytes)?),
-        KvValue::Integer(number) => super::db::integer(lua, *number)?,
+        KvValue::Integer(number) => integer(lua, *number)?,
         KvValue::Real(number) => Value::Number(*number),
         KvValue::Boolean(value) => Value::Boolean(*value),
     })

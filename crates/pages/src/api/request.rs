@@ -262,6 +262,7 @@ fn query(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
             table.raw_set(&*name, &*value)?;
         }
     }
+    json::mark_object(lua, &table)?;
     Ok(table)
 }
 
@@ -296,6 +297,7 @@ fn cookies(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
             table.raw_set(name, lua.create_string(value)?)?;
         }
     }
+    json::mark_object(lua, &table)?;
     Ok(table)
 }
 

@@ -1,14 +1,18 @@
 //! Conversion between JSON (RFC 8259) and Luau values, within limits.
 //!
 //! A table with the keys 1 to n is an array. A table with string keys is an object, whose names are sorted. An empty
-//! table is an array, unless it was decoded from an object or marked with `json.object`. When JSON is decoded, null in
-//! an array becomes `json.null`, and null in an object becomes an absent name.
+//! table is an array, unless it is marked as an object: by `json.object`, or because it was decoded from an object, is a
+//! row of the database, or lists the fields of a request.
+//!
+//! When JSON is decoded, null becomes `json.null` everywhere, because an absent value in a list or an object would be
+//! lost when it is encoded again. An integer that a double cannot represent exactly becomes a string of its digits.
 
+use super::number::{integer, is_exact};
 use super::wait::NativeError;
 use flatout_template::escape::json_string;
-use mlua::{Lua, LuaString, Table, Value};
+use mlua::{LightUserData, Lua, LuaString, Table, Value};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::io::Write as _;
 
@@ -25,17 +29,30 @@ const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 /// The registry name of the metatable that marks empty tables as objects.
 const OBJECT_MARK: &str = "flatout.json.object";
 
-/// Registers the metatable that marks objects. Must be called once per virtual machine.
+/// Registers the metatable that marks objects, and gives `json.null` its name. Must be called once per virtual machine.
 pub(crate) fn prepare(lua: &Lua) -> mlua::Result<()> {
+    // Without `__metatable`, pages can use `table.clone` and `setmetatable` on marked tables.
     let mark = lua.create_table()?;
-    mark.raw_set("__metatable", "object")?;
     mark.set_readonly(true);
-    lua.set_named_registry_value(OBJECT_MARK, mark)
+    lua.set_named_registry_value(OBJECT_MARK, mark)?;
+    // `json.null` is the only light userdata that pages see.
+    let null = lua.create_table()?;
+    null.raw_set("__tostring", lua.create_function(|_, _: Value| Ok("null"))?)?;
+    null.raw_set("__type", "null")?;
+    null.raw_set("__metatable", false)?;
+    null.set_readonly(true);
+    lua.set_type_metatable::<LightUserData>(Some(null));
+    Ok(())
+}
+
+/// Returns the metatable that marks objects.
+pub(crate) fn object_mark(lua: &Lua) -> mlua::Result<Table> {
+    lua.named_registry_value(OBJECT_MARK)
 }
 
 /// Marks `table` as an object, which matters if it is empty.
 pub(crate) fn mark_object(lua: &Lua, table: &Table) -> mlua::Result<()> {
-    table.set_metatable(Some(lua.named_registry_value(OBJECT_MARK)?))
+    table.set_metatable(Some(object_mark(lua)?))
 }
 
 /// How strings that are not UTF-8 are treated.
@@ -55,8 +72,7 @@ pub(crate) fn encode(
     out: &mut Vec<u8>,
     invalid_text: InvalidText,
 ) -> Result<(), NativeError> {
-    let mark: Table = lua.named_registry_value(OBJECT_MARK)?;
-    Encoder { mark, invalid_text, values: 0, start: out.len() }.value(value, out, 0)
+    Encoder { mark: object_mark(lua)?, invalid_text, values: 0, start: out.len() }.value(value, out, 0)
 }
 
 struct Encoder {
@@ -200,8 +216,10 @@ pub(crate) fn decode(lua: &Lua, text: &[u8]) -> Result<Value, String> {
         return Err("the string is longer than 256 KiB".to_owned());
     }
     let values = Cell::new(0);
+    let numerals = RefCell::new(Numerals { rest: text, passed: 0 });
     let mut reader = serde_json::Deserializer::from_slice(text);
-    let value = Seed { lua, depth: 0, values: &values }.deserialize(&mut reader).map_err(|error| error.to_string())?;
+    let seed = Seed { lua, depth: 0, values: &values, numerals: &numerals };
+    let value = seed.deserialize(&mut reader).map_err(|error| error.to_string())?;
     reader.end().map_err(|error| error.to_string())?;
     Ok(value)
 }
@@ -212,9 +230,57 @@ struct Seed<'a> {
     lua: &'a Lua,
     depth: usize,
     values: &'a Cell<usize>,
+    numerals: &'a RefCell<Numerals<'a>>,
+}
+
+/// The numbers of a JSON text as they are written, in order. serde_json rounds integers of more than 64 bits, so their
+/// digits are read from the text. The text is scanned only if it contains such a number.
+struct Numerals<'a> {
+    rest: &'a [u8],
+    /// How many numbers the parser has visited that are still in `rest`.
+    passed: usize,
+}
+
+impl<'a> Numerals<'a> {
+    /// Returns the number that the parser visits now, and passes it.
+    fn current(&mut self) -> Option<&'a [u8]> {
+        let passed = std::mem::take(&mut self.passed);
+        self.nth(passed)
+    }
+}
+
+impl<'a> Iterator for Numerals<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        loop {
+            let start = self.rest.iter().position(|byte| matches!(byte, b'"' | b'-' | b'0'..=b'9'))?;
+            let rest = &self.rest[start..];
+            if rest[0] == b'"' {
+                let mut end = 1;
+                while let Some(byte) = rest.get(end).filter(|byte| **byte != b'"') {
+                    end += if *byte == b'\\' { 2 } else { 1 };
+                }
+                self.rest = rest.get(end + 1..).unwrap_or_default();
+                continue;
+            }
+            let is_part = |byte: &u8| matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9');
+            let (numeral, after) = rest.split_at(rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len()));
+            self.rest = after;
+            return Some(numeral);
+        }
+    }
 }
 
 impl Seed<'_> {
+    fn digits<E: serde::de::Error>(self, digits: impl AsRef<[u8]>) -> Result<Value, E> {
+        self.lua.create_string(digits).map(Value::String).map_err(E::custom)
+    }
+
+    fn pass(self) {
+        self.numerals.borrow_mut().passed += 1;
+    }
+
     fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
         if self.depth == DEPTH_MAX {
             return Err(E::custom("nested too deeply"));
@@ -248,16 +314,27 @@ impl<'de> Visitor<'de> for Seed<'_> {
         Ok(Value::Boolean(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value as f64))
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Value, E> {
+        self.pass();
+        integer(self.lua, value).map_err(E::custom)
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value as f64))
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Value, E> {
+        self.pass();
+        match i64::try_from(value) {
+            Ok(value) if is_exact(value) => Ok(Value::Number(value as f64)),
+            _ => self.digits(value.to_string()),
+        }
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Value::Number(value))
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        if value.abs() < EXACT_MAX {
+            self.pass();
+            return Ok(Value::Number(value));
+        }
+        let numeral = self.numerals.borrow_mut().current().unwrap_or_default();
+        let is_integer = numeral.iter().all(|byte| *byte == b'-' || byte.is_ascii_digit());
+        if is_integer && !numeral.is_empty() { self.digits(numeral) } else { Ok(Value::Number(value)) }
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
@@ -282,7 +359,6 @@ impl<'de> Visitor<'de> for Seed<'_> {
         let table = self.lua.create_table().map_err(A::Error::custom)?;
         while let Some(name) = members.next_key::<std::borrow::Cow<'de, str>>()? {
             let value = members.next_value_seed(self.deeper()?)?;
-            let value = if value == Value::NULL { Value::Nil } else { value };
             table.raw_set(&*name, value).map_err(A::Error::custom)?;
         }
         if table.is_empty() {
@@ -367,15 +443,45 @@ mod tests {
     #[test]
     fn texts_have_their_values() {
         let lua = machine();
-        for text in ["null", "true", "1", "-0.5", "\"a\\u0000\"", "[1,[],{}]", "[null,1]", "{\"a\":{\"b\":[1,2]}}"] {
+        for text in [
+            "null",
+            "true",
+            "1",
+            "-0.5",
+            "9007199254740992",
+            "\"a\\u0000\"",
+            "[1,[],{}]",
+            "[null,1]",
+            "{\"a\":{\"b\":[1,2]}}",
+            "{\"a\":null,\"b\":[null,{\"c\":null}]}",
+        ] {
             let value = decode(&lua, text.as_bytes()).unwrap();
             let mut out = Vec::new();
             encode(&lua, &value, &mut out, InvalidText::Refuse).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
-        // Nothing in an object is nothing, so that `if` sees it.
-        let Value::Table(object) = decode(&lua, b"{\"a\":null}").unwrap() else { panic!() };
-        assert!(object.is_empty());
+    }
+
+    #[test]
+    fn large_integers_keep_their_digits() {
+        let lua = machine();
+        for (text, expected) in [
+            ("9007199254740993", "\"9007199254740993\""),
+            ("-9007199254740993", "\"-9007199254740993\""),
+            ("18446744073709551615", "\"18446744073709551615\""),
+            ("-9223372036854775809", "\"-9223372036854775809\""),
+            // The digits are those of the right number, whatever precedes it.
+            (
+                "[1,-2.5,\"3\\\"4\",1e30,{\"5\":100000000000000000001},0.5,100000000000000000002 ]",
+                "[1,-2.5,\"3\\\"4\",1000000000000000000000000000000,{\"5\":\"100000000000000000001\"},0.5,\
+                 \"100000000000000000002\"]",
+            ),
+        ] {
+            let value = decode(&lua, text.as_bytes()).unwrap();
+            let mut out = Vec::new();
+            encode(&lua, &value, &mut out, InvalidText::Refuse).unwrap();
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

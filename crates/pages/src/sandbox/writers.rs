@@ -63,12 +63,13 @@ pub(crate) fn lay(lua: &Lua, hub: &Rc<Hub>, base: &Table) -> mlua::Result<()> {
     Ok(())
 }
 
-/// Writes a value as text: strings and numbers as they are, booleans by name, nil as nothing, tables with the result of
-/// their `__tostring`.
+/// Writes a value as text: strings and numbers as they are, booleans by name, nil and `json.null` as nothing, tables with
+/// the result of their `__tostring`.
 fn write_text(lua: &Lua, hub: &Hub, value: &Value, escape: Escape) -> Result<(), NativeError> {
     match value {
         Value::String(text) => write(lua, hub, &text.as_bytes(), escape),
         Value::Nil => Ok(()),
+        null if *null == Value::NULL => Ok(()),
         Value::Boolean(truth) => write(lua, hub, if *truth { b"true" } else { b"false" }, escape),
         Value::Integer(number) => {
             let mut digits = [0; 24];

@@ -71,6 +71,14 @@ fn statements() {
         ("db.value('SELECT ?', true)", "1"),
         ("db.value('SELECT ?', nil)", "nil"),
         ("db.value('SELECT typeof(?)', 5)", "integer"),
+        // A nil entry is no entry of a table, and a name without an entry is NULL.
+        ("db.value('SELECT typeof(:user) || typeof(:id)', {user = nil, id = 1})", "nullinteger"),
+        ("db.value('SELECT typeof(:user)', {user = nil})", "null"),
+        ("db.value('SELECT typeof(?)', json.null)", "null"),
+        ("db.value('SELECT typeof(:user)', json.decode('{\"user\": null}'))", "null"),
+        ("json.encode(db.query_one('SELECT NULL AS a, NULL AS b'))", "{}"),
+        ("json.encode(db.query('SELECT NULL AS a UNION ALL SELECT 1'))", "[{},{\"a\":1}]"),
+        ("json.encode(table.clone(db.query_one('SELECT NULL AS a')))", "{}"),
         ("db.value('SELECT 9007199254740992')", "9007199254740992"),
         ("db.value('SELECT 9007199254740993') == '9007199254740993'", "true"),
     ] {
@@ -82,6 +90,9 @@ fn statements() {
         ("db.query('SELECT ?')", "parameters"),
         ("db.exec('INSERT INTO t (name) VALUES (?)', 'ann')", "unique"),
         ("db.query('SELECT ?', {1})", "separate arguments"),
+        ("db.query('SELECT :user', {usr = 'ann'})", "no parameter usr; its parameters are: :user"),
+        ("db.query('SELECT ?', {user = nil})", "? without a name"),
+        ("db.query('SELECT :user')", "1 in the statement"),
         ("db.query('SELECT ?', '\\255')", "buffer"),
         ("db.query('PRAGMA journal_mode')", "must not"),
     ] {

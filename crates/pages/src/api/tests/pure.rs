@@ -59,12 +59,21 @@ fn conversions() {
         ("base64.url_decode('-_8') == '\\251\\255'", "true"),
         ("json.encode({a = {1, 2, json.null}, b = 'x'})", "{\"a\":[1,2,null],\"b\":\"x\"}"),
         ("json.encode({}) .. json.encode(json.object())", "[]{}"),
-        ("json.decode('{\"a\":[1,{\"b\":null}]}').a[2].b", "nil"),
+        ("json.decode('{\"a\":[1,{\"b\":null}]}').a[2].b", "null"),
+        ("json.decode('{\"a\":null}').a == json.null", "true"),
+        ("json.encode(json.decode('{\"a\":null,\"b\":{}}'))", "{\"a\":null,\"b\":{}}"),
+        ("json.decode('[9007199254740993]')[1] == '9007199254740993'", "true"),
+        ("json.encode(request.query) .. json.encode(request.cookies) .. json.encode(request.form())", "{}{}{}"),
+        ("typeof(json.null)", "null"),
+        // No reason follows a value, so that the call can be an argument.
+        ("select('#', json.decode('1')) .. select('#', json.decode('nonsense'))", "12"),
         ("json.decode('[null]')[1] == json.null", "true"),
         ("(select(2, json.decode('[1,')))", "EOF while parsing a value at line 1 column 3"),
     ] {
         assert_eq!(site.value(code), expected, "{code}");
     }
+    let written = site.run(&Ask::default(), "__w(json.null) __a(json.null) __j(json.null) __j({ a = json.null })");
+    assert_eq!((written.error, &*written.text), (None, "null{\"a\":null}"));
     assert!(site.error("html.escape(string.rep('x', 300000))").contains("256 KiB"));
     assert!(site.error("\nurl.query({a = {}})").starts_with("test.luau:2:"));
     assert!(site.error("json.encode(print)").contains("function"));
