@@ -91,14 +91,35 @@ pub(crate) async fn read_whole(
     }
 }
 
-/// Parses the fields of a URL-encoded form.
-pub(crate) fn parse_urlencoded(encoded: &[u8]) -> Result<Form, PageRefusal> {
-    let mut form = Form::default();
-    for field in parse_form(encoded) {
-        let (name, value) = field.map_err(|TooManyFields| PageRefusal::FormTooManyFields)?;
-        form.fields.push((name.as_bytes().into(), value.as_bytes().into()));
+/// Checks the number of fields of a URL-encoded form.
+pub(crate) fn check_urlencoded(encoded: &[u8]) -> Result<(), PageRefusal> {
+    match parse_form(encoded).find_map(Result::err) {
+        Some(TooManyFields) => Err(PageRefusal::FormTooManyFields),
+        None => Ok(()),
     }
-    Ok(form)
+}
+
+/// Parses `multipart/form-data` content with `boundary` that was received as a whole. Large files are spooled in
+/// `folder`, and everything is accounted for in `share`.
+pub(crate) fn parse_multipart(
+    content: &[u8],
+    boundary: &[u8],
+    limits: BodyLimits,
+    folder: &Path,
+    share: &mut RequestBudget,
+) -> Result<Form, PageRefusal> {
+    let mut decoder = MultipartDecoder::new(boundary);
+    let mut collector = Collector::new(limits, folder, share);
+    decoder.feed(content, &mut collector).map_err(stopped)?;
+    decoder.finish().map_err(|_| PageRefusal::FormMalformed)?;
+    Ok(collector.form)
+}
+
+fn stopped(stop: MultipartStop<PageRefusal>) -> PageRefusal {
+    match stop {
+        MultipartStop::Malformed(_) => PageRefusal::FormMalformed,
+        MultipartStop::Refused(refusal) => refusal,
+    }
 }
 
 /// Reads `content` as `multipart/form-data` with `boundary`. Large files are spooled in `folder`, and everything is
@@ -119,10 +140,7 @@ pub(crate) async fn read_multipart(
     loop {
         match poll_fn(|context| content.poll_piece(context)).await {
             ContentPiece::Bytes(bytes) => {
-                decoder.feed(&bytes, &mut collector).map_err(|stop| match stop {
-                    MultipartStop::Malformed(_) => PageRefusal::FormMalformed,
-                    MultipartStop::Refused(refusal) => refusal,
-                })?;
+                decoder.feed(&bytes, &mut collector).map_err(stopped)?;
             }
             ContentPiece::End(_) => break,
             ContentPiece::Cut(reason) => return Err(refuse(reason)),
@@ -253,7 +271,7 @@ fn bare_name(name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BodyLimits, Collector, PARTS_MAX, bare_name, parse_urlencoded};
+    use super::{BodyLimits, Collector, PARTS_MAX, bare_name, check_urlencoded};
     use crate::api::budget::ContentBudget;
     use crate::api::multipart::{MultipartDecoder, MultipartStop};
     use crate::api::refusal::PageRefusal;
@@ -309,7 +327,7 @@ mod tests {
         }
         let many = part("", None, "").repeat(PARTS_MAX + 1) + end;
         assert_eq!(collect(many.as_bytes(), limits).err(), Some(PageRefusal::FormTooManyFields));
-        assert_eq!(parse_urlencoded("a&".repeat(2000).as_bytes()).err(), Some(PageRefusal::FormTooManyFields));
+        assert_eq!(check_urlencoded("a&".repeat(2000).as_bytes()), Err(PageRefusal::FormTooManyFields));
     }
 
     #[test]

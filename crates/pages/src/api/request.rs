@@ -162,7 +162,7 @@ trait ReadContent {
 
 impl ReadContent for Rc<ReadForm> {
     fn bytes(&self) -> usize {
-        self.form.held_bytes()
+        ReadForm::bytes(self)
     }
 }
 

@@ -136,7 +136,7 @@ fn install_csrf(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
                 None => None,
             };
             let in_form = form.as_ref().and_then(|form| form.first(TOKEN_FIELD.as_bytes()));
-            let token = header.as_deref().or(in_form).unwrap_or_default();
+            let token = header.as_deref().or(in_form.as_deref()).unwrap_or_default();
             if check_token(&secret, &id, token) { Ok(true) } else { Err(refused.refuse(PageRefusal::CsrfInvalid)) }
         })
         .of_client())

@@ -10,6 +10,10 @@ const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded")
 const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
 const PARTS: (&str, &str) = ("content-type", "multipart/form-data; boundary=b");
 
+/// A multipart form with the field `a` and the file `f`.
+const UPLOAD: &[u8] = b"--b\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n\
+    --b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\nfour\r\n--b--";
+
 fn post(site: &Site, content_type: (&str, &str), content: &[u8], code: &str) -> Answered {
     let fields = vec![content_type];
     site.run(&Ask { method: Some("POST"), fields, content: Some(content), ..Ask::default() }, code)
@@ -66,10 +70,23 @@ fn forms() {
     // None at all is an empty one.
     assert_eq!(site.value("next(request.form())"), "nil");
     assert_eq!(site.value("request.text() == ''"), "true");
-    // Read as a text first, it still is a form; not the other way round.
-    let both = "__r(request.text()) __r(request.form().a)";
-    assert_eq!(post(&site, FORM, b"a=1", both).text, "a=11");
-    assert!(post(&site, FORM, b"a=1", "request.form() request.text()").error.unwrap().contains("already"));
+    // Content is kept, and may be read in each form, in any order, and again.
+    for (content_type, content, code, expected) in [
+        (FORM, &b"a=1"[..], "__r(request.text()) __r(request.form().a) __r(request.text())", "a=11a=1"),
+        (FORM, b"a=1", "__r(request.form().a) __r(request.text()) __r(request.form_all('a')[1])", "1a=11"),
+        (FORM, b"a=1", "request.files() __r(request.text())", "a=1"),
+        (JSON, b"[7]", "__r(request.json()[1]) __r(request.text()) __r(request.json()[1])", "7[7]7"),
+        (JSON, b"[7]", "__r(tostring(pcall(request.form))) __r(request.text()) __r(request.json()[1])", "false[7]7"),
+        (JSON, b"[7]", "__r(request.text()) __r(tostring(pcall(request.form))) __r(request.json()[1])", "[7]false7"),
+        (PARTS, UPLOAD, "__r(#request.text()) __r(request.files()[1]:read()) __r(request.form().a)", "120four1"),
+        (PARTS, UPLOAD, "__r(request.form().a) __r(request.files()[1]:read()) __r(request.form().a)", "1four1"),
+    ] {
+        let answered = post(&site, content_type, content, code);
+        assert_eq!((answered.error, &*answered.text), (None, expected), "{code}");
+    }
+    assert_eq!(site.value("request.form() and request.text() == '' and next(request.form())"), "nil");
+    let error = post(&site, PARTS, UPLOAD, "request.form() request.text()").error.unwrap();
+    assert!(error.contains("call request.text first"), "{error}");
     // Within a coroutine of the page.
     let within = "coroutine.wrap(function() __r(request.form().a) end)()";
     assert_eq!(post(&site, FORM, b"a=1", within).text, "1");
