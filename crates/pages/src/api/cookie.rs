@@ -1,6 +1,8 @@
-//! Cookies (RFC 6265): parsing Cookie fields and writing Set-Cookie fields.
+//! Cookies (RFC 6265): parsing Cookie fields and writing Set-Cookie fields. Values that a page sets are percent-encoded
+//! where the RFC allows no other form, and decoded when the page reads them.
 
 use flatout_http::cookie::cookies;
+use flatout_http::percent;
 use flatout_http::token::{is_token, trim};
 use std::fmt::Write as _;
 
@@ -12,12 +14,17 @@ pub const COOKIE_BYTES_MAX: usize = 4096;
 pub const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
 /// Parses the name and value of each cookie in the value of a Cookie field, in order (RFC 6265 §5.4). Pairs without a
-/// name are skipped, and quotation marks around a value are removed.
+/// name are skipped, and quotation marks around a value are removed. Values are not decoded; see [`decode_value`].
 pub fn parse_cookies(field: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     cookies(std::iter::once(field)).filter(|(name, _)| !name.is_empty()).map(|(name, value)| {
         let value = trim(value);
         (name, value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value))
     })
+}
+
+/// Percent-decodes a cookie's value. A percent sign without two hexadecimal digits stays as it is.
+pub fn decode_value(value: &[u8]) -> Vec<u8> {
+    percent::decode(value).collect()
 }
 
 /// The SameSite attribute: whether browsers send a cookie with cross-site requests (RFC 6265bis §5.5).
@@ -54,7 +61,8 @@ impl SameSite {
 pub struct Cookie<'a> {
     /// The name, which must be a token.
     pub name: &'a [u8],
-    /// The value, which must consist of visible ASCII characters except quotation mark, comma, semicolon and backslash.
+    /// The value. Percent signs, and bytes other than visible ASCII characters except quotation mark, comma, semicolon
+    /// and backslash, are percent-encoded.
     pub value: &'a [u8],
     /// The path prefix for which the cookie is sent; no Path attribute if empty.
     pub path: &'a [u8],
@@ -75,12 +83,10 @@ flatout_reason::reasons! {
     pub enum CookieError { text, }
     /// The name is not a token (RFC 6265 §4.1.1).
     Name, "a cookie's name may contain only letters, digits and !#$%&'*+-.^_`|~";
-    /// The value contains bytes that are not allowed.
-    Value, "a cookie's value must not contain spaces, quotation marks, commas, semicolons, backslashes, or anything but visible ASCII: use url.encode or base64.url_encode";
     /// Path or Domain contains bytes that are not allowed, or is too long.
     Attribute, "a cookie's path or domain must not contain control characters or semicolons, or be longer than 1,024 bytes";
-    /// Name and value together are longer than [`COOKIE_BYTES_MAX`].
-    TooLong, "a cookie's name and value must not exceed 4,096 bytes together";
+    /// Name and encoded value together are longer than [`COOKIE_BYTES_MAX`].
+    TooLong, "a cookie's name and percent-encoded value must not exceed 4,096 bytes together";
     /// The cookie has SameSite=None but not Secure, which browsers reject.
     NoneInsecure, "a cookie with same_site = \"none\" must be secure, or browsers refuse it";
     /// The name begins with `__Secure-` without Secure, or with `__Host-` without Secure and Path=/ or with Domain (RFC
@@ -91,7 +97,11 @@ flatout_reason::reasons! {
 impl Cookie<'_> {
     /// Appends the value of a Set-Cookie field to `out`.
     pub fn encode_to(&self, out: &mut String) -> Result<(), CookieError> {
-        let (name, value) = (self.check_name()?, self.check_value()?);
+        let name = self.check_name()?;
+        let value = percent::encode(self.value, |byte| byte != b'%' && is_cookie_octet(byte));
+        if name.len() + value.len() > COOKIE_BYTES_MAX {
+            return Err(CookieError::TooLong);
+        }
         let path = check_attribute(self.path)?;
         let domain = self.domain.map(check_attribute).transpose()?;
         if self.same_site == SameSite::None && !self.secure {
@@ -106,7 +116,7 @@ impl Cookie<'_> {
         }
         out.push_str(name);
         out.push('=');
-        out.push_str(value);
+        out.push_str(&value);
         if !path.is_empty() {
             out.push_str("; Path=");
             out.push_str(path);
@@ -135,17 +145,7 @@ impl Cookie<'_> {
         if !is_token(self.name) {
             return Err(CookieError::Name);
         }
-        if self.name.len() + self.value.len() > COOKIE_BYTES_MAX {
-            return Err(CookieError::TooLong);
-        }
         Ok(name)
-    }
-
-    fn check_value(&self) -> Result<&str, CookieError> {
-        if !self.value.iter().copied().all(is_cookie_octet) {
-            return Err(CookieError::Value);
-        }
-        std::str::from_utf8(self.value).map_err(|_| CookieError::Value)
     }
 }
 
@@ -164,7 +164,7 @@ fn check_attribute(bytes: &[u8]) -> Result<&str, CookieError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cookie, CookieError, SameSite, parse_cookies};
+    use super::{Cookie, CookieError, SameSite, decode_value, parse_cookies};
     use proptest::prelude::*;
 
     fn parsed(field: &str) -> Vec<(String, String)> {
@@ -219,6 +219,20 @@ mod tests {
         assert_eq!(encoded(&long).unwrap(), "a=; Path=/x; Domain=example.com; Max-Age=60; SameSite=Strict");
         let gone = Cookie { max_age_s: Some(-5), ..cookie("a", "") };
         assert!(encoded(&gone).unwrap().contains("; Max-Age=0;"));
+        for (value, expected) in [
+            ("b c", "b%20c"),
+            ("b; Domain=evil", "b%3B%20Domain=evil"),
+            ("b\r\nX: y", "b%0D%0AX:%20y"),
+            ("\u{e9}", "%C3%A9"),
+            ("100%", "100%25"),
+            ("%20", "%2520"),
+            ("\"a\\,b\"", "%22a%5C%2Cb%22"),
+            ("a=b/c+d~(e)", "a=b/c+d~(e)"),
+        ] {
+            let line = encoded(&cookie("a", value)).unwrap();
+            assert_eq!(line, format!("a={expected}; Path=/; Secure; HttpOnly; SameSite=Lax"));
+            assert_eq!(decode_value(expected.as_bytes()), value.as_bytes());
+        }
     }
 
     #[test]
@@ -228,10 +242,8 @@ mod tests {
             (cookie("a b", "c"), CookieError::Name),
             (cookie("", "c"), CookieError::Name),
             (cookie("a\r\nX", "c"), CookieError::Name),
-            (cookie("a", "b; Domain=evil"), CookieError::Value),
-            (cookie("a", "b\r\nX: y"), CookieError::Value),
-            (cookie("a", "\u{e9}"), CookieError::Value),
             (cookie("a", &long), CookieError::TooLong),
+            (cookie("a", &" ".repeat(1366)), CookieError::TooLong),
             (Cookie { path: b"/;x", ..cookie("a", "b") }, CookieError::Attribute),
             (Cookie { domain: Some(b"a\r\nb"), ..cookie("a", "b") }, CookieError::Attribute),
             (Cookie { same_site: SameSite::None, secure: false, ..cookie("a", "b") }, CookieError::NoneInsecure),
@@ -259,7 +271,8 @@ mod tests {
                 prop_assert!(line.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
                 prop_assert_eq!(line.matches(';').count(), if path.is_empty() { 3 } else { 4 });
                 let mut pairs = parse_cookies(line.split(';').next().unwrap().as_bytes());
-                prop_assert_eq!(pairs.next(), Some((&name[..], &value[..])));
+                let (sent, came) = pairs.next().unwrap();
+                prop_assert_eq!((sent, decode_value(came)), (&name[..], value));
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use super::Api;
 use super::content::{ContentReading, ReadForm, begin, read_form, read_text};
-use super::cookie::{COOKIES_MAX, parse_cookies};
+use super::cookie::{COOKIES_MAX, decode_value, parse_cookies};
 use super::form::{is_media_type, parse_form};
 use super::reads::{is_private, note_all_fields, note_field, note_private};
 use super::refusal::PageRefusal;
@@ -287,21 +287,21 @@ fn joined(facts: &RequestFacts, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Creates a table with the first cookie of each name. Browsers send the cookie with the longest path first (RFC 6265
+/// Creates a table with the first cookie of each name, whose value is percent-decoded. Browsers send the cookie with the longest path first (RFC 6265
 /// §5.4).
 fn cookies(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for (name, value) in sent_cookies(facts) {
         let name = lua.create_string(name)?;
         if !table.contains_key(&name)? {
-            table.raw_set(name, lua.create_string(value)?)?;
+            table.raw_set(name, lua.create_string(decode_value(value))?)?;
         }
     }
     json::mark_object(lua, &table)?;
     Ok(table)
 }
 
-/// Returns the cookies of a request, at most [`COOKIES_MAX`].
+/// Returns the cookies of a request, at most [`COOKIES_MAX`], with values as they were sent.
 pub(super) fn sent_cookies(facts: &RequestFacts) -> impl Iterator<Item = (&[u8], &[u8])> {
     let lines = facts.fields().filter(|(name, _)| name.eq_ignore_ascii_case(b"cookie"));
     lines.flat_map(|(_, value)| parse_cookies(value)).take(COOKIES_MAX)
