@@ -108,7 +108,7 @@ codes! {
     PrivateServed, "C0414", "private data would be served", "Private data of active pages is in a folder that a `files` handler serves, so visitors could download the database, its migrations or the key that signs sessions. Move the data out of the folder, or into a subfolder whose name begins with a dot.";
 
     CodeUnclosed, "P0101", "unclosed code block", "Code in a page begins with `<?` and ends with `?>`, but the file ends before the `?>`. Inside a Luau string or long comment, `?>` does not end the code.";
-    InsertionUnknown, "P0102", "unknown insertion", "`<?` must be followed by `=`, `raw`, `lua` or `include`. To write a literal `<?`, use `&lt;?`, or `<\\?` in a script's strings.";
+    InsertionUnknown, "P0102", "unknown insertion", "`<?` must be followed by `=`, `raw`, `lua` or `include`, or begin an XML declaration (`<?xml `). To write a literal `<?`, use `&lt;?`, or `<\\?` in a script's strings.";
     LuauBad, "P0103", "invalid Luau", "The code is not valid Luau. The message is from the Luau compiler, or says what is not closed.";
     ExpressionBad, "P0104", "not a single expression", "`<?=` and `<?raw` must contain a single expression, not a statement or a comma-separated list.";
     BlockUnclosed, "P0105", "unclosed block", "An `if`, `for`, `while`, `do` or `repeat` is not closed by `end` or `until` in the file in which it begins.";

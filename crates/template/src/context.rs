@@ -9,7 +9,7 @@
 //! accepted as long as both ways agree, which they do unless a `<` appears where one of them sees text. An insertion in
 //! an unknown context does not compile.
 
-use super::names::{AttributeValue, ElementContent, content_of, is_integration_point, value_of};
+use super::names::{AttributeValue, ElementContent, content_of, is_integration_point, is_passive_link, value_of};
 use super::reference::{Resolved, resolve};
 use super::script::{Language, Script};
 use super::url::Url;
@@ -21,7 +21,7 @@ const OTHER: u8 = 0xff;
 /// Maximum number of bytes stored of a name. Names that are significant here are shorter.
 const NAME_BYTES: usize = 32;
 
-/// Maximum number of bytes stored of an attribute's value that determines the language of a script.
+/// Maximum number of bytes stored of an attribute's value that determines the language of a script or the type of a link.
 const KEPT_BYTES: usize = 48;
 
 /// The name of an element or an attribute, in lower case.
@@ -111,8 +111,11 @@ pub(super) struct Tag {
     pub(super) slash: bool,
     pub(super) attribute: Name,
     pub(super) value: Option<AttributeValue>,
-    /// The value read so far that determines the language of a script.
+    /// The value read so far that determines the language of a script or the type of a link.
     pub(super) kept: Name,
+    /// True if the first `rel` of this `<link>` has only passive types; `None` if the tag has no `rel` so far. Browsers
+    /// ignore all but the first.
+    pub(super) passive_link: Option<bool>,
     /// The language of a script element. If `type` and `language` disagree, this is [`Language::Other`].
     pub(super) language: Option<Language>,
     /// True if `content` of this `<meta>` contains an insertion.
@@ -299,7 +302,7 @@ impl Context {
                 return self.gap(byte, at);
             }
             HtmlState::Value(_) | HtmlState::Unquoted => {
-                if self.tag.value == Some(AttributeValue::ScriptType) {
+                if matches!(self.tag.value, Some(AttributeValue::ScriptType | AttributeValue::LinkType)) {
                     self.tag.kept.push(byte, KEPT_BYTES);
                 }
             }
@@ -363,7 +366,10 @@ impl Context {
 
     /// Handles `=` after an attribute's name.
     fn end_name(&mut self) -> Result<(), Unclear> {
-        let value = value_of(self.tag.name.bytes(), self.tag.attribute.bytes());
+        let value = match value_of(self.tag.name.bytes(), self.tag.attribute.bytes()) {
+            AttributeValue::Resource if self.tag.passive_link == Some(true) => AttributeValue::Url,
+            value => value,
+        };
         self.state = HtmlState::BeforeValue;
         self.tag.value = Some(value);
         self.tag.kept = Name::default();
@@ -389,6 +395,10 @@ impl Context {
             };
             let mismatched = self.tag.language.filter(|known| *known != language).map(|_| Language::Other);
             self.tag.language = Some(mismatched.unwrap_or(language));
+        }
+        // An attribute with a namespace prefix is not `rel`.
+        if self.tag.value == Some(AttributeValue::LinkType) && self.tag.attribute.bytes() == b"rel" {
+            self.tag.passive_link.get_or_insert(is_passive_link(self.tag.kept.bytes()));
         }
         self.script = None;
         self.url = Url::Start;

@@ -48,8 +48,9 @@ impl Context {
             return None;
         }
         if self.tag.kept != other.tag.kept {
-            // The language is neither of the two.
+            // The language is neither of the two, and the link may load code.
             joined.tag.language = Some(Language::Other);
+            joined.tag.passive_link = Some(false);
             joined.tag.kept = self.tag.kept.clone();
         }
         if self.reference != other.reference {
@@ -99,6 +100,11 @@ fn join_tags(one: &Tag, two: &Tag) -> Option<Tag> {
     }
     let mut joined = one.clone();
     joined.language = if one.language == two.language { one.language } else { Some(Language::Other) };
+    joined.passive_link = match (one.passive_link, two.passive_link) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (Some(true), Some(true)) => Some(true),
+        _ => None,
+    };
     joined.content_inserted |= two.content_inserted;
     joined.http_equiv |= two.http_equiv;
     Some(joined)

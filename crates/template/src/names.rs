@@ -18,6 +18,8 @@ pub(super) enum AttributeValue {
     Style,
     /// The language of a script element.
     ScriptType,
+    /// The attribute `rel` of `<link>`, which determines whether browsers execute what `href` names.
+    LinkType,
     /// The attribute `content` of `<meta>`, whose meaning depends on `http-equiv`.
     MetaContent,
     /// A value in which insertions are not allowed. The string completes "this attribute …" with the reason.
@@ -99,6 +101,58 @@ const URLS: &[&[u8]] = &[
     b"usemap",
 ];
 
+/// The reason why the attributes of `<link>` that select a resource must be literal.
+pub(super) const LOADS: &str = "determines what is loaded";
+
+/// Link types (`rel` of `<link>`) with which browsers neither execute what `href` names nor apply it to the page. They
+/// show it to users or search engines, load it as an image, or only prepare its loading.
+const PASSIVE_LINKS: &[&[u8]] = &[
+    b"alternate",
+    b"amphtml",
+    b"apple-touch-icon",
+    b"apple-touch-icon-precomposed",
+    b"apple-touch-startup-image",
+    b"author",
+    b"bookmark",
+    b"canonical",
+    b"dns-prefetch",
+    b"edit",
+    b"external",
+    b"first",
+    b"help",
+    b"hub",
+    b"icon",
+    b"image_src",
+    b"last",
+    b"license",
+    b"mask-icon",
+    b"me",
+    b"next",
+    b"nofollow",
+    b"noopener",
+    b"noreferrer",
+    b"pingback",
+    b"preconnect",
+    b"prefetch",
+    b"prev",
+    b"previous",
+    b"privacy-policy",
+    b"related",
+    b"search",
+    b"self",
+    b"shortcut",
+    b"shortlink",
+    b"tag",
+    b"terms-of-service",
+    b"up",
+    b"webmention",
+];
+
+/// Returns whether all types in the value of `rel`, in lower case, are passive. A value without types is passive, too.
+pub(super) fn is_passive_link(rel: &[u8]) -> bool {
+    rel.split(u8::is_ascii_whitespace).filter(|link| !link.is_empty()).all(|link| PASSIVE_LINKS.contains(&link))
+}
+
 /// Returns the kind of an attribute's value in an element.
 pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
     const RUN: &str = "is executed by libraries";
@@ -135,7 +189,8 @@ pub(super) fn value_of(element: &[u8], attribute: &[u8]) -> AttributeValue {
         }
         (b"script", b"type" | b"language") => return AttributeValue::ScriptType,
         (b"meta", b"content") => return AttributeValue::MetaContent,
-        (b"link", b"rel" | b"as" | b"type" | b"blocking") => Some("determines what is loaded"),
+        (b"link", b"rel") => return AttributeValue::LinkType,
+        (b"link", b"as" | b"type" | b"blocking") => Some(LOADS),
         (b"iframe", b"sandbox" | b"allow" | b"csp") => Some("restricts the frame's permissions"),
         (b"object" | b"embed", b"type" | b"classid" | b"codebase" | b"archive" | b"code") => {
             Some("determines which code is executed")

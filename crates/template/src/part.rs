@@ -156,9 +156,15 @@ impl TemplateReader<'_> {
         // The text is needed while its parts are added. It is at most 1 MiB, and the nesting depth is limited.
         let text = self.texts.text(file).to_owned();
         let mut at = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        while let Some(found) = text[at..].find("<?").map(|found| at + found) {
+        let mut from = at;
+        while let Some(found) = text[from..].find("<?").map(|found| from + found) {
+            if is_of_xml(&text[found..]) {
+                from = found + 2;
+                continue;
+            }
             self.text(file, at..found);
             at = self.insertion(file, &text, found, base, name);
+            from = at;
         }
         self.text(file, at..text.len());
         self.structure.close(base, self.report);
@@ -324,6 +330,13 @@ impl TemplateReader<'_> {
             }
         }
     }
+}
+
+/// Returns whether `text` begins with an XML declaration or with an instruction reserved for XML, such as
+/// `<?xml-stylesheet`, which are literal text.
+fn is_of_xml(text: &str) -> bool {
+    text.strip_prefix("<?xml")
+        .is_some_and(|rest| rest.starts_with(|next: char| next == '-' || next.is_ascii_whitespace()))
 }
 
 /// Resolves a path in an include of the file `name`. Returns the path relative to the folder of the pages.

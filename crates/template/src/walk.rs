@@ -2,7 +2,7 @@
 
 use super::Escape;
 use super::context::{Context, HtmlState, Unclear};
-use super::names::{AttributeValue, ElementContent};
+use super::names::{AttributeValue, ElementContent, LOADS};
 use super::script::{InsertionKind, Language};
 use super::structure::ControlEvent;
 use super::url::Url;
@@ -377,8 +377,14 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
             Url::Unclear => Err(unclear_url(&name)),
             _ => {
                 let message = format!("`{name}` of <{element}> loads code, so its beginning must be literal");
-                Err(Refusal::new(Code::InUrl, message, "begin with a path or with a host: \"/files/<?= … ?>\"")
-                    .vouched())
+                let note = "begin with a path or with a host: \"/files/<?= … ?>\"";
+                let mut refusal = Refusal::new(Code::InUrl, message, note).vouched();
+                if element == "link" && context.tag.passive_link.is_none() {
+                    refusal
+                        .notes
+                        .push("or write `rel` before `href`, if it is canonical, next, icon or the like".into());
+                }
+                Err(refusal)
             }
         },
         Some(AttributeValue::UrlList) => match context.url {
@@ -395,16 +401,15 @@ fn choose_value(context: &Context) -> Result<Escape, Refusal> {
                 format!("`{name}` of <script> determines how browsers interpret the script, so it must be literal");
             Err(Refusal::new(Code::InAttribute, message, "use <?lua if … ?> to choose between literal values"))
         }
-        Some(AttributeValue::Refused(why)) => {
-            let note = format!("put the value into a data- attribute, and read it with a script; `{name}` {why}");
-            Err(Refusal::new(
-                Code::InAttribute,
-                format!("an insertion is not allowed in `{name}` of <{element}>"),
-                &note,
-            ))
-        }
+        Some(AttributeValue::LinkType) => Err(refused_value(&name, &element, LOADS)),
+        Some(AttributeValue::Refused(why)) => Err(refused_value(&name, &element, why)),
         None => Err(between_attributes()),
     }
+}
+
+fn refused_value(name: &str, element: &str, why: &str) -> Refusal {
+    let note = format!("put the value into a data- attribute, and read it with a script; `{name}` {why}");
+    Refusal::new(Code::InAttribute, format!("an insertion is not allowed in `{name}` of <{element}>"), &note)
 }
 
 fn unclear_url(name: &str) -> Refusal {
