@@ -101,7 +101,8 @@ fn query(fields: &Table) -> Result<String, NativeError> {
         let text = match value {
             Value::Boolean(value) => value.to_string().into_bytes(),
             Value::Integer(value) => value.to_string().into_bytes(),
-            Value::Number(value) => value.to_string().into_bytes(),
+            Value::Number(value) if value.is_finite() => value.to_string().into_bytes(),
+            Value::Number(_) => return Err(mlua::Error::runtime("a number in a query must not be NaN or infinity")),
             Value::String(value) => {
                 check_length(&value).map_err(|fault| mlua::Error::runtime(fault.to_string()))?;
                 value.as_bytes().to_vec()

@@ -295,7 +295,13 @@ fn cell(value: &Value) -> Result<Cell, NativeError> {
         Value::Boolean(value) => Ok(Cell::Integer(i64::from(*value))),
         Value::Integer(number) if number.abs() < EXACT_MAX => Ok(Cell::Integer(*number)),
         Value::Integer(number) => Ok(Cell::Real(*number as f64)),
-        Value::Number(number) => Ok(Cell::Real(*number)),
+        Value::Number(number) if number.is_finite() => Ok(Cell::Real(*number)),
+        // SQLite would store NaN as NULL, and infinity as a number that most programs cannot read.
+        Value::Number(number) => Err(format!(
+            "a parameter must be a finite number, not {}: check the results of tonumber and divisions",
+            if number.is_nan() { "NaN" } else { "infinity" }
+        )
+        .into()),
         Value::String(text) => match text.to_str() {
             Ok(text) => Ok(Cell::Text(text.to_owned())),
             Err(_) => Err("strings for the database must be UTF-8: pass other bytes as a buffer".into()),

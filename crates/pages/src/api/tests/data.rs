@@ -94,6 +94,10 @@ fn statements() {
         ("db.query('SELECT ?', {user = nil})", "? without a name"),
         ("db.query('SELECT :user')", "1 in the statement"),
         ("db.query('SELECT ?', '\\255')", "buffer"),
+        ("db.query('SELECT ?', tonumber('nan'))", "not NaN"),
+        ("db.query('SELECT ?', 0/0)", "not NaN"),
+        ("db.query('SELECT :a', {a = 1/0})", "not infinity"),
+        ("db.exec('INSERT INTO t (size) VALUES (?)', -math.huge)", "not infinity"),
         ("db.query('PRAGMA journal_mode')", "must not"),
     ] {
         let error = site.error(code);

@@ -77,6 +77,9 @@ fn conversions() {
     assert!(site.error("html.escape(string.rep('x', 300000))").contains("256 KiB"));
     assert!(site.error("\nurl.query({a = {}})").starts_with("test.luau:2:"));
     assert!(site.error("json.encode(print)").contains("function"));
+    for code in ["url.query({a = 0/0})", "url.query({a = 1/0})", "response.header('A', 0/0)", "json.encode(0/0)"] {
+        assert!(site.error(code).contains("NaN"), "{code}");
+    }
 }
 
 #[test]
