@@ -151,8 +151,17 @@ fn passwords() {
         .. tostring(stored == password.hash('secret')))";
     let answered = site.run(&Ask::default(), code);
     assert_eq!((answered.error, &*answered.text), (None, "truefalsefalsefalsefalse"));
+    // A hash that PHP has created.
+    let stored = "'$2y$05$bD4bU1yu1yTxNe4iKT9tieWUbrE..h7P65DM.1M2mv09ikY6UXRFi'";
+    assert_eq!(site.value(&format!("password.verify('s3cret', {stored})")), "true");
+    assert_eq!(site.value(&format!("password.verify('secret', {stored})")), "false");
     for (code, part) in [
         ("password.verify('a', 'a')", "password.hash"),
+        ("password.verify('a', '$2y$31$abcdefghijklmnopqrstuuLK7U1u6pVRmL7L1BBM2aS35PSZnDXlK')", "at most 14"),
+        (
+            "password.verify('a', '$argon2i$v=19$m=4194304,t=2,p=1$UXRIakpMNmxoUTBtZU9CeQ$KYCMC5/45O1rm7zObwcQOO4eFkNrWFAb')",
+            "256 MiB",
+        ),
         ("password.hash(string.rep('x', 1025))", "1,024"),
         ("password.hash()", "string"),
     ] {
