@@ -82,17 +82,16 @@ fn conversions() {
     }
 }
 
+/// The HMAC-SHA-256 of RFC 4231, test case 2.
+const JEFE: &str = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+
 #[test]
 fn hashes_and_random_numbers() {
     let site = Site::new();
     for (code, expected) in [
         ("hash.sha256('abc')", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
         ("#hash.sha512('abc')", "128"),
-        // RFC 4231, test case 2.
-        (
-            "hash.hmac_sha256('Jefe', 'what do ya want for nothing?')",
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
-        ),
+        ("hash.hmac_sha256('Jefe', 'what do ya want for nothing?')", JEFE),
         ("#hash.hmac_sha512('a', 'b')", "128"),
         ("hash.equal('a', 'a')", "true"),
         ("hash.equal('a', 'b')", "false"),
@@ -102,6 +101,34 @@ fn hashes_and_random_numbers() {
     ] {
         assert_eq!(site.value(code), expected, "{code}");
     }
+    // FIPS 180-2, appendix B.3: a million letters.
+    let million = "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0";
+    for code in [
+        "local h = hash.new('sha256') for i = 1, 1000 do h:update(string.rep('a', 1000)) end __r(h:hex())",
+        "__r(hash.new('sha256'):update('a'):update(string.rep('a', 999999)):hex())",
+        "__r(hash.new('sha256'):update(buffer.fromstring(string.rep('a', 1e6))):hex())",
+        "__r(hash.sha256(string.rep('a', 1000000)))",
+        // The digest of the input so far does not end the input.
+        "local h = hash.new('sha256'):update(string.rep('a', 500000)) h:hex() h:hex()
+         __r(h:update(string.rep('a', 500000)):hex())",
+    ] {
+        let answered = site.run(&Ask::default(), code);
+        assert_eq!((answered.error, &*answered.text), (None, million), "{code}");
+    }
+    for (code, expected) in [
+        ("hash.new('sha512'):update('ab'):update(''):update('c'):hex() == hash.sha512('abc')", "true"),
+        ("hash.new('sha256'):hex() == hash.sha256('')", "true"),
+        ("hash.new_hmac('sha256', 'Jefe'):update('what do ya '):update('want for nothing?'):hex()", JEFE),
+        (
+            "hash.hmac_sha512('k', string.rep('ab', 300000)) == hash.new_hmac('sha512', 'k')
+                :update(string.rep('ab', 299999)):update('ab'):hex()",
+            "true",
+        ),
+    ] {
+        assert_eq!(site.value(code), expected, "{code}");
+    }
+    assert!(site.error("hash.sha256(nil)").contains("string"));
+    assert!(site.error("hash.new_hmac('sha256', nil)").contains("string"));
     for count in ["0", "4097", "1.5", "0/0", "-1"] {
         assert!(site.error(&format!("random.bytes({count})")).contains("1 to 4,096"));
     }
