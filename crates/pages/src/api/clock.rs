@@ -1,21 +1,27 @@
-//! `TIMEDATE()`, `time()` and `date`: the current time and date formats.
+//! `TIMEDATE()`, `time()`, `date` and `sleep`: the current time, date formats, and waiting for a time.
 
 use super::Api;
 use crate::sandbox::Sandbox;
-use crate::sandbox::wait::NativeError;
+use crate::sandbox::wait::{NativeError, wanted};
+use flatout_net::task_deadlines::{DeadlineTable, DeadlineTimer};
 use flatout_os::clock::Now;
 use jiff::civil::DateTime;
 use jiff::fmt::rfc2822;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use mlua::{Lua, LuaString};
+use mlua::{Function, Lua, LuaString};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::rc::Rc;
 
 /// The format of `TIMEDATE()`, such as `Sat 21 Nov 2026 10:32:30 CET`.
 const TIMEDATE_FORMAT: &str = "%a %d %b %Y %H:%M:%S %Z";
 /// The default format of `date.format`.
 const DEFAULT_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
+/// Longest time for which one call of `sleep` waits, in seconds.
+const SLEEP_S_MAX: f64 = 60.0;
+/// Precision of `sleep`, in milliseconds. While pages sleep, a worker looks at the time this often.
+const SLEEP_PRECISION_MS: u64 = 10;
 /// Maximum length of a format, in bytes.
 const FORMAT_BYTES_MAX: usize = 256;
 /// Maximum length of a string that is parsed as a date, in bytes.
@@ -49,6 +55,8 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     })?;
     sandbox.global("TIMEDATE", timedate)?;
     sandbox.global("time", sandbox.function(|_, _, (): ()| Ok(Now::read().unix_s as f64))?)?;
+
+    sandbox.global("sleep", sleep(sandbox)?)?;
 
     let date = sandbox.lua().create_table()?;
     let local = api.settings.zone.clone();
@@ -94,6 +102,27 @@ pub(super) fn install(sandbox: &Sandbox, api: &Rc<Api>) -> mlua::Result<()> {
     })?;
     date.raw_set("parse", made)?;
     sandbox.global("date", date)
+}
+
+/// Creates `sleep`. The page waits like for a database, and the worker serves other requests.
+fn sleep(sandbox: &Sandbox) -> mlua::Result<Function> {
+    let deadlines = Rc::<DeadlineTable>::default();
+    sandbox.waiting(move |_, exchange, seconds: f64| {
+        if !(0.0..=SLEEP_S_MAX).contains(&seconds) {
+            return Err("sleep accepts 0 to 60 seconds".into());
+        }
+        if exchange.is_unfinished() {
+            return Err("sleep must not be called inside a transaction, because all other writes would wait".into());
+        }
+        let deadlines = Rc::clone(&deadlines);
+        Ok(wanted(async move {
+            let mut timer = DeadlineTimer::new(&deadlines);
+            timer.begin((seconds * 1000.0).ceil() as u64);
+            deadlines.keep_swept(SLEEP_PRECISION_MS);
+            poll_fn(|context| timer.poll_expired(context)).await;
+            Ok(())
+        }))
+    })
 }
 
 fn or_now(time_s: Option<f64>) -> f64 {

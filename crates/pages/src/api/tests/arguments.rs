@@ -278,6 +278,8 @@ const OWN_CALLS: &[&str] = &[
     "response.status = 'a'",
     "response.status = 7",
     "session.user = w",
+    "sleep(w)",
+    "sleep(-1)",
     "session[1] = 2",
     "url.decode(w)",
     "url.encode(w)",

@@ -157,10 +157,10 @@ fn every_function_is_in_the_manual() {
     let site = Site::new();
     let code = "
         for _, library in {'cache', 'csrf', 'date', 'db', 'fetch', 'hash', 'hex', 'base64', 'html', 'json', 'kv', 'log', 'password', 'random',
-                           'request', 'response', 'session', 'time', 'TIMEDATE', 'url', 'uuid'} do
+                           'request', 'response', 'session', 'sleep', 'time', 'TIMEDATE', 'url', 'uuid'} do
             local value = ({cache = cache, csrf = csrf, date = date, db = db, fetch = fetch, hash = hash, hex = hex,
                 base64 = base64, html = html, json = json, kv = kv, log = log, password = password, random = random, request = request,
-                response = response, session = session, time = time, TIMEDATE = TIMEDATE, url = url, uuid = uuid})[library]
+                response = response, session = session, sleep = sleep, time = time, TIMEDATE = TIMEDATE, url = url, uuid = uuid})[library]
             if type(value) == 'table' then
                 local name = next(value)
                 while name do

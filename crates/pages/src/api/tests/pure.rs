@@ -2,6 +2,8 @@
 
 use super::{Ask, Site};
 use crate::api::log::{LINES_MAX, LogLevel};
+use flatout_os::clock;
+use std::time::Duration;
 
 #[test]
 fn the_time() {
@@ -32,6 +34,28 @@ fn the_time() {
         let error = site.error(code);
         assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
     }
+}
+
+#[test]
+fn a_page_sleeps() {
+    let site = Site::new();
+    let asleep = clock::now();
+    let answered = site.run(&Ask::default(), "__r('a') __r(select('#', sleep(0.05))) __r('b')");
+    assert_eq!((answered.error, &*answered.text), (None, "a0b"));
+    // The clock of deadlines may be a few milliseconds late.
+    assert!(clock::since(asleep) >= Duration::from_millis(40));
+    for (code, part) in [
+        ("sleep(-1)", "0 to 60 seconds"),
+        ("sleep(60.1)", "0 to 60 seconds"),
+        ("sleep(0/0)", "0 to 60 seconds"),
+        ("sleep('soon')", "number"),
+        ("return setmetatable({}, { __index = function() sleep(1) end }).x", "cannot yield"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(part) && error.starts_with("test.luau:1:"), "{code}: {error}");
+    }
+    let within = Site::with_database().error("db.transaction(function() sleep(1) end)");
+    assert!(within.contains("inside a transaction"), "{within}");
 }
 
 #[test]
