@@ -16,7 +16,7 @@
 //! | `job`, `queue` | runs that continue later, and their scheduling |
 //! | [`mod@check`] | compiling pages without running them; reading them from a folder on disk |
 //! | [`backlog`] | output buffered for clients, and its limits |
-//! | `answer`, `dev` | response heads and content; errors in the browser, and automatic reload |
+//! | `answer`, `ranged`, `dev` | response heads and content; ranges; errors in the browser, and automatic reload |
 //! | [`outcome`], [`messages`] | outcomes of responses; messages for operators |
 //!
 //! Absent by design: sockets, sites, routes, and files that are not pages.
@@ -34,6 +34,7 @@ pub mod open;
 pub mod outcome;
 mod page;
 mod queue;
+mod ranged;
 pub mod sandbox;
 pub mod step;
 pub mod worker;

@@ -15,6 +15,7 @@ use crate::job::{Driving, PageRun};
 use crate::outcome::PageOutcome;
 use crate::page::{Broken, Page};
 use crate::queue::RunQueue;
+use crate::ranged;
 use crate::sandbox::failure::{FailureKind, RunFailure};
 use crate::sandbox::limits::Limits;
 use crate::sandbox::wait::NativeError;
@@ -276,8 +277,8 @@ impl PagesWorker {
         outcome: PageOutcome,
     ) -> Result<Response, BacklogFull> {
         let client = exchange.facts.client().map(|client| client.ip());
+        let length = ranged::apply(page, exchange, answer::length(page, &exchange.output));
         let status = exchange.draft.status;
-        let length = answer::length(page, &exchange.output);
         let (head, extra) = answer::head(page, &exchange.draft, Some(length as u64), policy);
         let body = if has_content(status) {
             let keep = |buffer| self.keep(buffer, client);

@@ -64,6 +64,37 @@ fn redirects_to_a_folder_stay_on_the_site() {
 }
 
 #[test]
+fn a_page_that_allows_ranges_responds_with_them() {
+    let large =
+        format!("<?lua response.ranges() response.header(\"ETag\", '\"v1\"') ?>{}<?= 1 ?>", "x".repeat(100_000));
+    let (_folder, server) = site(&[("site/index.lhtml", &large)], "", "");
+    let ask = |method: &str, fields: &str| {
+        let request = format!("{method} / HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
+        Response::parse(&server.exchange(request.as_bytes()))
+    };
+    for (method, fields, status, range, length) in [
+        ("GET", "", 200, None, 100_001),
+        ("GET", "Range: bytes=99998-\r\n", 206, Some("bytes 99998-100000/100001"), 3),
+        ("GET", "Range: bytes=10-50009\r\nIf-Range: \"v1\"\r\n", 206, Some("bytes 10-50009/100001"), 50_000),
+        ("GET", "Range: bytes=10-19\r\nIf-Range: \"v0\"\r\n", 200, None, 100_001),
+        ("GET", "Range: bytes=0-0,50000-50000\r\n", 200, None, 100_001),
+        ("GET", "Range: bytes=100001-\r\n", 416, Some("bytes */100001"), 0),
+    ] {
+        let answer = ask(method, fields);
+        assert_eq!(
+            (answer.status, answer.field("content-range"), answer.body.len()),
+            (status, range, length),
+            "{fields}"
+        );
+        assert_eq!(answer.field("content-length"), Some(&*length.to_string()), "{fields}");
+        assert_eq!(answer.field("accept-ranges"), Some("bytes"), "{fields}");
+    }
+    assert!(ask("GET", "Range: bytes=99998-\r\n").body.ends_with(b"xx1"));
+    let head = ask("HEAD", "Range: bytes=0-9\r\n");
+    assert_eq!((head.status, head.field("content-length")), (200, Some("100001")));
+}
+
+#[test]
 fn pages_accept_get_head_options_and_post() {
     let (_folder, server) = site(SITE, "", "");
     let ask = |method: &str, more: &str| {

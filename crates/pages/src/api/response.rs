@@ -76,6 +76,13 @@ pub(super) fn install(sandbox: &Sandbox) -> mlua::Result<()> {
     })?;
     response.raw_set("json", made)?;
 
+    let made = sandbox.function(|_, exchange, (): ()| {
+        check_open(exchange)?;
+        exchange.draft.ranges = true;
+        Ok(())
+    })?;
+    response.raw_set("ranges", made)?;
+
     let metatable = lua.create_table()?;
     let made = sandbox.function(|_, exchange, (_, name): (Value, Value)| match name {
         Value::String(name) if *name.as_bytes() == *b"status" => Ok(Value::Number(f64::from(exchange.draft.status))),

@@ -17,6 +17,8 @@ flatout_reason::defaults! {
     pub struct Draft {
         /// The status code, by default 200.
         pub status: u16 = 200,
+        /// True if the client may request ranges of the complete response.
+        pub ranges: bool,
         /// The cache policy; `None` if the page has not set any.
         pub cache: Option<CachePolicy>,
         bytes: Vec<u8>,
@@ -28,6 +30,7 @@ impl Draft {
     /// Resets the draft.
     pub fn clear(&mut self) {
         self.status = 200;
+        self.ranges = false;
         self.cache = None;
         self.bytes.clear();
         self.fields.clear();

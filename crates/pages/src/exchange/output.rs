@@ -82,6 +82,28 @@ impl Output {
         }
     }
 
+    /// Removes everything outside `range`, in bytes of the content. `segment` returns the bytes of a static segment.
+    pub fn keep_range<'a>(&mut self, range: Range<usize>, segment: impl Fn(u32) -> &'a [u8]) {
+        let mut offset = 0;
+        for piece in std::mem::take(&mut self.pieces) {
+            let length = match piece {
+                OutputPiece::Static(number) => segment(number).len(),
+                OutputPiece::Dynamic { start, end } => end.saturating_sub(start) as usize,
+            };
+            let [first, last] = [range.start, range.end].map(|at| at.saturating_sub(offset).min(length));
+            offset += length;
+            match piece {
+                _ if first >= last => {}
+                OutputPiece::Static(_) if last - first == length => self.pieces.push(piece),
+                // Part of a static segment becomes generated text.
+                OutputPiece::Static(number) => self.write(|out| out.extend_from_slice(&segment(number)[first..last])),
+                OutputPiece::Dynamic { start, .. } => {
+                    self.pieces.push(OutputPiece::Dynamic { start: start + first as u32, end: start + last as u32 });
+                }
+            }
+        }
+    }
+
     /// Clears the output.
     pub fn clear(&mut self) {
         self.pieces.clear();

@@ -201,6 +201,7 @@ const TAKE_ALL: &[&str] = &[
     "request.form",
     "request.json",
     "request.text",
+    "response.ranges",
     "session.clear",
     "session.renew",
     "time",

@@ -280,6 +280,7 @@ fn a_head_that_was_sent_stays() {
         "response.cookie('a', 'b')",
         "cache('1s')",
         "response.json({})",
+        "response.ranges()",
     ] {
         let answered = site.run(&Ask::default(), &format!("__r('x') flush()\n{code}"));
         let error = answered.error.unwrap();
