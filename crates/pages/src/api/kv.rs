@@ -3,6 +3,7 @@
 use super::Api;
 use super::policy::parse_seconds;
 use crate::sandbox::Sandbox;
+use crate::sandbox::json::type_name;
 use crate::sandbox::number::{EXACT_MAX, integer};
 use crate::sandbox::wait::NativeError;
 use flatout_data::{KvError, KvValue};
@@ -79,7 +80,7 @@ fn kept(value: &Value) -> Result<KvValue, NativeError> {
         Value::Number(number) => Ok(KvValue::Real(*number)),
         Value::Buffer(buffer) => Ok(KvValue::Bytes(buffer.to_vec().into())),
         other => {
-            Err(format!("kv can store strings, numbers and booleans, but not a {}: use json.encode", other.type_name())
+            Err(format!("kv can store strings, numbers and booleans, but not a {}: use json.encode", type_name(other))
                 .into())
         }
     }

@@ -144,7 +144,7 @@ fn field_value(value: &Value) -> Result<Vec<u8>, NativeError> {
         Value::Integer(number) => Ok(number.to_string().into_bytes()),
         Value::Number(number) if number.is_finite() => Ok(number.to_string().into_bytes()),
         Value::Number(_) => Err("a header's value must not be NaN or infinity".into()),
-        other => Err(format!("a header's value must be a string or a number, not a {}", other.type_name()).into()),
+        other => Err(format!("a header's value must be a string or a number, not a {}", json::type_name(other)).into()),
     }
 }
 

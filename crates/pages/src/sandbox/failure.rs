@@ -223,6 +223,8 @@ pub(crate) fn plain_text(error: &mlua::Error) -> String {
                     "f64" | "f32" | "i64" | "i32" | "u64" | "u32" | "usize" | "u16" | "u8" => "number",
                     other => other,
                 };
+                // The only light userdata that pages see is `json.null`.
+                let from = if *from == "lightuserdata" { "null" } else { *from };
                 format!("invalid argument #{pos} ({to} expected, got {from})")
             }
             other => format!("invalid argument #{pos}: {}", plain_text(other)),

@@ -203,8 +203,10 @@ fn mixed() -> mlua::Error {
     )
 }
 
-fn type_name(value: &Value) -> &'static str {
+/// Returns the name of a value's type for messages to page authors.
+pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
+        null if *null == Value::NULL => "null",
         Value::LightUserData(_) | Value::UserData(_) => "userdata",
         other => other.type_name(),
     }

@@ -98,6 +98,10 @@ fn conversions() {
     }
     let written = site.run(&Ask::default(), "__w(json.null) __a(json.null) __j(json.null) __j({ a = json.null })");
     assert_eq!((written.error, &*written.text), (None, "null{\"a\":null}"));
+    for code in ["kv.set('a', json.null)", "response.header('A', json.null)", "url.encode(json.null)"] {
+        let error = site.error(code);
+        assert!(error.contains(" null") && !error.contains("userdata"), "{code}: {error}");
+    }
     assert!(site.error("html.escape(string.rep('x', 300000))").contains("256 KiB"));
     assert!(site.error("\nurl.query({a = {}})").starts_with("test.luau:2:"));
     assert!(site.error("json.encode(print)").contains("function"));
