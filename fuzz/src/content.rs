@@ -1,7 +1,7 @@
 //! Request content for pages: forms with files, fields, cookies, sessions.
 
 use flatout_http::feed::assert_pieces_agree;
-use flatout_pages::api::cookie::{Cookie, SameSite, parse_cookies};
+use flatout_pages::api::cookie::{Cookie, SameSite, decode_value, parse_cookies};
 use flatout_pages::api::field::{is_value, location};
 use flatout_pages::api::form::{FIELDS_MAX, parse_form};
 use flatout_pages::api::multipart::{MultipartDecoder, PartHead, Parts, parse_boundary};
@@ -91,6 +91,8 @@ pub(crate) fn check_fields(bytes: &[u8]) {
         };
         if cookie.encode_to(&mut line).is_ok() {
             assert!(line.bytes().all(|byte| (0x20..0x7f).contains(&byte)));
+            let sent = line.split(';').next().and_then(|pair| pair.split_once('='));
+            assert!(sent.is_some_and(|(_, sent)| decode_value(sent.as_bytes()) == value));
         }
     }
     if let Some(Ok(boundary)) = parse_boundary(bytes) {

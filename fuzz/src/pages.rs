@@ -10,6 +10,7 @@ pub(crate) const SEEDS: &[&[u8]] = &[
     b"<option<?lua if v then ?> selected<?lua end ?>><?lua for i = 1, 3 do ?><?= i ?>, <?lua end ?></option>",
     b"<script type=\"application/json\">{\"a\": <?= v ?>, \"b\": \"<?= v ?>\"}</script><!-- --><svg><title><?= v ?></title></svg>",
     b"<?lua local t = {\"?>\"} --[[ ?> ]] repeat ?><?= `a{t[1]}` ?><?lua until true ?><noscript><b><?= v ?></b></noscript>",
+    b"<?xml version=\"1.0\"?><link rel=\"canonical\" href=\"<?= v ?>\"/><link rel='alternate stylesheet' href='/a/<?= v ?>'>",
 ];
 
 pub(crate) const VALUES: &[&[u8]] = &[
