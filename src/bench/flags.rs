@@ -156,6 +156,12 @@ pub(crate) struct RequestArgs {
     /// Add a request header, as 'Name: value'; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = RequestField::parse)]
     pub(super) header: Vec<RequestField>,
+    /// Fill placeholders in URLs, header values and bodies: {seq}, {uuid} and {random:A-B}
+    ///
+    /// {seq} is the number of the request, from 1; {uuid} is a random UUID; {random:A-B} is a random integer from A to B.
+    /// The random values depend on --seed. Other braces are sent unchanged, and {{seq} is sent as {seq}.
+    #[arg(long)]
+    pub(super) fill: bool,
     /// Connect to ADDRESS for this host and port, instead of resolving the name; may be repeated
     ///
     /// With several addresses, separated by commas, connections use them in turn. The Host field and the server name for

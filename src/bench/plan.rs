@@ -6,12 +6,13 @@ use flatout_http::url::Url;
 use flatout_lab::bench::question::OverloadPlan;
 use flatout_lab::bench::{BenchRequests, BenchSpec, CounterSource, Speech};
 use flatout_lab::cores::cores_allowed;
-use flatout_lab::request::{HttpVersion, is_method};
+use flatout_lab::request::{HttpVersion, RequestField, is_method};
 use flatout_lab::resolve::Routes;
 use flatout_lab::workload::{read_content, read_filelist, read_sound_log, read_urls};
 use flatout_load::judge::Threshold;
 use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
 use flatout_load::stats::knee::KneePlan;
+use flatout_load::template::{Template, ValueSource};
 use flatout_load::workload::{self, Replay, Workload};
 use flatout_os::socket::is_local;
 use flatout_units::quantity::{self, NANOSECOND, QuantityError, split_unit};
@@ -61,11 +62,15 @@ pub(super) enum BenchGoal {
 
 /// Returns what is wrong with a command line, without accessing the network or files.
 pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
-    let url = Url::parse(&args.url).map_err(text)?;
+    let url = parse_url(&args.url, args.request.fill)?;
     sense::check(args, &url)?;
     let BenchArgs { load, request, question, .. } = args;
     method(request.method.as_deref())?;
     request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?;
+    if request.fill {
+        let values = request.header.iter().map(RequestField::value).chain(request.body_text.as_deref());
+        values.map(|value| Template::parse(value.as_bytes())).collect::<Result<Vec<_>, _>>().map_err(text)?;
+    }
     for requirement in &question.require {
         Threshold::parse(requirement).map_err(text)?;
     }
@@ -76,7 +81,7 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
         load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
     }
     if let Some(url) = &question.compare {
-        Url::parse(url).map_err(text)?;
+        parse_url(url, request.fill)?;
     }
     // The times of a replay are in its log, which is a file.
     if request.replay.is_some() {
@@ -91,7 +96,7 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
 
 /// Turns a command line into everything that a run needs.
 pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
-    let url = Url::parse(&args.url).map_err(text)?;
+    let url = parse_url(&args.url, args.request.fill)?;
     sense::check(&args, &url)?;
     let BenchArgs { load, request, question, agents, .. } = args;
     let routes = Routes { resolved: request.resolve.clone(), redirected: request.connect_to.clone() };
@@ -118,6 +123,7 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
         method: method(request.method.as_deref())?,
         content: content(&request)?,
         fields: request.header.clone(),
+        fill: request.fill,
         speech: speech(&request),
         routes,
         server_name: request.sni.clone(),
@@ -139,6 +145,19 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     };
     let question = read_question(&question, &load, &ask)?;
     Ok(Run { ask, counter_source, question, thresholds })
+}
+
+/// Parses the URL of a server. With `fill`, its path and query may have placeholders.
+pub(super) fn parse_url(text: &str, fill: bool) -> Result<Url, String> {
+    if !fill {
+        return Url::parse(text).map_err(self::text);
+    }
+    // Braces are invalid in a URL, except in placeholders.
+    let mut example = Vec::new();
+    let template = Template::parse(text.as_bytes()).map_err(self::text)?;
+    template.fill(&mut ValueSource::default().of_head(0), &mut example);
+    Url::parse(&String::from_utf8_lossy(&example)).map_err(self::text)?;
+    Url::parse_lenient(text).map_err(self::text)
 }
 
 /// The limit of errors in a search, unless its condition has one.
@@ -178,7 +197,7 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
         }));
     }
     if let Some(url) = &asked.compare {
-        let url = Url::parse(url).map_err(text)?;
+        let url = parse_url(url, ask.fill)?;
         ask.routes.resolve(&url).map_err(text)?;
         let work = match &ask.work {
             // If A is a single URL, B requests the other URL. If A is a list, B requests the same list.

@@ -4,6 +4,7 @@
 //! [`super::flags`]. Conflicts that depend on values are checked here.
 
 use super::flags::{BenchArgs, LoadArgs, OutputArgs, QuestionArgs, RequestArgs};
+use super::plan::parse_url;
 use flatout_http::url::Url;
 use flatout_lab::resolve::Routes;
 use std::path::{Path, PathBuf};
@@ -172,7 +173,7 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
         })
         .collect();
     let routes = Routes { resolved: request.resolve.clone(), redirected: request.connect_to.clone() };
-    let other = question.compare.as_deref().and_then(|other| Url::parse(other).ok());
+    let other = question.compare.as_deref().and_then(|other| parse_url(other, request.fill).ok());
     let metrics = question.server_metrics.as_deref().and_then(|metrics| Url::parse(metrics).ok());
     let urls: Vec<&Url> = std::iter::once(url).chain(&other).chain(&metrics).collect();
     // Requests would go to another server than the one that the route names.
@@ -197,6 +198,12 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
     rules.push((
         request.verify_digest.is_some() && request.method.as_deref() == Some("HEAD"),
         "a response to HEAD has no content, so --verify-digest has nothing to check".to_owned(),
+    ));
+    rules.push((
+        request.verify_digest.is_some() && request.fill,
+        "--verify-digest compares responses to the same request, but --fill makes each request different: remove one of \
+         the two"
+            .to_owned(),
     ));
     rules
 }

@@ -7,6 +7,7 @@ mod connections;
 mod costs;
 mod counts;
 mod failing;
+mod fill;
 mod http3;
 mod live;
 mod overdue;

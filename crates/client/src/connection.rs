@@ -5,7 +5,7 @@ use super::link::Link;
 use super::reader::ResponseReader;
 use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, failure_of};
-use super::{Drive, Made, PreparedRequest, RequestFailure, RequestRecord};
+use super::{Drive, Made, RequestFailure, RequestRecord};
 use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
 use std::future::poll_fn;
@@ -22,15 +22,19 @@ struct Burst {
     made: Option<Made>,
     /// Table index of the first request.
     first: u32,
+    /// True if the bytes of the burst are in its pipeline: it has several requests, or its request has placeholders.
+    is_joined: bool,
 }
 
 /// Buffers that a slot reuses for each burst, so that no burst allocates.
 #[derive(Default)]
 struct Pipeline {
-    /// Table indexes of the requests, in a burst of several requests.
+    /// Table indexes of the requests.
     requests: Vec<u32>,
     /// The bytes of all requests of the burst.
     bytes: Vec<u8>,
+    /// The end of each request in `bytes`.
+    ends: Vec<usize>,
 }
 
 /// The result of a burst whose responses are all complete.
@@ -248,16 +252,27 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
     // A drive that chooses an index out of range has a bug, which must not cause a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
     let first = choose(0);
-    if begin.burst > 1 {
+    let is_joined = begin.burst > 1 || requests[first as usize].template.is_some();
+    if is_joined {
         pipeline.requests.clear();
         pipeline.bytes.clear();
-        for nth in 0..begin.burst {
+        pipeline.ends.clear();
+        for nth in 0..begin.burst.max(1) {
             let index = if nth == 0 { first } else { choose(nth) };
+            let (request, is_last) = (&requests[index as usize], is_last(&begin, nth));
+            match &request.template {
+                Some(template) => {
+                    let (values, number) = (&shared.settings.values, begin.request.saturating_add(u64::from(nth)));
+                    let buffers = &mut *shared.fill_buffers.borrow_mut();
+                    template.fill_http1(values, number, is_last, buffers, &mut pipeline.bytes);
+                }
+                None => pipeline.bytes.extend_from_slice(request.bytes(is_last)),
+            }
             pipeline.requests.push(index);
-            pipeline.bytes.extend_from_slice(requests[index as usize].bytes(is_last(&begin, nth)));
+            pipeline.ends.push(pipeline.bytes.len());
         }
     }
-    Burst { begin, begun_ns, sent_ns: 0, sent_bytes: 0, made: None, first }
+    Burst { begin, begun_ns, sent_ns: 0, sent_bytes: 0, made: None, first, is_joined }
 }
 
 const fn is_last(begin: &Begin, nth: u32) -> bool {
@@ -265,20 +280,11 @@ const fn is_last(begin: &Begin, nth: u32) -> bool {
 }
 
 fn request_of(burst: &Burst, pipeline: &Pipeline, nth: u32) -> u32 {
-    if burst.begin.burst > 1 { pipeline.requests[nth as usize] } else { burst.first }
-}
-
-fn prepared<'a, D: Drive>(
-    shared: &'a ClientShared<D>,
-    burst: &Burst,
-    pipeline: &Pipeline,
-    nth: u32,
-) -> &'a PreparedRequest {
-    &shared.settings.requests[request_of(burst, pipeline, nth) as usize]
+    if burst.is_joined { pipeline.requests[nth as usize] } else { burst.first }
 }
 
 fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
-    if burst.begin.burst > 1 {
+    if burst.is_joined {
         &pipeline.bytes
     } else {
         shared.settings.requests[burst.first as usize].bytes(burst.begin.closes)
@@ -294,9 +300,13 @@ fn ended_of<D: Drive>(
     result: Result<u16, RequestFailure>,
     ended_ns: u64,
 ) -> RequestRecord {
-    let length = |nth| prepared(shared, burst, pipeline, nth).bytes(is_last(&burst.begin, nth)).len();
-    let before: usize = (0..nth).map(length).sum();
-    let whole = length(nth);
+    let end_of = |nth| pipeline.ends[nth as usize];
+    let (before, end) = match (burst.is_joined, nth.checked_sub(1)) {
+        (true, Some(previous)) => (end_of(previous), end_of(nth)),
+        (true, None) => (0, end_of(nth)),
+        (false, _) => (0, bytes_of(shared, burst, pipeline).len()),
+    };
+    let whole = end - before;
     let sent_bytes = burst.sent_bytes.saturating_sub(before).min(whole);
     RequestRecord {
         begin: burst.begin,

@@ -7,7 +7,7 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | `table` | the prepared requests |
+//! | `table`, `template` | the prepared requests; those with placeholders |
 //! | `slot`, `dispatch`, `pacer`, `busy_poll` | slots, due bursts, the timer for them, and busy polling |
 //! | `connector`, `link`, `tls` | from an address to a connection, plain or TLS |
 //! | `reader`, `content` | parsing HTTP/1 responses; verifying bodies |
@@ -37,6 +37,7 @@ mod reader;
 mod slot;
 mod streams;
 mod table;
+mod template;
 mod tls;
 mod worker;
 
@@ -44,11 +45,13 @@ pub use content::sha256;
 pub use failure::{QuicFailure, RequestFailure};
 pub use interrupt::{watch_endings, watch_interrupts};
 pub use table::{DIGEST_BYTES, PreparedRequest, StreamRequest};
+pub use template::{BlockPart, RequestTemplate};
 pub use tls::{ClientTls, ClientTlsSettings};
 pub use worker::{WorkerCpu, WorkerReport, run_worker, thread_cpu_ns};
 
 use flatout_load::record::ConnectionEnd;
 use flatout_load::schedule::{Begin, Move};
+use flatout_load::template::ValueSource;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -63,6 +66,8 @@ pub struct ClientSettings {
     pub streams: Option<SharedStreams>,
     /// The requests, at least one.
     pub requests: Arc<[PreparedRequest]>,
+    /// The values of placeholders in requests.
+    pub values: ValueSource,
     /// Number of slots, which is the number of open connections, or of streams if these share connections. At least 1.
     pub slots: u32,
     /// Source addresses of connections.

@@ -11,14 +11,14 @@ mod stream;
 use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, OpenGuard, failure_of};
 use super::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
-use connection::StreamConnection;
+use connection::{RequestStream, StreamConnection};
 use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
+use std::task::{Context, Poll, ready};
 use stream::ClientStream;
 use tokio::sync::Notify;
 
@@ -317,6 +317,9 @@ async fn run_burst<D: Drive + 'static>(
                     Ok(_) => opened.replies.set(opened.replies.get() + 1),
                 }
                 frame.end(stream, result, ended_ns);
+                if let Some(filled) = stream.filled.take() {
+                    shared.fill_buffers.borrow_mut().give_back(filled);
+                }
                 false
             });
             if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -437,7 +440,7 @@ async fn begin_stream<D: Drive>(
     (nth, mut chosen): Due,
 ) -> Result<ClientStream, RequestFailure> {
     let digesting = shared.sampling.next();
-    let (request, stream) = poll_fn(|context| {
+    let opened = poll_fn(|context| {
         slot.register(context);
         if let Some(failure) = slot.deadline.cut() {
             return Poll::Ready(Err(failure));
@@ -445,20 +448,19 @@ async fn begin_stream<D: Drive>(
         let requests = &shared.settings.requests;
         let request =
             *chosen.get_or_insert_with(|| shared.drive.borrow_mut().choose(begin, nth) % requests.len() as u32);
-        let prepared = &requests[request as usize];
-        let opened = connection.poll_open(prepared, digesting.is_some(), context);
-        opened.map(|opened| Ok((request, opened?)))
-    })
-    .await?;
-    let prepared = &shared.settings.requests[request as usize];
-    let has_content = prepared.streamed.as_ref().is_some_and(|streamed| !streamed.content.is_empty());
+        let opened =
+            poll_open(shared, connection, (request, begin.request + u64::from(nth)), digesting.is_some(), context);
+        opened.map_ok(|opened| (request, opened))
+    });
+    let (request, opened) = opened.await?;
     Ok(ClientStream {
         nth,
         request,
         sent_ns: precise_ns(),
-        sent_bytes: prepared.kept.len() as u64,
-        unsent_from: has_content.then_some(0),
-        stream,
+        sent_bytes: opened.http1_bytes as u64,
+        unsent_from: opened.has_content.then_some(0),
+        filled: opened.filled,
+        stream: opened.stream,
         status: None,
         first_byte_ns: 0,
         head_bytes: 0,
@@ -467,6 +469,45 @@ async fn begin_stream<D: Drive>(
         is_digested: digesting.is_some(),
         digesting,
     })
+}
+
+/// A stream whose head was sent.
+struct OpenedStream {
+    stream: RequestStream,
+    /// The content, if it has placeholders.
+    filled: Option<Vec<u8>>,
+    has_content: bool,
+    /// Length of the HTTP/1 form of the request, in bytes.
+    http1_bytes: usize,
+}
+
+/// Opens a stream and sends the head of a request: of the one at this index of the table, with this number in the run.
+fn poll_open<D: Drive>(
+    shared: &ClientShared<D>,
+    connection: &StreamConnection,
+    (request, number): (u32, u64),
+    is_digested: bool,
+    context: &mut Context<'_>,
+) -> Poll<Result<OpenedStream, RequestFailure>> {
+    let prepared = &shared.settings.requests[request as usize];
+    let (Some(streamed), Some(streams)) = (&prepared.streamed, shared.settings.streams) else {
+        return Poll::Ready(Err(RequestFailure::NoHttp2));
+    };
+    let Some(template) = &prepared.template else {
+        let has_content = !streamed.content.is_empty();
+        let stream =
+            ready!(connection.poll_open((prepared.is_head, !has_content), &streamed.block, is_digested, context))?;
+        let http1_bytes = prepared.kept.len();
+        return Poll::Ready(Ok(OpenedStream { stream, filled: None, has_content, http1_bytes }));
+    };
+    // The values depend only on the number, so they are the same if the stream cannot be opened yet.
+    let buffers = &mut *shared.fill_buffers.borrow_mut();
+    let http1_bytes = buffers.fill_stream(template, streams.version, &shared.settings.values, number);
+    let is_filled = template.content.is_some();
+    let has_content = if is_filled { !buffers.content.is_empty() } else { !streamed.content.is_empty() };
+    let stream = ready!(connection.poll_open((prepared.is_head, !has_content), &buffers.block, is_digested, context))?;
+    let filled = is_filled.then(|| buffers.take_content());
+    Poll::Ready(Ok(OpenedStream { stream, filled, has_content, http1_bytes }))
 }
 
 /// The data that all requests of a burst share, for their records.

@@ -1,5 +1,6 @@
 //! The requests of a run, prepared in advance and shared by all workers.
 
+use super::template::RequestTemplate;
 use std::sync::{Arc, OnceLock};
 
 /// Length of a SHA-256 digest, in bytes.
@@ -20,6 +21,9 @@ pub struct PreparedRequest {
     pub body_bytes: Option<u64>,
     /// SHA-256 of that body: either configured, or that of the first response whose digest is computed.
     pub digest: OnceLock<[u8; DIGEST_BYTES]>,
+    /// The request with placeholders, if it has any. It is then sent instead of `kept`, `last` and the block of
+    /// `streamed`, and also instead of the content of `streamed` if the content has placeholders.
+    pub template: Option<Box<RequestTemplate>>,
 }
 
 /// A request in the form of HTTP/2 or HTTP/3.
@@ -43,11 +47,20 @@ impl PreparedRequest {
             streamed: None,
             body_bytes: None,
             digest: OnceLock::new(),
+            template: None,
         }
     }
 
-    /// Returns the bytes for HTTP/1.
+    /// Returns the bytes for HTTP/1, unless the request has a template.
     pub(super) fn bytes(&self, is_last: bool) -> &[u8] {
         if is_last { &self.last } else { &self.kept }
+    }
+
+    /// Returns the maximum length of the HTTP/1 form, in bytes.
+    pub(super) fn bytes_max(&self) -> usize {
+        match &self.template {
+            Some(template) => template.bytes_max(),
+            None => self.kept.len().max(self.last.len()),
+        }
     }
 }

@@ -1,16 +1,18 @@
 //! Tests of the client against small servers, each of which has one fault.
 
 use super::{
-    ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, Sources, WorkerCpu, WorkerReport,
-    run_worker,
+    ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, RequestTemplate, Sources, WorkerCpu,
+    WorkerReport, run_worker,
 };
 use flatout_http::refusal::Refusal;
 use flatout_load::record::ConnectionEnd;
 use flatout_load::schedule::{Begin, Move};
+use flatout_load::template::{Template, ValueSource};
 use flatout_os::clock::precise_ns;
 use rustix::io::Errno;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -208,6 +210,7 @@ fn settings(address: SocketAddr) -> ClientSettings {
         tls: None,
         streams: None,
         requests: [PreparedRequest::plain(REQUEST.to_vec())].into(),
+        values: ValueSource::default(),
         slots: 1,
         sources: Sources::Automatic,
         request_timeout_ns: 5_000_000_000,
@@ -370,6 +373,42 @@ fn pipelined_responses_are_matched_to_their_requests() {
     assert_eq!(results, [(0, Ok(200)), (1, Ok(404)), (2, Ok(200))].repeat(5));
     assert!(report.drive.ended.iter().all(|ended| ended.head_bytes + ended.body_bytes == 39));
     assert_eq!(report.drive.made.len(), 1);
+}
+
+#[test]
+fn placeholders_are_filled_for_each_request_of_a_burst() {
+    let (sender, lines) = mpsc::channel();
+    let address = server(move |_, stream| {
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        while reader.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            if line == "\r\n" && reader.get_mut().write_all(OK).is_err() {
+                return;
+            }
+            sender.send(std::mem::take(&mut line)).unwrap();
+        }
+    });
+    let template = RequestTemplate {
+        head: Template::parse(b"GET /{seq} HTTP/1.1\r\nX: {random:7-7}\r\n").unwrap(),
+        content: None,
+        kept_end: b"\r\n"[..].into(),
+        last_end: b"\r\n"[..].into(),
+        block: [].into(),
+    };
+    let filled = PreparedRequest { template: Some(template.into()), ..PreparedRequest::plain(Vec::new()) };
+    for burst in [1, 3] {
+        let mut settings = settings(address);
+        settings.requests = vec![filled.clone(); burst as usize].into();
+        settings.values.seq_first = 9;
+        let mut script = Script::new(1, 1);
+        script.burst = burst;
+        let report = run_script(settings, script);
+        assert_eq!((answered(&report), sent(&report)), (burst as usize, burst as usize));
+        let expected: Vec<_> = (9..9 + burst).map(|seq| format!("GET /{seq} HTTP/1.1\r\nX: 7\r\n\r\n")).collect();
+        assert_eq!(lines.iter().take(3 * burst as usize).collect::<String>(), expected.concat());
+        let lengths: Vec<_> = report.drive.ended.iter().map(|ended| ended.sent_bytes as usize).collect();
+        assert_eq!(lengths, expected.iter().map(String::len).collect::<Vec<_>>());
+    }
 }
 
 #[test]

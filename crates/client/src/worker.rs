@@ -10,7 +10,8 @@ use super::pacer::Pacer;
 use super::reader::HeadMemo;
 use super::slot::ClientSlot;
 use super::streams::SharedConnection;
-use super::{ClientSettings, Drive, StreamVersion};
+use super::template::FillBuffers;
+use super::{ClientSettings, Drive, PreparedRequest, StreamVersion};
 use flatout_load::record::ConnectionEnd;
 use flatout_net::waker::WakerCell;
 use flatout_os::clock::precise_ns;
@@ -64,6 +65,7 @@ pub(super) struct ClientShared<D> {
     pub(super) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(super) drive: RefCell<D>,
     pub(super) room: RefCell<Room>,
+    pub(super) fill_buffers: RefCell<FillBuffers>,
     pub(super) sampling: Sampling,
     pub(super) slots: Vec<Rc<ClientSlot>>,
     deadlines: SlotDeadlines,
@@ -238,7 +240,7 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
     let slots = settings.slots.max(1);
     let deadlines = SlotDeadlines::default();
     let memos = settings.requests.len().min(MEMOS_MAX);
-    let request_bytes_max = settings.requests.iter().map(|request| request.kept.len().max(request.last.len())).max();
+    let request_bytes_max = settings.requests.iter().map(PreparedRequest::bytes_max).max();
     let streams = settings.streams.map(|streams| streams.per_connection.max(1));
     let tls = settings.tls.as_ref().map(super::ClientTls::for_worker);
     let is_http3 = settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
@@ -254,6 +256,7 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
             memos: (0..memos.max(1)).map(|_| HeadMemo::default()).collect(),
             uses: 0,
         }),
+        fill_buffers: RefCell::default(),
         sampling: Sampling::new(settings.digest_every),
         slots: (0..slots).map(|index| Rc::new(ClientSlot::new(index, &deadlines))).collect(),
         deadlines,

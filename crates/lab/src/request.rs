@@ -1,9 +1,10 @@
 //! The requests of a bench, each of which is built once.
 
-use flatout_client::{SharedStreams, StreamVersion};
+use flatout_client::{BlockPart, RequestTemplate, SharedStreams, StreamVersion};
 use flatout_http::http2::hpack;
 use flatout_http::http3::qpack;
 use flatout_http::token::{is_token, trim};
+use flatout_load::template::{Template, TemplateError};
 
 /// The reason a header field from the command line is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +50,11 @@ impl RequestField {
         }
         Ok(Self { name: name.to_owned(), value })
     }
+
+    /// Returns the value, which may have placeholders.
+    pub fn value(&self) -> &str {
+        &self.value
+    }
 }
 
 /// The HTTP version of a bench.
@@ -80,6 +86,11 @@ impl HttpVersion {
             Self::Http3 { streams } => (StreamVersion::Http3, streams),
         };
         Some(SharedStreams { version, per_connection: if streams == 0 { 1 } else { streams } })
+    }
+
+    /// Returns the version number in the HTTP/1 form of requests.
+    const fn http1_number(self) -> &'static str {
+        if matches!(self, Self::Http10) { "1.0" } else { "1.1" }
     }
 
     /// Returns the name for users.
@@ -120,8 +131,7 @@ pub struct Outline<'a> {
 impl Outline<'_> {
     /// Encodes the request in HTTP/1 form. Fields in `fields` replace default fields of the same name.
     pub fn encode(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<u8> {
-        let number = if version == HttpVersion::Http10 { "1.0" } else { "1.1" };
-        let mut text = format!("{} {} HTTP/{number}\r\n", self.method, self.target);
+        let mut text = format!("{} {} HTTP/{}\r\n", self.method, self.target, version.http1_number());
         for (name, value) in self.fields(version, connection) {
             for part in [name.as_str(), ": ", &value, "\r\n"] {
                 text.push_str(part);
@@ -135,6 +145,16 @@ impl Outline<'_> {
 
     /// Returns the name and value of every field of the HTTP/1 request, in order.
     pub fn fields(&self, version: HttpVersion, connection: ConnectionUse) -> Vec<(String, String)> {
+        let mut sent = self.fields_of_message();
+        if self.declares_length() {
+            sent.push(("Content-Length".to_owned(), self.content.len().to_string()));
+        }
+        sent.extend(connection_field(version, connection).map(|value| ("Connection".to_owned(), value.to_owned())));
+        sent
+    }
+
+    /// Returns the fields that concern neither framing nor the connection.
+    fn fields_of_message(&self) -> Vec<(String, String)> {
         let own = [
             ("Host", self.host.to_owned()),
             ("User-Agent", concat!("flatout-bench/", env!("CARGO_PKG_VERSION")).to_owned()),
@@ -144,16 +164,13 @@ impl Outline<'_> {
         let mut sent: Vec<_> =
             own.into_iter().filter(|(name, _)| !is_given(name)).map(|(name, value)| (name.to_owned(), value)).collect();
         sent.extend(self.fields.iter().map(|field| (field.name.clone(), field.value.clone())));
-        // RFC 9110 §8.6: a method that expects content declares its length even if it is empty.
-        if !self.content.is_empty() || ["POST", "PUT", "PATCH"].contains(&self.method) {
-            sent.push(("Content-Length".to_owned(), self.content.len().to_string()));
-        }
-        match (version, connection) {
-            (HttpVersion::Http10, ConnectionUse::Kept) => sent.push(("Connection".to_owned(), "keep-alive".to_owned())),
-            (HttpVersion::Http11, ConnectionUse::Last) => sent.push(("Connection".to_owned(), "close".to_owned())),
-            _ => {}
-        }
         sent
+    }
+
+    /// Returns whether the request has the field Content-Length.
+    fn declares_length(&self) -> bool {
+        // RFC 9110 §8.6: a method that expects content declares its length even if it is empty.
+        !self.content.is_empty() || ["POST", "PUT", "PATCH"].contains(&self.method)
     }
 
     /// Encodes the head of the request in HTTP/2 or HTTP/3, as a field block.
@@ -161,32 +178,142 @@ impl Outline<'_> {
     /// # Errors
     /// Returns the name of a field that these versions do not permit (RFC 9113 §8.2.2, RFC 9114 §4.2).
     pub fn encode_streamed(&self, version: StreamVersion, secure: bool) -> Result<Vec<u8>, String> {
+        let encode_field = encoder(version);
+        let mut block = Vec::new();
+        for (name, value) in self.streamed_fields(secure)? {
+            encode_field(name.as_bytes(), value.as_bytes(), &mut block);
+        }
+        if self.declares_length() {
+            encode_field(b"content-length", self.content.len().to_string().as_bytes(), &mut block);
+        }
+        Ok(block)
+    }
+
+    /// Returns the fields of the request in HTTP/2 or HTTP/3, in order, without content-length.
+    ///
+    /// # Errors
+    /// As [`Self::encode_streamed`].
+    fn streamed_fields(&self, secure: bool) -> Result<Vec<(String, String)>, String> {
         const OF_CONNECTIONS: [&str; 5] =
             ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
         let is_of_connection = |field: &&RequestField| OF_CONNECTIONS.contains(&&*field.name.to_ascii_lowercase());
         if let Some(field) = self.fields.iter().find(is_of_connection) {
             return Err(field.name.clone());
         }
-        let fields = self.fields(HttpVersion::Http2 { streams: 1 }, ConnectionUse::Kept);
+        let fields = self.fields_of_message();
         let is_host = |name: &str| name.eq_ignore_ascii_case("host");
         let authority = fields.iter().find(|(name, _)| is_host(name)).map_or(self.host, |(_, value)| value);
-        let encode_field = match version {
-            StreamVersion::Http2 => hpack::encode_field,
-            StreamVersion::Http3 => qpack::encode_field,
-        };
-        let mut block = Vec::new();
-        for (name, value) in [
+        let pseudo = [
             (":method", self.method),
             (":scheme", if secure { "https" } else { "http" }),
             (":authority", authority),
             (":path", self.target),
-        ] {
-            encode_field(name.as_bytes(), value.as_bytes(), &mut block);
+        ];
+        let pseudo = pseudo.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let others = fields.iter().filter(|(name, _)| !is_host(name));
+        let others = others.map(|(name, value)| (name.to_ascii_lowercase(), value.clone()));
+        Ok(pseudo.into_iter().chain(others).collect())
+    }
+
+    /// Returns the request as a template, or `None` if it has neither placeholders nor escapes of them. Target, values of
+    /// fields and content may have placeholders.
+    ///
+    /// # Errors
+    /// Returns the reason a placeholder, or a field over this version, is invalid.
+    pub fn template(&self, version: HttpVersion, secure: bool) -> Result<Option<RequestTemplate>, OutlineError> {
+        let content = Template::parse(self.content)?;
+        let mut head = format!("{} {} HTTP/{}\r\n", self.method, self.target, version.http1_number());
+        for (name, value) in self.fields_of_message() {
+            for part in [name.as_str(), ": ", &value, "\r\n"] {
+                head.push_str(part);
+            }
         }
-        for (name, value) in fields.iter().filter(|(name, _)| !is_host(name)) {
-            encode_field(name.to_ascii_lowercase().as_bytes(), value.as_bytes(), &mut block);
+        if Template::parse(head.as_bytes())?.is_verbatim() && content.is_verbatim() {
+            return Ok(None);
         }
-        Ok(block)
+        let content = Some(content).filter(|content| !content.is_verbatim());
+        match content {
+            Some(_) => head.push_str("Content-Length: "),
+            None if self.declares_length() => {
+                head.push_str("Content-Length: ");
+                head.push_str(&self.content.len().to_string());
+                head.push_str("\r\n");
+            }
+            None => {}
+        }
+        let end = |connection| {
+            let line_end = if content.is_some() { "\r\n" } else { "" };
+            let connection = connection_field(version, connection);
+            let connection = connection.map_or(String::new(), |value| format!("Connection: {value}\r\n"));
+            let fixed: &[u8] = if content.is_some() { &[] } else { self.content };
+            Box::from([line_end.as_bytes(), connection.as_bytes(), b"\r\n", fixed].concat())
+        };
+        Ok(Some(RequestTemplate {
+            head: Template::parse(head.as_bytes())?,
+            kept_end: end(ConnectionUse::Kept),
+            last_end: end(ConnectionUse::Last),
+            block: match version.streams() {
+                Some(streams) => self.block_template(streams.version, secure, content.is_some())?,
+                None => [].into(),
+            },
+            content,
+        }))
+    }
+
+    /// Returns the parts of the field block of a template.
+    fn block_template(
+        &self,
+        version: StreamVersion,
+        secure: bool,
+        has_template: bool,
+    ) -> Result<Box<[BlockPart]>, OutlineError> {
+        let encode_field = encoder(version);
+        let (mut parts, mut encoded) = (Vec::new(), Vec::new());
+        for (name, value) in self.streamed_fields(secure).map_err(OutlineError::FieldInvalid)? {
+            let template = Template::parse(value.as_bytes())?;
+            if template.is_verbatim() {
+                encode_field(name.as_bytes(), value.as_bytes(), &mut encoded);
+                continue;
+            }
+            parts.push(BlockPart::Encoded(std::mem::take(&mut encoded).into()));
+            parts.push(BlockPart::Filled(name.into_bytes().into(), template));
+        }
+        if !has_template && self.declares_length() {
+            encode_field(b"content-length", self.content.len().to_string().as_bytes(), &mut encoded);
+        }
+        parts.push(BlockPart::Encoded(encoded.into()));
+        if has_template {
+            parts.push(BlockPart::ContentLength);
+        }
+        Ok(parts.into())
+    }
+}
+
+/// The reason a request cannot be encoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OutlineError {
+    /// HTTP/2 and HTTP/3 do not permit a field. Contains its name.
+    #[error("HTTP/2 and HTTP/3 have no field `{0}`; remove it")]
+    FieldInvalid(String),
+    /// A placeholder is malformed.
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+}
+
+/// Returns the function that appends a field to a field block.
+fn encoder(version: StreamVersion) -> fn(&[u8], &[u8], &mut Vec<u8>) {
+    match version {
+        StreamVersion::Http2 => hpack::encode_field,
+        StreamVersion::Http3 => qpack::encode_field,
+    }
+}
+
+/// Returns the value of the field Connection, if the request needs it.
+const fn connection_field(version: HttpVersion, connection: ConnectionUse) -> Option<&'static str> {
+    match (version, connection) {
+        (HttpVersion::Http10, ConnectionUse::Kept) => Some("keep-alive"),
+        (HttpVersion::Http11, ConnectionUse::Last) => Some("close"),
+        _ => None,
     }
 }
 
@@ -198,12 +325,13 @@ pub fn is_method(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{ConnectionUse, FieldError, HttpVersion, Outline, RequestField};
-    use flatout_client::StreamVersion;
+    use flatout_client::{BlockPart, RequestTemplate, StreamVersion};
     use flatout_http::head::FieldStorage;
-    use flatout_http::http2::hpack::Decoder;
+    use flatout_http::http2::hpack::{self, Decoder};
     use flatout_http::http3::qpack;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
+    use flatout_load::template::{ValueSource, append_decimal};
 
     const OUTLINE: Outline<'static> =
         Outline { method: "GET", target: "/a?b", host: "127.0.0.1:8080", fields: &[], content: b"" };
@@ -260,6 +388,68 @@ mod tests {
             let encoded = Outline { fields: &fields, ..OUTLINE }.encode_streamed(version, true);
             assert_eq!(encoded, Err("Keep-Alive".to_owned()));
         }
+    }
+
+    /// Fills the HTTP/1 form of a template with the same values as the client. Every value is 7.
+    fn filled(template: &RequestTemplate, is_last: bool) -> String {
+        let source = ValueSource { seed: 1, seq_first: 7 };
+        let (mut bytes, mut content) = (Vec::new(), Vec::new());
+        template.head.fill(&mut source.of_head(0), &mut bytes);
+        if let Some(template) = &template.content {
+            template.fill(&mut source.of_content(0), &mut content);
+            append_decimal(content.len() as u64, &mut bytes);
+        }
+        bytes.extend_from_slice(if is_last { &template.last_end } else { &template.kept_end });
+        String::from_utf8([bytes, content].concat()).unwrap()
+    }
+
+    #[test]
+    fn a_filled_request_is_encoded_like_one_without_placeholders() {
+        let lines = |value: &str| [RequestField::parse(&format!("X: {value}")).unwrap()];
+        let (given, expected) = (lines("{seq}"), lines("7"));
+        for (content, sent) in [("", ""), ("fixed", "fixed"), ("a={seq}&b={random:7-7}", "a=7&b=7")] {
+            let outline = |target, fields, content: &'static str| Outline {
+                method: "POST",
+                target,
+                fields,
+                content: content.as_bytes(),
+                ..OUTLINE
+            };
+            let (given, expected) = (outline("/{seq}", &given, content), outline("/7", &expected, sent));
+            for version in [HttpVersion::Http10, HttpVersion::Http11] {
+                let template = given.template(version, false).unwrap().unwrap();
+                assert!(template.block.is_empty());
+                for (connection, is_last) in [(ConnectionUse::Kept, false), (ConnectionUse::Last, true)] {
+                    let expected = String::from_utf8(expected.encode(version, connection)).unwrap();
+                    assert_eq!(filled(&template, is_last), expected);
+                }
+            }
+            let template = given.template(HttpVersion::Http2 { streams: 1 }, false).unwrap().unwrap();
+            let encoded: Vec<u8> = template.block.iter().fold(Vec::new(), |mut block, part| {
+                match part {
+                    BlockPart::Encoded(bytes) => block.extend_from_slice(bytes),
+                    BlockPart::Filled(name, _) => {
+                        hpack::encode_field(name, if name.starts_with(b":") { b"/7" } else { b"7" }, &mut block);
+                    }
+                    BlockPart::ContentLength => {
+                        hpack::encode_field(b"content-length", sent.len().to_string().as_bytes(), &mut block);
+                    }
+                }
+                block
+            });
+            assert_eq!(encoded, expected.encode_streamed(StreamVersion::Http2, false).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_request_without_placeholders_has_no_template() {
+        let version = HttpVersion::Http3 { streams: 1 };
+        let outline = Outline { target: "/{a}", content: b"{\"a\":{}}", ..OUTLINE };
+        assert!(outline.template(version, true).unwrap().is_none());
+        // An escape must be removed, so it is one.
+        assert!(Outline { target: "/{{seq}", ..OUTLINE }.template(version, true).unwrap().is_some());
+        let error = Outline { content: b"{random:9-1}", ..OUTLINE }.template(version, true).unwrap_err();
+        assert!(error.to_string().contains("{random:9-1}"), "{error}");
     }
 
     #[test]

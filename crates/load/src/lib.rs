@@ -2,7 +2,7 @@
 //!
 //! Modules: the plan of a run ([`plan`]), execution of one thread's share of it ([`schedule`]), results ([`record`]),
 //! validity ([`judge`]), failure kinds ([`failure`]), the document from which all views are made ([`report`]), the
-//! requests ([`workload`]), and statistics over several runs ([`stats`]).
+//! requests ([`workload`]) and their placeholders ([`template`]), and statistics over several runs ([`stats`]).
 //!
 //! By design, there are no sockets, threads, files or clocks in this crate. Time is an argument, in nanoseconds of one
 //! monotonic clock, so every rule can be tested without waiting.
@@ -39,6 +39,7 @@ pub mod record;
 pub mod report;
 pub mod schedule;
 pub mod stats;
+pub mod template;
 pub mod workload;
 
 pub use failure::FailureKind;

@@ -55,6 +55,7 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--overload --stop-when errors>5%", "remove --stop-when"),
         ("--stop-when p99>5ms", "write it as errors>5%"),
         ("--body - --urls -", "both be read from standard input"),
+        ("--fill -H X:{seq} --verify-digest 1%", "--fill makes each request different"),
         ("--body - --bundle x", "which --bundle cannot store"),
         ("--body x --body-text y", "cannot be used with"),
         ("--body - --agents 2 --listen 127.0.0.1:0 --certs x", "use a file on each agent"),
@@ -161,6 +162,25 @@ fn what_makes_sense_is_taken() {
         assert_eq!(asked(&format!("{URL} {flags}")), Ok(levels), "{flags}");
     }
     assert_eq!(asked("https://127.0.0.1:9/ --cacert x --no-tls-resume"), Ok(1));
+}
+
+#[test]
+fn placeholders_are_checked_before_a_run() {
+    let checked = |words: &[&str]| {
+        let line = CommandLine::try_parse_from(["bench"].iter().chain(words)).unwrap();
+        plan::check(&line.bench)
+    };
+    let url = "http://127.0.0.1:9/{seq}?{random:1-9}";
+    assert_eq!(checked(&[url, "--fill", "-H", "X: {uuid}", "--body-text", "{\"a\":{}}"]), Ok(()));
+    assert!(checked(&[url]).unwrap_err().contains("percent-encode it"));
+    for words in [
+        &["http://127.0.0.1:9/{random:9-1}", "--fill"][..],
+        &[url, "--fill", "-H", "X: {random:9-1}"],
+        &[url, "--fill", "--body-text", "{random:9-1}"],
+        &[url, "--fill", "--compare", "http://127.0.0.1:9/{random:9-1}"],
+    ] {
+        assert!(checked(words).unwrap_err().contains("{random:9-1} ends before it begins"), "{words:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use crate::failure::{QuicFailure, RequestFailure};
 use crate::http3::{Http3Connection, Http3Stream};
 use crate::link::stand;
 use crate::slot::ClientSlot;
-use crate::table::PreparedRequest;
 use crate::worker::{ClientShared, failure_of};
 use crate::{Drive, Made};
 use flatout_http::http2::connection::Config;
@@ -98,22 +97,22 @@ pub(super) async fn open_http3<D: Drive>(
 }
 
 impl StreamConnection {
-    /// Opens a stream and sends the head of a request. Pending while the server permits no more streams.
+    /// Opens a stream and sends the head of a request, whose field block is `block`. `kind` says whether the method is
+    /// HEAD, and whether the request has no content. Pending while the server permits no more streams.
     pub(super) fn poll_open(
         &self,
-        prepared: &PreparedRequest,
+        kind: (bool, bool),
+        block: &[u8],
         is_digested: bool,
         context: &mut Context<'_>,
     ) -> Poll<Result<RequestStream, RequestFailure>> {
-        let Some(streamed) = &prepared.streamed else { return Poll::Ready(Err(RequestFailure::NoHttp2)) };
-        let kind = (prepared.is_head, streamed.content.is_empty());
         match self {
             Self::Http2(connection) => {
-                let opened = connection.poll_open(kind, |output| output.extend_from_slice(&streamed.block), context);
+                let opened = connection.poll_open(kind, |output| output.extend_from_slice(block), context);
                 opened.map_ok(RequestStream::Http2).map_err(RequestFailure::from)
             }
             Self::Http3(connection) => {
-                connection.poll_open(kind, &streamed.block, is_digested, context).map_ok(RequestStream::Http3)
+                connection.poll_open(kind, block, is_digested, context).map_ok(RequestStream::Http3)
             }
         }
     }

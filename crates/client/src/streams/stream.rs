@@ -15,6 +15,8 @@ pub(super) struct ClientStream {
     pub(super) sent_bytes: u64,
     /// Index of the first byte of the content that has not been sent; `None` if all of it has.
     pub(super) unsent_from: Option<usize>,
+    /// The content, if it has placeholders.
+    pub(super) filled: Option<Vec<u8>>,
     pub(super) stream: RequestStream,
     /// The status of the final response, if its head has arrived.
     pub(super) status: Option<u16>,
@@ -53,12 +55,14 @@ impl ClientStream {
     }
 
     /// Returns the content that has not been sent.
-    pub(super) fn unsent<'a, D: Drive>(&self, shared: &'a ClientShared<D>) -> &'a [u8] {
+    pub(super) fn unsent<'a, D: Drive>(&'a self, shared: &'a ClientShared<D>) -> &'a [u8] {
         let prepared = &shared.settings.requests[self.request as usize];
-        match (&prepared.streamed, self.unsent_from) {
-            (Some(streamed), Some(from)) => streamed.content.get(from..).unwrap_or_default(),
-            _ => &[],
-        }
+        let content = match (&self.filled, &prepared.streamed) {
+            (Some(filled), _) => &filled[..],
+            (None, Some(streamed)) => &streamed.content[..],
+            (None, None) => &[],
+        };
+        self.unsent_from.and_then(|from| content.get(from..)).unwrap_or_default()
     }
 
     /// Sends as much content as the server's window permits. If the server stops reading the content, its response

@@ -53,6 +53,8 @@ pub(crate) struct Whole {
     pub(crate) requests: u64,
     /// Number of failed requests, which the server may or may not have counted.
     pub(crate) uncertain: u64,
+    /// One more than the highest number of a request; 0 if none was started.
+    pub(crate) numbers_end: u64,
 }
 
 impl Whole {
@@ -64,6 +66,7 @@ impl Whole {
         self.successes += other.successes;
         self.requests += other.requests;
         self.uncertain += other.uncertain;
+        self.numbers_end = self.numbers_end.max(other.numbers_end);
     }
 }
 
@@ -206,6 +209,8 @@ impl Drive for LabDrive {
 
     fn handle_begun(&mut self, begin: &Begin, now_ns: u64) -> bool {
         self.recorder.record_begun(begin.burst, begin.intended_ns, now_ns);
+        let end = begin.request.saturating_add(u64::from(begin.burst));
+        self.whole.numbers_end = self.whole.numbers_end.max(end);
         begin.intended_ns >= self.recorder.measured_from_ns
     }
 

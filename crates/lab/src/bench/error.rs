@@ -30,6 +30,12 @@ pub enum BenchError {
     /// A request cannot be encoded in the requested HTTP version.
     #[error("the request cannot be written: {0}")]
     Request(String),
+    /// Placeholders are to be filled, but there are none.
+    #[error(
+        "--fill is given, but no URL, header or body has a placeholder; write {{seq}}, {{uuid}} or {{random:1-100}}, or \
+         remove --fill"
+    )]
+    NothingToFill,
     /// TLS cannot be configured.
     #[error("{0}")]
     Tls(String),
@@ -61,6 +67,7 @@ impl BenchError {
                 | Self::NothingToAsk
                 | Self::OtherServer(_)
                 | Self::Request(_)
+                | Self::NothingToFill
                 | Self::Tls(_)
                 | Self::ServerCounters(_)
         )

@@ -20,6 +20,7 @@ use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
 use flatout_load::report::{
     ClientReport, Cpu, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
+use flatout_load::template::ValueSource;
 use flatout_os::procfs::{self, ProcessStat, read_tcp_counters};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -27,6 +28,9 @@ use std::time::{Instant, SystemTime};
 
 /// Gap between two levels that agents start together, in nanoseconds.
 const LEVEL_GAP_NS: u64 = 2_000_000_000;
+
+/// Value of `{seq}` in the first request of a run.
+const SEQ_FIRST: u64 = 1;
 
 /// A run: the results so far, and everything needed for the next level.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct Bench {
     counter_source: Option<CounterSource>,
     used: CpuUsed,
     whole_ns: u64,
+    /// Number of spans so far.
+    parts: u64,
     steps: Vec<StepReport>,
     addresses_used: BTreeSet<SocketAddr>,
     last: Option<SpanResult>,
@@ -127,6 +133,7 @@ impl Bench {
             tls: ask.tls()?,
             streams: ask.speech.version.streams(),
             requests: ask.table()?,
+            values: ValueSource { seed: first.seed, seq_first: SEQ_FIRST },
             choice: RequestSelection { work: ask.work.clone(), seed: first.seed, step: 0 },
             sources: ask.sources,
             digest_every: ask.digest_every(),
@@ -146,6 +153,7 @@ impl Bench {
             counter_source,
             used: CpuUsed::default(),
             whole_ns: 0,
+            parts: 0,
             steps: Vec::new(),
             addresses_used: BTreeSet::new(),
             last: None,
@@ -258,10 +266,14 @@ impl Bench {
         self.like.plan = plan.clone();
         self.like.choice.step = self.steps.len() as u16;
         self.like.choice.seed = plan.seed;
+        // The numbers of requests begin with 0 in each part, so each part has its own seed.
+        self.like.values.seed = plan.seed.wrapping_add(self.parts);
         let before = self.look();
         let mut looking = Looking { progress, target: self.server.as_ref().ok(), seen: ObservedProcesses::default() };
         let span = run_span(&self.like, Phase::Server, &mut looking)?;
         let seen = looking.seen;
+        self.parts += 1;
+        self.like.values.seq_first = self.like.values.seq_first.saturating_add(span.whole.numbers_end);
         self.like.resolve_ns = 0;
         self.like.begin_at_ns = self.like.begin_at_ns.map(|begin_ns| begin_ns.saturating_add(time_for(plan)));
         self.interrupted |= span.interrupted;

@@ -15,6 +15,7 @@ use flatout_client::PreparedRequest;
 use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
 use flatout_load::plan::{Plan, Stop, Visit};
 use flatout_load::report::LimitReport;
+use flatout_load::template::ValueSource;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Length above which bodies are sent from a file, in bytes. In our measurements, sending from memory was cheaper up to
@@ -125,6 +126,7 @@ impl SpanPlan {
             tls: None,
             streams: None,
             requests: [request].into(),
+            values: ValueSource::default(),
             choice: drive::RequestSelection { work, seed: plan.seed, step: 0 },
             threads: 1,
             plan,

@@ -17,6 +17,7 @@ use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings};
 use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
+use flatout_load::template::ValueSource;
 use flatout_os::clock::precise_ns;
 use flatout_os::procfs::{ProcessStat, read_sched_time};
 use std::collections::BTreeSet;
@@ -55,6 +56,8 @@ pub(crate) struct SpanPlan {
     pub(crate) tls: Option<ClientTls>,
     pub(crate) streams: Option<SharedStreams>,
     pub(crate) requests: Arc<[PreparedRequest]>,
+    /// The values of placeholders in requests.
+    pub(crate) values: ValueSource,
     pub(crate) choice: RequestSelection,
     /// Number of source addresses, if specified.
     pub(crate) sources: Option<u32>,
@@ -251,6 +254,7 @@ fn thread_parts(
         tls: span.tls.clone(),
         streams: span.streams,
         requests: Arc::clone(&span.requests),
+        values: span.values,
         slots: share.connections,
         sources: match span.sources {
             None => Sources::Automatic,

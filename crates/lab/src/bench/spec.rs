@@ -1,7 +1,7 @@
 //! The specification of a bench, and the requests that it prepares.
 
 use super::BenchError;
-use crate::request::{ConnectionUse, HttpVersion, Outline, RequestField};
+use crate::request::{ConnectionUse, HttpVersion, Outline, OutlineError, RequestField};
 use crate::resolve::Routes;
 use flatout_client::{ClientTls, ClientTlsSettings, PreparedRequest, StreamRequest};
 use flatout_http::url::Url;
@@ -69,6 +69,8 @@ pub struct BenchSpec {
     pub content: Arc<[u8]>,
     /// Additional header fields, or replacements for default fields.
     pub fields: Vec<RequestField>,
+    /// True if placeholders in targets, values of fields and contents are filled; see [`flatout_load::template`].
+    pub fill: bool,
     /// The protocol options of the client.
     pub speech: Speech,
     /// The addresses to connect to, if they are not those of the URL's host.
@@ -104,6 +106,7 @@ impl BenchSpec {
             method: None,
             content: Arc::from([]),
             fields: Vec::new(),
+            fill: false,
             speech: Speech { resumes: true, ..Speech::default() },
             routes: Routes::default(),
             server_name: None,
@@ -120,7 +123,13 @@ impl BenchSpec {
     /// Returns all requests in prepared form.
     pub(super) fn table(&self) -> Result<Arc<[PreparedRequest]>, BenchError> {
         let host = self.url.authority();
-        self.work.workload().entries.iter().map(|entry| self.prepare(entry, &host)).collect()
+        let entries = self.work.workload().entries.iter();
+        let table: Arc<[_]> = entries.map(|entry| self.prepare(entry, &host)).collect::<Result<_, _>>()?;
+        let is_filled = |request: &PreparedRequest| request.template.as_ref().is_some_and(|it| it.has_placeholder());
+        if self.fill && !table.iter().any(is_filled) {
+            return Err(BenchError::NothingToFill);
+        }
+        Ok(table)
     }
 
     fn prepare(&self, entry: &WorkloadEntry, host: &str) -> Result<PreparedRequest, BenchError> {
@@ -145,6 +154,8 @@ impl BenchSpec {
             content,
         };
         let version = self.speech.version;
+        let invalid = |error: OutlineError| BenchError::Request(error.to_string());
+        let template = if self.fill { outline.template(version, self.url.secure).map_err(invalid)? } else { None };
         let streamed = match version.streams() {
             Some(streams) => {
                 let refused =
@@ -170,6 +181,7 @@ impl BenchSpec {
             streamed,
             body_bytes: entry.body_bytes.filter(|_| is_known),
             digest,
+            template: template.map(Box::new),
         })
     }
 
