@@ -59,6 +59,15 @@ pub(crate) fn run(args: RerunArgs) -> ExitCode {
             format!("the run sent {}, which results do not store; specify it again: -- {again}", missing.join(" and "));
         return complain(&text, USAGE);
     }
+    let mut local = command::not_repeated(&report.command).into_iter();
+    if let Some((flag, value)) = local.find(|(flag, _)| !args.arguments.iter().any(|word| gives(word, flag))) {
+        let again = command::shell_line(&[flag.clone(), value]);
+        let text = format!(
+            "the run used {flag}, which is not taken from a result, because the result may be from someone else; specify \
+             it again: -- {again}"
+        );
+        return complain(&text, USAGE);
+    }
     if !words.iter().chain(&args.arguments).any(|word| word == "--seed" || word.starts_with("--seed=")) {
         words.extend(["--seed".to_owned(), report.seed.to_string()]);
     }

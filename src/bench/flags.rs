@@ -173,6 +173,11 @@ pub(crate) struct RequestArgs {
     /// An empty HOST1 or PORT1 stands for any, and an empty HOST2 or PORT2 for that of the URL.
     #[arg(long, value_name = "HOST1:PORT1:HOST2:PORT2", value_parser = RedirectedHost::parse)]
     pub(super) connect_to: Vec<RedirectedHost>,
+    /// Connect to the Unix socket at this path instead of an address
+    ///
+    /// The Host field remains that of the URL.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["resolve", "connect_to", "source_addresses", "limit", "agents"])]
+    pub(super) unix_socket: Option<PathBuf>,
     /// Server name for TLS, which the certificate must contain [default: the host of the URL]
     #[arg(long, value_name = "NAME")]
     pub(super) sni: Option<String>,

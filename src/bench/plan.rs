@@ -16,6 +16,7 @@ use flatout_load::template::{Template, ValueSource};
 use flatout_load::workload::{self, Replay, Workload};
 use flatout_os::socket::is_local;
 use flatout_units::quantity::{self, NANOSECOND, QuantityError, split_unit};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,10 +101,14 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     sense::check(&args, &url)?;
     let BenchArgs { load, request, question, agents, .. } = args;
     let routes = Routes { resolved: request.resolve.clone(), redirected: request.connect_to.clone() };
-    let addresses = routes.resolve(&url).map_err(text)?;
     let cores = cores_allowed().len() as u32;
+    let unix_socket = request.unix_socket.as_deref();
+    let is_here = match unix_socket {
+        Some(path) => check_unix_socket(path, agents.share.is_some()).map(|()| true)?,
+        None => routes.resolve(&url).map_err(text)?.iter().any(|address| is_local(address.ip())),
+    };
     // A server on the same machine also needs cores.
-    let threads = if addresses.iter().any(|address| is_local(address.ip())) { (cores / 2).max(1) } else { cores };
+    let threads = if is_here { (cores / 2).max(1) } else { cores };
     let threads = load.threads.unwrap_or(threads);
     if threads == 0 {
         return Err("a run needs at least one thread".to_owned());
@@ -126,6 +131,7 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
         fill: request.fill,
         speech: speech(&request),
         routes,
+        unix_socket: unix_socket.map(Arc::from),
         server_name: request.sni.clone(),
         sources: load.source_addresses,
         stop_when: load.stop_when,
@@ -158,6 +164,30 @@ pub(super) fn parse_url(text: &str, fill: bool) -> Result<Url, String> {
     template.fill(&mut ValueSource::default().of_head(0), &mut example);
     Url::parse(&String::from_utf8_lossy(&example)).map_err(self::text)?;
     Url::parse_lenient(text).map_err(self::text)
+}
+
+/// Maximum length of the path of a Unix socket in bytes, which the kernel stores with a final zero (unix(7)).
+const UNIX_PATH_BYTES_MAX: usize = 107;
+
+/// Checks that the path of a Unix socket can be used.
+fn check_unix_socket(path: &Path, is_agent: bool) -> Result<(), String> {
+    let shown = path.display();
+    if is_agent {
+        // The controller must not reach services of the agent's machine that only local users may reach.
+        return Err("an agent does not connect to Unix sockets".to_owned());
+    }
+    let bytes = path.as_os_str().len();
+    if bytes > UNIX_PATH_BYTES_MAX {
+        return Err(format!(
+            "the path of the Unix socket has {bytes} bytes, but at most {UNIX_PATH_BYTES_MAX} are possible: use a \
+             shorter path, such as a relative one or a symbolic link"
+        ));
+    }
+    match std::fs::metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => Ok(()),
+        Ok(_) => Err(format!("{shown} is not a Unix socket; specify the socket at which the server listens")),
+        Err(error) => Err(format!("cannot use the Unix socket {shown}: {error}; is the server running?")),
+    }
 }
 
 /// The limit of errors in a search, unless its condition has one.
@@ -198,7 +228,9 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
     }
     if let Some(url) = &asked.compare {
         let url = parse_url(url, ask.fill)?;
-        ask.routes.resolve(&url).map_err(text)?;
+        if ask.unix_socket.is_none() {
+            ask.routes.resolve(&url).map_err(text)?;
+        }
         let work = match &ask.work {
             // If A is a single URL, B requests the other URL. If A is a list, B requests the same list.
             BenchRequests::Chosen(workload) if workload.entries.len() == 1 => {

@@ -187,6 +187,10 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
         format!("HTTP/3 needs TLS, but {url} does not use it: use https://, or --http 2"),
     ));
     rules.push((
+        is_http3 && request.unix_socket.is_some(),
+        "HTTP/3 needs UDP, but --unix-socket connects to a Unix socket: use --http 2".to_owned(),
+    ));
+    rules.push((
         is_http3 && question.compare.as_deref().is_some_and(|other| !other.starts_with("https:")),
         "HTTP/3 needs TLS, but the --compare URL does not use it: use https://, or --http 2".to_owned(),
     ));

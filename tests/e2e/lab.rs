@@ -25,6 +25,7 @@ mod stragglers;
 mod streams;
 mod terminal;
 mod truth;
+mod unix;
 mod uploads;
 
 use super::harness::{Folder, flatout};

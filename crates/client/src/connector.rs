@@ -1,8 +1,8 @@
 //! Creation of sockets, choice of source addresses, and start of connections.
 
-use super::Sources;
+use super::{ClientSettings, Sources};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,6 +25,8 @@ const SOURCES_MAX: u32 = 65_534;
 #[derive(Debug)]
 pub(super) struct Connector {
     addresses: ServerAddresses,
+    /// The address of the server's Unix socket, if it is at one, or the reason there is none.
+    unix_socket: Option<Result<SocketAddrUnix, Errno>>,
     sources: Sources,
     /// Host part of the source address 127.0.x.y; 0 lets the kernel choose.
     source: Cell<u32>,
@@ -78,17 +80,34 @@ impl ServerAddresses {
 
 impl Connector {
     /// Creates a connector. `request_bytes_max` is the largest number of bytes in one send.
-    pub(super) fn new(addresses: Arc<[SocketAddr]>, sources: Sources, request_bytes_max: usize) -> Self {
+    pub(super) fn new(settings: &ClientSettings, request_bytes_max: usize) -> Self {
+        let unix_socket = settings.unix_socket.as_deref().map(SocketAddrUnix::new);
+        Self { unix_socket, ..Self::over_ip(Arc::clone(&settings.addresses), settings.sources, request_bytes_max) }
+    }
+
+    fn over_ip(addresses: Arc<[SocketAddr]>, sources: Sources, request_bytes_max: usize) -> Self {
         let source = match sources {
             Sources::Automatic => 0,
             Sources::Loopback { first, count } => 1 + first % count.clamp(1, SOURCES_MAX),
         };
         let addresses = ServerAddresses::new(addresses);
-        Self { addresses, sources, source: Cell::new(source), begun: Cell::new(0), request_bytes_max }
+        let (source, begun) = (Cell::new(source), Cell::new(0));
+        Self { addresses, unix_socket: None, sources, source, begun, request_bytes_max }
+    }
+
+    /// Returns whether connections are over a Unix socket.
+    pub(super) fn is_unix(&self) -> bool {
+        self.unix_socket.is_some()
     }
 
     /// Starts a connection.
+    ///
+    /// # Errors
+    /// Returns the system's error: [`Errno::AGAIN`] if the server's Unix socket has no room for another connection.
     pub(super) fn begin(&self) -> Result<Begun, Errno> {
+        if let Some(address) = &self.unix_socket {
+            return begin_unix(address.as_ref().map_err(|error| *error)?);
+        }
         let address = self.addresses.take();
         match self.sources {
             Sources::Automatic => {
@@ -158,6 +177,13 @@ fn begin_from(address: SocketAddr, source: u32, request_bytes_max: usize) -> Res
     }
 }
 
+/// Starts a connection over a Unix socket. It is established at once.
+fn begin_unix(address: &SocketAddrUnix) -> Result<Begun, Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    connect(&socket, address).map(|()| Begun::Connected(socket))
+}
+
 /// Returns 127.0.x.y for a host part from 1 up.
 pub(super) fn address_of(host: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 0, 0, 0)) + host)
@@ -171,7 +197,7 @@ mod tests {
 
     #[test]
     fn sources_rotate_through_loopback_addresses() {
-        let connector = Connector::new(["127.0.0.1:1".parse().unwrap()].into(), Sources::Automatic, 1);
+        let connector = Connector::over_ip(["127.0.0.1:1".parse().unwrap()].into(), Sources::Automatic, 1);
         assert!(connector.can_rotate());
         let mut seen = Vec::new();
         for _ in 0..256 {
@@ -179,14 +205,14 @@ mod tests {
             seen.push(connector.source.get());
         }
         assert_eq!((seen[0], seen[252], seen[253], seen[254]), (2, 254, 1, 2));
-        assert!(!Connector::new(["[::1]:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
-        assert!(!Connector::new(["192.0.2.1:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::over_ip(["[::1]:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::over_ip(["192.0.2.1:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
     }
 
     #[test]
     fn given_sources_rotate_from_each_workers_start() {
         let connector = |first, count| {
-            Connector::new(["127.0.0.1:1".parse().unwrap()].into(), Sources::Loopback { first, count }, 1)
+            Connector::over_ip(["127.0.0.1:1".parse().unwrap()].into(), Sources::Loopback { first, count }, 1)
         };
         let turns = |connector: &Connector, count| {
             let mut seen = Vec::new();

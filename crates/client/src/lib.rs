@@ -53,13 +53,17 @@ use flatout_load::record::ConnectionEnd;
 use flatout_load::schedule::{Begin, Move};
 use flatout_load::template::ValueSource;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Settings that apply to all connections of a worker.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// The server's addresses, at least one. Connections use them in turn.
+    /// The server's addresses, at least one, unless it is at a Unix socket. Connections use them in turn.
     pub addresses: Arc<[SocketAddr]>,
+    /// Path of the Unix socket of the server, if it is at one; `addresses` and `sources` are then not used. HTTP/3 needs
+    /// addresses.
+    pub unix_socket: Option<Arc<Path>>,
     /// TLS settings; `None` for plain connections.
     pub tls: Option<ClientTls>,
     /// Settings of the streams that share a connection; `None` for HTTP/1.

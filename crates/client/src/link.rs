@@ -8,6 +8,7 @@ use super::{Drive, Made, RequestFailure};
 use flatout_net::transport::{Socket, Transport};
 use flatout_os::clock::precise_ns;
 use flatout_os::registered::Registered;
+use flatout_os::timer::Timer;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustls::HandshakeKind;
@@ -70,7 +71,7 @@ impl<D: Drive + 'static> Link<D> {
             let link = Self { kind: LinkTransport::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
             return Ok(NewConnection { link, made: standing.made, sent_ns: precise_ns() });
         }
-        let (socket, stands) = begin(shared, slot, begun_ns)?;
+        let (socket, stands) = begin(shared, slot, begun_ns).await?;
         // Over loopback, the handshake is complete when connect returns, whatever its result. Sending shows whether the
         // connection is established, and saves waiting for a writable socket.
         let mut sent_ns = precise_ns();
@@ -306,18 +307,47 @@ fn poll_receive_by_tls<D: Drive>(
 }
 
 /// Starts a connection and applies the slot's deadline to it. Returns whether the connection is certainly established.
-fn begin<D: Drive>(
+async fn begin<D: Drive>(
     shared: &ClientShared<D>,
     slot: &ClientSlot,
     begun_ns: u64,
 ) -> Result<(Rc<OwnedFd>, bool), RequestFailure> {
-    let begun = shared.connector.begin()?;
+    let begun = match shared.connector.begin() {
+        Err(Errno::AGAIN) if shared.connector.is_unix() => begin_when_accepted(shared, slot, begun_ns).await?,
+        begun => begun?,
+    };
     let stands = matches!(begun, Begun::Connected(_));
     let (Begun::Connected(socket) | Begun::UnderWay(socket)) = begun;
     let socket = Rc::new(socket);
     slot.deadline.watch(&socket);
     slot.deadline.set(begun_ns.saturating_add(shared.settings.request_timeout_ns));
     Ok((socket, stands))
+}
+
+/// Interval of the attempts to connect to a Unix socket whose queue is full, in milliseconds. The kernel does not tell
+/// when the queue has room.
+const QUEUE_INTERVAL_MS: u64 = 1;
+
+/// Starts a connection to a Unix socket once the server has accepted others, at most until the slot's deadline.
+async fn begin_when_accepted<D: Drive>(
+    shared: &ClientShared<D>,
+    slot: &ClientSlot,
+    begun_ns: u64,
+) -> Result<Begun, RequestFailure> {
+    slot.deadline.watch_stream();
+    slot.deadline.set(begun_ns.saturating_add(shared.settings.request_timeout_ns));
+    let timer = Timer::new().and_then(|timer| timer.set_interval(QUEUE_INTERVAL_MS).map(|()| timer));
+    let timer = timer.map_err(RequestFailure::from)?;
+    loop {
+        timer.tick().await.map_err(RequestFailure::from)?;
+        if let Some(failure) = slot.deadline.cut() {
+            return Err(failure);
+        }
+        match shared.connector.begin() {
+            Err(Errno::AGAIN) => {}
+            begun => return begun.map_err(RequestFailure::from),
+        }
+    }
 }
 
 /// Opens a connection, including TLS if configured, and waits until it is established.
@@ -327,9 +357,11 @@ pub(super) async fn stand<D: Drive>(
     begun_ns: u64,
     is_reconnect: bool,
 ) -> Result<ConnectedSocket, RequestFailure> {
-    let (socket, _) = begin(shared, slot, begun_ns)?;
-    // TLS and HTTP/2 send data in pieces, which must not wait for acknowledgements.
-    sockopt::set_tcp_nodelay(&socket, true)?;
+    let (socket, _) = begin(shared, slot, begun_ns).await?;
+    if !shared.connector.is_unix() {
+        // TLS and HTTP/2 send data in pieces, which must not wait for acknowledgements.
+        sockopt::set_tcp_nodelay(&socket, true)?;
+    }
     let socket = Registered::with_interest(socket, Interest::READABLE | Interest::WRITABLE)?;
     wait_connected(&socket).await.map_err(|failure| failure_of(slot, failure))?;
     let connected_ns = precise_ns();

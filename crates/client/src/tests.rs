@@ -12,6 +12,7 @@ use flatout_os::clock::precise_ns;
 use rustix::io::Errno;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -43,6 +44,8 @@ struct Script {
     made: Vec<Made>,
     connections: Vec<ConnectionEnd>,
     connecting: u32,
+    /// Receives a message when a connection is about to be opened.
+    begins_to_connect: Option<mpsc::Sender<()>>,
     ticks: u32,
     gave_up: bool,
 }
@@ -65,6 +68,7 @@ impl Script {
             made: Vec::new(),
             connections: Vec::new(),
             connecting: 0,
+            begins_to_connect: None,
             ticks: 0,
             gave_up: false,
         }
@@ -149,6 +153,7 @@ impl Drive for Script {
 
     fn handle_connecting(&mut self, _now_ns: u64) {
         self.connecting += 1;
+        self.begins_to_connect.iter().for_each(|sender| sender.send(()).unwrap());
     }
 
     fn handle_connected(&mut self, _slot: u32, _made: &Made, _now_ns: u64) {}
@@ -207,6 +212,7 @@ fn answer_once(answer: &'static [u8]) -> SocketAddr {
 fn settings(address: SocketAddr) -> ClientSettings {
     ClientSettings {
         addresses: [address].into(),
+        unix_socket: None,
         tls: None,
         streams: None,
         requests: [PreparedRequest::plain(REQUEST.to_vec())].into(),
@@ -425,6 +431,54 @@ fn a_truncated_burst_fails_each_remaining_request() {
     let report = run_script(settings, script);
     assert_eq!((answered(&report), failures(&report)), (2, vec![RequestFailure::ClosedEarly; 4]));
     assert_eq!(sent(&report), 6);
+}
+
+/// A listener at a Unix socket whose queue is full, the connections in the queue, and settings for the socket.
+fn full_unix_socket(name: &str) -> (UnixListener, Vec<UnixStream>, ClientSettings) {
+    let path = std::env::temp_dir().join(format!("flatout-client-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path).unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    // A queue for 0 connections has room for one.
+    let queued = vec![UnixStream::connect(&path).unwrap()];
+    let settings = settings("127.0.0.1:1".parse().unwrap());
+    (listener, queued, ClientSettings { unix_socket: Some(path.into()), addresses: [].into(), ..settings })
+}
+
+#[test]
+fn a_connection_waits_for_room_in_the_queue_of_a_unix_socket() {
+    let (listener, queued, mut settings) = full_unix_socket("queue");
+    settings.slots = 3;
+    let (sender, begins_to_connect) = mpsc::channel();
+    let mut script = Script::new(3, 12);
+    script.begins_to_connect = Some(sender);
+    thread::spawn(move || {
+        begins_to_connect.recv().unwrap();
+        drop(queued);
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || {
+                let mut byte = [0; 1];
+                let mut request = Vec::new();
+                while stream.read(&mut byte).is_ok_and(|bytes| bytes == 1) {
+                    request.push(byte[0]);
+                    if request.ends_with(b"\r\n\r\n") && stream.write_all(OK).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let report = run_script(settings, script);
+    assert_eq!((answered(&report), report.drive.made.len()), (12, 3));
+    assert!(report.addresses_used.is_empty());
+}
+
+#[test]
+fn a_full_queue_of_a_unix_socket_is_a_timeout() {
+    let (_listener, _queued, settings) = full_unix_socket("full");
+    let report = run(ClientSettings { request_timeout_ns: 80_000_000, ..settings }, 1);
+    assert_eq!(failures(&report), [RequestFailure::TimedOut]);
 }
 
 #[test]

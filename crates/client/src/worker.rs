@@ -188,7 +188,7 @@ pub struct WorkerReport<D> {
 
 /// Runs a worker on the calling thread until its drive has nothing more to start and every request has ended.
 pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io::Result<WorkerReport<D>> {
-    if settings.requests.is_empty() || settings.addresses.is_empty() {
+    if settings.requests.is_empty() || settings.addresses.is_empty() && settings.unix_socket.is_none() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "there is no request to send, or no server"));
     }
     let runtime = build_runtime()?;
@@ -244,10 +244,10 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
     let streams = settings.streams.map(|streams| streams.per_connection.max(1));
     let tls = settings.tls.as_ref().map(super::ClientTls::for_worker);
     let is_http3 = settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
-    let quic = tls.as_ref().filter(|_| is_http3);
+    let quic = tls.as_ref().filter(|_| is_http3 && !settings.addresses.is_empty());
     let quic = quic.and_then(|tls| QuicSockets::new(Arc::clone(&settings.addresses), settings.sources, tls));
     ClientShared {
-        connector: Connector::new(Arc::clone(&settings.addresses), settings.sources, request_bytes_max.unwrap_or(0)),
+        connector: Connector::new(&settings, request_bytes_max.unwrap_or(0)),
         tls,
         quic,
         drive: RefCell::new(drive),

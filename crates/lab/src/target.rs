@@ -12,6 +12,7 @@ use flatout_os::procfs::{self, ProcessStat};
 use flatout_os::socket;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 flatout_reason::reasons! {
     /// The reason the server's CPU time is unknown.
@@ -31,10 +32,30 @@ flatout_reason::reasons! {
 /// The processes of a server on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerProcesses {
-    addresses: Vec<SocketAddr>,
+    place: ListenPlace,
     processes: BTreeSet<u32>,
     listeners: BTreeSet<u32>,
     name: String,
+}
+
+/// The place where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum ListenPlace {
+    Addresses(Vec<SocketAddr>),
+    UnixSocket(PathBuf),
+}
+
+impl ListenPlace {
+    /// Returns the processes that listen here.
+    fn listeners(&self) -> Result<BTreeSet<u32>, TargetUnknown> {
+        match self {
+            Self::Addresses(addresses) => listeners_of_all(addresses),
+            Self::UnixSocket(path) => {
+                let inodes = socket::read_listening_unix(path).map_err(|_| TargetUnknown::Unreadable)?;
+                holders_of(&inodes)
+            }
+        }
+    }
 }
 
 impl ServerProcesses {
@@ -43,15 +64,24 @@ impl ServerProcesses {
         if !addresses.iter().all(|address| socket::is_local(address.ip())) {
             return Err(TargetUnknown::NotLocal);
         }
-        let listeners = listeners_of_all(addresses)?;
+        Self::find_in(ListenPlace::Addresses(addresses.to_owned()))
+    }
+
+    /// Finds the server that listens at a Unix socket.
+    pub fn find_at_socket(path: &Path) -> Result<Self, TargetUnknown> {
+        Self::find_in(ListenPlace::UnixSocket(path.to_owned()))
+    }
+
+    fn find_in(place: ListenPlace) -> Result<Self, TargetUnknown> {
+        let listeners = place.listeners()?;
         let processes = descendants(&listeners).into_keys().collect();
         let name = listeners.first().and_then(|pid| socket::read_process_name(*pid)).unwrap_or_default();
-        Ok(Self { addresses: addresses.to_owned(), processes, listeners, name })
+        Ok(Self { place, processes, listeners, name })
     }
 
     /// Returns the server's current processes, including new children.
     fn processes_now(&self) -> BTreeSet<u32> {
-        let listeners = listeners_of_all(&self.addresses).unwrap_or_else(|_| self.listeners.clone());
+        let listeners = self.place.listeners().unwrap_or_else(|_| self.listeners.clone());
         descendants(&listeners).into_keys().collect()
     }
 
@@ -135,10 +165,15 @@ fn listeners_of(address: SocketAddr) -> Result<BTreeSet<u32>, TargetUnknown> {
     let sockets = socket::read_listening().map_err(|_| TargetUnknown::Unreadable)?;
     let inodes: BTreeSet<u64> =
         sockets.iter().filter(|socket| socket.serves(address)).map(|socket| socket.inode).collect();
+    holders_of(&inodes)
+}
+
+/// Returns the processes that hold listening sockets with these inodes.
+fn holders_of(inodes: &BTreeSet<u64>) -> Result<BTreeSet<u32>, TargetUnknown> {
     if inodes.is_empty() {
         return Err(TargetUnknown::NothingListens);
     }
-    let (processes, hidden) = socket::read_holders(&inodes).map_err(|_| TargetUnknown::Unreadable)?;
+    let (processes, hidden) = socket::read_holders(inodes).map_err(|_| TargetUnknown::Unreadable)?;
     if processes.is_empty() {
         return Err(if hidden > 0 { TargetUnknown::NotPermitted } else { TargetUnknown::NothingListens });
     }

@@ -9,10 +9,13 @@ use rustix::net::{
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 /// Backlog of a listener: the number of connections that the kernel completes before they are accepted, capped at
 /// net.core.somaxconn (4096).
@@ -320,6 +323,31 @@ fn parse_address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(address, port))
 }
 
+/// Returns the inodes of the listening Unix sockets at `path` in this network namespace, as in the links of /proc/PID/fd.
+pub fn read_listening_unix(path: &Path) -> io::Result<BTreeSet<u64>> {
+    let wanted = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_same = |bound: &Path| bound == path || fs::canonicalize(bound).is_ok_and(|bound| bound == wanted);
+    // Paths are bytes.
+    let text = fs::read("/proc/net/unix")?;
+    let sockets = text.split(|byte| *byte == b'\n').filter_map(parse_listening_unix_line);
+    Ok(sockets.filter(|(bound, _)| is_same(bound)).map(|(_, inode)| inode).collect())
+}
+
+/// Flag of a listening Unix socket in /proc/net/unix (`__SO_ACCEPTCON`).
+const ACCEPTS_CONNECTIONS: u32 = 1 << 16;
+
+/// Returns the path and the inode of a listening socket from a line of /proc/net/unix:
+/// `0000000000000000: 00000002 00000000 00010000 0001 01 12345 /path`.
+fn parse_listening_unix_line(line: &[u8]) -> Option<(&Path, u64)> {
+    let mut fields = line.splitn(8, |byte| *byte == b' ').skip(3);
+    let flags = u32::from_str_radix(std::str::from_utf8(fields.next()?).ok()?, 16).ok()?;
+    // The inode is padded with blanks on the left.
+    let rest = line.splitn(7, |byte| *byte == b' ').nth(6)?.trim_ascii_start();
+    let (inode, path) = rest.split_at(rest.iter().position(|byte| *byte == b' ')?);
+    let inode = std::str::from_utf8(inode).ok()?.parse().ok()?;
+    (flags & ACCEPTS_CONNECTIONS != 0).then_some((Path::new(OsStr::from_bytes(&path[1..])), inode))
+}
+
 /// The processes that hold any of the given sockets open, and the number of processes that could not be inspected.
 pub fn read_holders(inodes: &BTreeSet<u64>) -> io::Result<(BTreeSet<u32>, usize)> {
     let (mut holders, mut hidden) = (BTreeSet::new(), 0);
@@ -373,11 +401,14 @@ pub fn raise_descriptor_limit() -> u64 {
 mod tests {
     use super::{
         BACKLOG, DEFER_ACCEPT_S, ListenOptions, ListeningSocket, bind_listener, check_free, find_port_owner,
-        parse_address, parse_listening, parse_socket_link, suggest_port, unacknowledged_bytes,
+        parse_address, parse_listening, parse_socket_link, read_holders, read_listening_unix, suggest_port,
+        unacknowledged_bytes,
     };
+    use std::fs;
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+    use std::os::unix::net::{UnixListener, UnixStream};
     use std::time::Duration;
 
     #[test]
@@ -489,6 +520,27 @@ mod tests {
         assert!(served("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
         assert!(!served("0.0.0.0:80", "[::1]:80"));
         assert!(!served("127.0.0.1:81", "127.0.0.1:80") && !served("127.0.0.2:80", "127.0.0.1:80"));
+    }
+
+    #[test]
+    fn the_process_that_listens_at_a_unix_socket_is_found() {
+        let folder = std::env::temp_dir().join(format!("flatout socket {}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (path, link) = (folder.join("a socket"), folder.join("link"));
+        let listener = UnixListener::bind(&path).unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        // Connections have the same path, but do not listen.
+        let client = UnixStream::connect(&path).unwrap();
+        let accepted = listener.accept().unwrap();
+        for path in [&path, &link] {
+            let inodes = read_listening_unix(path).unwrap();
+            assert_eq!(inodes.len(), 1);
+            assert!(read_holders(&inodes).unwrap().0.contains(&std::process::id()));
+        }
+        assert!(read_listening_unix(&folder.join("another")).unwrap().is_empty());
+        drop((listener, client, accepted));
+        assert!(read_listening_unix(&path).unwrap().is_empty());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -31,6 +31,10 @@ const HEADERS: [&str; 2] = ["-H", "--header"];
 /// Flags whose value may be secret, such as a form with a password. The value is neither stored nor shown.
 const SECRETS: [&str; 1] = ["--body-text"];
 
+/// Flags that name something on this machine which is not a file to read. A result may be from someone else, so a rerun
+/// does not take them from it.
+const LOCAL: [&str; 1] = ["--unix-socket"];
+
 /// Header fields whose values are secret. The values are neither stored nor shown.
 pub const SECRET_FIELDS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
 
@@ -53,7 +57,7 @@ struct Piece {
 fn pieces(words: &[String]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut words = words.iter();
-    let kinds: [&[&str]; 5] = [&INPUTS, &OUTPUTS, &CONTROLLER, &HEADERS, &SECRETS];
+    let kinds: [&[&str]; 6] = [&INPUTS, &OUTPUTS, &CONTROLLER, &HEADERS, &SECRETS, &LOCAL];
     let takes_value = |name: &str| kinds.iter().any(|kind| kind.contains(&name));
     while let Some(word) = words.next() {
         let piece = match word.split_once('=') {
@@ -118,6 +122,15 @@ pub fn not_kept(command: &[String]) -> Vec<String> {
     names.collect()
 }
 
+/// Returns the flags of a command, with their values, that a rerun does not take from a result.
+pub fn not_repeated(command: &[String]) -> Vec<(String, String)> {
+    let local = pieces(command).into_iter().filter_map(|piece| {
+        let flag = piece.flag.filter(|flag| LOCAL.contains(&flag.as_str()))?;
+        Some((flag, piece.value?))
+    });
+    local.collect()
+}
+
 /// A file that a command reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputFile {
@@ -154,14 +167,15 @@ pub fn for_agent(command: &[String], place: impl FnMut(usize, &str) -> String) -
     again(&words(pieces(command).into_iter().filter(is_for_all).collect()), place)
 }
 
-/// Returns the command line of a rerun, without output flags, and without headers and bodies that were not stored.
+/// Returns the command line of a rerun, without output flags, without headers and bodies that were not stored, and
+/// without the flags of [`not_repeated`].
 /// `place` returns the path of each input file, given its index and name.
 pub fn again(command: &[String], mut place: impl FnMut(usize, &str) -> String) -> Vec<String> {
     let mut index = 0;
     let mut kept = Vec::new();
     for mut piece in pieces(command) {
         let name = piece.flag.as_deref().or(piece.value.as_deref()).unwrap_or_default();
-        if OUTPUTS.contains(&name) || SHOWN.contains(&name) {
+        if OUTPUTS.contains(&name) || SHOWN.contains(&name) || LOCAL.contains(&name) {
             continue;
         }
         if (HEADERS.contains(&name) || SECRETS.contains(&name))
@@ -218,10 +232,19 @@ fn ansi_quoted(word: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{InputFile, again, for_agent, inputs, kept, not_kept, shell_line};
+    use super::{InputFile, again, for_agent, inputs, kept, not_kept, not_repeated, shell_line};
 
     fn words(text: &str) -> Vec<String> {
         text.split('|').map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_socket_of_this_machine_is_kept_but_not_repeated() {
+        let command = words("http://a/|--unix-socket|/run/a.sock|-n|10|--unix-socket=/run/b.sock");
+        assert_eq!(kept(&command), command);
+        assert_eq!(again(&command, |_, name| name.to_owned()), words("http://a/|-n|10"));
+        let flag = |path: &str| ("--unix-socket".to_owned(), path.to_owned());
+        assert_eq!(not_repeated(&command), [flag("/run/a.sock"), flag("/run/b.sock")]);
     }
 
     #[test]

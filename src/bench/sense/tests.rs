@@ -65,6 +65,13 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--resolve 127.0.0.1:9:127.0.0.2 --resolve x:9:127.0.0.1", "--resolve x:9:127.0.0.1 does not apply"),
         ("--resolve x:9", "HOST:PORT:ADDRESS"),
         ("--connect-to x:9", "HOST1:PORT1:HOST2:PORT2"),
+        ("--unix-socket /nowhere/x.sock", "cannot use the Unix socket /nowhere/x.sock: No such file"),
+        ("--unix-socket /dev/null", "/dev/null is not a Unix socket"),
+        ("--unix-socket /dev/null --resolve 127.0.0.1:9:127.0.0.2", "cannot be used with"),
+        ("--unix-socket /dev/null --source-addresses 2", "cannot be used with"),
+        ("--unix-socket /dev/null --limit", "cannot be used with"),
+        ("--unix-socket /dev/null --agents 2 --listen 127.0.0.1:0 --certs x", "cannot be used with"),
+        ("--unix-socket /dev/null --share 0/2", "an agent does not connect to Unix sockets"),
         // The unit of arrivals.
         ("--arrival-unit request --calls 2", "--calls is only for"),
         ("--arrival-unit request --close", "--close is short"),
@@ -130,6 +137,8 @@ fn flags_that_would_be_ignored_are_refused() {
         let said = asked(&format!("{URL} {flags}")).expect_err(flags);
         assert!(said.contains(words), "{flags}: {said}");
     }
+    let said = asked("https://127.0.0.1:9/ --http 3 --unix-socket /dev/null").unwrap_err();
+    assert!(said.contains("HTTP/3 needs UDP"), "{said}");
     for (flags, levels) in [(&*replay, 1), (&replayed("--close -n 1"), 1), (&replayed("-d 1s --http 2"), 1)] {
         assert_eq!(asked(&format!("{URL} {flags}")), Ok(levels), "{flags}");
     }

@@ -100,7 +100,7 @@ impl Bench {
     /// Prepares everything before the first request. After this, no result is lost: failures are stored and reported.
     pub fn prepare(ask: BenchSpec, counter_source: Option<CounterSource>) -> Result<Self, BenchError> {
         let resolving = Instant::now();
-        let addresses = ask.routes.resolve(&ask.url)?;
+        let addresses = ask.addresses()?;
         let resolve_ns = if ask.url.host.parse::<std::net::IpAddr>().is_ok() { 0 } else { nanoseconds(resolving) };
         let Some(first) = ask.plans.first() else { return Err(BenchError::NothingToAsk) };
         let ports = Ports::here(&addresses);
@@ -119,7 +119,10 @@ impl Bench {
         // Raise the limit of descriptors as far as the system permits. If there are still too few, the failures are
         // counted as fd-unavail.
         let _limit = flatout_os::socket::raise_descriptor_limit();
-        let server = ServerProcesses::find(&addresses);
+        let server = match &ask.unix_socket {
+            Some(path) => ServerProcesses::find_at_socket(path),
+            None => ServerProcesses::find(&addresses),
+        };
         let leaves_room = match &server {
             Ok(target) => leave_room(ask.threads, target.processes().iter().copied()),
             Err(TargetUnknown::NotLocal) => cores_allowed().len() >= ask.threads as usize,
@@ -130,6 +133,7 @@ impl Bench {
             plan: first.clone(),
             threads: ask.threads,
             addresses,
+            unix_socket: ask.unix_socket.clone(),
             tls: ask.tls()?,
             streams: ask.speech.version.streams(),
             requests: ask.table()?,
@@ -432,7 +436,10 @@ impl Bench {
             command: Vec::new(),
             begun_unix_ms: self.begun_unix_ms,
             url: self.ask.url.to_string(),
-            address: list_addresses(&self.like.addresses),
+            address: match &self.like.unix_socket {
+                Some(path) => path.display().to_string(),
+                None => list_addresses(&self.like.addresses),
+            },
             protocol: self.ask.protocol(),
             workload: self.ask.work.workload().describe(),
             seed: self.like.plan.seed,
@@ -500,9 +507,9 @@ impl Around {
 /// Checks whether there are enough local ports, if source addresses are specified or the server is remote. Over
 /// loopback, a closed loop finds more ports by itself.
 fn check_ports(plan: &Plan, ask: &BenchSpec, ports: Ports) -> Result<(), BenchError> {
-    // QUIC connections share sockets, so they need no further ports.
-    let is_quic = matches!(ask.speech.version, HttpVersion::Http3 { .. });
-    if is_quic || !plan.is_open() && ask.sources.is_none() && ports.has_more {
+    // QUIC connections share sockets, so they need no further ports. Connections to a Unix socket have none.
+    let needs_none = matches!(ask.speech.version, HttpVersion::Http3 { .. }) || ask.unix_socket.is_some();
+    if needs_none || !plan.is_open() && ask.sources.is_none() && ports.has_more {
         return Ok(());
     }
     ports.check(plan, ask.sources.unwrap_or(1)).map_err(BenchError::Ports)

@@ -123,6 +123,7 @@ impl SpanPlan {
         let work = BenchRequests::one("/").ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
             addresses: vec![address],
+            unix_socket: None,
             tls: None,
             streams: None,
             requests: [request].into(),

@@ -15,6 +15,9 @@ pub enum ReportNote {
     /// Connections used several addresses of the server. Contains them as a list.
     #[display("connections were opened to these addresses in turn: {_0}")]
     Addresses(String),
+    /// Connections were over a Unix socket. Contains its path.
+    #[display("connections were opened to the Unix socket {_0}")]
+    UnixSocket(String),
     /// Some lines of the log were skipped. Contains their number and the reason.
     #[display("{} not replayed: {_1}", show::plural(*_0, "line of the log was", "lines of the log were"))]
     LogLinesPassedOver(u64, &'static str),
@@ -38,6 +41,7 @@ impl ReportNote {
         match self {
             Self::Run(note) => &note.name,
             Self::Addresses(_) => "addresses",
+            Self::UnixSocket(_) => "unix-socket",
             Self::LogLinesPassedOver(..) => "log-lines-passed-over",
             Self::LimitClient => "limit-client-limit",
             Self::LimitOverLoopback => "limit-over-loopback",
@@ -64,6 +68,9 @@ impl BenchReport {
             self.run.steps.iter().flat_map(|step| &step.notes).cloned().map(ReportNote::Run).collect();
         if self.addresses_used.len() > 1 {
             notes.push(ReportNote::Addresses(list_addresses(&self.addresses_used)));
+        }
+        if let Some(path) = &self.asked.unix_socket {
+            notes.push(ReportNote::UnixSocket(path.display().to_string()));
         }
         if let BenchRequests::Replayed(replay) = &self.asked.work {
             let passed_over = replay.passed_over.iter();

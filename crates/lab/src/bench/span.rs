@@ -22,6 +22,7 @@ use flatout_os::clock::precise_ns;
 use flatout_os::procfs::{ProcessStat, read_sched_time};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
@@ -51,8 +52,10 @@ const HEARING_NS: u64 = 150_000_000;
 pub(crate) struct SpanPlan {
     pub(crate) plan: Plan,
     pub(crate) threads: u32,
-    /// The server's addresses, at least one, which connections use in turn.
+    /// The server's addresses, which connections use in turn: at least one, unless the server is at a Unix socket.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Path of the server's Unix socket, if it is at one.
+    pub(crate) unix_socket: Option<Arc<Path>>,
     pub(crate) tls: Option<ClientTls>,
     pub(crate) streams: Option<SharedStreams>,
     pub(crate) requests: Arc<[PreparedRequest]>,
@@ -251,6 +254,7 @@ fn thread_parts(
     addresses.rotate_left(first);
     let settings = ClientSettings {
         addresses: addresses.into(),
+        unix_socket: span.unix_socket.clone(),
         tls: span.tls.clone(),
         streams: span.streams,
         requests: Arc::clone(&span.requests),

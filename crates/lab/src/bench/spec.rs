@@ -7,7 +7,8 @@ use flatout_client::{ClientTls, ClientTlsSettings, PreparedRequest, StreamReques
 use flatout_http::url::Url;
 use flatout_load::plan::{Plan, Visit};
 use flatout_load::workload::{Address, EntryContent, Method, Replay, Workload, WorkloadEntry};
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// The requests of a bench, and how they are selected.
@@ -75,6 +76,8 @@ pub struct BenchSpec {
     pub speech: Speech,
     /// The addresses to connect to, if they are not those of the URL's host.
     pub routes: Routes,
+    /// Path of the server's Unix socket, if connections are over one instead of to an address.
+    pub unix_socket: Option<Arc<Path>>,
     /// Server name for TLS, if it is not the URL's host.
     pub server_name: Option<String>,
     /// Number of source addresses, if specified.
@@ -109,6 +112,7 @@ impl BenchSpec {
             fill: false,
             speech: Speech { resumes: true, ..Speech::default() },
             routes: Routes::default(),
+            unix_socket: None,
             server_name: None,
             sources: None,
             stop_when: None,
@@ -118,6 +122,14 @@ impl BenchSpec {
             share: (0, 1),
             begin_at_ns: None,
         })
+    }
+
+    /// Returns the addresses to connect to; none if the server is at a Unix socket.
+    ///
+    /// # Errors
+    /// Returns [`BenchError::Unresolvable`] if there is no address.
+    pub fn addresses(&self) -> Result<Vec<SocketAddr>, BenchError> {
+        if self.unix_socket.is_some() { Ok(Vec::new()) } else { self.routes.resolve(&self.url) }
     }
 
     /// Returns all requests in prepared form.
