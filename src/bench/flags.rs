@@ -95,6 +95,11 @@ pub(crate) struct LoadArgs {
     /// Discard a warm-up phase: none, a duration, or auto (until the figures are steady) [default: none]
     #[arg(long, value_name = "auto|TIME|none")]
     pub(super) warm_up: Option<String>,
+    /// Raise the load evenly over this time, before the warm-up and the measured part
+    ///
+    /// Without --rate, connections are opened one after another; with --rate, the rate rises from 0.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "replay")]
+    pub(super) ramp: Option<Duration>,
     /// Stop when the mean response time is known to within this percentage
     #[arg(long, value_name = "PERCENT", conflicts_with = "requests")]
     pub(super) precision: Option<String>,

@@ -268,6 +268,7 @@ fn plans(
         visit: visit(load, work)?,
         burst: load.burst.unwrap_or(1),
         think_ns: load.think_time.as_deref().map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time).map_err(text)?,
+        ramp_ns: load.ramp.map_or(0, nanoseconds),
         warm_up: warm_up(load.warm_up.as_deref())?,
         stop: stop(load, is_open)?,
         drain_ns: nanoseconds(load.timeout),

@@ -83,6 +83,10 @@ fn of_questions(question: &QuestionArgs, load: &LoadArgs, request: &RequestArgs)
             load.stop_when.is_some(),
             format!("{name} decides itself when to stop, and may need failed requests: remove --stop-when"),
         ),
+        (
+            load.ramp.is_some(),
+            format!("{name} changes the load several times, and would raise it slowly each time: remove --ramp"),
+        ),
         (question.limit, format!("--limit cannot be combined with {name}: run a separate bench for each")),
     ]
 }
@@ -129,6 +133,10 @@ fn of_visits(load: &LoadArgs, request: &RequestArgs, question: &QuestionArgs) ->
              remove --streams or the others",
         ),
         rule(!has_streams && request.streams > 1, "--streams needs HTTP/2 or HTTP/3: use --http 2 or --http 3"),
+        rule(
+            load.ramp.is_some() && has_steps(load),
+            "steps specify the rate from the start: instead of --ramp, begin with a step such as 0..100@10s",
+        ),
         rule(
             load.precision.is_some() && has_steps(load),
             "--precision needs a steady mean, but with steps the mean changes: use a single --rate, or --duration",

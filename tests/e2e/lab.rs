@@ -12,6 +12,7 @@ mod http3;
 mod live;
 mod overdue;
 mod questions;
+mod ramp;
 mod refusals;
 mod replay;
 mod report;

@@ -124,6 +124,10 @@ flatout_reason::defaults! {
         /// The statuses of successful responses.
         #[serde(default)]
         pub expected: ExpectedStatuses = ExpectedStatuses::default(),
+        /// Time in nanoseconds in which the load rises evenly from nothing: a closed loop opens its connections one after
+        /// another, an open loop raises its rate. The warm-up begins after it, and nothing is measured before that.
+        #[serde(default)]
+        pub ramp_ns: u64 = 0,
         /// The start of measuring.
         pub warm_up: WarmUp = WarmUp::None,
         /// The end of the run.
@@ -247,6 +251,26 @@ impl Plan {
     /// Returns whether visits are the lines of a log.
     pub fn is_replay(&self) -> bool {
         matches!(&self.kind, Loop::Open(arrivals) if arrivals.replay.is_some())
+    }
+
+    /// Returns the time from the start until measuring begins, in nanoseconds; `None` if the warm-up lasts until the service
+    /// time is steady.
+    pub fn unmeasured_ns(&self) -> Option<u64> {
+        match self.warm_up {
+            WarmUp::None => Some(self.ramp_ns),
+            WarmUp::For { duration_ns } => Some(self.ramp_ns.saturating_add(duration_ns)),
+            WarmUp::Steady { .. } => None,
+        }
+    }
+
+    /// Returns the maximum time from the start until measuring begins, in nanoseconds.
+    pub fn unmeasured_ns_max(&self) -> u64 {
+        match self.warm_up {
+            WarmUp::None => self.ramp_ns,
+            WarmUp::For { duration_ns } | WarmUp::Steady { duration_ns_max: duration_ns } => {
+                self.ramp_ns.saturating_add(duration_ns)
+            }
+        }
     }
 
     /// Returns the number of connections that will be used: a closed run of three requests opens at most three.

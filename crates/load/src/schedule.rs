@@ -20,7 +20,7 @@ mod visits;
 
 pub use retry::{RETRY_PAUSE_NS_MAX, RETRY_PAUSE_NS_MIN};
 
-use crate::plan::{Loop, Plan, PlanError, Share, Stop, Visit, WarmUp, portion};
+use crate::plan::{Loop, Plan, PlanError, Share, Stop, Visit, portion};
 use crate::random::Random;
 use cursor::Cursor;
 use free::Free;
@@ -168,7 +168,7 @@ impl Schedule {
         let open = match &plan.kind {
             Loop::Closed => None,
             Loop::Open(arrivals) => {
-                let head = Cursor::new(arrivals.times(plan.seed), share, start_ns);
+                let head = Cursor::new(arrivals.after_ramp(plan.ramp_ns).times(plan.seed), share, start_ns);
                 Some(Open { tail: head.clone(), head, first_measured: None })
             }
         };
@@ -198,10 +198,8 @@ impl Schedule {
             stopped: false,
             tally: Tally::default(),
         };
-        match plan.warm_up {
-            WarmUp::None => schedule.begin_measuring(start_ns),
-            WarmUp::For { duration_ns } => schedule.begin_measuring(start_ns.saturating_add(duration_ns)),
-            WarmUp::Steady { .. } => {}
+        if let Some(unmeasured_ns) = plan.unmeasured_ns() {
+            schedule.begin_measuring(start_ns.saturating_add(unmeasured_ns));
         }
         schedule.fill(start_ns);
         Ok(schedule)
@@ -218,7 +216,10 @@ impl Schedule {
             // Randomise starts if there is think time, so that connections do not proceed in waves.
             let think_ns = self.plan.think_ns.draw(&mut random) * random.next_f64();
             self.slots[slot as usize].holding = Holding::Thought;
-            self.timers.push(Reverse((start_ns.saturating_add(think_ns as u64), slot)));
+            // The connections of all threads together start evenly over the ramp.
+            let connection = self.share.first_connection.saturating_add(slot);
+            let ramp_ns = portion(self.plan.ramp_ns, connection, self.plan.connections_used());
+            self.timers.push(Reverse((start_ns.saturating_add(ramp_ns).saturating_add(think_ns as u64), slot)));
         }
     }
 

@@ -15,6 +15,9 @@ pub fn of(plan: &Plan) -> String {
     if plan.expected != ExpectedStatuses::default() {
         parts.push(format!("statuses {} expected", plan.expected));
     }
+    if plan.ramp_ns > 0 {
+        parts.push(format!("{} of ramp", show::duration(plan.ramp_ns as f64)));
+    }
     parts.push(match plan.warm_up {
         WarmUp::None => "no warm-up".to_owned(),
         WarmUp::For { duration_ns } => format!("{} of warm-up", show::duration(duration_ns as f64)),

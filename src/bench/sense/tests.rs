@@ -53,6 +53,11 @@ fn flags_that_would_be_ignored_are_refused() {
         ("--deadline 2s", "--overload"),
         ("--limit --agents 2 --listen 127.0.0.1:0 --certs x", "cannot be used with"),
         ("--overload --stop-when errors>5%", "remove --stop-when"),
+        ("--overload --ramp 1s", "remove --ramp"),
+        ("--compare http://127.0.0.1:8/ --ramp 1s", "remove --ramp"),
+        ("--arrivals steps:5@1s,9@1s --ramp 1s", "begin with a step"),
+        (&replayed("--ramp 1s"), "cannot be used with"),
+        ("--ramp 0", "longer than 0"),
         ("--stop-when p99>5ms", "write it as errors>5%"),
         ("--body - --urls -", "both be read from standard input"),
         ("--fill -H X:{seq} --verify-digest 1%", "--fill makes each request different"),
@@ -167,6 +172,8 @@ fn what_makes_sense_is_taken() {
         ("--json - --html x", 1),
         ("--json /dev/null --html /dev/null", 1),
         ("--precision 2 --warm-up auto --limit", 1),
+        ("--ramp 2s --rate 5..50:5 --limit", 10),
+        ("--ramp 2s --warm-up 3s -c 1..4:1", 4),
     ] {
         assert_eq!(asked(&format!("{URL} {flags}")), Ok(levels), "{flags}");
     }

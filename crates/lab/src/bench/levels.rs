@@ -16,7 +16,7 @@ use crate::target::{CpuSnapshot, CpuUsed, ServerProcesses, TargetStatus, TargetU
 use crate::tree::ObservedProcesses;
 use flatout_load::judge::failing;
 use flatout_load::judge::reconcile::Reconciliation;
-use flatout_load::plan::{Plan, PlanError, Stop, WarmUp};
+use flatout_load::plan::{Plan, PlanError, Stop};
 use flatout_load::report::{
     ClientReport, Cpu, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
@@ -518,16 +518,12 @@ fn check_ports(plan: &Plan, ask: &BenchSpec, ports: Ports) -> Result<(), BenchEr
 /// Returns the time between the starts of two levels if agents start together, in nanoseconds: the plan's duration, and
 /// some time for the last responses.
 fn time_for(plan: &Plan) -> u64 {
-    let warm_ns = match plan.warm_up {
-        WarmUp::None => 0,
-        WarmUp::For { duration_ns } | WarmUp::Steady { duration_ns_max: duration_ns } => duration_ns,
-    };
     let run_ns = match plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => duration_ns,
         // The duration of a number of requests is unknown, so the next level starts when this one has finished.
         Stop::Count(_) => 0,
     };
-    warm_ns.saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
+    plan.unmeasured_ns_max().saturating_add(run_ns).saturating_add(LEVEL_GAP_NS)
 }
 
 fn per_response(cpu_ns: u64, answers: u64) -> Option<f64> {

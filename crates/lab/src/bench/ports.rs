@@ -1,6 +1,6 @@
 //! A check, before any connection is opened, that there are enough local ports for a plan.
 
-use flatout_load::plan::{Arrivals, Loop, Plan, Stop, WarmUp};
+use flatout_load::plan::{Arrivals, Loop, Plan, Stop};
 use flatout_os::procfs::sysctl;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -103,12 +103,7 @@ impl Ports {
                         peak_per_s * duration_ns as f64 / 1e9
                     }
                 };
-                let warm_up_s = match plan.warm_up {
-                    WarmUp::None => 0.0,
-                    WarmUp::For { duration_ns } | WarmUp::Steady { duration_ns_max: duration_ns } => {
-                        duration_ns as f64 / 1e9
-                    }
-                };
+                let warm_up_s = plan.unmeasured_ns_max() as f64 / 1e9;
                 (most + peak_per_s * warm_up_s).min(peak_per_s * self.hold_s)
             }
             Loop::Open(_) => 0.0,

@@ -321,20 +321,23 @@ struct Attendant {
 
 struct Warming {
     watch: WarmupDetector,
+    /// End of the ramp, in which nothing is steady.
+    from_ns: u64,
     until_ns: u64,
 }
 
 impl Attendant {
     fn new(plan: &Plan, stop_when: Option<f64>, start_ns: u64) -> Self {
         let warming = match plan.warm_up {
-            WarmUp::Steady { duration_ns_max } => {
-                Some(Warming { watch: WarmupDetector::new(), until_ns: start_ns.saturating_add(duration_ns_max) })
-            }
+            WarmUp::Steady { .. } => Some(Warming {
+                watch: WarmupDetector::new(),
+                from_ns: start_ns.saturating_add(plan.ramp_ns),
+                until_ns: start_ns.saturating_add(plan.unmeasured_ns_max()),
+            }),
             WarmUp::None | WarmUp::For { .. } => None,
         };
-        let warm_ns = if let WarmUp::For { duration_ns } = plan.warm_up { duration_ns } else { 0 };
         let tight = if let Stop::Tight { share, .. } = plan.stop { Some(TightWatch::new(share)) } else { None };
-        let tight_from_ns = start_ns.saturating_add(warm_ns);
+        let tight_from_ns = start_ns.saturating_add(plan.unmeasured_ns().unwrap_or(0));
         Self {
             shown_ns: start_ns,
             start_ns,
@@ -373,7 +376,7 @@ impl Attendant {
         let response = mean((sums.response_ns, before.response_ns), (sums.successes, before.successes));
         self.before = sums;
         if let Some(warming) = &mut self.warming {
-            let is_steady = service.is_some_and(|mean| warming.watch.push(mean));
+            let is_steady = service.is_some_and(|mean| now_ns >= warming.from_ns && warming.watch.push(mean));
             if is_steady || now_ns >= warming.until_ns {
                 self.warming = None;
                 self.steady = Some(is_steady);
@@ -508,5 +511,40 @@ fn span_length_ns(plan: &Plan, recorders: &[&Recorder], measured_from_ns: u64, i
     match plan.stop {
         Stop::After { duration_ns } | Stop::Tight { duration_ns_max: duration_ns, .. } => length_ns.min(duration_ns),
         Stop::Count(_) => length_ns,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Attendant, NOT_KNOWN, SharedStatistics, Signals};
+    use flatout_load::plan::{Plan, WarmUp};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_warm_up_is_not_over_before_the_end_of_the_ramp() {
+        const SECOND_NS: u64 = 1_000_000_000;
+        let end_of_warm_up = |ramp_ns: u64| {
+            let warm_up = WarmUp::Steady { duration_ns_max: 60 * SECOND_NS };
+            let plan = Plan { warm_up, ramp_ns, ..Plan::default() };
+            let (signals, statistics) = (Signals::new(), [Arc::new(SharedStatistics::default())]);
+            let mut attendant = Attendant::new(&plan, None, SECOND_NS);
+            // The service time is the same throughout.
+            let mut times = (0..).map(|batch: u64| SECOND_NS + batch * SECOND_NS / 10);
+            let found = times.find(|now_ns| {
+                {
+                    let mut sums = statistics[0].sums.lock().unwrap();
+                    sums.answers += 10;
+                    sums.service_ns += 10_000_000;
+                }
+                attendant.attend(*now_ns, &statistics, &signals);
+                signals.measured_from_ns.load(Ordering::Relaxed) != NOT_KNOWN
+            });
+            assert_eq!(attendant.steady, Some(true));
+            found.unwrap() - SECOND_NS
+        };
+        let without = end_of_warm_up(0);
+        assert!(without < 20 * SECOND_NS, "{without}");
+        assert_eq!(end_of_warm_up(20 * SECOND_NS), 20 * SECOND_NS + without);
     }
 }

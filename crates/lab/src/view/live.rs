@@ -1,7 +1,7 @@
 //! The progress line on standard error.
 
 use crate::bench::{Live, Phase, ProgressReceiver};
-use flatout_load::plan::{Plan, Stop, WarmUp};
+use flatout_load::plan::{Plan, Stop};
 use flatout_load::record::Statuses;
 use flatout_load::report::percentiles::quantile_ns;
 use flatout_report::figures::time;
@@ -39,14 +39,9 @@ struct LineBaseline {
 
 /// Returns the planned duration of a plan, with its warm-up, as text to follow the elapsed time; empty if it is unknown.
 pub(crate) fn planned(plan: &Plan) -> String {
-    let warm_up_ns = match plan.warm_up {
-        WarmUp::None => Some(0),
-        WarmUp::For { duration_ns } => Some(duration_ns),
-        WarmUp::Steady { .. } => None,
-    };
-    match (plan.stop, warm_up_ns) {
-        (Stop::After { duration_ns }, Some(warm_up_ns)) => {
-            format!(" of {:.1} s", duration_ns.saturating_add(warm_up_ns) as f64 / 1e9)
+    match (plan.stop, plan.unmeasured_ns()) {
+        (Stop::After { duration_ns }, Some(unmeasured_ns)) => {
+            format!(" of {:.1} s", duration_ns.saturating_add(unmeasured_ns) as f64 / 1e9)
         }
         _ => String::new(),
     }

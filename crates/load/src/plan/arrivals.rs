@@ -169,6 +169,18 @@ impl Arrivals {
         visits + self.levels.last().map_or(0.0, |level| level.to_per_s) * left_ns as f64 / 1e9
     }
 
+    /// Returns these arrivals after a time in which the rate rises evenly from 0 to the first of these. A replay has no
+    /// rates, so it remains as it is.
+    #[must_use]
+    pub fn after_ramp(&self, ramp_ns: u64) -> Self {
+        let mut arrivals = self.clone();
+        if let Some(first) = self.levels.first().filter(|_| ramp_ns > 0 && self.replay.is_none()) {
+            let ramp = Level { from_per_s: 0.0, to_per_s: first.from_per_s, duration_ns: ramp_ns };
+            arrivals.levels.insert(0, ramp);
+        }
+        arrivals
+    }
+
     /// Returns an iterator over the arrival times.
     pub fn times(&self, seed: u64) -> Times {
         Times {

@@ -172,3 +172,22 @@ fn slots_without_a_stream_are_not_used_and_the_others_send_their_requests() {
         assert_eq!(numbers, (0..20).collect(), "{after_ns}");
     }
 }
+
+#[test]
+fn connections_start_evenly_over_the_ramp_which_is_not_measured() {
+    let ramped = Plan { ramp_ns: 40 * MS, ..closed(4, Stop::After { duration_ns: 20 * MS }) };
+    for (warm_up, until_ms) in [(WarmUp::None, 60), (WarmUp::For { duration_ns: 5 * MS }, 65)] {
+        for threads in [1, 2, 3] {
+            let outcome = run(&Plan { warm_up, ..ramped.clone() }, threads, answered(MS));
+            let connects = outcome.begun.iter().filter(|begun| begun.begin.connect);
+            let mut starts: Vec<_> = connects.map(|begun| begun.at_ns - SECOND_NS).collect();
+            starts.sort_unstable();
+            assert_eq!(starts, [0, 10 * MS, 20 * MS, 30 * MS]);
+            let last = outcome.begun.iter().map(|begun| begun.at_ns - SECOND_NS).max();
+            assert_eq!((outcome.tally.requests, last), (4 * 20, Some((until_ms - 1) * MS)));
+        }
+    }
+    // A count is that of the measured requests.
+    let outcome = run(&Plan { stop: Stop::Count(50), ..ramped }, 2, answered(MS));
+    assert_eq!((outcome.tally.requests, outcome.requests()), (50, 50 + 40 + 30 + 20 + 10));
+}

@@ -297,3 +297,23 @@ fn an_arrival_whose_slot_has_no_stream_waits_for_another_slot_with_its_intended_
     assert!(outcome.begun.is_sorted_by_key(|begun| begun.begin.intended_ns), "{outcome:#?}");
     assert_eq!((outcome.tally.requests, outcome.tally.waited > 0), (10, true));
 }
+
+#[test]
+fn the_rate_rises_evenly_over_the_ramp_which_is_not_measured() {
+    let arrivals = Arrivals::constant(ArrivalKind::Fixed, 1_000.0);
+    let plan = Plan {
+        kind: Loop::Open(arrivals),
+        ramp_ns: 100 * MS,
+        stop: Stop::After { duration_ns: 100 * MS },
+        ..Plan::default()
+    };
+    for threads in [1, 3] {
+        let outcome = run(&plan, threads, answered(MS));
+        let begun_before = |ms: u64| outcome.begun.iter().filter(|begun| begun.at_ns < SECOND_NS + ms * MS).count();
+        // The integral of the rate: 1,000/s times t²/2 over 100 ms.
+        assert_eq!([25, 50, 75, 100, 150, 200].map(begun_before), [4, 13, 29, 50, 100, 150]);
+        assert_eq!((outcome.tally.requests, outcome.begun.len()), (100, 150));
+        let counted = run(&Plan { stop: Stop::Count(30), ..plan.clone() }, threads, answered(MS));
+        assert_eq!((counted.tally.requests, counted.begun.len()), (30, 80));
+    }
+}
