@@ -156,11 +156,21 @@ fn a_socket_from_systemd_for_both_families_is_served() {
             assert_eq!(get(ipv4, "/").body, b"here", "{listen}");
         }
         assert_eq!(get(ipv6, "/").body, b"here", "{listen}");
-        // It could not be told which of two sites a connection is for.
+        // Another address that the socket covers needs no other socket.
+        configure(&folder, "workers 2", &format!("listen \":{port}\"\n{inside}"));
+        let reload = || flatout().arg("reload").arg("--admin").arg(folder.path().join("admin")).output().unwrap();
+        let reloaded = reload();
+        assert!(reloaded.status.success(), "{listen}: {}", said(&reloaded));
+        assert_eq!(get(ipv4, "/").body, b"here", "{listen}");
+        // The socket does not say for which of two listeners a connection is.
+        let differ = format!("listen \"0.0.0.0:{port}\" h2c=#true\nlisten \"[::]:{port}\"\n{inside}");
+        configure(&folder, "workers 2", &differ);
+        let refused = reload();
+        assert!(said(&refused).contains("systemd listens on"), "{listen}: {}", said(&refused));
         let both =
             format!("listen \"0.0.0.0:{port}\"\n{inside}\n}}\nsite \"*\" {{\nlisten \"[::]:{port}\"\nrespond 403");
         configure(&folder, "workers 2", &both);
-        let refused = flatout().arg("reload").arg("--admin").arg(folder.path().join("admin")).output().unwrap();
+        let refused = reload();
         assert!(!refused.status.success(), "{listen}");
         let expected = format!("systemd listens on [::]:{port} for IPv4 as well, but 0.0.0.0:{port} has other sites");
         assert!(said(&refused).contains(&expected), "{listen}: {}", said(&refused));

@@ -310,6 +310,7 @@ impl Outlet {
         match target {
             LogDestination::Stdout => Ok(()),
             LogDestination::Syslog(path) => SyslogTarget::open(path).map(drop),
+            LogDestination::File(path) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
             LogDestination::File(path) => match rustix::fs::access(path, Access::WRITE_OK) {
                 Err(Errno::NOENT) => {
                     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());

@@ -6,7 +6,7 @@ mod loops;
 pub use loops::leads_to;
 
 use crate::certificates::Certificates;
-use crate::listeners::bindable;
+use crate::listeners::{bindable, is_without_ipv6};
 use crate::privileges::find_identity;
 use flatout_config::model::{Certificate, Config, Listener, Place};
 use flatout_engine::{Sources, Spec};
@@ -32,6 +32,10 @@ pub fn check_here(config: &Config) -> Vec<String> {
         faults.extend(check_port(&config.listeners[id]));
     }
     for error in flatout_access_log::find_unusable(&config.log_settings()) {
+        if config.user.is_some() && error.error.kind() == ErrorKind::PermissionDenied {
+            // Another user may open it.
+            continue;
+        }
         let log = config.logs.iter().find(|log| log.settings.target == error.target);
         faults.push(format!("{}{error}", log.map(|log| at(&log.place)).unwrap_or_default()));
     }
@@ -66,6 +70,7 @@ fn check_port(listener: &Listener) -> Option<String> {
             // Processes of other users may be invisible, so the owner may be the running server.
             None => return None,
         },
+        _ if is_without_ipv6(&address, &error) => format!("cannot listen on {address}: this machine has no IPv6"),
         ErrorKind::AddrNotAvailable => format!("this machine does not have the address {}", address.ip()),
         _ => format!("cannot listen on {address}: {error}"),
     };
@@ -117,7 +122,7 @@ site \"b.example\" {{
             assert!(all.contains(part), "{part}: {all}");
         }
         assert!(all.contains("flatout.kdl:10:5: the origin localhost:1"), "{all}");
-        assert_eq!(faults.len(), 6, "{all}");
+        assert_eq!(faults.len(), 7, "{all}");
         let fine = "site { listen \"127.0.0.1:0\"; respond 200 \"a\"; }";
         assert_eq!(check_here(&flatout_config::load_text(fine).unwrap()), [""; 0]);
     }

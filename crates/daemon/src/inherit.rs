@@ -62,14 +62,13 @@ struct Activated {
     is_used: bool,
 }
 
-impl Activated {
-    /// Returns whether connections to `asked` arrive at this socket. By default, systemd's `ListenStream=80` accepts
-    /// connections of both families.
-    fn covers(&self, asked: SocketAddr) -> bool {
-        let is_for_all = self.address == SocketAddr::from((Ipv6Addr::UNSPECIFIED, asked.port()));
-        let is_for_both = || ipv6_v6only(&self.socket) == Ok(false);
-        self.address == asked || (is_for_all && asked.ip() == Ipv4Addr::UNSPECIFIED && is_for_both())
-    }
+/// Returns whether connections to `asked` arrive at `socket`. By default, systemd's `ListenStream=80` accepts connections
+/// of both families.
+pub(crate) fn covers(socket: &OwnedFd, asked: SocketAddr) -> bool {
+    let bound = getsockname(socket).ok().and_then(|bound| SocketAddr::try_from(bound).ok());
+    let is_for_both =
+        || bound == Some(SocketAddr::from((Ipv6Addr::UNSPECIFIED, asked.port()))) && ipv6_v6only(socket) == Ok(false);
+    bound == Some(asked) || (asked.ip() == Ipv4Addr::UNSPECIFIED && is_for_both())
 }
 
 impl Inherited {
@@ -116,16 +115,16 @@ impl Inherited {
 
     /// Takes the listening sockets for the configured address `asked`. May be empty. Two listeners may get
     /// copies of a socket that accepts connections of both families.
-    pub(crate) fn take_listeners(&mut self, asked: SocketAddr) -> Vec<OwnedFd> {
+    pub(crate) fn take_listeners(&mut self, asked: SocketAddr) -> io::Result<Vec<OwnedFd>> {
         let mut sockets = Vec::new();
         for (_, handed) in self.handed.extract_if(.., |(address, _)| *address == asked) {
             sockets.extend(handed);
         }
-        for activated in self.activated.iter_mut().filter(|activated| activated.covers(asked)) {
+        for activated in self.activated.iter_mut().filter(|activated| covers(&activated.socket, asked)) {
             activated.is_used = true;
-            sockets.extend(activated.socket.try_clone());
+            sockets.push(activated.socket.try_clone()?);
         }
-        sockets
+        Ok(sockets)
     }
 
     /// Reports unused sockets of systemd, and closes all unused sockets.

@@ -6,7 +6,7 @@
 //! accepted.
 
 use crate::failure::Failure;
-use crate::inherit::Inherited;
+use crate::inherit::{Inherited, covers};
 use crate::quic::QuicContext;
 use flatout_config::model::{self, Http3};
 use flatout_os::datagram::{self, receive_buffer};
@@ -123,9 +123,9 @@ impl Address {
         let Some(listener) = config.listeners.get(id) else { return Err(Failure::runtime("no such listener")) };
         let options = &listen_options(config);
         let asked = listener.address;
-        let sockets = inherited.take_listeners(asked);
-        check_shared(config, id, &sockets)?;
         let explain = |error: io::Error| explain_bind(listener, &error);
+        let sockets = inherited.take_listeners(asked).map_err(explain)?;
+        check_shared(config, id, &sockets)?;
         let (bound, sockets) = if sockets.is_empty() {
             let suits = |bound: &SocketAddr| config.http3(id) == Http3::Off || datagram::check_free(bound).is_ok();
             bind_suitable(asked, workers, options, suits).map_err(explain)?
@@ -136,7 +136,8 @@ impl Address {
         Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets, datagrams })
     }
 
-    /// Returns copies of the sockets for another protocol, under another listener number.
+    /// Returns copies of the sockets under another listener number: for another protocol, or for an address that they
+    /// cover as well.
     pub(crate) fn with_protocol(
         &self,
         id: usize,
@@ -146,9 +147,11 @@ impl Address {
         inherited: &mut Inherited,
     ) -> Result<Self, Failure> {
         let Some(listener) = config.listeners.get(id) else { return Err(Failure::runtime("no such listener")) };
+        check_shared(config, id, &self.sockets)?;
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(copy).collect();
         let sockets = copies.map_err(|error| explain_bind(listener, &error))?;
-        let (asked, bound, protocol) = (self.asked, self.bound, protocol_of(listener));
+        let (asked, protocol) = (listener.address, protocol_of(listener));
+        let bound = if asked.port() == 0 { self.bound } else { asked };
         let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
         Ok(Self { id: id as u32, asked, bound, protocol, sockets, datagrams })
     }
@@ -226,8 +229,10 @@ pub(crate) fn bind_added(
     }
     let mut added = Vec::new();
     for id in bindable(config, live).filter(|id| !has(*id)) {
-        let old = addresses.iter().find(|address| address.asked == config.listeners[id].address);
+        let asked = config.listeners[id].address;
+        let covers = |address: &&Address| address.sockets.iter().any(|socket| covers(socket, asked));
         // If only the protocol of an address changes, the same sockets are used, so that there is no gap.
+        let old = addresses.iter().find(|address| address.asked == asked).or_else(|| addresses.iter().find(covers));
         let address = if let Some(old) = old {
             old.with_protocol(id, config, workers, quic, inherited)?
         } else {
@@ -333,6 +338,11 @@ fn complete(
     Ok((bound, sockets))
 }
 
+/// Returns whether a bind to `address` failed because the machine has no IPv6.
+pub(crate) fn is_without_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
+    address.is_ipv6() && error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
+}
+
 /// Explains why a bind failed: names the process that holds the port, and suggests a free port.
 fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
     let address = &listener.address;
@@ -354,10 +364,15 @@ fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
             "cannot listen on {address}: ports below 1024 need root or CAP_NET_BIND_SERVICE\n  try: {}",
             propose(SocketAddr::new(address.ip(), 8080))
         )),
-        _ if error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error()) => Failure::usage(format!(
-            "cannot listen on {address}: this machine has no IPv6\n  try: {}",
-            propose(SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())))
-        )),
+        _ if is_without_ipv6(address, error) => {
+            let same = |ip: Ipv4Addr| propose(SocketAddr::from((ip, address.port())));
+            let proposal = match address.ip() {
+                ip if ip.is_unspecified() => format!("\n  try: {}", same(Ipv4Addr::UNSPECIFIED)),
+                ip if ip.is_loopback() => format!("\n  try: {}", same(Ipv4Addr::LOCALHOST)),
+                _ => String::new(),
+            };
+            Failure::usage(format!("cannot listen on {address}: this machine has no IPv6{proposal}"))
+        }
         io::ErrorKind::AddrNotAvailable => {
             Failure::usage(format!("cannot listen on {address}: this machine does not have this address"))
         }

@@ -184,18 +184,12 @@ pub fn assemble_request_head<'a>(
     if fields.len() > limits.fields_max {
         return Err(Refusal::FieldsTooMany);
     }
-    // The size of the same head over HTTP/1.1, so that clients are refused alike.
-    let lines = fields.iter().map(|(name, value)| name.len() + ": \r\n".len() + value.len());
-    let first = method.len() + target_text.len() + "  HTTP/1.1\r\n".len();
-    let host = authority.map_or(0, |authority| "Host: \r\n".len() + authority.len());
-    if first + host + lines.sum::<usize>() + "\r\n".len() > limits.head_bytes_max {
-        return Err(Refusal::HeadTooLarge);
-    }
     // RFC 9113 §8.3.1: `:path` is a path and a query. A target in absolute form would name a second host.
     if method != b"CONNECT" && target_text != b"*" && !target_text.starts_with(b"/") {
         return Err(Refusal::Target);
     }
     let target = parse_target(method, target_text)?;
+    let method_bytes = method.len();
     let method = Method::from_token(method).ok_or(Refusal::Method)?;
     let gathered = gather(fields)?;
     if let Some(authority) = authority {
@@ -203,6 +197,14 @@ pub fn assemble_request_head<'a>(
         if gathered.host.is_some_and(|host| !host.eq_ignore_ascii_case(authority)) {
             return Err(Refusal::HostMismatch);
         }
+    }
+    // The size of the same head over HTTP/1.1, so that clients are refused alike.
+    let lines = fields.iter().map(|(name, value)| name.len() + ": \r\n".len() + value.len());
+    let first = method_bytes + target_text.len() + "  HTTP/1.1\r\n".len();
+    let moved = authority.filter(|_| gathered.host.is_none());
+    let moved = moved.map_or(0, |authority| "Host: \r\n".len() + authority.len());
+    if first + moved + lines.sum::<usize>() + "\r\n".len() > limits.head_bytes_max {
+        return Err(Refusal::HeadTooLarge);
     }
     let host = authority.or(gathered.host).ok_or(Refusal::HostMissing)?;
     let framing = gathered.framing.decide_request(Version::Http2)?;

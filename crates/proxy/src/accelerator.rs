@@ -107,7 +107,8 @@ impl Accelerator {
         }
     }
 
-    /// Reports a request to the origin with this index that failed, if it is the first one, and `change`.
+    /// Reports that an attempt to get a response from the origin with this index has failed, if it is the first one, and
+    /// `change`.
     pub(crate) fn tell_failure(
         &self,
         step: &ProxyStep,

@@ -53,7 +53,8 @@ pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
                 let outcome = ask(&client, &step, index).await;
                 let now_ms = Now::read().monotonic_ms;
                 let change = step.group.handle_check(index, outcome.is_good(), now_ms);
-                if outcome.is_good() {
+                // A good check alone is no response to the requests that fail.
+                if outcome.is_good() && change.is_some() {
                     accelerator.tell_answer(&step, index, change, now_ms);
                 } else {
                     accelerator.tell_change(&step, index, change);

@@ -73,7 +73,7 @@ impl NotKeptCounts {
     }
 }
 
-/// Callback for a line about an origin: its availability has changed, or it does not answer.
+/// Callback for a line about an origin: its availability has changed, or it fails.
 pub type OnChange = Box<dyn Fn(String) + Send + Sync>;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! A series of failed requests to an origin: since when, why, and how many. The first failure is reported at once;
-//! `status` and `explain` tell the series until the origin answers.
+//! A series of failed attempts to get a response from an origin: since when, why, and how many. The first failure is
+//! reported at once; `status` and `explain` show the series until the origin answers.
 
 use flatout_store::hold;
 use flatout_upstream::origin::OriginFailure;
@@ -10,20 +10,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// turn must not fill the log.
 const REPORT_INTERVAL_MS: u64 = 10_000;
 
-/// A series of failed requests.
+/// A series of failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Series {
     /// Reason of the last failure.
     failure: OriginFailure,
     /// Time of the first failure, in milliseconds of the monotonic clock.
     began_ms: u64,
-    /// Number of failed requests.
-    requests: u64,
-    /// True if the first failure was reported.
+    /// Number of failed attempts.
+    attempts: u64,
+    /// True if the series was reported.
     is_reported: bool,
 }
 
-/// The failed requests to an origin since it last answered.
+/// The failed attempts since an origin last answered.
 #[derive(Debug, Default)]
 pub(crate) struct FailureSeries {
     /// True during a series, so that the responses of a healthy origin need no lock.
@@ -34,29 +34,28 @@ pub(crate) struct FailureSeries {
 #[derive(Debug, Default)]
 struct State {
     series: Option<Series>,
-    /// Time of the last report of a first failure.
+    /// Time of the last report that a series has begun.
     reported_ms: Option<u64>,
 }
 
 impl FailureSeries {
-    /// Adds a failed request. Returns the report of the first one, unless that of an earlier series is recent.
+    /// Adds a failed attempt. Returns the report that the series has begun, once, and not soon after that of an earlier
+    /// series.
     pub(crate) fn add(&self, failure: OriginFailure, now_ms: u64) -> Option<String> {
         let State { series, reported_ms } = &mut *hold(&self.state);
         self.is_failing.store(true, Ordering::Relaxed);
-        if let Some(series) = series {
-            (series.failure, series.requests) = (failure, series.requests.saturating_add(1));
+        let series = series.get_or_insert(Series { failure, began_ms: now_ms, attempts: 0, is_reported: false });
+        (series.failure, series.attempts) = (failure, series.attempts.saturating_add(1));
+        let is_recent = reported_ms.is_some_and(|at| now_ms < at.saturating_add(REPORT_INTERVAL_MS));
+        if series.is_reported || is_recent {
             return None;
         }
-        let is_reported = reported_ms.is_none_or(|at| now_ms >= at.saturating_add(REPORT_INTERVAL_MS));
-        *series = Some(Series { failure, began_ms: now_ms, requests: 1, is_reported });
-        is_reported.then(|| {
-            *reported_ms = Some(now_ms);
-            format!("does not answer: [{}] {}", failure.name(), failure.text())
-        })
+        (series.is_reported, *reported_ms) = (true, Some(now_ms));
+        Some(format!("fails: [{}] {}", failure.name(), failure.text()))
     }
 
-    /// Ends the series, if there is one, because the origin has answered. Returns the report, if the first failure was
-    /// reported and others followed.
+    /// Ends the series, if there is one, because the origin has answered. Returns the report, if the series was reported
+    /// and has more than one failure.
     pub(crate) fn end(&self, now_ms: u64) -> Option<String> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
@@ -66,17 +65,17 @@ impl FailureSeries {
             self.is_failing.store(false, Ordering::Relaxed);
             state.series.take()
         };
-        let Series { requests, began_ms, .. } = series.filter(|series| series.is_reported && series.requests > 1)?;
+        let Series { attempts, began_ms, .. } = series.filter(|series| series.is_reported && series.attempts > 1)?;
         let seconds = now_ms.saturating_sub(began_ms) / 1000;
-        Some(format!("answers again: {requests} requests failed within {seconds} s"))
+        Some(format!("answers again, after {attempts} failed attempts within {seconds} s"))
     }
 
     /// Describes the series at the time `now_ms`, if there is one.
     pub(crate) fn describe(&self, now_ms: u64) -> Option<String> {
-        let Series { failure, began_ms, requests, .. } = hold(&self.state).series?;
+        let Series { failure, began_ms, attempts, .. } = hold(&self.state).series?;
         let seconds = now_ms.saturating_sub(began_ms) / 1000;
-        let noun = if requests == 1 { "request" } else { "requests" };
-        Some(format!("no answer for {seconds} s: [{}] {requests} {noun} failed", failure.name()))
+        let noun = if attempts == 1 { "attempt" } else { "attempts" };
+        Some(format!("failing since {seconds} s ago, {attempts} {noun}: [{}]", failure.name()))
     }
 }
 
@@ -90,11 +89,11 @@ mod tests {
         let series = FailureSeries::default();
         assert_eq!((series.end(0), series.describe(0)), (None, None));
         let report = series.add(OriginFailure::Refused, 1_000).unwrap();
-        assert!(report.starts_with("does not answer: [origin_refused] The origin's host refused"), "{report}");
-        assert_eq!(series.describe(1_000).unwrap(), "no answer for 0 s: [origin_refused] 1 request failed");
+        assert!(report.starts_with("fails: [origin_refused] The origin's host refused"), "{report}");
+        assert_eq!(series.describe(1_000).unwrap(), "failing since 0 s ago, 1 attempt: [origin_refused]");
         assert_eq!(series.add(OriginFailure::Reset, 2_000), None);
-        assert_eq!(series.describe(4_500).unwrap(), "no answer for 3 s: [origin_reset] 2 requests failed");
-        assert_eq!(series.end(14_000).unwrap(), "answers again: 2 requests failed within 13 s");
+        assert_eq!(series.describe(4_500).unwrap(), "failing since 3 s ago, 2 attempts: [origin_reset]");
+        assert_eq!(series.end(14_000).unwrap(), "answers again, after 2 failed attempts within 13 s");
         assert_eq!((series.end(14_000), series.describe(14_000)), (None, None));
     }
 
@@ -108,8 +107,12 @@ mod tests {
         };
         let told: Vec<u64> = (0..30_000).step_by(100).filter(|&now_ms| reports(now_ms) != (false, false)).collect();
         assert_eq!(told, [0, 10_000, 20_000]);
-        // Its end is not reported without its beginning.
+        // The end is not reported without the beginning.
         assert_eq!(series.add(OriginFailure::Reset, 29_950), None);
         assert_eq!((series.add(OriginFailure::Reset, 29_960), series.end(29_970)), (None, None));
+        // An outage that begins soon after a single failure is reported later.
+        assert_eq!(series.add(OriginFailure::Reset, 29_980), None);
+        assert!(series.add(OriginFailure::Reset, 30_000).is_some());
+        assert_eq!(series.add(OriginFailure::Reset, 50_000), None);
     }
 }

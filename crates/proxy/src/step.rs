@@ -30,7 +30,7 @@ pub struct ProxyStep {
     pub(crate) group: Arc<Group>,
     /// Concurrency limiter of each origin, by index.
     pub(crate) limiters: Vec<Arc<ConcurrencyLimiter>>,
-    /// Failed requests to each origin since it last answered, by index.
+    /// Failed attempts since each origin last answered, by index.
     pub(crate) failures: Vec<FailureSeries>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,

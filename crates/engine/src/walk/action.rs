@@ -223,7 +223,8 @@ impl<'w> Walk<'w> {
                 Err(HostMissing) => return Action::Refuse(host_needed()),
             },
         };
-        let is_bare = path.is_empty() && matches!(rewrite, Rewrite::StripPrefix(_));
+        // After another rewrite, the client's own path says nothing about a folder.
+        let is_bare = path.is_empty() && self.rewrites == 0 && matches!(rewrite, Rewrite::StripPrefix(_));
         if let Some(fragment) = path.iter().position(|&byte| byte == b'#') {
             path.truncate(fragment);
         }

@@ -294,6 +294,10 @@ fn a_folder_below_a_prefix_has_a_slash() {
     for listing in [false, true] {
         let tester = engine(vec![
             route(vec![path(&["/app", "/app/*"])], vec![strip(), files(listing)]),
+            route(
+                vec![path(&["/x", "/x/"])],
+                vec![step(StepKind::Rewrite(Rewrite::To(text("/app")))), strip(), files(listing)],
+            ),
             // The pages of an application that runs in the browser have no slash.
             route(vec![path(&["/page"])], vec![step(StepKind::Rewrite(Rewrite::To(text("/")))), files(listing)]),
         ]);
@@ -305,7 +309,9 @@ fn a_folder_below_a_prefix_has_a_slash() {
             redirected.outcome
         );
         assert_eq!(tester.get("/app/", &[]).status, 200);
-        assert_eq!(tester.get("/page", &[]).status, 200);
+        for path in ["/page", "/x", "/x/"] {
+            assert_eq!(tester.get(path, &[]).status, 200, "{path}");
+        }
     }
 }
 
