@@ -2,6 +2,7 @@
 
 use crate::sandbox::Sandbox;
 use crate::sandbox::failure::PRELUDE;
+use crate::sandbox::json::type_name;
 use mlua::{Table, Value};
 
 /// The function is written in Luau because pages call it often: a native call costs several times as much.
@@ -22,7 +23,7 @@ end
 pub(super) fn install(sandbox: &Sandbox, listings: Table) -> mlua::Result<()> {
     let globals = sandbox.lua().globals();
     let refuse = sandbox.function(|_, _, value: Value| {
-        let given = value.type_name();
+        let given = type_name(&value);
         Err::<(), _>(format!("invalid argument #1 to 'pairs' (table expected, got {given})").into())
     })?;
     let get = |name: &str| globals.raw_get::<Value>(name);

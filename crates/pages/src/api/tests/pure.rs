@@ -98,7 +98,9 @@ fn conversions() {
     }
     let written = site.run(&Ask::default(), "__w(json.null) __a(json.null) __j(json.null) __j({ a = json.null })");
     assert_eq!((written.error, &*written.text), (None, "null{\"a\":null}"));
-    for code in ["kv.set('a', json.null)", "response.header('A', json.null)", "url.encode(json.null)"] {
+    for code in
+        ["kv.set('a', json.null)", "response.header('A', json.null)", "url.encode(json.null)", "pairs(json.null)"]
+    {
         let error = site.error(code);
         assert!(error.contains(" null") && !error.contains("userdata"), "{code}: {error}");
     }
