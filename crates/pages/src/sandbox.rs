@@ -224,7 +224,7 @@ pub(crate) struct MemoryCheck(Rc<Hub>);
 impl MemoryCheck {
     /// Returns whether the current run, which operates on `exchange`, may use `bytes` more memory.
     pub(crate) fn has_room(&self, lua: &Lua, exchange: &Exchange, bytes: usize) -> bool {
-        self.0.meter.may_go_on(lua, exchange.held_bytes().saturating_add(bytes))
+        self.0.meter.may_go_on(lua, bytes, || exchange.held_bytes())
     }
 }
 

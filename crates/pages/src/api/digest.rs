@@ -18,8 +18,9 @@ const RANDOM_BYTES_MAX: usize = 4096;
 
 /// The Luau part of `hash`. It passes long input to the native functions in blocks, between which the page can be
 /// preempted. A hash is a table with the native state, because methods of a native object could not be preempted.
+/// Input of one block needs no state, which would hold memory until it is collected.
 const HASH: &str = r"
-local start, start_hmac, add, finish = ...
+local start, start_hmac, add, finish, consume, once = ...
 local type, setmetatable = type, setmetatable
 local sub, readstring, length = string.sub, buffer.readstring, buffer.len
 local BLOCK = 65536
@@ -37,6 +38,15 @@ local function feed(state, data)
     else
         add(state, data)
     end
+end
+
+local function is_long(data)
+    return if type(data) == 'buffer' then length(data) > BLOCK else type(data) == 'string' and #data > BLOCK
+end
+
+-- Other types than buffers are left to the native functions, which refuse them.
+local function text_of(data)
+    return if type(data) == 'buffer' then readstring(data, 0, length(data)) else data
 end
 
 local function state_of(hash)
@@ -63,15 +73,27 @@ local hash = {
     end,
 }
 for _, algorithm in { 'sha256', 'sha512' } do
+    local digest = once[algorithm]
     hash[algorithm] = function(data)
+        if not is_long(data) then
+            return digest(text_of(data))
+        end
         local state = start(algorithm)
         feed(state, data)
-        return finish(state)
+        return consume(state)
     end
+    local hmac = once['hmac_' .. algorithm]
     hash['hmac_' .. algorithm] = function(key, data)
+        if not is_long(data) then
+            return hmac(key, text_of(data))
+        end
+        if type(key) ~= 'string' then
+            -- Its error says which argument is wrong.
+            hmac(key, '')
+        end
         local state = start_hmac(algorithm, key)
         feed(state, data)
-        return finish(state)
+        return consume(state)
     end
 end
 return hash
@@ -150,8 +172,24 @@ fn install_hash(sandbox: &Sandbox) -> mlua::Result<()> {
         with_state(&state, |state| state.context.update(&text.as_bytes()))
     })?;
     let finish = sandbox.function(|_, _, state: Value| with_state(&state, |state| state.context.clone().hex()))?;
+    let consume = sandbox.function(|_, _, state: AnyUserData| Ok(state.take::<HashState>()?.context.hex()))?;
+    let once = sandbox.lua().create_table()?;
+    for (name, digest_algorithm, hmac_algorithm) in ALGORITHMS {
+        let made = sandbox.function(move |_, _, text: LuaString| {
+            check_length(&text)?;
+            Ok(HEXLOWER.encode(digest::digest(digest_algorithm, &text.as_bytes()).as_ref()))
+        })?;
+        once.raw_set(name, made)?;
+        let made = sandbox.function(move |_, _, (key, text): (LuaString, LuaString)| {
+            check_length(&key)?;
+            check_length(&text)?;
+            let key = hmac::Key::new(hmac_algorithm, &key.as_bytes());
+            Ok(HEXLOWER.encode(hmac::sign(&key, &text.as_bytes()).as_ref()))
+        })?;
+        once.raw_set(format!("hmac_{name}"), made)?;
+    }
     let code = sandbox.lua().load(HASH).set_name(format!("={PRELUDE}"));
-    let hash: Table = code.call((start, start_hmac, add, finish))?;
+    let hash: Table = code.call((start, start_hmac, add, finish, consume, once))?;
     let made = sandbox.function(|_, _, (one, other): (LuaString, LuaString)| {
         Ok(verify_slices_are_equal(&one.as_bytes(), &other.as_bytes()).is_ok())
     })?;

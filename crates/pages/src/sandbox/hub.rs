@@ -66,7 +66,7 @@ impl Hub {
 
     /// Checks that the run may use `bytes` more memory. If not, ends the run and returns an error.
     pub(crate) fn reserve(&self, lua: &Lua, bytes: usize) -> Result<(), NativeError> {
-        if self.meter.may_go_on(lua, self.held_bytes().saturating_add(bytes)) {
+        if self.meter.may_go_on(lua, bytes, || self.held_bytes()) {
             return Ok(());
         }
         self.meter.exceed_memory(lua);

@@ -64,7 +64,8 @@ pub(crate) struct Account {
     pub(crate) cpu: Duration,
     /// Number of bytes charged to the run.
     pub(crate) memory_bytes: usize,
-    /// Number of bytes charged after the last collection for the run; `None` if there was none.
+    /// Number of bytes that were charged, or held outside of the machine, after the last collection for the run; `None`
+    /// if there was none.
     pub(crate) collected_bytes: Option<usize>,
 }
 
@@ -209,17 +210,17 @@ impl Meter {
 
     /// Handles an interrupt. `held_bytes` returns the number of bytes that the run holds outside of the machine.
     #[inline]
-    pub(crate) fn interrupt(&self, lua: &Lua, held_bytes: impl FnOnce() -> usize) -> mlua::Result<VmState> {
+    pub(crate) fn interrupt(&self, lua: &Lua, held_bytes: impl Fn() -> usize) -> mlua::Result<VmState> {
         let fuel = self.fuel.get();
         if fuel > 0 && lua.used_memory() < self.memory_next.get() {
             self.fuel.set(fuel - 1);
             return Ok(VmState::Continue);
         }
-        self.look(lua, held_bytes())
+        self.look(lua, &held_bytes)
     }
 
     #[cold]
-    fn look(&self, lua: &Lua, held_bytes: usize) -> mlua::Result<VmState> {
+    fn look(&self, lua: &Lua, held_bytes: &dyn Fn() -> usize) -> mlua::Result<VmState> {
         if !self.running.get() {
             self.fuel.set(u32::MAX);
             self.memory_next.set(usize::MAX);
@@ -243,7 +244,7 @@ impl Meter {
             Some(FailureKind::CpuLimit)
         } else if self.is_held(slice, now) {
             Some(FailureKind::Held)
-        } else if !self.may_go_on(lua, held_bytes) {
+        } else if !self.may_go_on(lua, 0, held_bytes) {
             Some(FailureKind::MemoryLimit)
         } else {
             None
@@ -296,23 +297,26 @@ impl Meter {
         false
     }
 
-    /// Returns whether the run may hold `held_bytes` in addition to its values. It may if it is within its memory
-    /// limit, possibly after a collection, or if it does not exceed the limit by enough for another collection.
-    pub(crate) fn may_go_on(&self, lua: &Lua, held_bytes: usize) -> bool {
-        if self.has_room(lua, held_bytes) {
+    /// Returns whether the run may use `bytes` more. It may if it is then within its memory limit, possibly after a
+    /// collection, or if it does not exceed the limit by enough for another collection. `held_bytes` returns the number
+    /// of bytes that the run holds outside of the machine, which a collection may reduce.
+    pub(crate) fn may_go_on(&self, lua: &Lua, bytes: usize, held_bytes: impl Fn() -> usize) -> bool {
+        let held = held_bytes();
+        if self.has_room(lua, held.saturating_add(bytes)) {
             return true;
         }
-        if self.may_collect(lua) {
-            return self.collect(lua, held_bytes);
+        if self.may_collect(lua, held) {
+            return self.collect(lua, bytes, held_bytes);
         }
-        self.charged(lua).max(0).saturating_add_unsigned(held_bytes) <= self.memory_bytes_max().cast_signed()
+        let used = self.charged(lua).max(0).saturating_add_unsigned(held);
+        used.saturating_add_unsigned(bytes) <= self.memory_bytes_max().cast_signed()
     }
 
     /// Returns whether enough has been allocated since the last collection to collect again.
-    fn may_collect(&self, lua: &Lua) -> bool {
+    fn may_collect(&self, lua: &Lua, held_bytes: usize) -> bool {
         let Some(left) = self.collected.get() else { return true };
         let share = self.limits.get().memory_bytes / COLLECTION_SHARE;
-        self.charged(lua) >= left.saturating_add(share).cast_signed()
+        self.charged(lua).saturating_add_unsigned(held_bytes) >= left.saturating_add(share).cast_signed()
     }
 
     /// Number of collections for runs so far.
@@ -321,8 +325,9 @@ impl Meter {
         self.collections.get()
     }
 
-    /// Collects garbage and charges the run for what remains. Returns whether that is within the run's limit.
-    fn collect(&self, lua: &Lua, held_bytes: usize) -> bool {
+    /// Collects garbage and charges the run for what remains. Returns whether that and `bytes` more are within the run's
+    /// limit.
+    fn collect(&self, lua: &Lua, bytes: usize, held_bytes: impl Fn() -> usize) -> bool {
         #[cfg(test)]
         self.collections.set(self.collections.get() + 1);
         let charged = self.charged(lua);
@@ -334,8 +339,9 @@ impl Meter {
         // for before.
         let left = (used - self.memory_floor.get() - self.memory_others.get()).clamp(0, charged.max(0));
         self.memory_base.set(used - left);
-        self.collected.set(Some(left as usize));
-        self.has_room(lua, held_bytes)
+        let held = held_bytes();
+        self.collected.set(Some((left as usize).saturating_add(held)));
+        self.has_room(lua, held.saturating_add(bytes))
     }
 
     /// Number of bytes that are currently charged to the run.

@@ -157,11 +157,38 @@ fn hashes_and_random_numbers() {
     ] {
         assert_eq!(site.value(code), expected, "{code}");
     }
-    assert!(site.error("hash.sha256(nil)").contains("string"));
     assert!(site.error("hash.new_hmac('sha256', nil)").contains("string"));
+    for (code, argument) in [
+        ("hash.sha256(nil)", "#1"),
+        ("hash.sha256({})", "#1"),
+        ("hash.hmac_sha256(nil, 'x')", "#1"),
+        ("hash.hmac_sha256({}, string.rep('x', 70000))", "#1"),
+        ("hash.hmac_sha256('x', nil)", "#2"),
+    ] {
+        let error = site.error(code);
+        assert!(error.contains(argument) && error.contains("string"), "{code}: {error}");
+    }
     for count in ["0", "4097", "1.5", "0/0", "-1"] {
         assert!(site.error(&format!("random.bytes({count})")).contains("1 to 4,096"));
     }
+}
+
+#[test]
+fn many_hashes_fit_into_the_memory_limit() {
+    let site = Site::new();
+    for code in [
+        "for i = 1, 50000 do hash.sha256('x') hash.hmac_sha256('k', 'x') end",
+        "for i = 1, 20000 do hash.new('sha256'):update('x'):hex() end",
+        "local long = string.rep('x', 65537) for i = 1, 9000 do hash.sha256(long) end",
+        "local long = buffer.create(65537) for i = 1, 9000 do hash.hmac_sha512('k', long) end",
+    ] {
+        // With so much in use, Luau's own collector sweeps too rarely.
+        let code = format!("local used = buffer.create(8 * 1024 * 1024) {code}");
+        assert_eq!(site.run(&Ask::default(), &code).error, None, "{code}");
+    }
+    // States that the page uses count.
+    let kept = "local list = {} for i = 1, 20000 do list[i] = hash.new('sha256') end";
+    assert!(site.error(kept).contains("memory"), "{kept}");
 }
 
 #[test]
