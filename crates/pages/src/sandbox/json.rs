@@ -5,7 +5,8 @@
 //! row of the database, or lists the fields of a request.
 //!
 //! When JSON is decoded, null becomes `json.null` everywhere, because an absent value in a list or an object would be
-//! lost when it is encoded again. An integer that a double cannot represent exactly becomes a string of its digits.
+//! lost when it is encoded again. An integer that a double cannot represent exactly becomes a string of its digits. A
+//! number beyond 2⁵³ is therefore encoded with an exponent, so that it remains a number when it is decoded again.
 
 use super::number::{integer, is_exact};
 use super::wait::NativeError;
@@ -23,7 +24,7 @@ const VALUES_MAX: usize = 20_000;
 /// Maximum nesting of arrays and objects.
 const DEPTH_MAX: usize = 32;
 
-/// Numbers of at least this magnitude are not written as integers, because doubles hold only 53 bits.
+/// Numbers above this magnitude are not written as integers, because doubles hold only 53 bits.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// The registry name of the metatable that marks empty tables as objects.
@@ -94,15 +95,15 @@ impl Encoder {
             null if *null == Value::NULL => out.extend_from_slice(b"null"),
             Value::Boolean(true) => out.extend_from_slice(b"true"),
             Value::Boolean(false) => out.extend_from_slice(b"false"),
-            Value::Integer(number) => append_display(number, out),
-            Value::Number(number) if number.is_finite() => {
-                if number.fract() == 0.0 && number.abs() < EXACT_MAX {
-                    append_display(&(*number as i64), out);
-                } else {
-                    append_display(number, out);
-                }
+            Value::Integer(number) if is_exact(*number) => append_display(number, out),
+            // Luau's numbers are doubles, so the conversion is exact.
+            Value::Integer(number) => append_display(&format_args!("{:e}", *number as f64), out),
+            Value::Number(number) if !number.is_finite() => {
+                return Err("JSON cannot represent infinity or NaN".into());
             }
-            Value::Number(_) => return Err("JSON cannot represent infinity or NaN".into()),
+            Value::Number(number) if number.abs() > EXACT_MAX => append_display(&format_args!("{number:e}"), out),
+            Value::Number(number) if number.fract() == 0.0 => append_display(&(*number as i64), out),
+            Value::Number(number) => append_display(number, out),
             Value::String(text) => self.text(text, out)?,
             Value::Table(table) => return self.table(table, out, depth),
             other => return Err(format!("a {} cannot be represented in JSON", type_name(other)).into()),
@@ -235,8 +236,9 @@ struct Seed<'a> {
     numerals: &'a RefCell<Numerals<'a>>,
 }
 
-/// The numbers of a JSON text as they are written, in order. serde_json rounds integers of more than 64 bits, so their
-/// digits are read from the text. The text is scanned only if it contains such a number.
+/// The numbers of a JSON text as they are written, in order. serde_json rounds integers of more than 64 bits, and may
+/// round other numbers to a double beside the nearest one, so both are read from the text. The text is scanned only if
+/// it contains such a number.
 struct Numerals<'a> {
     rest: &'a [u8],
     /// How many numbers the parser has visited that are still in `rest`.
@@ -330,13 +332,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
-        if value.abs() < EXACT_MAX {
-            self.pass();
-            return Ok(Value::Number(value));
-        }
         let numeral = self.numerals.borrow_mut().current().unwrap_or_default();
         let is_integer = numeral.iter().all(|byte| *byte == b'-' || byte.is_ascii_digit());
-        if is_integer && !numeral.is_empty() { self.digits(numeral) } else { Ok(Value::Number(value)) }
+        if is_integer && value.abs() >= EXACT_MAX && !numeral.is_empty() {
+            return self.digits(numeral);
+        }
+        let nearest = std::str::from_utf8(numeral).ok().and_then(|numeral| numeral.parse().ok());
+        Ok(Value::Number(nearest.unwrap_or(value)))
     }
 
     fn visit_unit<E>(self) -> Result<Value, E> {
@@ -400,7 +402,9 @@ mod tests {
             ("1", "1"),
             ("-0.5", "-0.5"),
             ("2^53 - 1", "9007199254740991"),
-            ("1e300", &*format!("1{}", "0".repeat(300))),
+            ("2^53", "9007199254740992"),
+            ("1e20", "1e20"),
+            ("-1.5e300", "-1.5e300"),
             ("'a\"\\\\\\n\\0'", "\"a\\\"\\\\\\n\\u0000\""),
             ("'</script><!--&\\u{2028}'", "\"\\u003c/script\\u003e\\u003c!--\\u0026\\u2028\""),
             ("{1, 'a', {b = 2, a = {}}}", "[1,\"a\",{\"a\":[],\"b\":2}]"),
@@ -475,14 +479,25 @@ mod tests {
             // The digits are those of the right number, whatever precedes it.
             (
                 "[1,-2.5,\"3\\\"4\",1e30,{\"5\":100000000000000000001},0.5,100000000000000000002 ]",
-                "[1,-2.5,\"3\\\"4\",1000000000000000000000000000000,{\"5\":\"100000000000000000001\"},0.5,\
-                 \"100000000000000000002\"]",
+                "[1,-2.5,\"3\\\"4\",1e30,{\"5\":\"100000000000000000001\"},0.5,\"100000000000000000002\"]",
             ),
         ] {
             let value = decode(&lua, text.as_bytes()).unwrap();
             let mut out = Vec::new();
             encode(&lua, &value, &mut out, InvalidText::Refuse).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn large_numbers_remain_numbers() {
+        let lua = machine();
+        for code in
+            ["1e20", "2^60", "-1e300", "2^53", "-2^53", "2^53 + 2", "2^64", "1.7976931348623157e308", "0.1 + 0.2"]
+        {
+            let value = decode(&lua, encoded(&lua, code).unwrap().as_bytes()).unwrap();
+            assert_eq!(value.type_name(), "number", "{code}");
+            assert_eq!(value, lua.load(code).eval().unwrap(), "{code}");
         }
     }
 
@@ -519,6 +534,14 @@ mod tests {
         #[test]
         fn nothing_that_comes_is_fatal(text in any::<Vec<u8>>()) {
             let _ = decode(&machine(), &text);
+        }
+
+        #[test]
+        fn a_number_is_a_number(number in any::<f64>()) {
+            let lua = machine();
+            let mut out = Vec::new();
+            encode(&lua, &Value::Number(number), &mut out, InvalidText::Refuse).unwrap();
+            prop_assert_eq!(decode(&lua, &out).unwrap(), Value::Number(number));
         }
 
         #[test]
