@@ -3,6 +3,7 @@
 //!
 //! Absent by design: several ranges in one response, for which the client gets the whole content (§14.2).
 
+use crate::api::policy::forbid_storing;
 use crate::exchange::Exchange;
 use crate::page::Page;
 use flatout_http::etag::ETag;
@@ -31,6 +32,8 @@ pub(crate) fn apply(page: &Page, exchange: &mut Exchange, length: usize) -> usiz
         RangesDecision::Unsatisfiable => {
             exchange.draft.status = 416;
             exchange.draft.set_field(b"Content-Range", format!("bytes */{length}").as_bytes());
+            // The page's own policy applies to its content, not to this error.
+            forbid_storing(&mut exchange.draft);
             exchange.output.clear();
             0
         }
@@ -62,6 +65,8 @@ mod tests {
         exchange.draft.ranges = ranges;
         exchange.draft.status = status;
         exchange.draft.set_field(b"ETag", b"\"v1\"");
+        exchange.draft.set_field(b"Cache-Control", b"max-age=3600");
+        exchange.draft.set_field(b"CDN-Cache-Control", b"max-age=7200");
         exchange.output.segment(0);
         exchange.output.write(|out| out.extend_from_slice(b"def"));
         exchange.output.segment(1);
@@ -76,6 +81,12 @@ mod tests {
         }
         assert_eq!((content.len(), length(&page, &exchange.output)), (rest, rest));
         assert_eq!(exchange.draft.field(b"accept-ranges").is_some(), ranges && status == 200);
+        let policy: (&[u8], Option<&[u8]>) = match exchange.draft.status {
+            416 => (b"no-store", None),
+            _ => (b"max-age=3600", Some(b"max-age=7200")),
+        };
+        let field = |name: &[u8]| exchange.draft.field(name);
+        assert_eq!((field(b"cache-control").unwrap_or_default(), field(b"cdn-cache-control")), policy);
         let described = exchange.draft.field(b"content-range").unwrap_or_default();
         (exchange.draft.status, String::from_utf8(described.to_vec()).unwrap(), String::from_utf8(content).unwrap())
     }

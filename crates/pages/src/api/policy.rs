@@ -66,6 +66,16 @@ pub fn make_private(draft: &mut Draft) {
     }
 }
 
+/// Replaces all fields with a caching policy, so that no cache stores the response.
+pub fn forbid_storing(draft: &mut Draft) {
+    let known: Vec<Vec<u8>> =
+        draft.fields().filter(|(name, _)| is_policy(name)).map(|(name, _)| name.to_vec()).collect();
+    for name in known.iter().map(Vec::as_slice).chain([&b"Surrogate-Key"[..]]) {
+        draft.remove_field(name);
+    }
+    draft.add_field(b"Cache-Control", b"no-store");
+}
+
 /// Ensures that Vary contains `field` (RFC 9110 §12.5.5), in addition to the existing names.
 pub fn vary(draft: &mut Draft, field: &[u8]) {
     let lines: Vec<&[u8]> =
