@@ -20,7 +20,7 @@ const TIMEDATE_FORMAT: &str = "%a %d %b %Y %H:%M:%S %Z";
 const DEFAULT_FORMAT: &str = "%Y-%m-%d %H:%M:%S";
 /// Longest time for which one call of `sleep` waits, in seconds.
 const SLEEP_S_MAX: f64 = 60.0;
-/// Precision of `sleep`, in milliseconds. While pages sleep, a worker looks at the time this often.
+/// Precision of `sleep`, in milliseconds. While pages sleep, a worker checks for expired sleeps at this interval.
 const SLEEP_PRECISION_MS: u64 = 10;
 /// Maximum length of a format, in bytes.
 const FORMAT_BYTES_MAX: usize = 256;

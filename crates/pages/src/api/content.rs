@@ -213,7 +213,8 @@ pub(super) async fn read_text(mut reading: ContentReading) -> Result<Rc<[u8]>, N
     let text = kept.text.clone();
     reading.keep(kept);
     text.ok_or_else(|| {
-        "a multipart form that was read with request.form or request.files is not kept as text: call request.text first"
+        "a multipart form that was read with request.form or request.files is not available as text: call request.text \
+         first"
             .into()
     })
 }

@@ -29,7 +29,7 @@ const MEMORY_KIB_MAX: u32 = 256 * 1024;
 const PASSES_MAX: u32 = 16;
 /// Maximum cost of a stored bcrypt hash, with which a verification takes about a second. PHP's default is 10 to 12.
 const BCRYPT_COST_MAX: u32 = 14;
-/// The versions of bcrypt that programs of today create and that are the same algorithm; `$2x$` is another one.
+/// The versions of bcrypt that current programs create; `$2x$` is a different algorithm.
 const BCRYPT_PREFIXES: [&str; 3] = ["$2a$", "$2b$", "$2y$"];
 /// Length of a salt in bytes: 128 bits, as RFC 9106 §3.1 recommends for passwords.
 const SALT_BYTES: usize = 16;

@@ -287,8 +287,8 @@ fn joined(facts: &RequestFacts, name: &str) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Creates a table with the first cookie of each name, whose value is percent-decoded. Browsers send the cookie with the longest path first (RFC 6265
-/// §5.4).
+/// Creates a table with the first cookie of each name, whose value is percent-decoded. Browsers send the cookie with the
+/// longest path first (RFC 6265 §5.4).
 fn cookies(lua: &Lua, facts: &RequestFacts) -> Result<Table, NativeError> {
     let table = lua.create_table()?;
     for (name, value) in sent_cookies(facts) {
