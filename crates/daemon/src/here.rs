@@ -121,7 +121,7 @@ site \"b.example\" {{
         ] {
             assert!(all.contains(part), "{part}: {all}");
         }
-        assert!(all.contains("flatout.kdl:10:5: the origin localhost:1"), "{all}");
+        assert!(all.contains("flatout.kdl:11:5: the origin localhost:1"), "{all}");
         assert_eq!(faults.len(), 7, "{all}");
         let fine = "site { listen \"127.0.0.1:0\"; respond 200 \"a\"; }";
         assert_eq!(check_here(&flatout_config::load_text(fine).unwrap()), [""; 0]);
