@@ -251,11 +251,10 @@ async def resume():
 
 
 async def large_head():
-    """large_head PATH BYTES FIELDS: a request with so many fields; the section has so many bytes as RFC 9114 §4.2.2 counts
-    them, with 32 bytes for each field."""
+    """large_head PATH BYTES FIELDS: a request with so many fields; its head would have so many bytes over HTTP/1.1."""
     size, count = int(sys.argv[4]), int(sys.argv[5])
-    own = len(":methodGET:schemehttps:authoritylocalhost:path") + len(sys.argv[3]) + 4 * 32
-    values = divmod(size - own - count * (32 + len("x-0000")), count)
+    own = len(f"GET {sys.argv[3]} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    values = divmod(size - own - count * len("x-0000: \r\n"), count)
     fields = [(f"x-{index:04}", "x" * (values[0] + (index < values[1]))) for index in range(count)]
     async with dial() as client:
         say((await client.ask("GET", sys.argv[3], fields)).shown())

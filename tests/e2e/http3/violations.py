@@ -131,7 +131,7 @@ SCENARIOS = {
     "length invalid": then(CONTROL, lambda c: c.bidi(headers(*POST, ("content-length", "+1")), ends=True)),
     "lengths differ": then(CONTROL, lambda c: c.bidi(headers(*POST, ("content-length", "1"), ("content-length", "2")), ends=True)),
     "content longer than declared": then(CONTROL, lambda c: c.bidi(headers(*POST, ("content-length", "1")) + encode_frame(FrameType.DATA, b"abc"))),
-    "trailers too large": then(CONTROL, lambda c: c.bidi(headers(*POST) + headers(*[("x", "y" * 10_000)] * 3), ends=True)),
+    "trailers too large": then(CONTROL, lambda c: c.bidi(headers(*POST) + headers(*[("x", "y" * 10_000)] * 7), ends=True)),
     "request without fields": then(CONTROL, lambda c: c.bidi(encode_frame(0x21, b"x"), ends=True)),
     "pseudo-field repeated": then(CONTROL, lambda c: c.bidi(headers(*GET, (":path", "/")), ends=True)),
     "pseudo-field after fields": then(CONTROL, lambda c: c.bidi(headers(("a", "b"), *GET), ends=True)),

@@ -83,8 +83,9 @@ fn connections_are_limited_per_address() {
 #[test]
 fn the_request_head_limit_can_be_raised() {
     let (folder, certificate) = (site(), Certificate::new());
+    // Not 64 KiB: curl refuses to send so much over HTTP/2.
     for (setting, bytes_max, fields_max) in
-        [("", 16 << 10, 100), ("request-head size=\"32KiB\" fields=300", 32 << 10, 300)]
+        [("", 32 << 10, 100), ("request-head size=\"48KiB\" fields=300", 48 << 10, 300)]
     {
         let text = format!(
             "workers 1\nadmin off=#true\n{setting}\nsite \"*\" {{ listen \"127.0.0.1:0\" tls=#true http3=#true; \
@@ -116,15 +117,16 @@ fn the_request_head_limit_can_be_raised() {
             assert_eq!(answer["status"], status, "HTTP/3 {fields} {bytes} {setting}");
         }
         let settings = run(tool("nghttp").args(["--verbose", "--no-verify-peer", &server.url("/")]));
-        assert!(settings.contains(&format!("[SETTINGS_MAX_HEADER_LIST_SIZE(0x06):{bytes_max}]")), "{settings}");
+        let announced = format!("[SETTINGS_MAX_HEADER_LIST_SIZE(0x06):{}]", 2 * bytes_max);
+        assert!(settings.contains(&announced), "{settings}");
     }
 }
 
-/// The target may take up half of a head, and at least 8 KiB.
+/// The target may take up half of a head, and at least 16 KiB.
 #[test]
 fn the_target_may_be_longer_if_heads_may_be_larger() {
     let (folder, certificate) = (site(), Certificate::new());
-    for (size, bytes_max) in [("16KiB", 8 << 10), ("64KiB", 32 << 10)] {
+    for (size, bytes_max) in [("32KiB", 16 << 10), ("64KiB", 32 << 10)] {
         let text = format!(
             "workers 1\nadmin off=#true\nrequest-head size=\"{size}\"\nsite \"*\" {{ listen \"127.0.0.1:0\" tls=#true \
              http3=#true; tls cert=\"{}\" key=\"{}\"; files \".\"; }}\n",
