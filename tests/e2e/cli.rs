@@ -330,12 +330,17 @@ fn each_worker_is_a_thread_with_its_own_listener() {
         let flags = ["--listen", "127.0.0.1:0", "--workers", &workers.to_string()];
         let mut running = Running::spawn(serve(folder.path(), &flags));
         let address = running.addresses().unwrap()[0];
-        let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap();
-        // The thread that checks for replaced folders starts after a second.
-        let is_counted = |task: &fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap() != "folders\n";
-        let threads = tasks.map(Result::unwrap).filter(is_counted).count();
+        let threads = || {
+            let tasks = fs::read_dir(format!("/proc/{}/task", running.pid())).unwrap();
+            tasks
+                .map(Result::unwrap)
+                .map(|task| fs::read_to_string(task.path().join("comm")).unwrap())
+                .collect::<Vec<_>>()
+        };
+        // A thread sets its name once it runs.
+        wait_until("the thread that checks for replaced folders runs", || threads().contains(&"folders\n".to_owned()));
         // One more thread serves no requests: it waits for signals and commands.
-        assert_eq!((listeners(address), threads), (workers, workers + 1));
+        assert_eq!((listeners(address), threads().len()), (workers, workers + 2), "{:?}", threads());
         // The kernel distributes connections over the listeners. If a worker did not accept on its listener, some
         // connections would hang.
         for _ in 0..64 {
