@@ -12,21 +12,31 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// A door that holds back the origin's responses until it is opened.
+/// A door that holds back the origin's responses until it is opened, or lets some of them pass.
 #[derive(Default)]
 pub(super) struct Door {
-    is_open: Mutex<bool>,
+    /// Number of responses that may pass; `usize::MAX` if the door is open.
+    passes: Mutex<usize>,
     opened: Condvar,
 }
 
 impl Door {
     pub(super) fn pass(&self) {
-        let is_open = self.is_open.lock().unwrap();
-        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap());
+        let passes = self.passes.lock().unwrap();
+        let mut passes = self.opened.wait_while(passes, |passes| *passes == 0).unwrap();
+        if *passes < usize::MAX {
+            *passes -= 1;
+        }
     }
 
     pub(super) fn open(&self) {
-        *self.is_open.lock().unwrap() = true;
+        self.let_pass(usize::MAX);
+    }
+
+    pub(super) fn let_pass(&self, count: usize) {
+        let mut passes = self.passes.lock().unwrap();
+        *passes = passes.saturating_add(count);
+        drop(passes);
         self.opened.notify_all();
     }
 }

@@ -80,6 +80,34 @@ fn long_polls_stop_nobody() {
     assert!(!said.contains("origin_limit_began"), "{said}");
 }
 
+/// The first polls end at once, and the others one after another, as with events: their delays grow, although the origin
+/// is idle.
+#[test]
+fn polls_that_end_one_after_another_stop_nobody() {
+    const POLLS: usize = 600;
+    let (origin, door, polls) = start_origin();
+    let folder = Folder::new();
+    let server = start(&folder, &origin, "");
+    expect_pages(&server, 20);
+    for _ in 0..4 {
+        door.let_pass(1);
+        assert_eq!(read_response(&mut send(&server, "/poll")).status, 200);
+    }
+    let mut held: Vec<_> = (0..POLLS).map(|_| send(&server, "/poll")).collect();
+    wait_until("the origin has all polls", || polls.load(Ordering::SeqCst) == POLLS + 4);
+    for _ in 0..POLLS / 8 {
+        door.let_pass(8);
+        expect_pages(&server, 1);
+    }
+    door.open();
+    for stream in &mut held {
+        assert_eq!(read_response(stream).status, 200);
+    }
+    expect_pages(&server, 100);
+    let (_, said) = server.stop();
+    assert!(!said.contains("origin_limit_began"), "{said}");
+}
+
 #[test]
 fn polls_over_few_http2_connections_stop_nobody() {
     const CONNECTIONS: usize = 10;

@@ -9,7 +9,7 @@ flatout_reason::reasons! {
     TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
     TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
     LimitBegan, "origin_limit_began", "The origin is overloaded: it times out, or requests take longer the more of them are in progress.";
-    LimitEnded, "origin_limit_ended", "The origin has not been overloaded for a while.";
+    LimitEnded, "origin_limit_ended", "The origin is not overloaded, or has not been for a while.";
 }
 
 impl Change {

@@ -14,8 +14,9 @@
 //! direction is an improvement, trials pause, for longer each time.
 //!
 //! At first, there is no limit. It begins when requests of the same kind take several times as long among many others as
-//! among few (`growth`), and ends when there has been no pressure for a while: it is raised step by step, and then
-//! removed. Delays are relative to those of the same kind, so that a mixture of fast and slow pages that changes is no
+//! among few (`growth`). If they take as long under the limit as before, their number was not the reason, and the limit
+//! ends. Otherwise, it ends when there has been no pressure for a while: it is raised step by step, and then removed.
+//! Delays are relative to those of the same kind, so that a mixture of fast and slow pages that changes is no
 //! evidence. Waiting alone is none either: long polls take as long alone as among thousands.
 //!
 //! Overload, that is, several requests that time out although their kind is usually answered and while nothing else is,
@@ -23,6 +24,9 @@
 //! size: RFC 5681 §3.1, RFC 9438 §4.6).
 //!
 //! This module reads no clock and uses no random numbers, so the same samples always give the same limit.
+
+use super::EXTRA_PLACES;
+use super::growth::Overload;
 
 /// Observation of an origin's load, from one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,13 @@ const OVERLOAD_MS: u64 = 1_000;
 /// minimum relative to them.
 const OVERLOADED_MIN: u32 = 4;
 const OVERLOADED_SHARE: u32 = 8;
+
+/// Number of samples of the first mean under a new limit, and number of such means that must show that it does not help.
+const FIRST_SAMPLES: u32 = 8;
+const FIRST_MEANS: u32 = 2;
+
+/// How many times as long as expected requests must take for a new limit not to help.
+const USELESS: f64 = 4.0;
 
 /// Time without pressure after which the limit is raised a step, in milliseconds.
 const CALM_MS: u64 = 5_000;
@@ -129,6 +140,17 @@ pub struct Climb {
     overloaded: u32,
     lowered: bool,
     answered_before: u32,
+    /// What the limit is expected to do, as long as it is not certain that it does.
+    first: Option<First>,
+}
+
+/// Expectation from a limit that has begun.
+#[derive(Clone, Copy, Debug)]
+struct First {
+    /// Mean delay relative to those among few requests, in thousandths.
+    expected_us: f64,
+    /// Number of means that show that the limit does not help.
+    useless: u32,
 }
 
 impl Climb {
@@ -154,6 +176,7 @@ impl Climb {
             overloaded: 0,
             lowered: false,
             answered_before: 0,
+            first: None,
         }
     }
 
@@ -171,6 +194,22 @@ impl Climb {
         self.rest_ms = 0;
         self.rest_until_ms = 0;
         self.set_limit(limit);
+    }
+
+    /// Begins with the limit that follows from growing delays. It ends again if it does not help.
+    pub(super) fn try_limit(&mut self, overload: Overload, now_ms: u64) {
+        self.begin(overload.limit, now_ms);
+        // If the origin works on so many at a time, requests take this many times as long as alone.
+        let expected = f64::from(self.limit + EXTRA_PLACES) * overload.ratio / f64::from(overload.asking.max(1));
+        self.first = Some(First { expected_us: expected.max(1.0) * 1_000.0, useless: 0 });
+    }
+
+    /// Ends the limit.
+    pub(super) fn end(&mut self) {
+        self.limit = NONE;
+        self.first = None;
+        self.base = None;
+        self.epoch = self.epoch.wrapping_add(1);
     }
 
     /// Returns a number that changes with every change of the limit, so that each delay is attributed to the limit
@@ -194,7 +233,11 @@ impl Climb {
         }
         self.window.count += 1;
         self.window.sum_us = self.window.sum_us.saturating_add(delay_us.max(1));
-        if self.window.count < self.limit.saturating_mul(2).clamp(SAMPLES_MIN, SAMPLES_MAX) {
+        let needed = match self.first {
+            Some(_) => FIRST_SAMPLES,
+            None => self.limit.saturating_mul(2).clamp(SAMPLES_MIN, SAMPLES_MAX),
+        };
+        if self.window.count < needed {
             return;
         }
         let mean_us = self.window.sum_us as f64 / f64::from(self.window.count);
@@ -203,6 +246,15 @@ impl Climb {
     }
 
     fn handle_mean(&mut self, mean_us: f64, now_ms: u64) {
+        if let Some(first) = &mut self.first {
+            first.useless = if mean_us > USELESS * first.expected_us { first.useless + 1 } else { 0 };
+            match first.useless {
+                0 => self.first = None,
+                FIRST_MEANS.. => self.end(),
+                _ => {}
+            }
+            return;
+        }
         if let Some(base) = self.base.take()
             && now_ms.saturating_sub(base.measured_ms) <= 2 * WINDOW_MS
         {
@@ -280,14 +332,14 @@ impl Climb {
         self.base = None;
         self.rest_ms = 0;
         if self.limit >= REMOVED.clamp(self.min, self.max) {
-            self.limit = NONE;
-            self.epoch = self.epoch.wrapping_add(1);
+            self.end();
         } else {
             self.set_limit(self.step(Way::Up));
         }
     }
 
     fn set_limit(&mut self, limit: u32) {
+        self.first = None;
         self.limit = limit.clamp(self.min, self.max);
         self.epoch = self.epoch.wrapping_add(1);
         self.window = Window::default();

@@ -30,6 +30,16 @@ pub(super) fn is_grown(usual_us: u32, delay_us: u64) -> bool {
     delay_us >= GROWN_US && delay_us as f64 >= GROWN * f64::from(usual_us)
 }
 
+/// The limit that follows from the evidence, and the delays before it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Overload {
+    pub(super) limit: u32,
+    /// Mean number of requests that were waiting for a head.
+    pub(super) asking: u32,
+    /// Mean ratio of the delays to those among few.
+    pub(super) ratio: f64,
+}
+
 /// Evidence from responses whose delays can be compared with those at a lower concurrency (a cumulative sum: Page,
 /// 1954).
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,21 +48,30 @@ pub(super) struct Growth {
     count: u32,
     asking_sum: f64,
     ratio_log_sum: f64,
+    delay_us_sum: u64,
     /// Highest number of requests at which delays were known to be good.
     good: u32,
     latest_ms: u64,
 }
 
 impl Growth {
-    /// Handles a response that took `delay_us` among `asking` requests, which must be comparable with `base`. Returns the
+    /// Handles a response that took `delay_us` among `asking` requests, which must be comparable with `base`.
+    /// `is_evidence` is true if the delay has grown, and has no other reason than the number of requests. Returns the
     /// limit that follows if the origin is overloaded.
     pub(super) fn handle(
         &mut self,
         (kinds, base): (&Kinds, Base),
         (asking, delay_us): (u32, u64),
+        is_evidence: bool,
         now_ms: u64,
-    ) -> Option<u32> {
-        let is_evidence = is_grown(base.mean_us(), delay_us);
+    ) -> Option<Overload> {
+        // A request that takes longer than those does not show that the origin has capacity, and neither does one that is
+        // still short, but takes several times as long.
+        let is_longer = u64::from(self.count) * delay_us > self.delay_us_sum;
+        let is_short = delay_us < GROWN_US && base.ratio(delay_us) >= GROWN;
+        if !is_evidence && (is_longer || is_short) {
+            return None;
+        }
         if now_ms.saturating_sub(self.latest_ms) > APART_MS || (!is_evidence && self.evidence <= AGAINST) {
             *self = Self { latest_ms: now_ms, ..Self::default() };
         }
@@ -64,6 +83,7 @@ impl Growth {
         self.evidence += 1;
         self.count += 1;
         self.asking_sum += f64::from(asking);
+        self.delay_us_sum = self.delay_us_sum.saturating_add(delay_us);
         self.ratio_log_sum += base.ratio(delay_us).ln();
         self.good = self.good.max(kinds.good_concurrency(base, asking));
         if self.evidence < EVIDENCE {
@@ -72,17 +92,17 @@ impl Growth {
         let (count, sums) = (f64::from(self.count), std::mem::take(self));
         // By Little's law, an origin whose requests take so many times as long works on this many at a time, and the
         // others wait within it.
-        let asking = sums.asking_sum / count;
-        let working = asking / (sums.ratio_log_sum / count).exp();
+        let (asking, ratio) = (sums.asking_sum / count, (sums.ratio_log_sum / count).exp());
+        let working = asking / ratio;
         let limit = (working * SPARE).max(f64::from(sums.good)).round();
-        (limit < asking).then_some(limit as u32)
+        (limit < asking).then_some(Overload { limit: limit as u32, asking: asking as u32, ratio })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::kinds::Kinds;
-    use super::Growth;
+    use super::{Growth, is_grown};
 
     /// Responses of a kind that takes 20 ms alone. Returns the limit after these delays.
     fn limit(asking: u32, delays_us: impl Fn(u32) -> u64) -> Option<u32> {
@@ -91,11 +111,14 @@ mod tests {
         (0..8).for_each(|_| kinds.add(page, 1, 20_000));
         let base = kinds.base(page, 4).unwrap();
         assert!(base.is_comparable(asking));
-        (0..1_000).find_map(|number| {
-            let delay_us = delays_us(number);
-            kinds.add(page, asking, delay_us);
-            growth.handle((&kinds, base), (asking, delay_us), u64::from(number))
-        })
+        (0..1_000)
+            .find_map(|number| {
+                let delay_us = delays_us(number);
+                kinds.add(page, asking, delay_us);
+                let is_evidence = is_grown(base.mean_us(), delay_us);
+                growth.handle((&kinds, base), (asking, delay_us), is_evidence, u64::from(number))
+            })
+            .map(|overload| overload.limit)
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! mean does not matter. Paths that are requested often displace others.
 
 use crate::group::hash_key;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Number of kinds in the table of an origin.
@@ -45,6 +45,8 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Base {
     entry: Entry,
+    /// True if it is the mean of the path itself, not that of its folder.
+    pub(super) is_own: bool,
     level: usize,
     /// In microseconds, at least 1.
     mean_us: u32,
@@ -57,6 +59,8 @@ struct Slot {
     strength: AtomicU32,
     /// Number of requests of this path that wait for a response head.
     asking: AtomicU32,
+    /// True if the delays have grown with the number of requests.
+    is_grown: AtomicBool,
     /// For each level, the mean delay in microseconds in the upper half, and the number of samples in the lower half.
     means: [AtomicU64; LEVELS],
     name: Mutex<String>,
@@ -73,6 +77,7 @@ impl Kinds {
             tag: AtomicU32::new(0),
             strength: AtomicU32::new(0),
             asking: AtomicU32::new(0),
+            is_grown: AtomicBool::new(false),
             means: [const { AtomicU64::new(0) }; LEVELS],
             name: Mutex::new(String::new()),
         };
@@ -166,6 +171,31 @@ impl Kinds {
         }
     }
 
+    /// Adds a delay that does not come from the number of requests, and would have been the same among fewer.
+    pub(super) fn add_below(&self, base: Base, asking: u32, delay_us: u64) {
+        let Some(slot) = self.slot(base.entry) else { return };
+        for mean in &slot.means[..level(asking)] {
+            if unpack(mean.load(Relaxed)).1 > 0 {
+                add(mean, delay_us);
+            }
+        }
+    }
+
+    /// Notes whether the delays of a kind have grown with the number of requests.
+    pub(super) fn set_grown(&self, base: Base, is_grown: bool) {
+        if let Some(slot) = self.slot(base.entry)
+            && slot.is_grown.load(Relaxed) != is_grown
+        {
+            slot.is_grown.store(is_grown, Relaxed);
+        }
+    }
+
+    /// Returns whether the delays of this kind have grown with the number of requests.
+    pub(super) fn is_grown(&self, kind: Kind, samples_min: u32) -> bool {
+        let slot = self.base(kind, samples_min).and_then(|base| self.slot(base.entry));
+        slot.is_some_and(|slot| slot.is_grown.load(Relaxed))
+    }
+
     /// Returns the shortest mean delay of this kind in microseconds, at any concurrency.
     pub(super) fn shortest_us(&self, kind: Kind) -> Option<u32> {
         self.slots(kind).find_map(Slot::shortest_us)
@@ -177,7 +207,12 @@ impl Kinds {
         [kind.path, kind.folder].into_iter().flatten().find_map(|entry| {
             let known = |(level, mean): (usize, &AtomicU64)| {
                 let (mean_us, count) = unpack(mean.load(Relaxed));
-                (count >= samples_min).then_some(Base { entry, level, mean_us: mean_us.max(1) })
+                (count >= samples_min).then_some(Base {
+                    entry,
+                    is_own: Some(entry) == kind.path,
+                    level,
+                    mean_us: mean_us.max(1),
+                })
             };
             self.slot(entry)?.means.iter().enumerate().find_map(known)
         })
@@ -198,11 +233,12 @@ impl Kinds {
         1 << good
     }
 
-    /// Forgets the delays of the kinds whose shortest mean, in microseconds, meets a condition, because the origin has
-    /// turned out to be different.
-    pub(super) fn forget(&self, is_one: impl Fn(u32) -> bool) {
+    /// Forgets which kinds have grown, and the delays of the kinds that meet a condition, because the origin has turned
+    /// out to be different. The condition gets the shortest mean, in microseconds, and whether the kind has grown.
+    pub(super) fn forget(&self, is_one: impl Fn(u32, bool) -> bool) {
         for slot in &self.slots {
-            if slot.shortest_us().is_some_and(&is_one) {
+            let is_grown = slot.is_grown.swap(false, Relaxed);
+            if slot.shortest_us().is_some_and(|shortest_us| is_one(shortest_us, is_grown)) {
                 slot.forget();
             }
         }
@@ -225,6 +261,7 @@ impl Slot {
     }
 
     fn forget(&self) {
+        self.is_grown.store(false, Relaxed);
         for mean in &self.means {
             mean.store(0, Relaxed);
         }
@@ -300,9 +337,9 @@ mod tests {
         (0..100).for_each(|_| kinds.add(page, 1, 9_000));
         assert!(kinds.base(page, 8).unwrap().mean_us() > 8_900);
         assert_eq!(kinds.shortest_us(page), Some(1_500));
-        kinds.forget(|mean_us| mean_us > 1_500);
+        kinds.forget(|mean_us, _| mean_us > 1_500);
         assert!(kinds.base(page, 1).is_some());
-        kinds.forget(|mean_us| mean_us == 1_500);
+        kinds.forget(|mean_us, _| mean_us == 1_500);
         assert_eq!(kinds.base(page, 1), None);
         // What never got a response is slow, but its folder is not.
         let (never, other) = (kinds.find(b"/folder/never"), kinds.find(b"/folder/other"));

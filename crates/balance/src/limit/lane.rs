@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCs
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Time for which a response that took no longer than usual shows that the origin as a whole responds, in milliseconds.
-const USUAL_MS: u64 = 1_000;
+pub(super) const USUAL_MS: u64 = 1_000;
 
 /// The kinds of requests that have a limit and a queue of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,7 @@ pub(super) enum LaneName {
 /// Limit, queue and evidence of one kind of requests.
 #[derive(Debug)]
 pub(super) struct Lane {
+    pub(super) name: LaneName,
     /// The limit in the lower half, and its epoch (see [`Climb::epoch`]) in the upper half.
     pub(super) setting: AtomicU64,
     /// Number of queued requests. This is checked after a permit is released, and free permits are checked after a
@@ -39,17 +40,22 @@ pub(super) struct Lane {
 pub(super) struct Control {
     pub(super) climb: Climb,
     pub(super) growth: Growth,
+    /// Epoch before the limit began.
+    pub(super) epoch_before: u32,
+    /// Number of requests of that epoch that were overtaken, since the last one that was not.
+    pub(super) doubts: u32,
 }
 
 impl Lane {
-    pub(super) fn new(min: u32, max: u32, queue: QueueSettings) -> Self {
+    pub(super) fn new(name: LaneName, (min, max): (u32, u32), queue: QueueSettings) -> Self {
         let climb = Climb::new(min, max);
         Self {
+            name,
             setting: AtomicU64::new(pack(&climb)),
             waiting: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             usual_ms: AtomicU64::new(0),
-            control: Mutex::new(Control { climb, growth: Growth::default() }),
+            control: Mutex::new(Control { climb, growth: Growth::default(), epoch_before: 0, doubts: 0 }),
             queue: Mutex::new(PermitQueue::new(queue)),
         }
     }

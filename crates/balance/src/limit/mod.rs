@@ -16,6 +16,10 @@
 //! been waiting for more than a second while others are answered as usual no longer counts towards the limit of the
 //! others either (`young`).
 //!
+//! **A limit is for those who have grown.** A request that is answered as usual, although it was sent after one that
+//! takes long, shows that the origin's capacity is not the reason (`overtaking`). Requests of kinds that have not grown
+//! have a few places beyond the limit, so that this can show. A limit that does not help ends (`climb`).
+//!
 //! **No client fills the queue.** A client gets at most a quarter of it.
 //!
 //! A request that gets no permit is refused with a [`QueueRefusal`].
@@ -24,8 +28,10 @@ pub mod climb;
 mod growth;
 mod kinds;
 mod lane;
+mod overtaking;
 mod permit;
 mod queue;
+mod samples;
 mod status;
 mod waiting;
 mod young;
@@ -35,15 +41,14 @@ pub use permit::Permit;
 pub use status::LimiterStatus;
 pub use waiting::WaitingRequest;
 
-use crate::group::Change;
 use flatout_config::model::Concurrency;
 use flatout_overload::{QueueSettings, Subject, subject};
-use growth::is_grown;
 use kinds::{Kind, Kinds};
 use lane::{Lane, LaneName};
+use overtaking::LatestUsual;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use young::YoungRequests;
 
 /// Delay from which a kind is slow, in microseconds, if it is the delay of a single request.
@@ -62,8 +67,8 @@ const OVERLOAD_WAIT_MS: u64 = 1_000;
 /// Number of delays that a kind must have for its growth to be judged.
 const SAMPLES_MIN: u32 = 2;
 
-/// Ratio of delays below which a request of a slow kind took no longer than usual.
-const SLOWER: f64 = 1.5;
+/// Number of places beyond an adaptive limit, for requests of kinds whose delays have not grown.
+const EXTRA_PLACES: u32 = 8;
 
 /// Minimum length of the queue when the origin is slow, unless the configured maximum is lower.
 const QUEUE_MIN: u32 = 16;
@@ -117,6 +122,9 @@ pub struct ConcurrencyLimiter {
     /// Number of requests in the lane for quick kinds that have been waiting for a head for so long that they no longer
     /// count towards the limit. Below zero for a moment if one ends while it is being counted.
     aged: AtomicI32,
+    /// Number of requests that hold a place beyond a limit.
+    extra: AtomicU32,
+    latest_usual: LatestUsual,
     /// The lane that is granted the next place if both have queues.
     slow_is_next: AtomicBool,
     kinds: Kinds,
@@ -137,6 +145,10 @@ struct Place {
     epoch: u32,
     /// Number of requests waiting for a head, including this one.
     asking: u32,
+    /// The same, of both lanes, and those that no longer count.
+    all_asking: u32,
+    /// True if this place is one of the few beyond the limit.
+    is_extra: bool,
     /// True if it was known how long requests for this path take, so that the head could be expected soon.
     is_quick: bool,
     began_ms: u64,
@@ -154,11 +166,13 @@ impl ConcurrencyLimiter {
         };
         Arc::new(Self {
             places: AtomicU64::new(0),
-            quick: Lane::new(min, settings.max, queue),
-            slow: Lane::new(min, settings.max, queue),
+            quick: Lane::new(LaneName::Quick, (min, settings.max), queue),
+            slow: Lane::new(LaneName::Slow, (min, settings.max), queue),
             young_known: YoungRequests::default(),
             young_unknown: YoungRequests::default(),
             aged: AtomicI32::new(0),
+            extra: AtomicU32::new(0),
+            latest_usual: LatestUsual::default(),
             slow_is_next: AtomicBool::new(false),
             kinds: Kinds::new(),
             quick_ms: AtomicU64::new(0),
@@ -174,7 +188,7 @@ impl ConcurrencyLimiter {
         let kind = self.kinds.find(arrival.path);
         let name = self.lane_of(kind, arrival.now_ms);
         let lane = self.lane(name);
-        if lane.waiting.load(SeqCst) > 0 {
+        if lane.waiting.load(SeqCst) > 0 && !self.may_exceed(lane, kind) {
             return None;
         }
         let place = self.take_place(name, kind, arrival.now_ms)?;
@@ -245,25 +259,40 @@ impl ConcurrencyLimiter {
         self.settings.max - if is_shared { self.settings.max / QUICK_SHARE } else { 0 }
     }
 
+    /// Returns whether a request of this kind may have a place beyond the adaptive limit of a lane.
+    fn may_exceed(&self, lane: &Lane, kind: Kind) -> bool {
+        lane.limit().is_some() && !self.kinds.is_grown(kind, SAMPLES_MIN)
+    }
+
     /// Takes a place, if the limits permit.
     fn take_place(&self, name: LaneName, kind: Kind, now_ms: u64) -> Option<Place> {
-        let (limit, epoch) = self.lane(name).limit_and_epoch();
-        let limit = match name {
-            LaneName::Quick => limit,
+        let lane = self.lane(name);
+        let (limit, epoch) = lane.limit_and_epoch();
+        let lane_max = match name {
+            LaneName::Quick => self.settings.max,
             LaneName::Slow => {
                 let slow_max = self.slow_max(now_ms);
                 // Requests for a path that turned out to be slow may have begun as others.
                 if self.kinds.asking(kind) >= slow_max {
                     return None;
                 }
-                limit.min(slow_max)
+                slow_max
             }
         };
-        let take = |places| {
-            let may = Places(places).asking(name) < limit && Places(places).under_way() < self.settings.max;
-            may.then(|| places + UNDER_WAY + asking(name))
-        };
-        let before = self.places.fetch_update(SeqCst, SeqCst, take).ok()?;
+        let mut is_extra = false;
+        let before = self.add_place(name, limit.min(lane_max)).or_else(|| {
+            if !self.may_exceed(lane, kind) {
+                return None;
+            }
+            let take_extra = |extra| (extra < EXTRA_PLACES).then_some(extra + 1);
+            self.extra.fetch_update(SeqCst, SeqCst, take_extra).ok()?;
+            let before = self.add_place(name, lane_max);
+            is_extra = before.is_some();
+            if !is_extra {
+                self.extra.fetch_sub(1, SeqCst);
+            }
+            before
+        })?;
         self.kinds.begin(kind);
         let is_quick = name == LaneName::Quick && self.kinds.is_path_known(kind);
         let tick = (name == LaneName::Quick).then(|| {
@@ -271,14 +300,28 @@ impl ConcurrencyLimiter {
             self.uncount(aged);
             tick
         });
-        let asking = Places(before).asking(name) + 1;
-        Some(Place { lane: name, kind, tick, epoch, asking, is_quick, began_ms: now_ms })
+        let asking = before.asking(name) + 1;
+        let aged = u32::try_from(self.aged.load(Relaxed)).unwrap_or(0);
+        let all_asking = before.asking(LaneName::Quick) + before.asking(LaneName::Slow) + 1 + aged;
+        Some(Place { lane: name, kind, tick, epoch, asking, all_asking, is_extra, is_quick, began_ms: now_ms })
+    }
+
+    /// Counts a request, if fewer than `limit` in its lane wait for a head. Returns the places before.
+    fn add_place(&self, name: LaneName, limit: u32) -> Option<Places> {
+        let take = |places| {
+            let may = Places(places).asking(name) < limit && Places(places).under_way() < self.settings.max;
+            may.then(|| places + UNDER_WAY + asking(name))
+        };
+        self.places.fetch_update(SeqCst, SeqCst, take).ok().map(Places)
     }
 
     /// Handles the arrival of the head, or the end of a request whose head never arrived: the request no longer counts
     /// towards the limit. `also` is subtracted from the counts too.
     fn free_asking(&self, place: &Place, also: u64) {
         self.kinds.end(place.kind);
+        if place.is_extra {
+            self.extra.fetch_sub(1, SeqCst);
+        }
         let is_counted = place.tick.is_none_or(|tick| self.young(place.is_quick).end(tick));
         if !is_counted {
             self.aged.fetch_sub(1, Relaxed);
@@ -335,90 +378,6 @@ impl ConcurrencyLimiter {
             if let Some(waker) = waker {
                 waker.wake();
             }
-        }
-    }
-
-    /// Handles an observation of the origin's load. Returns a change of the limit that operators should know of.
-    fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) -> Option<Change> {
-        let place = permit.place();
-        let lane = self.lane(place.lane);
-        let base = self.kinds.base(place.kind, SAMPLES_MIN);
-        let mut grown = None;
-        match sample {
-            Sample::Nothing => return None,
-            Sample::Refused if !permit.is_filled() => return None,
-            Sample::Refused | Sample::Overloaded => {}
-            Sample::Late => {
-                if self.is_answering(now_ms) {
-                    self.kinds.add_missing(place.kind, now_ms.saturating_sub(place.began_ms).saturating_mul(1_000));
-                    return None;
-                }
-                if !place.is_quick {
-                    return None;
-                }
-            }
-            Sample::Answered { delay_us } => {
-                self.note_quick(delay_us, now_ms);
-                self.kinds.add(place.kind, place.asking, delay_us);
-                lane.answered.fetch_add(1, Relaxed);
-                let shortest_us = self.kinds.shortest_us(place.kind);
-                let is_usual = shortest_us.is_none_or(|shortest_us| !is_grown(shortest_us, delay_us));
-                if is_usual && lane.usual_ms.load(Relaxed) != now_ms {
-                    lane.usual_ms.store(now_ms, Relaxed);
-                }
-                let comparable = base.filter(|base| base.is_comparable(place.asking));
-                if lane.limit().is_none() && (comparable.is_none() || place.asking <= self.settings.min) {
-                    return None;
-                }
-                grown = comparable;
-            }
-        }
-        // Samples may be lost if workers report them concurrently.
-        let Ok(mut control) = lane.control.try_lock() else { return None };
-        let before = control.climb.limit();
-        match sample {
-            Sample::Answered { delay_us } if before != climb::NONE => {
-                // Long polls are too few for trials within their duration, so that the limit rises as if it were not
-                // needed, as long as they take no longer than usual.
-                let is_usual = place.lane == LaneName::Slow && base.is_some_and(|base| base.ratio(delay_us) < SLOWER);
-                // The limit may be reached by requests that began before it did.
-                let asking = Places(self.places.load(SeqCst)).asking(place.lane);
-                let has_room = !permit.is_filled() && u64::from(asking) * 8 < u64::from(before) * 7;
-                if has_room || is_usual {
-                    control.climb.handle_calm(now_ms);
-                } else if let Some(ratio) = base.map(|base| delay_us * 1_000 / u64::from(base.mean_us())) {
-                    control.climb.handle_delay(place.epoch, ratio, now_ms);
-                }
-            }
-            Sample::Answered { delay_us } => {
-                let limit = control.growth.handle((&self.kinds, grown?), (place.asking, delay_us), now_ms)?;
-                control.climb.begin(limit, now_ms);
-            }
-            _ => control.climb.handle_overload(place.asking, lane.answered.load(Relaxed), now_ms),
-        }
-        let after = control.climb.limit();
-        let is_changed = lane.publish(&control.climb);
-        drop(control);
-        if is_changed {
-            self.grant(place.lane);
-        }
-        match (before == climb::NONE, after == climb::NONE) {
-            (true, false) => Some(Change::LimitBegan),
-            (false, true) => {
-                // The delays of quick kinds may have become others. That slow kinds are slow stays true.
-                self.kinds.forget(|mean_us| mean_us < SLOW_US);
-                Some(Change::LimitEnded)
-            }
-            _ => None,
-        }
-    }
-
-    /// Notes that a request was answered soon.
-    fn note_quick(&self, delay_us: u64, now_ms: u64) {
-        // Once per second, so that workers do not contend for the cache line.
-        let is_old = now_ms.saturating_sub(self.quick_ms.load(Relaxed)) >= 1_000;
-        if delay_us < u64::from(SLOW_US) && (is_old || self.quick_ms.load(Relaxed) == 0) {
-            self.quick_ms.store(now_ms.max(1), Relaxed);
         }
     }
 }
