@@ -43,10 +43,10 @@ bench-peers: ## the cost of flatout beside other servers, caches and load genera
 	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/peers.kdl suites/query.kdl $(ARGS)
 
 .PHONY: bench-overload
-bench-overload: ## goodput under overload beside nginx, HAProxy and Caddy: suites/overload.kdl (ARGS=--quick)
+bench-overload: ## goodput under overload, and requests beside waiting ones, compared with other servers (ARGS=--quick)
 	@tools/setup.sh bench
 	@cargo build --release --package flatout
-	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/overload.kdl $(ARGS)
+	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/overload.kdl suites/waits.kdl $(ARGS)
 
 .PHONY: fmt
 fmt: ## format every source file

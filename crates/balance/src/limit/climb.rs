@@ -79,9 +79,10 @@ const OVERLOAD_MS: u64 = 1_000;
 const OVERLOADED_MIN: u32 = 4;
 const OVERLOADED_SHARE: u32 = 8;
 
-/// Number of samples of the first mean under a new limit, and number of such means that must show that it does not help.
-const FIRST_SAMPLES: u32 = 8;
-const FIRST_MEANS: u32 = 2;
+/// Number of samples of each mean in the trial of a new limit, and number of such means that must show that it does not
+/// help.
+const TRIAL_SAMPLES: u32 = 8;
+const TRIAL_MEANS: u32 = 2;
 
 /// How many times as long as expected requests must take for a new limit not to help.
 const USELESS: f64 = 4.0;
@@ -140,15 +141,15 @@ pub struct Climb {
     overloaded: u32,
     lowered: bool,
     answered_before: u32,
-    /// What the limit is expected to do, as long as it is not certain that it does.
-    first: Option<First>,
+    /// The trial of the limit itself, until it has helped.
+    trial: Option<LimitTrial>,
 }
 
-/// Expectation from a limit that has begun.
+/// Trial of a limit that has begun.
 #[derive(Clone, Copy, Debug)]
-struct First {
-    /// Mean delay relative to those among few requests, in thousandths.
-    expected_us: f64,
+struct LimitTrial {
+    /// Expected mean delay relative to those among few requests, in thousandths.
+    expected_thousandths: f64,
     /// Number of means that show that the limit does not help.
     useless: u32,
 }
@@ -176,7 +177,7 @@ impl Climb {
             overloaded: 0,
             lowered: false,
             answered_before: 0,
-            first: None,
+            trial: None,
         }
     }
 
@@ -201,13 +202,18 @@ impl Climb {
         self.begin(overload.limit, now_ms);
         // If the origin works on so many at a time, requests take this many times as long as alone.
         let expected = f64::from(self.limit + EXTRA_PLACES) * overload.ratio / f64::from(overload.asking.max(1));
-        self.first = Some(First { expected_us: expected.max(1.0) * 1_000.0, useless: 0 });
+        self.trial = Some(LimitTrial { expected_thousandths: expected.max(1.0) * 1_000.0, useless: 0 });
+    }
+
+    /// Returns whether it is not certain yet that the limit helps.
+    pub(super) const fn is_on_trial(&self) -> bool {
+        self.trial.is_some()
     }
 
     /// Ends the limit.
     pub(super) fn end(&mut self) {
         self.limit = NONE;
-        self.first = None;
+        self.trial = None;
         self.base = None;
         self.epoch = self.epoch.wrapping_add(1);
     }
@@ -233,8 +239,8 @@ impl Climb {
         }
         self.window.count += 1;
         self.window.sum_us = self.window.sum_us.saturating_add(delay_us.max(1));
-        let needed = match self.first {
-            Some(_) => FIRST_SAMPLES,
+        let needed = match self.trial {
+            Some(_) => TRIAL_SAMPLES,
             None => self.limit.saturating_mul(2).clamp(SAMPLES_MIN, SAMPLES_MAX),
         };
         if self.window.count < needed {
@@ -246,12 +252,16 @@ impl Climb {
     }
 
     fn handle_mean(&mut self, mean_us: f64, now_ms: u64) {
-        if let Some(first) = &mut self.first {
-            first.useless = if mean_us > USELESS * first.expected_us { first.useless + 1 } else { 0 };
-            match first.useless {
-                0 => self.first = None,
-                FIRST_MEANS.. => self.end(),
-                _ => {}
+        if let Some(trial) = &mut self.trial {
+            if mean_us <= USELESS * trial.expected_thousandths {
+                self.trial = None;
+                return;
+            }
+            trial.useless += 1;
+            // The next mean is that of requests that begin from now on, so that one stall of the origin decides nothing.
+            self.epoch = self.epoch.wrapping_add(1);
+            if trial.useless >= TRIAL_MEANS {
+                self.end();
             }
             return;
         }
@@ -339,7 +349,7 @@ impl Climb {
     }
 
     fn set_limit(&mut self, limit: u32) {
-        self.first = None;
+        self.trial = None;
         self.limit = limit.clamp(self.min, self.max);
         self.epoch = self.epoch.wrapping_add(1);
         self.window = Window::default();

@@ -18,6 +18,9 @@ const EVIDENCE: u32 = 16;
 /// Number by which a request that is no evidence counts against it.
 const AGAINST: u32 = 2;
 
+/// How many times as long as the evidence a request must take to say nothing about it.
+const LONGER: u64 = 4;
+
 /// Maximum time between requests, in milliseconds. Requests further apart than that are no overload.
 const APART_MS: u64 = 10_000;
 
@@ -38,6 +41,8 @@ pub(super) struct Overload {
     pub(super) asking: u32,
     /// Mean ratio of the delays to those among few.
     pub(super) ratio: f64,
+    /// Time of the first evidence, in milliseconds.
+    pub(super) since_ms: u64,
 }
 
 /// Evidence from responses whose delays can be compared with those at a lower concurrency (a cumulative sum: Page,
@@ -51,6 +56,8 @@ pub(super) struct Growth {
     delay_us_sum: u64,
     /// Highest number of requests at which delays were known to be good.
     good: u32,
+    /// Time of the first evidence.
+    since_ms: u64,
     latest_ms: u64,
 }
 
@@ -65,9 +72,9 @@ impl Growth {
         is_evidence: bool,
         now_ms: u64,
     ) -> Option<Overload> {
-        // A request that takes longer than those does not show that the origin has capacity, and neither does one that is
-        // still short, but takes several times as long.
-        let is_longer = u64::from(self.count) * delay_us > self.delay_us_sum;
+        // A request that takes much longer than those does not show that the origin has capacity, and neither does one
+        // that is still short, but takes several times as long.
+        let is_longer = u64::from(self.count) * delay_us > LONGER * self.delay_us_sum;
         let is_short = delay_us < GROWN_US && base.ratio(delay_us) >= GROWN;
         if !is_evidence && (is_longer || is_short) {
             return None;
@@ -79,6 +86,9 @@ impl Growth {
         if !is_evidence {
             self.evidence = self.evidence.saturating_sub(AGAINST);
             return None;
+        }
+        if self.count == 0 {
+            self.since_ms = now_ms;
         }
         self.evidence += 1;
         self.count += 1;
@@ -95,7 +105,12 @@ impl Growth {
         let (asking, ratio) = (sums.asking_sum / count, (sums.ratio_log_sum / count).exp());
         let working = asking / ratio;
         let limit = (working * SPARE).max(f64::from(sums.good)).round();
-        (limit < asking).then_some(Overload { limit: limit as u32, asking: asking as u32, ratio })
+        (limit < asking).then_some(Overload {
+            limit: limit as u32,
+            asking: asking as u32,
+            ratio,
+            since_ms: sums.since_ms,
+        })
     }
 }
 

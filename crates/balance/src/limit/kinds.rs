@@ -9,7 +9,7 @@
 //! mean does not matter. Paths that are requested often displace others.
 
 use crate::group::hash_key;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 /// Number of kinds in the table of an origin.
@@ -45,8 +45,6 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Base {
     entry: Entry,
-    /// True if it is the mean of the path itself, not that of its folder.
-    pub(super) is_own: bool,
     level: usize,
     /// In microseconds, at least 1.
     mean_us: u32,
@@ -59,8 +57,8 @@ struct Slot {
     strength: AtomicU32,
     /// Number of requests of this path that wait for a response head.
     asking: AtomicU32,
-    /// True if the delays have grown with the number of requests.
-    is_grown: AtomicBool,
+    /// Latest time in milliseconds at which a delay had grown with the number of requests; 0 if none ever had.
+    grown_ms: AtomicU64,
     /// For each level, the mean delay in microseconds in the upper half, and the number of samples in the lower half.
     means: [AtomicU64; LEVELS],
     name: Mutex<String>,
@@ -77,7 +75,7 @@ impl Kinds {
             tag: AtomicU32::new(0),
             strength: AtomicU32::new(0),
             asking: AtomicU32::new(0),
-            is_grown: AtomicBool::new(false),
+            grown_ms: AtomicU64::new(0),
             means: [const { AtomicU64::new(0) }; LEVELS],
             name: Mutex::new(String::new()),
         };
@@ -181,19 +179,17 @@ impl Kinds {
         }
     }
 
-    /// Notes whether the delays of a kind have grown with the number of requests.
-    pub(super) fn set_grown(&self, base: Base, is_grown: bool) {
-        if let Some(slot) = self.slot(base.entry)
-            && slot.is_grown.load(Relaxed) != is_grown
-        {
-            slot.is_grown.store(is_grown, Relaxed);
+    /// Notes that a delay of a kind has grown with the number of requests.
+    pub(super) fn note_grown(&self, base: Base, now_ms: u64) {
+        if let Some(slot) = self.slot(base.entry) {
+            slot.grown_ms.store(now_ms.max(1), Relaxed);
         }
     }
 
-    /// Returns whether the delays of this kind have grown with the number of requests.
-    pub(super) fn is_grown(&self, kind: Kind, samples_min: u32) -> bool {
+    /// Returns whether a delay of this kind has grown with the number of requests since a time.
+    pub(super) fn has_grown(&self, kind: Kind, samples_min: u32, since_ms: u64) -> bool {
         let slot = self.base(kind, samples_min).and_then(|base| self.slot(base.entry));
-        slot.is_some_and(|slot| slot.is_grown.load(Relaxed))
+        slot.is_some_and(|slot| slot.has_grown(since_ms))
     }
 
     /// Returns the shortest mean delay of this kind in microseconds, at any concurrency.
@@ -207,12 +203,7 @@ impl Kinds {
         [kind.path, kind.folder].into_iter().flatten().find_map(|entry| {
             let known = |(level, mean): (usize, &AtomicU64)| {
                 let (mean_us, count) = unpack(mean.load(Relaxed));
-                (count >= samples_min).then_some(Base {
-                    entry,
-                    is_own: Some(entry) == kind.path,
-                    level,
-                    mean_us: mean_us.max(1),
-                })
+                (count >= samples_min).then_some(Base { entry, level, mean_us: mean_us.max(1) })
             };
             self.slot(entry)?.means.iter().enumerate().find_map(known)
         })
@@ -233,15 +224,19 @@ impl Kinds {
         1 << good
     }
 
-    /// Forgets which kinds have grown, and the delays of the kinds that meet a condition, because the origin has turned
-    /// out to be different. The condition gets the shortest mean, in microseconds, and whether the kind has grown.
-    pub(super) fn forget(&self, is_one: impl Fn(u32, bool) -> bool) {
+    /// Forgets the delays of the kinds whose shortest mean, in microseconds, meets a condition, because the origin has
+    /// turned out to be different.
+    pub(super) fn forget(&self, is_one: impl Fn(u32) -> bool) {
         for slot in &self.slots {
-            let is_grown = slot.is_grown.swap(false, Relaxed);
-            if slot.shortest_us().is_some_and(|shortest_us| is_one(shortest_us, is_grown)) {
+            if slot.shortest_us().is_some_and(&is_one) {
                 slot.forget();
             }
         }
+    }
+
+    /// Forgets the delays of the kinds that have grown since a time.
+    pub(super) fn forget_grown(&self, since_ms: u64) {
+        self.slots.iter().filter(|slot| slot.has_grown(since_ms)).for_each(Slot::forget);
     }
 
     /// Returns the path of which the most requests wait for a response head, and their number.
@@ -260,8 +255,13 @@ impl Slot {
         known.map(|(mean_us, _)| mean_us).min()
     }
 
+    fn has_grown(&self, since_ms: u64) -> bool {
+        let grown_ms = self.grown_ms.load(Relaxed);
+        grown_ms > 0 && grown_ms >= since_ms
+    }
+
     fn forget(&self) {
-        self.is_grown.store(false, Relaxed);
+        self.grown_ms.store(0, Relaxed);
         for mean in &self.means {
             mean.store(0, Relaxed);
         }
@@ -337,9 +337,9 @@ mod tests {
         (0..100).for_each(|_| kinds.add(page, 1, 9_000));
         assert!(kinds.base(page, 8).unwrap().mean_us() > 8_900);
         assert_eq!(kinds.shortest_us(page), Some(1_500));
-        kinds.forget(|mean_us, _| mean_us > 1_500);
+        kinds.forget(|mean_us| mean_us > 1_500);
         assert!(kinds.base(page, 1).is_some());
-        kinds.forget(|mean_us, _| mean_us == 1_500);
+        kinds.forget(|mean_us| mean_us == 1_500);
         assert_eq!(kinds.base(page, 1), None);
         // What never got a response is slow, but its folder is not.
         let (never, other) = (kinds.find(b"/folder/never"), kinds.find(b"/folder/other"));

@@ -32,6 +32,8 @@ pub(super) struct Lane {
     pub(super) answered: AtomicU32,
     /// Latest time at which a response arrived that took no longer than usual, in milliseconds.
     pub(super) usual_ms: AtomicU64,
+    /// Time in milliseconds since which requests have taken longer than usual, if there is a limit.
+    pub(super) grown_since_ms: AtomicU64,
     pub(super) control: Mutex<Control>,
     queue: Mutex<PermitQueue>,
 }
@@ -55,6 +57,7 @@ impl Lane {
             waiting: AtomicU32::new(0),
             answered: AtomicU32::new(0),
             usual_ms: AtomicU64::new(0),
+            grown_since_ms: AtomicU64::new(0),
             control: Mutex::new(Control { climb, growth: Growth::default(), epoch_before: 0, doubts: 0 }),
             queue: Mutex::new(PermitQueue::new(queue)),
         }
@@ -80,7 +83,8 @@ impl Lane {
     /// Publishes a new limit. Returns whether it has changed.
     pub(super) fn publish(&self, climb: &Climb) -> bool {
         let new = pack(climb);
-        self.setting.swap(new, SeqCst) != new
+        // A load first, so that workers do not contend for the cache line.
+        self.setting.load(SeqCst) != new && self.setting.swap(new, SeqCst) != new
     }
 
     pub(super) fn lock_queue(&self) -> MutexGuard<'_, PermitQueue> {

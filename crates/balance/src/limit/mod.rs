@@ -17,8 +17,8 @@
 //! others either (`young`).
 //!
 //! **A limit is for those who have grown.** A request that is answered as usual, although it was sent after one that
-//! takes long, shows that the origin's capacity is not the reason (`overtaking`). Requests of kinds that have not grown
-//! have a few places beyond the limit, so that this can show. A limit that does not help ends (`climb`).
+//! takes long, shows that the origin's capacity is not the reason (`overtaking`). Quick requests of kinds that have not
+//! grown have some places beyond the limit, so that this can show. A limit that does not help ends (`climb`).
 //!
 //! **No client fills the queue.** A client gets at most a quarter of it.
 //!
@@ -67,8 +67,8 @@ const OVERLOAD_WAIT_MS: u64 = 1_000;
 /// Number of delays that a kind must have for its growth to be judged.
 const SAMPLES_MIN: u32 = 2;
 
-/// Number of places beyond an adaptive limit, for requests of kinds whose delays have not grown.
-const EXTRA_PLACES: u32 = 8;
+/// Number of places beyond an adaptive limit, for quick requests of kinds whose delays have not grown.
+const EXTRA_PLACES: u32 = 32;
 
 /// Minimum length of the queue when the origin is slow, unless the configured maximum is lower.
 const QUEUE_MIN: u32 = 16;
@@ -117,12 +117,13 @@ pub struct ConcurrencyLimiter {
     slow: Lane,
     /// Requests in the lane for quick kinds of which it is known how long they usually take.
     young_known: YoungRequests,
-    /// The others in that lane.
+    /// The others in that lane, except those that hold a place beyond the limit.
     young_unknown: YoungRequests,
+    young_extra: YoungRequests,
     /// Number of requests in the lane for quick kinds that have been waiting for a head for so long that they no longer
     /// count towards the limit. Below zero for a moment if one ends while it is being counted.
     aged: AtomicI32,
-    /// Number of requests that hold a place beyond a limit.
+    /// Number of requests that count towards the limit, but hold a place beyond it.
     extra: AtomicU32,
     latest_usual: LatestUsual,
     /// The lane that is granted the next place if both have queues.
@@ -170,6 +171,7 @@ impl ConcurrencyLimiter {
             slow: Lane::new(LaneName::Slow, (min, settings.max), queue),
             young_known: YoungRequests::default(),
             young_unknown: YoungRequests::default(),
+            young_extra: YoungRequests::default(),
             aged: AtomicI32::new(0),
             extra: AtomicU32::new(0),
             latest_usual: LatestUsual::default(),
@@ -188,10 +190,8 @@ impl ConcurrencyLimiter {
         let kind = self.kinds.find(arrival.path);
         let name = self.lane_of(kind, arrival.now_ms);
         let lane = self.lane(name);
-        if lane.waiting.load(SeqCst) > 0 && !self.may_exceed(lane, kind) {
-            return None;
-        }
-        let place = self.take_place(name, kind, arrival.now_ms)?;
+        let has_queue = lane.waiting.load(SeqCst) > 0;
+        let place = self.take_place(name, kind, has_queue, arrival.now_ms)?;
         let (limit, _) = lane.limit_and_epoch();
         // If at least seven eighths of the limit are in use, the delay is evidence about the limit.
         let filled = u64::from(place.asking) * 8 >= u64::from(limit) * 7;
@@ -259,15 +259,9 @@ impl ConcurrencyLimiter {
         self.settings.max - if is_shared { self.settings.max / QUICK_SHARE } else { 0 }
     }
 
-    /// Returns whether a request of this kind may have a place beyond the adaptive limit of a lane.
-    fn may_exceed(&self, lane: &Lane, kind: Kind) -> bool {
-        lane.limit().is_some() && !self.kinds.is_grown(kind, SAMPLES_MIN)
-    }
-
-    /// Takes a place, if the limits permit.
-    fn take_place(&self, name: LaneName, kind: Kind, now_ms: u64) -> Option<Place> {
-        let lane = self.lane(name);
-        let (limit, epoch) = lane.limit_and_epoch();
+    /// Takes a place, if the limits permit. If `is_beyond`, takes only a place beyond the adaptive limit.
+    fn take_place(&self, name: LaneName, kind: Kind, is_beyond: bool, now_ms: u64) -> Option<Place> {
+        let (limit, epoch) = self.lane(name).limit_and_epoch();
         let lane_max = match name {
             LaneName::Quick => self.settings.max,
             LaneName::Slow => {
@@ -279,25 +273,18 @@ impl ConcurrencyLimiter {
                 slow_max
             }
         };
-        let mut is_extra = false;
-        let before = self.add_place(name, limit.min(lane_max)).or_else(|| {
-            if !self.may_exceed(lane, kind) {
-                return None;
-            }
-            let take_extra = |extra| (extra < EXTRA_PLACES).then_some(extra + 1);
-            self.extra.fetch_update(SeqCst, SeqCst, take_extra).ok()?;
-            let before = self.add_place(name, lane_max);
-            is_extra = before.is_some();
-            if !is_extra {
-                self.extra.fetch_sub(1, SeqCst);
-            }
-            before
-        })?;
+        let within = match name {
+            LaneName::Quick if limit != climb::NONE => limit.saturating_add(self.extra.load(SeqCst)),
+            _ => limit,
+        };
+        let place = if is_beyond { None } else { self.add_place(name, within.min(lane_max)) };
+        let is_extra = place.is_none();
+        let before = place.or_else(|| self.add_extra(name, limit, kind))?;
         self.kinds.begin(kind);
         let is_quick = name == LaneName::Quick && self.kinds.is_path_known(kind);
         let tick = (name == LaneName::Quick).then(|| {
-            let (tick, aged) = self.young(is_quick).begin(now_ms);
-            self.uncount(aged);
+            let (tick, aged) = self.young(is_quick, is_extra).begin(now_ms);
+            self.uncount(aged, if is_extra { aged } else { 0 });
             tick
         });
         let asking = before.asking(name) + 1;
@@ -315,16 +302,35 @@ impl ConcurrencyLimiter {
         self.places.fetch_update(SeqCst, SeqCst, take).ok().map(Places)
     }
 
+    /// Returns whether the delays of a kind have grown since those of the first one did that led to the limit of a lane.
+    fn has_grown(&self, lane: &Lane, kind: Kind) -> bool {
+        self.kinds.has_grown(kind, SAMPLES_MIN, lane.grown_since_ms.load(Relaxed))
+    }
+
+    /// Counts a request beyond the adaptive limit, if its kind may have such a place and one is free. Returns the places
+    /// before.
+    fn add_extra(&self, name: LaneName, limit: u32, kind: Kind) -> Option<Places> {
+        if name == LaneName::Slow || limit == climb::NONE || self.has_grown(self.lane(name), kind) {
+            return None;
+        }
+        let take = |extra| (extra < EXTRA_PLACES).then_some(extra + 1);
+        self.extra.fetch_update(SeqCst, SeqCst, take).ok()?;
+        let before = self.add_place(name, self.settings.max);
+        if before.is_none() {
+            self.extra.fetch_sub(1, SeqCst);
+        }
+        before
+    }
+
     /// Handles the arrival of the head, or the end of a request whose head never arrived: the request no longer counts
     /// towards the limit. `also` is subtracted from the counts too.
     fn free_asking(&self, place: &Place, also: u64) {
         self.kinds.end(place.kind);
-        if place.is_extra {
-            self.extra.fetch_sub(1, SeqCst);
-        }
-        let is_counted = place.tick.is_none_or(|tick| self.young(place.is_quick).end(tick));
+        let is_counted = place.tick.is_none_or(|tick| self.young(place.is_quick, place.is_extra).end(tick));
         if !is_counted {
             self.aged.fetch_sub(1, Relaxed);
+        } else if place.is_extra {
+            self.extra.fetch_sub(1, SeqCst);
         }
         self.free_place(also + if is_counted { asking(place.lane) } else { 0 });
     }
@@ -340,25 +346,32 @@ impl ConcurrencyLimiter {
         self.grant(LaneName::Slow);
     }
 
-    /// Returns the young requests of kinds that are known, or of the others.
-    const fn young(&self, is_known: bool) -> &YoungRequests {
-        if is_known { &self.young_known } else { &self.young_unknown }
+    /// Returns the young requests among which a request of the lane for quick kinds is counted.
+    const fn young(&self, is_known: bool, is_extra: bool) -> &YoungRequests {
+        match (is_extra, is_known) {
+            (true, _) => &self.young_extra,
+            (false, true) => &self.young_known,
+            (false, false) => &self.young_unknown,
+        }
     }
 
     /// Removes requests that have been waiting for a head for more than a second from the limit. A kind that is usually
     /// answered sooner may wait for the origin's capacity, unless others are answered as usual.
     fn age(&self, now_ms: u64) {
-        let mut aged = self.young_unknown.age(now_ms);
+        let extra = self.young_extra.age(now_ms);
+        let mut aged = extra + self.young_unknown.age(now_ms);
         if self.quick.is_answering(now_ms) {
             aged += self.young_known.age(now_ms);
         }
         if aged > 0 {
-            self.uncount(aged);
+            self.uncount(aged, extra);
             self.grant(LaneName::Quick);
         }
     }
 
-    fn uncount(&self, aged: u32) {
+    /// Removes requests from the limit, `extra` of which hold a place beyond it.
+    fn uncount(&self, aged: u32, extra: u32) {
+        self.extra.fetch_sub(extra, SeqCst);
         self.aged.fetch_add(aged.cast_signed(), Relaxed);
         self.places.fetch_sub(u64::from(aged) * asking(LaneName::Quick), SeqCst);
     }
@@ -370,7 +383,7 @@ impl ConcurrencyLimiter {
             let mut queue = lane.lock_queue();
             let now_ms = self.latest_ms.load(Relaxed);
             let Some(kind) = queue.next(now_ms) else { return };
-            let Some(place) = self.take_place(name, kind, now_ms) else { return };
+            let Some(place) = self.take_place(name, kind, false, now_ms) else { return };
             let waker = queue.grant(place, now_ms);
             lane.note_queue(&queue);
             // Release the lock before waking the task.

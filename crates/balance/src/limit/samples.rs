@@ -18,7 +18,7 @@ const DOUBTS: u32 = 4;
 /// How the delay of a response compares with those of the same kind among fewer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
-    /// Nothing is known about fewer requests, or the delay is between the others.
+    /// Nothing is known about fewer requests, or the delay is neither usual nor has it grown.
     None,
     Usual,
     /// It has grown, and the number of requests may be the reason.
@@ -29,7 +29,7 @@ enum Comparison {
 
 /// Reason why a limit ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum LimitEnd {
     Calm,
     /// The delays did not become shorter.
     Useless,
@@ -67,7 +67,9 @@ impl ConcurrencyLimiter {
         let place = permit.place();
         let lane = self.lane(place.lane);
         let base = self.kinds.base(place.kind, SAMPLES_MIN);
-        let comparison = self.compare(place, base, delay_us);
+        let sent_ms = now_ms.saturating_sub(delay_us / 1_000);
+        let comparison = self.compare(place, base, (sent_ms, delay_us));
+        self.note_usual(place, (sent_ms, delay_us));
         self.note_quick(delay_us, now_ms);
         self.kinds.add(place.kind, place.asking, delay_us);
         lane.answered.fetch_add(1, Relaxed);
@@ -83,13 +85,10 @@ impl ConcurrencyLimiter {
         if !has_limit && (comparable.is_none() || place.asking <= self.settings.min) {
             return None;
         }
-        if let Some(base) = comparable {
-            match comparison {
-                Comparison::Grown => self.kinds.set_grown(base, true),
-                // Under a limit, all are answered as usual.
-                Comparison::Usual if !has_limit => self.kinds.set_grown(base, false),
-                _ => {}
-            }
+        if comparison == Comparison::Grown
+            && let Some(base) = comparable
+        {
+            self.kinds.note_grown(base, now_ms);
         }
         self.change(lane, |control| {
             let limit = control.climb.limit();
@@ -97,12 +96,14 @@ impl ConcurrencyLimiter {
                 let sample = (place.asking, delay_us);
                 let is_evidence = comparison == Comparison::Grown;
                 let overload = control.growth.handle((&self.kinds, comparable?), sample, is_evidence, now_ms)?;
-                control.climb.try_limit(overload, now_ms);
+                lane.grown_since_ms.store(overload.since_ms, Relaxed);
                 control.doubts = 0;
-                control.epoch_before = place.epoch;
+                control.epoch_before = control.climb.epoch();
+                control.climb.try_limit(overload, now_ms);
                 return None;
             }
-            if place.epoch == control.epoch_before {
+            let is_on_trial = control.climb.is_on_trial();
+            if is_on_trial && place.epoch == control.epoch_before {
                 match comparison {
                     Comparison::Overtaken => control.doubts += 1,
                     Comparison::Grown => control.doubts = 0,
@@ -110,7 +111,7 @@ impl ConcurrencyLimiter {
                 }
                 if control.doubts >= DOUBTS {
                     control.climb.end();
-                    return Some(End::Overtaken);
+                    return Some(LimitEnd::Overtaken);
                 }
             }
             // Long polls are too few for trials within their duration, so that the limit rises as if it were not
@@ -121,47 +122,46 @@ impl ConcurrencyLimiter {
             let has_room = !permit.is_filled() && u64::from(asking) * 8 < u64::from(limit) * 7;
             if has_room || is_usual {
                 control.climb.handle_calm(now_ms);
-                return (control.climb.limit() == climb::NONE).then_some(End::Calm);
+                return (control.climb.limit() == climb::NONE).then_some(LimitEnd::Calm);
             }
+            // The trial is about those that have grown.
             if !place.is_extra
+                && (!is_on_trial || self.has_grown(lane, place.kind))
                 && let Some(base) = base
             {
                 control.climb.handle_delay(place.epoch, delay_us * 1_000 / u64::from(base.mean_us()), now_ms);
             }
-            (control.climb.limit() == climb::NONE).then_some(End::Useless)
+            (control.climb.limit() == climb::NONE).then_some(LimitEnd::Useless)
         })
     }
 
-    /// Compares the delay of a response with those among fewer requests, and notes what follows for the others.
-    fn compare(&self, place: &Place, base: Option<Base>, delay_us: u64) -> Comparison {
-        let Some(base) = base else {
-            self.latest_usual.note(place.began_ms, delay_us);
-            return Comparison::None;
-        };
-        let is_comparable = base.is_comparable(place.all_asking);
-        let is_usual = base.ratio(delay_us) < SLOWER;
-        // The others of a folder may take less.
-        if is_usual || !is_comparable || !base.is_own {
-            self.latest_usual.note(place.began_ms, delay_us);
-        }
-        if !is_comparable {
-            return Comparison::None;
-        }
-        if is_usual {
+    /// Compares the delay of a response with those among fewer requests.
+    fn compare(&self, place: &Place, base: Option<Base>, (sent_ms, delay_us): (u64, u64)) -> Comparison {
+        let Some(base) = base.filter(|base| base.is_comparable(place.all_asking)) else { return Comparison::None };
+        if base.ratio(delay_us) < SLOWER {
             return Comparison::Usual;
         }
         if !is_grown(base.mean_us(), delay_us) {
             return Comparison::None;
         }
-        if self.latest_usual.overtook(place.began_ms, delay_us - u64::from(base.mean_us())) {
+        if self.latest_usual.overtook(sent_ms, delay_us - u64::from(base.mean_us())) {
             self.kinds.add_below(base, place.asking, delay_us);
             return Comparison::Overtaken;
         }
         Comparison::Grown
     }
 
+    /// Notes a request that shows that others need not take longer. That is one that takes as long as among few, or whose
+    /// kind is known only among many.
+    fn note_usual(&self, place: &Place, (sent_ms, delay_us): (u64, u64)) {
+        let is_usual = |base: Base| !base.is_comparable(place.all_asking) || base.ratio(delay_us) < SLOWER;
+        if self.kinds.base(place.kind, 1).is_some_and(is_usual) {
+            self.latest_usual.note(sent_ms, delay_us);
+        }
+    }
+
     /// Changes the limit of a lane. Returns whether it has begun or ended. Does nothing if another worker is doing so.
-    fn change(&self, lane: &Lane, handle: impl FnOnce(&mut Control) -> Option<End>) -> Option<Change> {
+    fn change(&self, lane: &Lane, handle: impl FnOnce(&mut Control) -> Option<LimitEnd>) -> Option<Change> {
         let Ok(mut control) = lane.control.try_lock() else { return None };
         let had_limit = control.climb.limit() != climb::NONE;
         let end = handle(&mut control);
@@ -170,10 +170,9 @@ impl ConcurrencyLimiter {
         drop(control);
         match end {
             // The delays of quick kinds may have become others. That slow kinds are slow stays true.
-            Some(End::Calm) => self.kinds.forget(|shortest_us, _| shortest_us < SLOW_US),
-            Some(End::Useless) => self.kinds.forget(|_, is_grown| is_grown),
-            Some(End::Overtaken) => self.kinds.forget(|_, _| false),
-            None => {}
+            Some(LimitEnd::Calm) => self.kinds.forget(|shortest_us| shortest_us < SLOW_US),
+            Some(LimitEnd::Useless) => self.kinds.forget_grown(lane.grown_since_ms.load(Relaxed)),
+            Some(LimitEnd::Overtaken) | None => {}
         }
         if is_changed {
             self.grant(lane.name);

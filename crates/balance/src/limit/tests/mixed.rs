@@ -38,9 +38,9 @@ struct Load {
     from_us: u64,
 }
 
-/// What has become of the requests of a load.
+/// Outcomes of the requests of a load.
 #[derive(Clone, Copy, Debug, Default)]
-struct Fate {
+struct LoadResult {
     answered: u64,
     /// Number of responses within a second.
     in_time: u64,
@@ -76,9 +76,9 @@ impl Origin {
         self.random
     }
 
-    /// Runs loads for `duration_ms`. Returns their fates, and how often a limit began.
-    fn run(&mut self, limiter: &Arc<ConcurrencyLimiter>, loads: &[Load], duration_ms: u64) -> (Vec<Fate>, u32) {
-        let mut fates = vec![Fate::default(); loads.len()];
+    /// Runs loads for `duration_ms`. Returns their results and how often a limit began.
+    fn run(&mut self, limiter: &Arc<ConcurrencyLimiter>, loads: &[Load], duration_ms: u64) -> (Vec<LoadResult>, u32) {
+        let mut results = vec![LoadResult::default(); loads.len()];
         let mut begun_limits = 0;
         let mut events = BinaryHeap::new();
         let mut kept: Vec<Event> = Vec::new();
@@ -127,11 +127,11 @@ impl Origin {
                     drop(permit);
                     let load = &loads[request.load];
                     busy -= usize::from(matches!(load.takes, Takes::Work(_)));
-                    let fate = &mut fates[request.load];
+                    let result = &mut results[request.load];
                     let took_ms = (now_us - request.arrived_us) / 1_000;
-                    fate.answered += 1;
-                    fate.in_time += u64::from(took_ms <= 1_000);
-                    fate.longest_ms = fate.longest_ms.max(took_ms);
+                    result.answered += 1;
+                    result.in_time += u64::from(took_ms <= 1_000);
+                    result.longest_ms = result.longest_ms.max(took_ms);
                     if matches!(load.sent, Sent::Clients(_)) {
                         at(&mut events, &mut kept, now_us, Event::Arrives(Request { arrived_us: now_us, ..request }));
                     }
@@ -149,9 +149,9 @@ impl Origin {
                 Poll::Pending => true,
             });
             for request in refused {
-                let fate = &mut fates[request.load];
-                fate.refused += 1;
-                fate.refused_ms = now_ms;
+                let result = &mut results[request.load];
+                result.refused += 1;
+                result.refused_ms = now_ms;
                 if matches!(loads[request.load].sent, Sent::Clients(_)) {
                     let again_us = now_us + 200_000;
                     at(&mut events, &mut kept, again_us, Event::Arrives(Request { arrived_us: again_us, ..request }));
@@ -188,7 +188,7 @@ impl Origin {
                 at(&mut events, &mut kept, now_us + work_us, Event::Done(number));
             }
         }
-        (fates, begun_limits)
+        (results, begun_limits)
     }
 }
 
@@ -200,10 +200,10 @@ fn clients(path: &'static str, count: u64, takes: Takes) -> Load {
     Load { path, sent: Sent::Clients(count), takes, from_us: 1_000_000 }
 }
 
-fn run(seed: u64, servers: usize, loads: &[Load], duration_ms: u64) -> (Vec<Fate>, u32, Arc<ConcurrencyLimiter>) {
+fn run(seed: u64, servers: usize, loads: &[Load], duration_ms: u64) -> (Vec<LoadResult>, u32, Arc<ConcurrencyLimiter>) {
     let limiter = ConcurrencyLimiter::new(&Concurrency::default());
-    let (fates, limits) = Origin { servers, random: seed }.run(&limiter, loads, duration_ms);
-    (fates, limits, limiter)
+    let (results, limits) = Origin { servers, random: seed }.run(&limiter, loads, duration_ms);
+    (results, limits, limiter)
 }
 
 /// Requests that wait, and whose responses come at different times, stop no others, however rare these are. If they
@@ -223,13 +223,15 @@ fn waiting_of_any_length_stops_nobody() {
             let seeds = if matches!(takes, Takes::Event(_)) { 3 } else { 1 };
             for seed in 1..=seeds {
                 let loads = [page("/page", every_us, 1_000), clients("/wait", count, takes)];
-                let (fates, _, limiter) = run(seed, 8, &loads, 40_000);
+                let (results, _, limiter) = run(seed, 8, &loads, 40_000);
                 let case =
-                    format!("seed {seed}, {name} beside a page every {every_us} us: {fates:?}, {}", limiter.status());
-                let [pages, waiting] = fates[..] else { panic!("{case}") };
+                    format!("seed {seed}, {name} beside a page every {every_us} us: {results:?}, {}", limiter.status());
+                let [pages, waiting] = results[..] else { panic!("{case}") };
                 assert!(pages.answered >= 40_000_000 / every_us - 1 && pages.refused == 0, "{case}");
                 assert!(pages.longest_ms < 50, "{case}");
-                assert!(waiting.refused == 0 || waiting.refused_ms < 4_000 + every_us / 1_000, "{case}");
+                // Events that come soon resemble requests that the origin works on.
+                let until_ms = if name == "frequent events" { 13_000 } else { 4_000 + every_us / 1_000 };
+                assert!(waiting.refused == 0 || waiting.refused_ms < until_ms, "{case}");
                 assert_eq!(limiter.slow.limit(), None, "{case}");
             }
         }
@@ -240,14 +242,14 @@ fn waiting_of_any_length_stops_nobody() {
 #[test]
 fn a_limit_that_does_not_help_ends() {
     for (name, count, takes, refused_ms) in [
-        ("reports", 600, Takes::Spread(3_000_000), 11_000),
-        ("polls", 2_000, Takes::Spread(25_000_000), 77_000),
-        ("events", 2_000, Takes::Event(25_000_000), 0),
-        ("frequent events", 500, Takes::Event(400_000), 0),
+        ("reports", 600, Takes::Spread(3_000_000), Some(14_000)),
+        ("polls", 2_000, Takes::Spread(25_000_000), Some(102_000)),
+        ("events", 2_000, Takes::Event(25_000_000), None),
     ] {
-        let (fates, _, limiter) = run(1, 8, &[clients("/wait", count, takes)], 120_000);
-        let case = format!("{name} alone: {fates:?}, {}", limiter.status());
-        assert!(fates[0].refused_ms <= refused_ms, "{case}");
+        let (results, limits, limiter) = run(1, 8, &[clients("/wait", count, takes)], 150_000);
+        let case = format!("{name} alone: {limits} limits, {results:?}, {}", limiter.status());
+        assert_eq!(limits, u32::from(refused_ms.is_some()), "{case}");
+        assert!(results[0].refused_ms <= refused_ms.unwrap_or(0), "{case}");
         assert_eq!((limiter.quick.limit(), limiter.slow.limit()), (None, None), "{case}");
     }
 }
@@ -266,11 +268,11 @@ fn an_overloaded_origin_serves_in_time_what_it_can() {
             if has_reports {
                 loads.push(clients("/wait", 600, Takes::Spread(3_000_000)));
             }
-            let (fates, limits, limiter) = run(1, 8, &loads, 23_000);
-            let in_time: u64 = fates[..6].iter().map(|fate| fate.in_time).sum();
-            let case = format!("{times} x, reports {has_reports}: {limits} limits, {fates:?}, {}", limiter.status());
+            let (results, limits, limiter) = run(1, 8, &loads, 23_000);
+            let in_time: u64 = results[..6].iter().map(|result| result.in_time).sum();
+            let case = format!("{times} x, reports {has_reports}: {limits} limits, {results:?}, {}", limiter.status());
             assert!(limits == 1 && in_time >= 8_000, "{in_time} of 8000, {case}");
-            assert!(fates.get(6).is_none_or(|reports| reports.refused == 0), "{case}");
+            assert!(results.get(6).is_none_or(|reports| reports.refused == 0), "{case}");
         }
     }
 }
@@ -280,14 +282,18 @@ fn an_overloaded_origin_serves_in_time_what_it_can() {
 fn an_origin_that_shares_its_time_can_be_overloaded() {
     let limiter = ConcurrencyLimiter::new(&Concurrency::default());
     teach(&limiter, b"/short", 1_000, 1);
+    teach(&limiter, b"/items/first", 1_000, 1);
     teach(&limiter, b"/long", 100_000, 1);
-    let send = |path, now_ms| limiter.try_acquire(&Arrival { path, client: None, now_ms });
-    let mut long: Vec<_> = (0..200).filter_map(|_| send(&b"/long"[..], 1_000)).collect();
+    let send = |path: &[u8], now_ms| limiter.try_acquire(&Arrival { path, client: None, now_ms });
+    let mut long: Vec<_> = (0..200).filter_map(|_| send(b"/long", 1_000)).collect();
     let mut changes = Vec::new();
     for (number, permit) in long.iter_mut().enumerate() {
         let now_ms = 2_000 + number as u64;
-        let mut short = send(&b"/short"[..], now_ms - 10).unwrap();
-        short.report(Sample::Answered { delay_us: 10_000 }, now_ms);
+        // Most of these are requested once.
+        for path in ["/short".to_owned(), format!("/items/{number}")] {
+            let mut short = send(path.as_bytes(), now_ms - 10).unwrap();
+            short.report(Sample::Answered { delay_us: 10_000 }, now_ms);
+        }
         changes.extend(permit.report(Sample::Answered { delay_us: (now_ms - 1_000) * 1_000 }, now_ms));
     }
     assert_eq!(changes, [Change::LimitBegan]);

@@ -265,7 +265,7 @@ fn a_few_of_many_are_no_overload() {
 fn limit_to(limiter: &ConcurrencyLimiter, limit: u32) {
     let page = limiter.kinds.find(b"/page");
     (0..SAMPLES_MIN).for_each(|_| limiter.kinds.add(page, 1, 2_000));
-    limiter.kinds.set_grown(limiter.kinds.base(page, SAMPLES_MIN).unwrap(), true);
+    limiter.kinds.note_grown(limiter.kinds.base(page, SAMPLES_MIN).unwrap(), 1);
     let mut control = limiter.quick.control.lock().unwrap();
     control.climb.begin(limit, 0);
     limiter.quick.publish(&control.climb);
@@ -466,5 +466,6 @@ proptest! {
         let status = limiter.status();
         prop_assert_eq!((status.under_way, status.quick.asking, status.slow.asking, status.aged), (0, 0, 0, 0));
         prop_assert_eq!(status.most, None);
+        prop_assert_eq!(limiter.extra.load(Ordering::SeqCst), 0);
     }
 }
