@@ -116,7 +116,7 @@ impl<'r> Engine<'r> {
                     return Ok(port);
                 }
             }
-            Err(std::io::Error::other("the kernel keeps returning the same ports"))
+            Err(std::io::Error::other("all free ports are taken by other servers of the suite"))
         };
         let port = server.port.map_or_else(free, Ok)?;
         let mut port2 = free()?;

@@ -4,6 +4,7 @@ use super::{group, ready};
 use crate::document::Why;
 use crate::why::Reason;
 use flatout_lab::cores::cores_allowed;
+use flatout_os::procfs::sysctl;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,6 +12,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// Timeout for a server to stop before it is killed.
@@ -237,12 +239,28 @@ fn free(launch: &Launch) -> Result<(), Why> {
     }
 }
 
-/// Returns a port that is free at this address now.
+/// Number of ports among which [`free_port`] chooses.
+const PORTS: u16 = 2_048;
+
+/// Returns a port that is free at this address now. It is below the ports that the kernel gives to outgoing connections,
+/// so that none of these takes it before a server uses it.
 ///
 /// # Errors
-/// Fails if the kernel has no free port.
+/// Fails if all of these ports are in use.
 pub fn free_port(address: IpAddr) -> io::Result<u16> {
-    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let range = sysctl("net.ipv4.ip_local_port_range").unwrap_or_default();
+    let first = range.split_ascii_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768_u16);
+    let lowest = first.saturating_sub(PORTS).max(1_024);
+    for _ in 0..PORTS {
+        // Several suites may run at the same time.
+        let number = std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = lowest + (number % u32::from(PORTS)) as u16;
+        if TcpListener::bind((address, port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::other(format!("all ports from {lowest} to {} are in use", lowest + PORTS - 1)))
 }
 
 /// Starts a child process in its own process group, on these cores.
