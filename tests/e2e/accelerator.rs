@@ -20,6 +20,7 @@ mod poisoning;
 mod purge;
 mod ranges;
 mod realms;
+mod sessions;
 mod silence;
 mod targets;
 pub(crate) mod uploads;

@@ -298,6 +298,7 @@ fn every_example_configuration_is_valid() {
         ];
         let load_whole = |whole: &String| {
             let sources = MemorySource::new().file("flatout.kdl", whole.clone()).file("/etc/flatout/ann.hash", hash);
+            let sources = sources.file("sticky.key", "x".repeat(32));
             load(Path::new("flatout.kdl"), &sources)
         };
         assert!(

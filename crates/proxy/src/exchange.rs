@@ -7,8 +7,9 @@ use crate::outcome::ForwardOutcome;
 use crate::outcome::origin_failed;
 use crate::rules::CacheStep;
 use crate::step::ProxyStep;
+use crate::sticky::Affinity;
 use crate::worker::ProxyWorker;
-use flatout_balance::group::{Ending, Ticket, Tried, hash_request};
+use flatout_balance::group::{Ending, Preference, Ticket, Tried, hash_request};
 use flatout_balance::limit::{Permit, Sample};
 use flatout_cache::key::write_query;
 use flatout_cache::rules::QueryKey;
@@ -41,8 +42,10 @@ pub(crate) struct UpstreamRequest {
     /// Key for the WebSocket handshake with the origin, if the client's handshake has none because it uses HTTP/2 or
     /// later.
     pub(crate) websocket_key: Option<WebSocketKey>,
-    /// Hash that selects the origin if the balancing policy uses hashing.
-    pub(crate) balance_hash: u64,
+    /// The properties that decide which origin is selected.
+    pub(crate) preference: Preference,
+    /// The client's session; `None` if the response must not set the cookie for it.
+    pub(crate) affinity: Option<Affinity>,
     /// Progress made before the response future was polled.
     pub(crate) begun: Cell<Option<Box<Begun>>>,
     /// State recorded before the attempt in `begun` was sent.
@@ -117,12 +120,14 @@ impl Begun {
 }
 
 impl UpstreamRequest {
-    /// Copies from `request` the data needed for the upstream request. `path` and `query` are those to send.
+    /// Copies from `request` the data needed for the upstream request. `path` and `query` are those to send. `affinity`
+    /// is what is known of the client's session, or `None` if sessions do not matter.
     pub(crate) fn new(
         step: &ProxyStep,
         cache: Option<&CacheStep>,
         request: &Request<'_>,
         (path, query): (&[u8], Option<&[u8]>),
+        affinity: Option<Affinity>,
     ) -> Self {
         // Parameters excluded from the key are removed from the request.
         let rule = cache.map_or(&QueryKey::All, |cache| &cache.rules.query);
@@ -139,7 +144,11 @@ impl UpstreamRequest {
         let websocket_key = if is_connect { WebSocketKey::random() } else { None };
         let upgrade = upgrade.filter(|_| !is_connect || websocket_key.is_some());
         Self {
-            balance_hash: hash_request(step.group.balance(), request),
+            preference: Preference {
+                key_hash: hash_request(step.group.balance(), request),
+                origin: affinity.and_then(|affinity| affinity.origin),
+            },
+            affinity,
             request: owned,
             path_bytes: path.len(),
             upgrade: upgrade.map(Into::into),
@@ -215,6 +224,11 @@ impl Hold {
         Self { ticket, watch, _permit: (status != 101).then_some(permit), client }
     }
 
+    /// Returns the index of the origin that has responded.
+    pub(crate) const fn index(&self) -> usize {
+        self.ticket.index()
+    }
+
     /// Takes the client whose timers a tunnel uses. Returns `None` on later calls.
     pub(crate) fn take_client(&mut self) -> Option<OriginClient> {
         self.client.take()
@@ -280,10 +294,10 @@ pub(crate) fn interim(status: u16, lines: &[u8]) -> InterimResponse {
 impl Begun {
     /// Selects the next origin. When all origins have been tried, starts again from the first choice. Returns `None` if
     /// no origin is available.
-    fn choose(&mut self, step: &ProxyStep, balance_hash: u64, now_ms: u64) -> Option<(Ticket, Option<Permit>)> {
-        let chosen = step.group.choose(now_ms, balance_hash, &self.tried).or_else(|| {
+    fn choose(&mut self, step: &ProxyStep, preference: Preference, now_ms: u64) -> Option<(Ticket, Option<Permit>)> {
+        let chosen = step.group.choose(now_ms, preference, &self.tried).or_else(|| {
             self.tried = Tried::NONE;
-            step.group.choose(now_ms, balance_hash, &self.tried)
+            step.group.choose(now_ms, preference, &self.tried)
         });
         Some((chosen?, None))
     }
@@ -300,7 +314,7 @@ impl Begun {
     ) -> Result<Attempt, Refusal> {
         let client = worker.client(step);
         let now_ms = Now::read().monotonic_ms;
-        let chosen = self.place.take().or_else(|| self.choose(step, ask.balance_hash, now_ms));
+        let chosen = self.place.take().or_else(|| self.choose(step, ask.preference, now_ms));
         let Some((ticket, permit)) = chosen else {
             return Err(self.last.take().unwrap_or_else(|| Refusal::from(ForwardOutcome::NoHealthyOrigin)));
         };

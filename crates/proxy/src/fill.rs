@@ -28,6 +28,8 @@ pub struct FillHead {
     pub unkept: Option<NoStore>,
     /// Store generation before the upstream request was sent. Requests that join later use it to check for purges.
     pub generation: u64,
+    /// Index of the origin that sent the response.
+    pub served: usize,
 }
 
 /// State of a fetch.

@@ -10,6 +10,7 @@
 //! | `searches` | the latest No-Vary-Search of each path |
 //! | `query`, `note` | a cacheable request; Age and Cache-Status of its response |
 //! | `exchange` | an upstream request: selection of the origin, waiting, retries |
+//! | `sticky` | the cookie for session affinity |
 //! | `compose` | composition of ESI pages |
 //! | `check` | active health checks |
 //! | [`meta`] | metadata of stored responses |
@@ -47,6 +48,7 @@ pub mod realm;
 pub mod rules;
 mod searches;
 pub mod step;
+mod sticky;
 pub mod worker;
 mod worker_cache;
 

@@ -84,6 +84,7 @@ fn deciding_proxy(settings: &Proxy) -> Proxy {
         request_fields,
         tls,
         balance: _,
+        sticky: _,
         health_check: _,
         passive: _,
         slow_start_ms: _,

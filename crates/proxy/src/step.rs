@@ -3,6 +3,7 @@
 use crate::failing::FailureSeries;
 use crate::forward::{SentFields, unkeyed_fields};
 use crate::rules::CacheStep;
+use crate::sticky::StickyCookie;
 use flatout_balance::group::{Group, OriginStatus};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
@@ -34,6 +35,8 @@ pub struct ProxyStep {
     pub(crate) failures: Vec<FailureSeries>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
+    /// The cookie for session affinity, if it is configured.
+    pub(crate) sticky: Option<StickyCookie>,
     /// True if a worker has started the health checks.
     pub(crate) is_watched: AtomicBool,
 }
@@ -69,18 +72,21 @@ impl ProxyStep {
         }
         let secure = settings.origins.iter().any(|origin| origin.secure);
         let tls = if secure { Some(load_tls(settings)?) } else { None };
+        let addresses: Vec<OriginAddress> = settings
+            .origins
+            .iter()
+            .map(|origin| OriginAddress::new(origin.secure, &origin.host, origin.port))
+            .collect();
+        let sticky = settings.sticky.as_ref();
         Ok(Self {
+            sticky: sticky.map(|sticky| StickyCookie::new(sticky, site_of(name), &addresses)),
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             name: name.into(),
             realm: realm.into(),
             group: Arc::new(Group::new(settings)),
             limiters: settings.origins.iter().map(|_| ConcurrencyLimiter::new(&settings.concurrency)).collect(),
             failures: settings.origins.iter().map(|_| FailureSeries::default()).collect(),
-            addresses: settings
-                .origins
-                .iter()
-                .map(|origin| OriginAddress::new(origin.secure, &origin.host, origin.port))
-                .collect(),
+            addresses,
             tls,
             is_watched: AtomicBool::new(false),
             unkeyed: unkeyed_fields(settings),
@@ -120,7 +126,7 @@ impl ProxyStep {
 
     /// Returns the site's first host name, or `None` if it has a wildcard.
     pub(crate) fn site_host(&self) -> Option<&str> {
-        let host = self.name.split('#').next().unwrap_or_default();
+        let host = site_of(&self.name);
         (!host.is_empty() && !host.contains('*')).then_some(host)
     }
 
@@ -156,7 +162,7 @@ impl ProxyStep {
         if self.settings.origins.len() < 2 {
             return None;
         }
-        Some(match &self.settings.balance {
+        let policy = match &self.settings.balance {
             Balance::LeastConnections => {
                 "the origin with the fewest requests in progress relative to its weight".to_owned()
             }
@@ -170,6 +176,10 @@ impl ProxyStep {
                 };
                 format!("the same origin for the same {by}")
             }
+        };
+        Some(match &self.sticky {
+            Some(sticky) => format!("the origin named by the cookie {}; for other clients, {policy}", sticky.name()),
+            None => policy,
         })
     }
 
@@ -228,6 +238,11 @@ impl ProxyStep {
             ..OriginSettings::default()
         }
     }
+}
+
+/// Returns the host name in the name of a step.
+fn site_of(name: &str) -> &str {
+    name.split('#').next().unwrap_or_default()
 }
 
 fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {

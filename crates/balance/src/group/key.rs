@@ -8,10 +8,11 @@ use flatout_http::cookie::cookies;
 /// Separator between the parts of a key, which no part contains.
 const APART: u8 = b'\n';
 
-/// Returns the hash of a request's balancing key, or 0 if the policy does not use one. A request without the configured
-/// field or cookie is hashed by client address, so that such requests are distributed too.
-pub fn hash_request(balance: &Balance, request: &Request<'_>) -> u64 {
-    let Balance::ConsistentHash(key) = balance else { return 0 };
+/// Returns the hash of a request's balancing key, or `None` if the policy does not use one or the request has none:
+/// neither the configured field or cookie, nor a known client address. Such requests are distributed by load. Their
+/// client's address is no substitute for the field or the cookie, because all visitors behind one proxy share it.
+pub fn hash_request(balance: &Balance, request: &Request<'_>) -> Option<u64> {
+    let Balance::ConsistentHash(key) = balance else { return None };
     match key {
         HashKey::Client => hash_client(request),
         HashKey::Uri => {
@@ -21,22 +22,21 @@ pub fn hash_request(balance: &Balance, request: &Request<'_>) -> u64 {
             hash.add(host.iter().map(u8::to_ascii_lowercase));
             hash.add([APART].into_iter());
             hash.add(origin_form(request).iter().copied());
-            hash.finish()
+            Some(hash.finish())
         }
         HashKey::Header(name) => {
             let mut lines = request.head.fields.iter().filter(|(line, _)| line.eq_ignore_ascii_case(name));
-            lines.next().map_or_else(|| hash_client(request), |(_, value)| hash_key(value))
+            lines.next().map(|(_, value)| hash_key(value))
         }
-        HashKey::Cookie(name) => find_cookie(request, name).map_or_else(|| hash_client(request), hash_key),
+        HashKey::Cookie(name) => find_cookie(request, name).map(hash_key),
     }
 }
 
-fn hash_client(request: &Request<'_>) -> u64 {
-    match request.client.map(|client| client.ip().to_canonical()) {
-        Some(std::net::IpAddr::V4(address)) => hash_key(&address.octets()),
-        Some(std::net::IpAddr::V6(address)) => hash_key(&address.octets()),
-        None => 0,
-    }
+fn hash_client(request: &Request<'_>) -> Option<u64> {
+    request.client.map(|client| match client.ip().to_canonical() {
+        std::net::IpAddr::V4(address) => hash_key(&address.octets()),
+        std::net::IpAddr::V6(address) => hash_key(&address.octets()),
+    })
 }
 
 /// Returns the target without scheme and authority, so that both forms of a target have the same key.
@@ -65,7 +65,7 @@ mod tests {
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
 
-    fn hash(key: &HashKey, target: &str, lines: &str, client: &str) -> u64 {
+    fn hash(key: &HashKey, target: &str, lines: &str, client: &str) -> Option<u64> {
         let host = if target.starts_with('/') { "Host: a.example\r\n" } else { "" };
         let text = format!("GET {target} HTTP/1.0\r\n{host}{lines}\r\n");
         let mut storage = FieldStorage::new();
@@ -90,12 +90,12 @@ mod tests {
         let header = |lines| hash(&HashKey::Header("X-User".to_owned()), "/", lines, "192.0.2.1:1");
         assert_eq!(header("x-user: a\r\n"), header("B: c\r\nX-USER: a\r\nX-User: d\r\n"));
         assert_ne!(header("x-user: a\r\n"), header("x-user: b\r\n"));
-        assert_eq!(header(""), client("192.0.2.1:1"));
+        assert_eq!(header(""), None);
 
         let cookie = |lines| hash(&HashKey::Cookie("id".to_owned()), "/", lines, "192.0.2.1:1");
         assert_eq!(cookie("Cookie: id=7\r\n"), cookie("Cookie: a=b; xid=8; id=7; id=9\r\n"));
         assert_ne!(cookie("Cookie: id=7\r\n"), cookie("Cookie: id=8\r\n"));
-        assert_eq!(cookie("Cookie: ID=7; idx=8\r\n"), client("192.0.2.1:1"));
+        assert_eq!(cookie("Cookie: ID=7; idx=8\r\n"), None);
     }
 
     #[test]
@@ -105,6 +105,6 @@ mod tests {
         let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let offers = Offers::new();
         let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &offers };
-        assert_eq!(hash_request(&Balance::RoundRobin, &request), 0);
+        assert_eq!(hash_request(&Balance::RoundRobin, &request), None);
     }
 }

@@ -3,6 +3,7 @@
 //! The numbers are independent and do not protect other memory, so `Relaxed` ordering suffices.
 
 use super::rendezvous::hash_key;
+use super::ticket::SelectionReason;
 use super::{Change, Ending, HealthRules};
 use flatout_config::model::Origin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -86,6 +87,15 @@ impl Member {
             until_ms if now_ms < until_ms => Availability::PausedUntil(until_ms),
             _ if self.trial.load(Relaxed) => Availability::TrialUnderWay,
             _ => Availability::TrialDue,
+        }
+    }
+
+    /// Returns the reason for which a request can select this origin, or `None` if it is unavailable.
+    pub(super) fn selectable(&self, now_ms: u64) -> Option<SelectionReason> {
+        match self.availability(now_ms) {
+            Availability::Well => Some(SelectionReason::Plain),
+            Availability::TrialDue => Some(SelectionReason::Trial),
+            Availability::PausedUntil(_) | Availability::TrialUnderWay | Availability::Down => None,
         }
     }
 

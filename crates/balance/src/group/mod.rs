@@ -6,7 +6,9 @@
 //! - **Least connections** ([`Balance::LeastConnections`]): the origin with the fewest requests in progress relative to
 //!   its weight; ties are resolved by round robin.
 //! - **Round robin** ([`Balance::RoundRobin`]): each origin in turn, weighted and evenly interleaved (`schedule`).
-//! - **Consistent hashing** ([`Balance::ConsistentHash`]): weighted rendezvous hashing (`rendezvous`).
+//! - **Consistent hashing** ([`Balance::ConsistentHash`]): weighted rendezvous hashing (`rendezvous`). Requests without a
+//!   key are distributed as by least connections.
+//! - **Session affinity** ([`Preference::origin`]): a client's origin is selected as long as it is available.
 //! - **Backups** are selected in the same way if no other origin is available.
 //! - **Health checks** take an origin down after `fall` consecutive failures and bring it back after `rise` successes.
 //! - **Passive health**: consecutive failures pause an origin, after which the outcome of a trial request decides. Only
@@ -57,6 +59,25 @@ pub struct Group {
     schedule: Schedule,
 }
 
+/// The properties of a request that decide which origin it gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preference {
+    /// The result of [`hash_request`], for consistent hashing. A request without a key is distributed by load.
+    pub key_hash: Option<u64>,
+    /// The index of the origin that has the client's session. While it is available, the policy is not consulted.
+    pub origin: Option<usize>,
+}
+
+impl Preference {
+    /// No preference: the policy alone decides, and consistent hashing distributes the request by load.
+    pub const NONE: Self = Self { key_hash: None, origin: None };
+
+    /// Creates the preference of a request without a session.
+    pub const fn by_key(key_hash: Option<u64>) -> Self {
+        Self { key_hash, origin: None }
+    }
+}
+
 /// A candidate for selection.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
@@ -95,29 +116,40 @@ impl Group {
         &self.balance
     }
 
-    /// Selects an origin that is not in `tried`. `key_hash` is the result of [`hash_request`] and is used only for
-    /// consistent hashing.
+    /// Selects an origin that is not in `tried`: the preferred one if it is available, otherwise by the policy.
     ///
     /// Returns `None` if all available origins have been tried or, with an empty `tried`, if the health checks of all
     /// origins fail. To try the same origin again, for instance after a stale pooled connection, leave it out of
     /// `tried`.
-    pub fn choose(self: &Arc<Self>, now_ms: u64, key_hash: u64, tried: &Tried) -> Option<Ticket> {
+    pub fn choose(self: &Arc<Self>, now_ms: u64, preference: Preference, tried: &Tried) -> Option<Ticket> {
         // Another worker may claim a trial first. The origin is then unavailable, so each round has one candidate
         // fewer.
         for _ in 0..=self.members.len() {
-            let candidate = self
-                .pick(now_ms, key_hash, tried, false)
-                .or_else(|| self.pick(now_ms, key_hash, tried, true))
+            let preferred = self.preferred(now_ms, preference, tried);
+            let candidate = preferred
+                .or_else(|| self.pick(now_ms, preference, tried, false))
+                .or_else(|| self.pick(now_ms, preference, tried, true))
                 .or_else(|| self.last_resort(now_ms, tried))?;
             let member = &self.members[candidate.index];
             if candidate.kind == SelectionReason::Trial && !member.begin_trial() {
                 continue;
             }
-            self.schedule.charge(&member.pass, member.weight(now_ms, &self.rules));
+            // A session's requests take no turn, so that turns distribute new sessions evenly.
+            if preferred.is_none() {
+                self.schedule.charge(&member.pass, member.weight(now_ms, &self.rules));
+            }
             member.begin_request();
             return Some(Ticket::new(Arc::clone(self), candidate.index, candidate.kind));
         }
         None
+    }
+
+    /// Returns the preferred origin if it is available and has not been tried. Slow start does not apply, because no
+    /// other origin has the session.
+    fn preferred(&self, now_ms: u64, preference: Preference, tried: &Tried) -> Option<Candidate> {
+        let index = preference.origin.filter(|&index| !tried.contains(index))?;
+        let kind = self.members.get(index)?.selectable(now_ms)?;
+        Some(Candidate { index, kind })
     }
 
     /// Returns the available origins, either backups or others, with their weights.
@@ -131,26 +163,22 @@ impl Group {
             if member.backup != backup || tried.contains(index) {
                 return None;
             }
-            let kind = match member.availability(now_ms) {
-                Availability::Well => SelectionReason::Plain,
-                Availability::TrialDue => SelectionReason::Trial,
-                Availability::PausedUntil(_) | Availability::TrialUnderWay | Availability::Down => return None,
-            };
+            let kind = member.selectable(now_ms)?;
             Some((Candidate { index, kind }, member, member.weight(now_ms, &self.rules)))
         })
     }
 
-    fn pick(&self, now_ms: u64, key_hash: u64, tried: &Tried, backup: bool) -> Option<Candidate> {
+    fn pick(&self, now_ms: u64, preference: Preference, tried: &Tried, backup: bool) -> Option<Candidate> {
         let candidates = self.candidates(now_ms, tried, backup);
-        match &self.balance {
-            Balance::RoundRobin => candidates
+        match (&self.balance, preference.key_hash) {
+            (Balance::RoundRobin, _) => candidates
                 .min_by_key(|(_, member, weight)| self.schedule.deadline(&member.pass, *weight))
                 .map(|(candidate, ..)| candidate),
-            Balance::ConsistentHash(_) => candidates
+            (Balance::ConsistentHash(_), Some(key_hash)) => candidates
                 .map(|(candidate, member, weight)| (candidate, rendezvous::score(key_hash, member.identity, weight)))
                 .max_by(|(_, one), (_, other)| one.total_cmp(other))
                 .map(|(candidate, _)| candidate),
-            Balance::LeastConnections => self.pick_least(candidates),
+            (Balance::LeastConnections | Balance::ConsistentHash(_), _) => self.pick_least(candidates),
         }
     }
 

@@ -1,4 +1,4 @@
-use super::{Change, Ending, Group, OriginStatus, Ticket, Tried, hash_key};
+use super::{Change, Ending, Group, OriginStatus, Preference, Ticket, Tried, hash_key};
 use flatout_config::model::{Balance, HashKey, HealthCheck, Origin, Proxy};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn hashing() -> Balance {
 }
 
 fn choose(group: &Arc<Group>, now_ms: u64) -> Option<Ticket> {
-    group.choose(now_ms, 0, &Tried::NONE)
+    group.choose(now_ms, Preference::NONE, &Tried::NONE)
 }
 
 fn chosen(group: &Arc<Group>, now_ms: u64) -> usize {
@@ -42,7 +42,7 @@ fn fail(group: &Arc<Group>, index: usize, now_ms: u64) -> Option<Change> {
     for other in (0..group.origins().len()).filter(|&other| other != index) {
         tried.add(other);
     }
-    group.choose(now_ms, 0, &tried)?.finish(Ending::Failed, now_ms)
+    group.choose(now_ms, Preference::NONE, &tried)?.finish(Ending::Failed, now_ms)
 }
 
 #[test]
@@ -71,11 +71,11 @@ fn tried_origins_are_not_selected_again() {
         let mut tried = Tried::NONE;
         for count in 0..3 {
             assert_eq!(tried.count(), count);
-            let ticket = group.choose(0, 7, &tried).unwrap();
+            let ticket = group.choose(0, Preference::by_key(Some(7)), &tried).unwrap();
             assert!(!tried.contains(ticket.index()) && !ticket.is_trial());
             tried.add(ticket.index());
         }
-        assert!(group.choose(0, 7, &tried).is_none());
+        assert!(group.choose(0, Preference::by_key(Some(7)), &tried).is_none());
     }
     let mut tried = Tried::NONE;
     (0..20).for_each(|index| tried.add(index));
@@ -92,9 +92,9 @@ fn backups_serve_when_nobody_else_can() {
     assert_eq!(counts(&group, 0, 10), [5, 5, 0]);
     let mut tried = Tried::NONE;
     tried.add(0);
-    assert_eq!(group.choose(0, 0, &tried).unwrap().index(), 1);
+    assert_eq!(group.choose(0, Preference::NONE, &tried).unwrap().index(), 1);
     tried.add(1);
-    assert_eq!(group.choose(0, 0, &tried).unwrap().index(), 2);
+    assert_eq!(group.choose(0, Preference::NONE, &tried).unwrap().index(), 2);
     assert_eq!(fail(&group, 0, 0), Some(Change::Paused));
     assert_eq!(counts(&group, 0, 10), [0, 10, 0]);
     assert_eq!(fail(&group, 1, 0), Some(Change::Paused));
@@ -110,11 +110,11 @@ fn failures_in_a_row_pause_and_one_trial_ends_the_pause() {
     // One success, and the count starts over; who goes away says nothing.
     let mut tried = Tried::NONE;
     tried.add(1);
-    assert_eq!(group.choose(100, 0, &tried).unwrap().finish(Ending::Answered, 100), None);
+    assert_eq!(group.choose(100, Preference::NONE, &tried).unwrap().finish(Ending::Answered, 100), None);
     for _ in 0..4 {
         assert_eq!(fail(&group, 0, 100), None);
     }
-    assert_eq!(group.choose(100, 0, &tried).unwrap().finish(Ending::Abandoned, 100), None);
+    assert_eq!(group.choose(100, Preference::NONE, &tried).unwrap().finish(Ending::Abandoned, 100), None);
     assert_eq!(fail(&group, 0, 100), Some(Change::Paused));
     assert_eq!(group.standing(0, 100), Some(OriginStatus::PausedUntil(5_100)));
     assert_eq!(counts(&group, 5_099, 10), [0, 10]);
@@ -148,14 +148,14 @@ fn answers_that_break_off_are_failures() {
     tried.add(1);
     let mut changes = Vec::new();
     for _ in 0..5 {
-        let mut ticket = group.choose(10, 0, &tried).unwrap();
+        let mut ticket = group.choose(10, Preference::NONE, &tried).unwrap();
         assert_eq!(ticket.report(Ending::Answered, 10), None);
         changes.push(ticket.report(Ending::Failed, 20));
         assert_eq!(ticket.finish(Ending::Failed, 20), None);
     }
     assert_eq!(changes, [None, None, None, None, Some(Change::Paused)]);
     // A trial ends the pause at its head; when it breaks off, the count starts over.
-    let mut trial = group.choose(5_020, 0, &tried).unwrap();
+    let mut trial = group.choose(5_020, Preference::NONE, &tried).unwrap();
     assert_eq!(trial.report(Ending::Answered, 5_020), Some(Change::TrialPassed));
     assert_eq!(trial.finish(Ending::Failed, 5_020), None);
     assert_eq!(group.standing(0, 5_020), Some(OriginStatus::Well));
@@ -201,7 +201,7 @@ fn if_all_are_paused_the_first_to_return_is_selected() {
     // A retry never goes to a paused origin.
     let mut tried = Tried::NONE;
     tried.add(0);
-    assert!(group.choose(40, 0, &tried).is_none());
+    assert!(group.choose(40, Preference::NONE, &tried).is_none());
 }
 
 #[test]
@@ -286,7 +286,9 @@ fn slow_start_holds_under_load() {
 #[test]
 fn a_key_stays_where_it_is() {
     let group = group(hashing(), &[1, 2, 3]);
-    let place = |key: u64| group.choose(0, hash_key(&key.to_le_bytes()), &Tried::NONE).unwrap().index();
+    let place = |key: u64| {
+        group.choose(0, Preference::by_key(Some(hash_key(&key.to_le_bytes()))), &Tried::NONE).unwrap().index()
+    };
     let places: Vec<_> = (0..6_000).map(place).collect();
     assert_eq!(places, (0..6_000).map(place).collect::<Vec<_>>());
     for (index, weight) in [1_000, 2_000, 3_000].into_iter().enumerate() {
@@ -295,6 +297,68 @@ fn a_key_stays_where_it_is() {
     }
     // The same hash in every process.
     assert_eq!(hash_key(b"example.com/a?b"), 12_166_333_917_593_822_228);
+}
+
+/// All visitors behind one proxy share an address, so it must not decide.
+#[test]
+fn requests_without_a_key_are_distributed_by_load() {
+    let group = group(hashing(), &[1, 1, 1]);
+    assert_eq!(counts(&group, 0, 300), [100, 100, 100]);
+    let held: Vec<_> = (0..6).map(|_| choose(&group, 0).unwrap()).collect();
+    assert_eq!([0, 1, 2].map(|index| group.under_way(index)), [2, 2, 2]);
+    drop(held);
+}
+
+/// Whatever the number of requests in each session.
+#[test]
+fn new_sessions_are_distributed_evenly() {
+    for balance in [Balance::RoundRobin, Balance::LeastConnections, hashing()] {
+        let group = group(balance, &[1, 1, 1]);
+        let mut sessions = [0; 3];
+        for _ in 0..30 {
+            let index = chosen(&group, 0);
+            sessions[index] += 1;
+            for _ in 0..5 {
+                let preference = Preference { key_hash: None, origin: Some(index) };
+                assert_eq!(group.choose(0, preference, &Tried::NONE).unwrap().index(), index);
+            }
+        }
+        assert_eq!(sessions, [10, 10, 10]);
+    }
+}
+
+#[test]
+fn a_session_stays_with_its_origin_while_that_is_available() {
+    for balance in [Balance::RoundRobin, Balance::LeastConnections, hashing()] {
+        let mut settings = settings(balance, &[1, 1, 1]);
+        settings.health_check = Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::default() });
+        settings.passive.failures = 1;
+        settings.slow_start_ms = 10_000;
+        let group = Arc::new(Group::new(&settings));
+        let of_session = Preference { key_hash: Some(3), origin: Some(1) };
+        let place = |now_ms, tried: &Tried| group.choose(now_ms, of_session, tried).unwrap().index();
+        let held: Vec<_> = (0..50).map(|_| group.choose(0, of_session, &Tried::NONE).unwrap()).collect();
+        assert!(held.iter().all(|ticket| ticket.index() == 1));
+        drop(held);
+        // After a failed attempt, the retry goes to another origin.
+        let mut tried = Tried::NONE;
+        tried.add(1);
+        assert_ne!(place(0, &tried), 1);
+        // A pause: the session moves, until a trial is due, which may be its own request.
+        assert_eq!(fail(&group, 1, 10), Some(Change::Paused));
+        assert_ne!(place(20, &Tried::NONE), 1);
+        let trial = group.choose(6_000, of_session, &Tried::NONE).unwrap();
+        assert_eq!((trial.index(), trial.is_trial()), (1, true));
+        assert_ne!(place(6_000, &Tried::NONE), 1, "only one trial at a time");
+        assert_eq!(trial.finish(Ending::Answered, 6_001), Some(Change::TrialPassed));
+        // In slow start, the origin gets its sessions at once.
+        assert_eq!(place(6_002, &Tried::NONE), 1);
+        group.handle_check(1, false, 7_000);
+        assert_ne!(place(7_000, &Tried::NONE), 1);
+        // An origin that has been removed.
+        let removed = Preference { origin: Some(9), ..of_session };
+        assert!(group.choose(7_000, removed, &Tried::NONE).is_some());
+    }
 }
 
 proptest! {
@@ -333,7 +397,7 @@ proptest! {
         fewer.origins.reverse();
         let (all, fewer) = (Arc::new(Group::new(&all)), Arc::new(Group::new(&fewer)));
         let host = |group: &Arc<Group>, key: u64| {
-            group.choose(0, hash_key(&key.to_le_bytes()), &Tried::NONE).unwrap().origin().host.clone()
+            group.choose(0, Preference::by_key(Some(hash_key(&key.to_le_bytes()))), &Tried::NONE).unwrap().origin().host.clone()
         };
         for key in 0..500 {
             let before = host(&all, key);
@@ -342,7 +406,7 @@ proptest! {
             // A retry of a key goes where the key goes when its origin is out.
             let mut tried = Tried::NONE;
             tried.add(gone);
-            let retried = all.choose(0, hash_key(&key.to_le_bytes()), &tried).unwrap();
+            let retried = all.choose(0, Preference::by_key(Some(hash_key(&key.to_le_bytes()))), &tried).unwrap();
             prop_assert_eq!(&retried.origin().host, &after);
         }
     }

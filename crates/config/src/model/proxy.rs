@@ -12,6 +12,8 @@ flatout_reason::defaults! {
         pub origins: Vec<Origin>,
         /// The balancing policy.
         pub balance: Balance,
+        /// Session affinity by a cookie of the proxy's own; `None` if the balancing policy alone decides.
+        pub sticky: Option<Sticky>,
         /// The active health checks; `None` if only the outcomes of forwarded requests count.
         pub health_check: Option<HealthCheck>,
         /// Passive health checks: when failed requests take an origin out of rotation.
@@ -89,6 +91,34 @@ pub enum HashKey {
     Header(String),
     /// The value of the cookie with this name.
     Cookie(String),
+}
+
+flatout_reason::defaults! {
+    /// Session affinity: a signed cookie that names the origin that has a client's session.
+    #[derive(Clone, derive_more::Debug, PartialEq, Eq)]
+    pub struct Sticky {
+        /// The cookie's name.
+        pub cookie: String = "flatout-origin".to_owned(),
+        /// The keys, as written: one per line, of at least [`KEY_CHARS_MIN`](Self::KEY_CHARS_MIN) characters. The first
+        /// one signs, and all of them verify.
+        #[debug(skip)]
+        pub secret: String,
+        /// How long a browser stores the cookie, in seconds, from 1; `None` until it is closed.
+        pub max_age_s: Option<u64>,
+    }
+}
+
+impl Sticky {
+    /// The minimum length of a key: 32 characters of Base64 are 192 bits.
+    pub const KEY_CHARS_MIN: usize = 32;
+
+    /// The maximum number of keys.
+    pub const KEYS_MAX: usize = 16;
+
+    /// Returns the keys, beginning with the one that signs. Empty lines and lines that begin with `#` are no keys.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.secret.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
+    }
 }
 
 flatout_reason::defaults! {

@@ -261,7 +261,7 @@ fn cookie_pattern(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     })
 }
 
-fn cookie_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
+pub(super) fn cookie_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     cookie(reader, value, "such as \"lang\", without `*`", |name| parse::is_token(name) && !name.contains('*'))
 }
 

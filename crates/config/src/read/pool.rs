@@ -1,14 +1,15 @@
 //! Settings of a proxy's origins: balancing, health checks, concurrency, timeouts.
 
 use super::Reader;
+use super::cache::cookie_name;
 use super::parse::{self, show_duration};
 use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
-use super::setting::{Group, Parsed, Setting};
+use super::setting::{Group, Parsed, Setting, lifetime};
 use super::shape::{Shape, property};
 use super::step::token;
 use crate::code::Code;
 use crate::encode::{SettingWriter, quote};
-use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth};
+use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, Sticky};
 use crate::syntax::{Node, Scalar, Value};
 
 /// The largest number of concurrent or queued requests that can be set; more than any server handles.
@@ -33,6 +34,10 @@ pub(super) const TIMEOUTS: Group<OriginTimeouts> = Group {
     ],
 };
 const TIMEOUT: &str = "connect \"3s\"";
+
+pub(super) const STICKY: Shape =
+    Shape::none("sticky secret=(file)\"sticky.key\" cookie=\"flatout-origin\" max-age=\"1d\"")
+        .with(&["secret", "cookie", "max-age"]);
 
 /// `health-check`, except for its path.
 const HEALTH: Group<HealthCheck> = Group {
@@ -99,6 +104,43 @@ pub(super) fn balance(reader: &mut Reader<'_>, node: &Node) -> Balance {
     }
     keys.pop().and_then(|(_, key)| key).map_or(chosen, Balance::ConsistentHash)
 }
+
+pub(super) fn sticky(reader: &mut Reader<'_>, node: &Node) -> Option<Sticky> {
+    let mut sticky = Sticky::default();
+    if let Some(cookie) = property(node, "cookie") {
+        sticky.cookie = cookie_name(reader, &cookie.value)?;
+    }
+    if let Some(max_age) = property(node, "max-age") {
+        let seconds = lifetime(reader, &max_age.value)?;
+        if seconds == 0 {
+            let draft = reader.report.add(Code::DurationBad, max_age.value.span, "`max-age` must be at least 1 second");
+            draft.note("without `max-age`, browsers delete the cookie when they are closed");
+            return None;
+        }
+        sticky.max_age_s = Some(seconds);
+    }
+    let Some(secret) = property(node, "secret") else {
+        let draft = reader.report.add(Code::ValueMissing, node.span, "`sticky` needs a secret that signs its cookie");
+        draft.note(format!("{MAKE_KEY}, and write: sticky secret=(file)\"sticky.key\""));
+        return None;
+    };
+    sticky.secret = reader.text(&secret.value)?;
+    let fault = if sticky.keys().next().is_none() {
+        "the secret contains no key"
+    } else if sticky.keys().any(|key| key.chars().count() < Sticky::KEY_CHARS_MIN) {
+        "a key of the secret is shorter than 32 characters"
+    } else if sticky.keys().count() > Sticky::KEYS_MAX {
+        "the secret contains more than 16 keys"
+    } else {
+        return Some(sticky);
+    };
+    let draft = reader.report.add(Code::TextBad, secret.value.span, fault);
+    draft.note(format!("{MAKE_KEY}; each line is a key"));
+    None
+}
+
+/// How to create a key, for messages.
+const MAKE_KEY: &str = "create a key: openssl rand -base64 32 > sticky.key";
 
 pub(super) fn health_check(reader: &mut Reader<'_>, node: &Node) -> Option<HealthCheck> {
     let mut check = HealthCheck::default();
@@ -182,6 +224,15 @@ pub(super) fn write_balance(writer: &mut SettingWriter, name: &'static str, bala
             writer.begin(name).text("consistent-hash").property(kind, key).end();
         }
     }
+}
+
+pub(super) fn write_sticky(writer: &mut SettingWriter, name: &'static str, sticky: Option<&Sticky>) {
+    let Some(sticky) = sticky else { return };
+    writer.begin(name).property("secret", &sticky.secret).property("cookie", &sticky.cookie);
+    if let Some(seconds) = sticky.max_age_s {
+        writer.property("max-age", &show_duration(seconds * 1_000));
+    }
+    writer.end();
 }
 
 pub(super) fn write_health_check(writer: &mut SettingWriter, name: &'static str, check: Option<&HealthCheck>) {

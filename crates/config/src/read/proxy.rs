@@ -83,6 +83,12 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
         |writer, name, draft| pool::write_balance(writer, name, &draft.proxy.balance),
     ),
     Setting::custom(
+        "sticky",
+        pool::STICKY,
+        |reader, node, draft| draft.proxy.sticky = pool::sticky(reader, node),
+        |writer, name, draft| pool::write_sticky(writer, name, draft.proxy.sticky.as_ref()),
+    ),
+    Setting::custom(
         "health-check",
         Shape::any(),
         |reader, node, draft| draft.proxy.health_check = pool::health_check(reader, node),

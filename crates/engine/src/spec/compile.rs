@@ -492,7 +492,9 @@ fn write_step(step: &model::Step) -> String {
                 FieldOp::new(field.kind, field.name().to_owned(), value.unwrap_or_default().to_owned())
             };
             let request_fields = proxy.request_fields.iter().map(hide).collect();
-            let proxy = Box::new(model::Proxy { request_fields, ..(**proxy).clone() });
+            let hide_secret = |sticky: model::Sticky| model::Sticky { secret: "(value)".to_owned(), ..sticky };
+            let sticky = proxy.sticky.clone().map(hide_secret);
+            let proxy = Box::new(model::Proxy { request_fields, sticky, ..(**proxy).clone() });
             step_to_kdl(&model::Step { place: Place::default(), kind: StepKind::Handler(Handler::Proxy(proxy)) })
         }
         StepKind::Route(_) => {

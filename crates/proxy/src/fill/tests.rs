@@ -56,7 +56,7 @@ fn a_fetch_whose_response_is_stored_meanwhile_is_not_repeated() {
 }
 
 fn head() -> FillHead {
-    FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, unkept: None, generation: 0 }
+    FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, unkept: None, generation: 0, served: 0 }
 }
 
 fn standing(interest: &Interest) -> Option<FetchState> {

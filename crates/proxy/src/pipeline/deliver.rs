@@ -10,6 +10,7 @@ use crate::note::Note;
 use crate::outcome::ForwardOutcome;
 use crate::query::{EsiSource, Query};
 use crate::step::ProxyStep;
+use crate::sticky::{Affinity, write_set_cookie};
 use crate::worker::ProxyWorker;
 use flatout_config::model::FieldOp;
 use flatout_handler::response::{Body, Head, Response, write_reason_line, write_status_line};
@@ -49,6 +50,7 @@ pub(super) fn respond(
     outcome: Outcome,
 ) -> Result<(Response, Vec<u8>), Refusal> {
     let Answered { mut incoming, hold, .. } = answered;
+    let served = hold.index();
     let (status, reason) = (incoming.status, incoming.reason.take());
     let is_upgrade = status == 101;
     let to_head = ask.request.method() == "HEAD";
@@ -64,6 +66,7 @@ pub(super) fn respond(
         let keep_upgrade = is_upgrade || status == 426;
         let back = Return { version: incoming.version, keep_length, keep_upgrade, date_s: None };
         write_lines(step, (status, changes), fields, &back, &mut lines);
+        write_set_cookie(step, ask.affinity, served, fields, unix_s, &mut lines);
         if is_upgrade && is_stream {
             // RFC 8441 §5: the handshake with the origin uses no key, but the handshake with the client may.
             ask.request.with(|request| {
@@ -102,10 +105,10 @@ pub(super) fn respond(
 }
 
 /// Builds the client's response from an origin's response that has been received completely. Writes the head and
-/// content to one buffer.
+/// content to one buffer. `affinity` is what is known of the client's session, and `served` the origin's index.
 pub(super) fn pass_on(
     worker: &ProxyWorker,
-    step: &ProxyStep,
+    (step, affinity, served): (&ProxyStep, Option<Affinity>, usize),
     changes: &[FieldOp],
     answer: &WholeAnswer<'_>,
     note: Option<Note>,
@@ -121,6 +124,7 @@ pub(super) fn pass_on(
             None => write_status_line(head.status, room),
         }
         write_lines(step, (head.status, changes), head.fields, &back, room);
+        write_set_cookie(step, affinity, served, head.fields, unix_s, room);
         if let Some(note) = note {
             note.write_lines(None, None, true, room);
         }

@@ -102,7 +102,7 @@ impl ForwardedRequest {
         if !is_bare || request.offers.is_behind() || ask.upgrade.is_some() || step.settings.http2 {
             return None;
         }
-        let ticket = step.group.choose(routed.now.monotonic_ms, ask.balance_hash, &Tried::NONE)?;
+        let ticket = step.group.choose(routed.now.monotonic_ms, ask.preference, &Tried::NONE)?;
         let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
         let arrival = step.arrival(ask.path_and_query().0, request.client, routed.now.monotonic_ms);
         let Some(permit) = limiter.try_acquire(&arrival) else {
@@ -126,11 +126,12 @@ impl ForwardedRequest {
     fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Result<Response, Refusal>> {
         if let (Some(aim), Some(sent)) = (&self.aim, &mut self.sent) {
             let (worker, (step, ask)) = (&self.worker, aim.parts());
+            let served = sent.place.as_ref().map_or(usize::MAX, |(ticket, _)| ticket.index());
             let tell = |status: u16, lines: &[u8]| ask.request.offers().interims().send(interim(status, lines));
             let sent_s = ask.mark.get().map_or(0, |mark| mark.unix_s);
             let mut response = None;
             let polled = ready!(sent.exchange.poll(context, tell, |answer| {
-                response = look(worker, aim, sent_s, answer);
+                response = look(worker, aim, (sent_s, served), answer);
                 response.is_some()
             }));
             let Some((ticket, permit)) = sent.place.take() else { return Poll::Pending };
@@ -189,14 +190,16 @@ impl Future for ForwardedRequest {
     }
 }
 
-/// Builds the client's response from the origin's response. Returns `None` if the steps must handle it.
-fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) -> Option<Response> {
+/// Builds the client's response from the response of the origin with the index `served` to a request that was sent at
+/// `sent_s`, in seconds since 1970. Returns `None` if the steps must handle it.
+fn look(worker: &ProxyWorker, aim: &Aim, (sent_s, served): (i64, usize), answer: &WholeAnswer<'_>) -> Option<Response> {
     if answer.content.len() > CONTENT_BYTES_MAX {
         return None;
     }
     match aim {
-        Aim::Plain { step, policy, .. } => {
-            Some(pass_on(worker, step, &policy.fields, answer, None, ForwardOutcome::Forwarded.into()))
+        Aim::Plain { step, ask, policy } => {
+            let served = (&**step, ask.affinity, served);
+            Some(pass_on(worker, served, &policy.fields, answer, None, ForwardOutcome::Forwarded.into()))
         }
         Aim::Alone { query, reason, facts } => {
             let head = answer.head;
@@ -215,7 +218,8 @@ fn look(worker: &ProxyWorker, aim: &Aim, sent_s: i64, answer: &WholeAnswer<'_>) 
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
             let note = query.shows_status.then(|| Note { why: Some(why), ..Note::forwarded(*reason) });
-            let mut response = pass_on(worker, &query.step, &query.policy.fields, answer, note, (*reason).into());
+            let served = (&*query.step, query.ask.affinity, served);
+            let mut response = pass_on(worker, served, &query.policy.fields, answer, note, (*reason).into());
             response.logged.cache = Some(why.name());
             Some(response)
         }

@@ -97,7 +97,7 @@ impl Fetch {
                 tell(direct, FetchResult::Own(answered, reason));
             }
             Some(Asked::Shared(answered, stored, generation)) => {
-                writer.begin(self.fill_head(&worker, &answered.incoming, &stored, generation));
+                writer.begin(self.fill_head(&worker, &answered, &stored, generation));
                 tell(direct, FetchResult::Shared);
                 let wanted = wanted || self.query.fetches_whole();
                 self.pump(&worker, writer, *answered, *stored, generation, wanted).await;
@@ -350,10 +350,11 @@ impl Fetch {
     pub(crate) fn fill_head(
         &self,
         worker: &ProxyWorker,
-        incoming: &Incoming,
+        answered: &Answered,
         stored: &Stored,
         generation: u64,
     ) -> FillHead {
+        let (incoming, served) = (&answered.incoming, answered.hold.index());
         let length = content_length(incoming);
         let mut lines = Vec::with_capacity(512);
         let mut storage = FieldStorage::new();
@@ -372,7 +373,7 @@ impl Fetch {
             Some(store) if length > MEMORY_BYTES_MAX && !store.may_hold(length) => Some(NoStore::NoRoom),
             _ => None,
         });
-        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, unkept, generation }
+        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, unkept, generation, served }
     }
 
     fn meta_of(&self, stored: Stored) -> Meta {
@@ -412,7 +413,7 @@ impl Fetch {
             writer.invalidate();
         }
         let interest = writer.join();
-        let head = Arc::new(self.fill_head(worker, &answered.incoming, &stored, generation));
+        let head = Arc::new(self.fill_head(worker, &answered, &stored, generation));
         let worker = Rc::clone(worker);
         spawn_local(async move { self.pump(&worker, writer, answered, stored, generation, false).await });
         (head, interest)

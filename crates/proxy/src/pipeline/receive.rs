@@ -11,6 +11,7 @@ use crate::query::Query;
 use crate::rules::CacheStep;
 use crate::searches::{SearchRule, is_allowed};
 use crate::step::ProxyStep;
+use crate::sticky::Affinity;
 use crate::worker::ProxyWorker;
 use flatout_cache::cookie::names_visitor;
 use flatout_cache::decision::{Intake, decide_request};
@@ -34,14 +35,24 @@ impl ProxyWorker {
         cache: Option<&Arc<CacheStep>>,
         routed: &RoutedRequest<'_>,
     ) -> Handling {
-        match cache.filter(|_| self.store().is_some()) {
-            None => self.pass(step, routed),
-            Some(cache) => self.receive(step, cache, routed),
+        let handle = |routed: &RoutedRequest<'_>, affinity| match cache.filter(|_| self.store().is_some()) {
+            None => self.pass(step, routed, affinity),
+            Some(cache) => self.receive(step, cache, routed, affinity),
+        };
+        match &step.sticky {
+            // The cookie is removed before the cache and the origin see the request.
+            Some(sticky) => sticky.take(&step.settings, routed, |routed, affinity| handle(routed, Some(affinity))),
+            None => handle(routed, None),
         }
     }
 
-    fn pass(self: &Rc<Self>, step: &Arc<ProxyStep>, routed: &RoutedRequest<'_>) -> Handling {
-        let ask = Box::new(UpstreamRequest::new(step, None, routed.request, (routed.path, routed.query)));
+    fn pass(
+        self: &Rc<Self>,
+        step: &Arc<ProxyStep>,
+        routed: &RoutedRequest<'_>,
+        affinity: Option<Affinity>,
+    ) -> Handling {
+        let ask = Box::new(UpstreamRequest::new(step, None, routed.request, (routed.path, routed.query), affinity));
         let aim = Aim::Plain { step: Arc::clone(step), ask, policy: Rc::clone(routed.policy) };
         ForwardedRequest::begin(self, aim, routed, (Strip::default(), &[]))
     }
@@ -60,10 +71,16 @@ impl ProxyWorker {
         })
     }
 
-    fn receive(self: &Rc<Self>, step: &Arc<ProxyStep>, cache: &Arc<CacheStep>, routed: &RoutedRequest<'_>) -> Handling {
+    fn receive(
+        self: &Rc<Self>,
+        step: &Arc<ProxyStep>,
+        cache: &Arc<CacheStep>,
+        routed: &RoutedRequest<'_>,
+        affinity: Option<Affinity>,
+    ) -> Handling {
         let request = routed.request;
         let client = request.client.map(|client| client.ip());
-        let Some(authority) = request.head.host else { return self.pass(step, routed) };
+        let Some(authority) = request.head.host else { return self.pass(step, routed, affinity) };
         let forwarding = step.forwarding(client);
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),
@@ -84,7 +101,7 @@ impl ProxyWorker {
         let mut key = self.key.borrow_mut();
         key.clear();
         let search = self.accelerator().write_lookup_key(step, cache, &cache_request, &mut key);
-        let Some(store) = self.store() else { return self.pass(step, routed) };
+        let Some(store) = self.store() else { return self.pass(step, routed, affinity) };
         let hash = store.hash(&key);
         if intake == Intake::LookUp
             && let Some(response) =
@@ -98,7 +115,7 @@ impl ProxyWorker {
                 fetch_alone::asks_alone(store, &cache_request, names_visitor, (hash, &key), &cache.rules, routed.now)
             })
             .flatten();
-        let ask = UpstreamRequest::new(step, Some(cache), request, (routed.path, routed.query));
+        let ask = UpstreamRequest::new(step, Some(cache), request, (routed.path, routed.query), affinity);
         let object_key = ObjectKey::new(&key, locator(&key), hash);
         let mut query = Query::new(ask, step, cache, (object_key, search), routed.policy);
         (query.shows_status, query.names_visitor) = (shows_status, names_visitor);

@@ -6,6 +6,7 @@ use crate::meta::{StoredResponse, without_trailer_field};
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching};
 use crate::query::{EsiSource, Query};
+use crate::sticky::write_own_set_cookie;
 use flatout_cache::condition::{SelectedForm, decide_conditions, write_not_modified_lines};
 use flatout_cache::partial::parse_content_range;
 use flatout_cache::reason::Lookup;
@@ -19,6 +20,7 @@ use flatout_handler::stream::{ContentEvent, ContentSource, Stream};
 use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_http::ranges::{ByteRange, format_part_head, format_parts_end, make_boundary};
 use flatout_http::status::has_content;
+use flatout_os::clock::unix_s;
 use flatout_os::file::OpenFile;
 use flatout_os::huge::Joiner;
 use flatout_store::StoredBody;
@@ -53,7 +55,7 @@ fn lines_of(stored: &Stored, via: Option<&str>, changes: &[FieldOp]) -> Vec<u8> 
 
 /// Returns the field lines of a fetched response for the client that requested it, including fields that are not
 /// stored.
-fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
+fn own_lines(query: &Query, head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     let mut own = Vec::with_capacity(head.lines.len());
     for (name, line) in each_line(&head.lines) {
         // Content-Range is regenerated in a 206 or 416. In other responses, it is meaningless and left unchanged.
@@ -66,13 +68,22 @@ fn own_lines(head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     }
     let mut lines = Vec::with_capacity(own.len());
     write_changed(head.meta.stored.status, &own, changes, &mut lines);
+    write_session(query, head, &mut lines);
     lines
+}
+
+/// Appends the cookie for session affinity if the origin has set a cookie, which may begin a session of this client.
+fn write_session(query: &Query, head: &FillHead, lines: &mut Vec<u8>) {
+    if each_line(&head.lines).any(|(name, _)| name.eq_ignore_ascii_case(b"set-cookie")) {
+        write_own_set_cookie(&query.step, query.ask.affinity, head.served, unix_s, lines);
+    }
 }
 
 /// Builds a 206 from a fetch in progress, for the client that requested it.
 fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
     write_changed(206, &head.lines, &query.policy.fields, &mut lines);
+    write_session(query, head, &mut lines);
     let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
     let mut response = Response::new(206, Head::from_lines(206, &lines), body, note.reason);
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
@@ -355,7 +366,7 @@ pub(crate) fn answer_from(query: &Query, content: ResponseContent, note: &Note, 
     let all = match &content {
         // The client whose request was forwarded also receives fields that must not be stored (RFC 9111 §5.2.2.4,
         // §5.2.2.7).
-        ResponseContent::Coming(head, _) if !note.collapsed => own_lines(head, &query.policy.fields),
+        ResponseContent::Coming(head, _) if !note.collapsed => own_lines(query, head, &query.policy.fields),
         _ => lines_of(stored, via, &query.policy.fields),
     };
     let offset = match stored.extent {
@@ -447,7 +458,7 @@ pub(crate) fn whole_answer(query: &Query, content: ResponseContent, note: &Note,
     // The fields of a template are modified after composition.
     let changes = if is_template { &[][..] } else { &query.policy.fields };
     let mut lines = match &content {
-        ResponseContent::Coming(head, _) if is_template && !note.collapsed => own_lines(head, changes),
+        ResponseContent::Coming(head, _) if is_template && !note.collapsed => own_lines(query, head, changes),
         _ => lines_of(stored, query.step.settings.via.as_deref(), changes),
     };
     if is_template {
