@@ -7,6 +7,7 @@ use super::http1::{self, WholeAnswer};
 use super::http2;
 use super::pool::OriginPool;
 use super::request::{OutgoingRequest, is_idempotent};
+use super::resolve::recheck;
 use super::response::Incoming;
 use super::settings::OriginSettings;
 use super::tls::OriginTls;
@@ -450,6 +451,15 @@ async fn sweep(shared: Weak<OriginShared>, deadlines: Rc<DeadlineTable>) {
         let Some(strong) = shared.upgrade() else { return };
         for pool in strong.origins.borrow().values() {
             pool.handle_time(&strong, now);
+            recheck(&strong, pool, now);
         }
+    }
+}
+
+#[cfg(test)]
+impl OriginClient {
+    /// Handles these addresses as the result of a resolution of the name of `origin`.
+    pub(super) fn resolve_to(&self, origin: &OriginAddress, addresses: &[std::net::SocketAddr]) {
+        super::resolve::handle_addresses(&self.0, &self.pool(origin), addresses.into());
     }
 }

@@ -26,6 +26,10 @@ pub(super) struct OriginPool {
     /// Stack of idle connections: the last in is used first, so that connections that were needed only for a load peak
     /// expire.
     idle: RefCell<Vec<Idle>>,
+    /// True if a connection has been used since the name was last resolved.
+    used: Cell<bool>,
+    /// True if the name has ever lost an address, to which connections may still be open.
+    has_moved: Cell<bool>,
 }
 
 impl OriginPool {
@@ -36,7 +40,36 @@ impl OriginPool {
             preferred: Cell::new(0),
             http2: Http2Pool::default(),
             idle: RefCell::new(Vec::new()),
+            used: Cell::new(false),
+            has_moved: Cell::new(false),
         }
+    }
+
+    /// Notes that a connection is used.
+    pub(super) fn note_use(&self) {
+        self.used.set(true);
+    }
+
+    /// Forgets the uses noted so far, because the name has been resolved.
+    pub(super) fn forget_use(&self) {
+        self.used.set(false);
+    }
+
+    /// Returns whether a connection has been used since the name was last resolved.
+    pub(super) fn was_used(&self) -> bool {
+        self.used.get()
+    }
+
+    /// Closes idle connections to addresses that the name no longer has. Those in use are closed after their response.
+    pub(super) fn retire(&self) {
+        self.has_moved.set(true);
+        self.idle.borrow_mut().retain(|idle| self.is_current(&idle.transport));
+        self.http2.retire(|peer| self.resolution.has(peer));
+    }
+
+    /// Returns whether the name has the address to which this connection goes.
+    fn is_current(&self, transport: &Transport) -> bool {
+        transport.peer().is_some_and(|peer| self.resolution.has(peer))
     }
 
     /// Takes an idle connection that appears usable. Returns `None` if there is none.
@@ -55,6 +88,7 @@ impl OriginPool {
             // This costs a system call, but unsolicited data from an origin must never be mistaken for the next
             // response, and the runtime may not have been notified of it yet.
             if last.transport.is_quiet(true) {
+                self.note_use();
                 shared.counts.connections_reused.add(1);
                 return Some(last.transport);
             }
@@ -63,8 +97,11 @@ impl OriginPool {
         None
     }
 
-    /// Pools a connection for the next request, or closes it if the pool is full.
+    /// Pools a connection for the next request, or closes it if the pool is full or the name has lost its address.
     pub(super) fn check_in(&self, shared: &OriginShared, transport: Transport) {
+        if self.has_moved.get() && !self.is_current(&transport) {
+            return;
+        }
         let mut idle = self.idle.borrow_mut();
         if idle.len() < shared.settings.idle_connections_max as usize {
             idle.push(Idle { transport, since_ms: now_ms() });

@@ -1,4 +1,7 @@
 //! Name resolution on a separate thread, with a cache.
+//!
+//! The name of an origin in use is also resolved when no connection has to be opened, because a name may move to another
+//! machine while the old one still responds. Connections to addresses that the name has lost are then retired.
 
 use super::client::OriginShared;
 use super::failure::OriginFailure;
@@ -27,6 +30,7 @@ pub(super) struct Resolution {
 #[derive(Debug)]
 struct ResolvedHost {
     addresses: Rc<[SocketAddr]>,
+    resolved_ms: u64,
     fresh_until_ms: u64,
     usable_until_ms: u64,
     failed_until_ms: u64,
@@ -41,6 +45,7 @@ impl Resolution {
         let until_ms = if ip.is_some() { u64::MAX } else { 0 };
         let known = ResolvedHost {
             addresses: ip.map(|ip| SocketAddr::new(ip, address.port)).into_iter().collect(),
+            resolved_ms: 0,
             fresh_until_ms: until_ms,
             usable_until_ms: until_ms,
             failed_until_ms: 0,
@@ -55,6 +60,33 @@ impl Resolution {
         if known.fresh_until_ms != u64::MAX {
             known.fresh_until_ms = 0;
         }
+    }
+}
+
+impl Resolution {
+    /// Returns whether the name has this address, according to the latest resolution. The scope of IPv6 addresses is
+    /// ignored.
+    pub(super) fn has(&self, address: SocketAddr) -> bool {
+        let known = self.known.borrow();
+        known.addresses.iter().any(|other| (other.ip(), other.port()) == (address.ip(), address.port()))
+    }
+
+    /// Returns whether connections are in use whose addresses have not been checked for `recheck_ms`, and begins a
+    /// resolution if so.
+    fn begin_recheck(&self, recheck_ms: u64, now_ms: u64) -> bool {
+        let mut known = self.known.borrow_mut();
+        let is_name = known.fresh_until_ms != u64::MAX;
+        let is_due = now_ms >= known.failed_until_ms && now_ms.saturating_sub(known.resolved_ms) >= recheck_ms;
+        let begins = is_name && is_due && !known.under_way && !known.addresses.is_empty();
+        known.under_way |= begins;
+        begins
+    }
+}
+
+/// Resolves the name of `pool` again if its connections have been used since the last time, and that is long ago.
+pub(super) fn recheck(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>, now_ms: u64) {
+    if pool.was_used() && pool.resolution.begin_recheck(shared.settings.recheck_ms, now_ms) {
+        tokio::task::spawn_local(look_up(Rc::clone(shared), Rc::clone(pool)));
     }
 }
 
@@ -93,18 +125,29 @@ pub(super) async fn resolve(
 async fn look_up(shared: Rc<OriginShared>, pool: Rc<OriginPool>) {
     shared.counts.lookups.add(1);
     let found = tokio::net::lookup_host((&*pool.address.host, pool.address.port)).await;
-    let addresses: Rc<[SocketAddr]> = found.into_iter().flatten().collect();
+    handle_addresses(&shared, &pool, found.into_iter().flatten().collect());
+}
+
+/// Handles the result of a resolution, which is empty if it failed.
+pub(super) fn handle_addresses(shared: &OriginShared, pool: &OriginPool, addresses: Rc<[SocketAddr]>) {
     let now = now_ms();
     let mut known = pool.resolution.known.borrow_mut();
     known.under_way = false;
+    let mut has_moved = false;
     if addresses.is_empty() {
         known.failed_until_ms = now.saturating_add(FAILURE_TTL_MS);
     } else {
         let ttl_ms = shared.settings.resolve_ttl_ms;
+        has_moved = known.addresses.iter().any(|address| !addresses.contains(address));
         known.addresses = addresses;
+        known.resolved_ms = now;
         known.fresh_until_ms = now.saturating_add(ttl_ms.max(1));
         known.usable_until_ms = now.saturating_add(ttl_ms.max(1).saturating_mul(STALE_TTLS));
     }
     drop(known);
+    pool.forget_use();
+    if has_moved {
+        pool.retire();
+    }
     pool.resolution.arrived.notify_waiters();
 }

@@ -19,6 +19,7 @@ use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_net::windows::AdaptiveWindows;
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use tokio::sync::Notify;
 pub(super) use websocket::open_websocket;
@@ -42,6 +43,8 @@ pub(super) struct Http2Pool {
     generation: Cell<u64>,
     streams: Cell<usize>,
     used_ms: Cell<u64>,
+    /// Address to which the latest connection goes.
+    peer: Cell<Option<SocketAddr>>,
 }
 
 #[derive(Default)]
@@ -92,6 +95,13 @@ impl Http2Pool {
         }
     }
 
+    /// Calls [`Self::forget`] unless `is_current` returns true for the address to which the connection goes.
+    pub(super) fn retire(&self, is_current: impl FnOnce(SocketAddr) -> bool) {
+        if self.peer.get().is_some_and(|peer| !is_current(peer)) {
+            self.forget();
+        }
+    }
+
     /// Calls [`Self::forget`] if `generation` is that of the current connection.
     fn forget_if(&self, generation: u64) {
         if self.generation.get() == generation {
@@ -120,6 +130,7 @@ struct StreamGuard(Rc<OriginPool>);
 impl StreamGuard {
     fn new(pool: &Rc<OriginPool>) -> Self {
         pool.http2.streams.set(pool.http2.streams.get() + 1);
+        pool.note_use();
         Self(Rc::clone(pool))
     }
 }
@@ -188,6 +199,7 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     }
     let config = Config { streams_max: 0, windows: WINDOWS, section_bytes_max: shared.settings.head_bytes_max };
     let windows = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
+    http2.peer.set(connected.transport.peer());
     let (connection, task) = ClientTask::new(connected.transport, config, Some(windows));
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);

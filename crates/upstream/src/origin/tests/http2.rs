@@ -377,6 +377,23 @@ fn an_unread_body_delays_only_its_own_stream() {
 }
 
 #[test]
+fn a_connection_to_an_address_that_the_name_has_lost_gets_no_more_requests() {
+    let (origin, connections) = serve_http2(None, echo);
+    let origin = OriginAddress::new(false, "localhost", origin.port);
+    let address = |last| std::net::SocketAddr::from(([127, 0, 0, last], origin.port));
+    run(async {
+        let client = http2_client(OriginSettings::default());
+        for (addresses, expected) in [(&[1][..], 1), (&[2, 1], 1), (&[2], 1), (&[1], 2)] {
+            client.resolve_to(&origin, &addresses.iter().map(|last| address(*last)).collect::<Vec<_>>());
+            if addresses.contains(&1) {
+                get(&client, &origin).await.unwrap();
+            }
+            assert_eq!(connections.load(Ordering::SeqCst), expected, "{addresses:?}");
+        }
+    });
+}
+
+#[test]
 fn an_unused_connection_is_closed() {
     let (origin, connections) = serve_http2(None, echo);
     run(async {

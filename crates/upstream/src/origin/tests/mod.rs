@@ -4,6 +4,7 @@ mod basic;
 mod cuts;
 mod http2;
 mod kept;
+mod names;
 mod pools;
 mod timeouts;
 mod tls;
