@@ -3,7 +3,7 @@
 use super::body::IncomingBody;
 use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::pool::OriginPool;
+use super::pool::{OriginPool, keep_alive_ms};
 use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::streaming::{Received, Streaming, decode_whole};
@@ -96,6 +96,8 @@ struct Final {
     /// Timeout for each further piece of the body, in milliseconds.
     piece_timeout_ms: u64,
     persistent: bool,
+    /// How long the origin keeps the connection open while it is idle, in milliseconds.
+    keep_alive_ms: u64,
     /// The field lines, the empty line and all bytes received after them.
     bytes: SharedBytes,
     section_bytes: usize,
@@ -346,7 +348,7 @@ impl Http1Exchange {
         }
         self.shared.counts.responses.add(1);
         if let Some(transport) = self.transport.take().filter(|_| head.persistent && self.may_pool) {
-            self.pool.check_in(&self.shared, transport);
+            self.pool.check_in(&self.shared, transport, keep_alive_ms(head.fields));
         }
         true
     }
@@ -354,7 +356,7 @@ impl Http1Exchange {
     /// Turns the final head into a response. The connection is passed on to the body, pooled or closed.
     fn answer(&mut self, head: Final) -> Result<Incoming, ExchangeFailure> {
         let Final { status, reason, version, framing, content_length, piece_timeout_ms, persistent, .. } = head;
-        let Final { bytes, section_bytes, .. } = head;
+        let Final { bytes, section_bytes, keep_alive_ms, .. } = head;
         let section = bytes.slice(0..section_bytes);
         let rest = bytes.slice(section_bytes..bytes.len());
         let Some(transport) = self.transport.take() else { return Err(self.cut()) };
@@ -387,7 +389,7 @@ impl Http1Exchange {
                 // If bytes follow the end of the response, nothing received on this connection could be trusted any
                 // more.
                 if may_persist && !whole.has_surplus {
-                    self.pool.check_in(&self.shared, transport);
+                    self.pool.check_in(&self.shared, transport, keep_alive_ms);
                 }
                 IncomingBody::whole_of(whole.content, whole.trailers)
             }
@@ -403,6 +405,7 @@ impl Http1Exchange {
                     received: Received::new(rest),
                     upload: self.upload.take(),
                     persistent,
+                    keep_alive_ms,
                     ended: false,
                     timer: DeadlineTimer::new(&self.shared.deadlines),
                     piece_timeout_ms,
@@ -451,6 +454,7 @@ fn copy_final(
         content_length: head.content_length,
         piece_timeout_ms,
         persistent: head.persistent,
+        keep_alive_ms: keep_alive_ms(head.fields),
         bytes: shared.copy(&bytes[section_at..]),
         section_bytes: head.head_bytes - section_at,
     }

@@ -3,6 +3,8 @@
 use super::client::OriginShared;
 use super::http2::Http2Pool;
 use super::resolve::Resolution;
+use flatout_http::head::Fields;
+use flatout_http::token::{parse_decimal, trim};
 use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::now_ms;
 use flatout_net::transport::Transport;
@@ -12,7 +14,27 @@ use std::cell::{Cell, RefCell};
 #[derive(Debug)]
 struct Idle {
     transport: Transport,
-    since_ms: u64,
+    /// When the connection is closed, in milliseconds.
+    until_ms: u64,
+}
+
+/// How long before the end that an origin announces an idle connection is closed, in milliseconds: enough for a request
+/// to reach the origin in time. For timeouts of less than twice this, half of the timeout.
+const KEEP_ALIVE_MARGIN_MS: u64 = 1_000;
+
+/// Returns how long an origin keeps the connection of a response with these fields open while it is idle, less a margin,
+/// in milliseconds: the `timeout` of Keep-Alive (RFC 2068 §19.7.1.1), in seconds. Returns `u64::MAX` if it does not say.
+pub(super) fn keep_alive_ms(fields: Fields<'_>) -> u64 {
+    let mut parameters = fields.all("keep-alive").flat_map(|line| line.split(|&byte| byte == b','));
+    let timeout = parameters.find_map(|parameter| {
+        let equals = parameter.iter().position(|&byte| byte == b'=')?;
+        let is_timeout = trim(&parameter[..equals]).eq_ignore_ascii_case(b"timeout");
+        parse_decimal(trim(&parameter[equals + 1..])).filter(|_| is_timeout)
+    });
+    timeout.map_or(u64::MAX, |seconds| {
+        let timeout_ms = seconds.saturating_mul(1_000);
+        timeout_ms - KEEP_ALIVE_MARGIN_MS.min(timeout_ms / 2)
+    })
 }
 
 /// State of an origin, and its connections.
@@ -78,12 +100,10 @@ impl OriginPool {
         if idle.is_empty() {
             return None;
         }
-        let oldest_ms = now_ms().saturating_sub(shared.settings.idle_timeout_ms);
+        let now_ms = now_ms();
         while let Some(mut last) = idle.pop() {
-            if last.since_ms < oldest_ms {
-                // All others have been idle for longer.
-                idle.clear();
-                return None;
+            if last.until_ms < now_ms {
+                continue;
             }
             // This costs a system call, but unsolicited data from an origin must never be mistaken for the next
             // response, and the runtime may not have been notified of it yet.
@@ -98,13 +118,18 @@ impl OriginPool {
     }
 
     /// Pools a connection for the next request, or closes it if the pool is full or the name has lost its address.
-    pub(super) fn check_in(&self, shared: &OriginShared, transport: Transport) {
+    /// `keep_alive_ms` is how long the origin keeps it open, as returned by [`keep_alive_ms`].
+    pub(super) fn check_in(&self, shared: &OriginShared, transport: Transport, keep_alive_ms: u64) {
+        let idle_ms = shared.settings.idle_timeout_ms.min(keep_alive_ms);
+        if keep_alive_ms == 0 {
+            return;
+        }
         if self.has_moved.get() && !self.is_current(&transport) {
             return;
         }
         let mut idle = self.idle.borrow_mut();
         if idle.len() < shared.settings.idle_connections_max as usize {
-            idle.push(Idle { transport, since_ms: now_ms() });
+            idle.push(Idle { transport, until_ms: now_ms().saturating_add(idle_ms) });
             shared.deadlines.wake_sweep();
         }
     }
@@ -112,9 +137,8 @@ impl OriginPool {
     /// Closes connections that have expired or were closed by the origin.
     pub(super) fn handle_time(&self, shared: &OriginShared, now_ms: u64) {
         self.http2.handle_time(shared, now_ms);
-        let oldest_ms = now_ms.saturating_sub(shared.settings.idle_timeout_ms);
         self.idle.borrow_mut().retain_mut(|idle| {
-            if idle.since_ms < oldest_ms {
+            if idle.until_ms < now_ms {
                 return false;
             }
             let quiet = idle.transport.is_quiet(false);
@@ -134,5 +158,32 @@ impl OriginPool {
 
     pub(super) fn close_idle(&self) {
         self.idle.borrow_mut().clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::keep_alive_ms;
+    use flatout_http::head::{FieldStorage, parse_fields};
+    use flatout_http::limits::Limits;
+
+    #[test]
+    fn announced_timeouts() {
+        for (lines, expected) in [
+            ("", u64::MAX),
+            ("Keep-Alive: timeout=5\r\n", 4_000),
+            ("keep-alive: max=100, Timeout = 60\r\n", 59_000),
+            ("Keep-Alive: max=100\r\nKeep-Alive: timeout=2\r\n", 1_000),
+            ("Keep-Alive: timeout=1\r\n", 500),
+            ("Keep-Alive: timeout=0\r\n", 0),
+            ("Keep-Alive: 300\r\n", u64::MAX),
+            ("Keep-Alive: timeout=soon\r\n", u64::MAX),
+            ("Keep-Alive: timeout\r\n", u64::MAX),
+        ] {
+            let section = format!("{lines}\r\n");
+            let mut storage = FieldStorage::new();
+            let fields = parse_fields(section.as_bytes(), &Limits::CLIENT, &mut storage).unwrap();
+            assert_eq!(keep_alive_ms(fields), expected, "{lines}");
+        }
     }
 }

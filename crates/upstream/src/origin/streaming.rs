@@ -44,6 +44,8 @@ pub(super) struct Streaming {
     /// The unsent rest of the request, if the origin responded before it had received all of it.
     pub(super) upload: Option<Box<Http1Upload>>,
     pub(super) persistent: bool,
+    /// How long the origin keeps the connection open while it is idle, in milliseconds.
+    pub(super) keep_alive_ms: u64,
     /// True if the body is complete and its last bytes have been returned.
     pub(super) ended: bool,
     pub(super) timer: DeadlineTimer,
@@ -159,7 +161,7 @@ impl Streaming {
             && self.upload.is_none()
             && !has_surplus
         {
-            self.pool.check_in(&self.shared, transport);
+            self.pool.check_in(&self.shared, transport, self.keep_alive_ms);
         }
     }
 

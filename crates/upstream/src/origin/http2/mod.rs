@@ -194,7 +194,7 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     let connected = connect(shared, pool, true).await?;
     if pool.address.secure && !connected.alpn_http2 {
         attempt.state = Some(Http2PoolState::Http1(now_ms().saturating_add(HTTP1_TTL_MS)));
-        pool.check_in(shared, connected.transport);
+        pool.check_in(shared, connected.transport, u64::MAX);
         return Ok(None);
     }
     let config = Config { streams_max: 0, windows: WINDOWS, section_bytes_max: shared.settings.head_bytes_max };

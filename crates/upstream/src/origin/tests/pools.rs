@@ -58,6 +58,77 @@ fn idle_connections_are_bounded() {
 }
 
 #[test]
+fn a_connection_is_not_used_for_as_long_as_the_origin_may_close_it() {
+    let answer = |timeout: &str, end: &str| format!("HTTP/1.1 200 OK\r\nKeep-Alive: timeout={timeout}\r\n{end}");
+    for end in ["Content-Length: 2\r\n\r\nok", "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"] {
+        let origin = serve_answer(answer("0", end));
+        run(async {
+            let client = client();
+            get(&client, &origin).await.unwrap();
+            assert_eq!(client.idle_connections(&origin), 0);
+        });
+        let origin = serve_answer(answer("1", end));
+        run(async {
+            let client = client_with(OriginSettings { head_timeout_ms: 50, ..OriginSettings::default() });
+            let begun = std::time::Instant::now();
+            get(&client, &origin).await.unwrap();
+            assert_eq!(client.idle_connections(&origin), 1);
+            // Well before the second that the origin waits, but not before half of it.
+            while client.idle_connections(&origin) > 0 {
+                client.pause(1).await;
+                assert!(begun.elapsed() < Duration::from_secs(20), "the connection is still kept");
+            }
+            assert!(begun.elapsed() >= Duration::from_millis(500));
+        });
+        let origin = serve_answer(answer("60", end));
+        run(async {
+            let client = client();
+            for _ in 0..3 {
+                get(&client, &origin).await.unwrap();
+            }
+            assert_eq!(client.counts().connections_opened.get(), 1);
+        });
+    }
+}
+
+/// As above, for content that arrives after the head, and for a response that is processed in the receive buffer.
+#[test]
+fn a_connection_is_not_used_after_any_response_that_says_so() {
+    let (go, wait) = channel();
+    let wait = std::sync::Mutex::new(wait);
+    let origin = serve(move |_, mut stream| {
+        read_head(&mut stream).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=0\r\nContent-Length: 4\r\n\r\nok").unwrap();
+        wait.lock().unwrap().recv().unwrap();
+        stream.write_all(b"ok").unwrap();
+        hold(stream);
+    });
+    run(async {
+        let client = client();
+        let mut request = request("GET");
+        let mut incoming = client.exchange(&origin, &mut request, |_, _| {}).await.unwrap();
+        go.send(()).unwrap();
+        assert_eq!(finish(&mut incoming).await.unwrap().content, b"okok");
+        assert_eq!(client.idle_connections(&origin), 0);
+    });
+    let origin = serve(|_, mut stream| {
+        read_head(&mut stream).unwrap();
+        stream.write_all(OK).unwrap();
+        read_head(&mut stream).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=0\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        hold(stream);
+    });
+    run(async {
+        let client = client();
+        get(&client, &origin).await.unwrap();
+        let mut exchange = client.send_kept(&origin, "GET", b"/", |_| Some(())).unwrap();
+        let answer = std::future::poll_fn(|context| exchange.poll(context, |_, _| {}, |_| true)).await;
+        assert!(matches!(answer, crate::origin::KeptAnswer::Taken), "{answer:?}");
+        assert_eq!(client.idle_connections(&origin), 0);
+    });
+}
+
+#[test]
 fn a_connection_that_cannot_persist_is_not_pooled() {
     for answer in [
         "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
