@@ -91,9 +91,10 @@ fn origin_of(answer: &Answer) -> String {
 fn configuration(folder: &Folder, origins: &[&Origin], cache: &str, proxy: &str) -> String {
     folder.write("sticky.key", KEY);
     let admin = folder.path().join("admin.sock");
+    let admin = admin.display();
     let urls: Vec<String> = origins.iter().map(|origin| format!("{:?}", origin.url())).collect();
     format!(
-        "workers 2\nadmin {admin:?}\nsite \"*\" {{\n    listen \"127.0.0.1:0\"\n    {cache}\n    proxy {} {{\n        \
+        "workers 2\nadmin \"{admin}\"\nsite \"*\" {{\n    listen \"127.0.0.1:0\"\n    {cache}\n    proxy {} {{\n        \
          {proxy}\n    }}\n}}\n",
         urls.join(" ")
     )
@@ -178,6 +179,9 @@ fn a_forged_cookie_is_as_none() {
     let origins: Vec<&Origin> = applications.iter().map(|application| &application.origin).collect();
     let folder = Folder::new();
     let server = Server::run(&folder, &configuration(&folder, &origins, "", STICKY));
+    let explained = run(flatout().args(["explain", "http://test/", "-c"]).arg(folder.path().join("flatout.kdl")));
+    assert!(explained.contains("sticky secret="), "{explained}");
+    assert!(!explained.contains(std::str::from_utf8(KEY).unwrap().trim()), "{explained}");
     let mut visitor = Visitor::default();
     visitor.get(&server, "/login");
     let value = visitor.cookie("flatout-origin").unwrap();
