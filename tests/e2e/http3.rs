@@ -43,14 +43,14 @@ pub(crate) fn aioquic(address: SocketAddr, command: &str, arguments: &[&str]) ->
 }
 
 /// A script that runs until it gets a line on standard input, and its output up to then.
-struct Held {
+pub(crate) struct Held {
     child: Child,
     input: ChildStdin,
     output: BufReader<std::process::ChildStdout>,
 }
 
 impl Held {
-    fn start(address: SocketAddr, command: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(address: SocketAddr, command: &str, arguments: &[&str]) -> Self {
         let (held, first) = Self::start_with(address, command, arguments);
         assert_ne!(first, Value::Null);
         held
@@ -78,7 +78,7 @@ impl Held {
         serde_json::from_str(&line).unwrap_or(Value::Null)
     }
 
-    fn finish(mut self) -> Value {
+    pub(crate) fn finish(mut self) -> Value {
         self.input.write_all(b"\n").unwrap();
         let last = self.line();
         assert!(self.child.wait().unwrap().success());

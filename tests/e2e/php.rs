@@ -5,6 +5,7 @@ mod faults;
 mod fpm;
 mod processes;
 pub(crate) mod scripted;
+mod slow;
 mod sources;
 mod wiki;
 

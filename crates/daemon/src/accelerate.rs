@@ -138,6 +138,10 @@ impl StoreView for View {
             rows.push(row("pages: output", output));
             rows.push(row("pages: content", show(&spec.pages().contents())));
         }
+        for (server, (held_bytes, bytes_max)) in spec.php_buffers() {
+            let value = format!("{} of {} buffered", show::bytes(held_bytes as f64), show::bytes(bytes_max as f64));
+            rows.push(row(&format!("php: {server}"), value));
+        }
         for volume in stats.iter().flat_map(|stats| &stats.volumes) {
             let used = format!("{} of {}", show::bytes(volume.bytes as f64), show::bytes(volume.bytes_max as f64));
             let mut value =
@@ -193,6 +197,13 @@ impl StoreView for View {
                 value: budget.held_bytes(),
             }));
         }
+        rows.extend(spec.php_buffers().into_iter().map(|(server, (value, _))| MetricRow {
+            name: "php_buffered_bytes",
+            help: "Bytes of requests and responses that are buffered so that slow clients hold no process, by server.",
+            kind: MetricKind::Gauge,
+            labels: vec![("server", server)],
+            value,
+        }));
         for (name, value) in self.origin_rows() {
             let (name, help, label) = match name.strip_prefix("failed_") {
                 Some(failure) => {

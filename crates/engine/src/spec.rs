@@ -21,6 +21,7 @@ use flatout_pages::PagesStep;
 pub use flatout_pages::api::budget::ContentBudget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::hidden::SourceNames;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,18 @@ impl Spec {
     /// Returns whether any site has active pages.
     pub const fn has_pages(&self) -> bool {
         !self.active.is_empty()
+    }
+
+    /// The bytes of requests and responses that `php` steps buffer now, and their maximum, by the application server's
+    /// address. Steps with the same address are added up.
+    pub fn php_buffers(&self) -> BTreeMap<String, (u64, u64)> {
+        let mut buffers = BTreeMap::new();
+        for PhpSpec { step, .. } in &self.php {
+            let (held_bytes, bytes_max) = buffers.entry(step.describe()).or_insert((0, 0_u64));
+            *held_bytes += step.buffered_bytes();
+            *bytes_max = bytes_max.saturating_add(step.settings().spool_total_bytes_max);
+        }
+        buffers
     }
 
     /// State shared by all active pages in the process.

@@ -1,5 +1,9 @@
 //! A FastCGI request: sends it, and parses its response incrementally.
 
+mod through;
+
+pub(crate) use through::Through;
+
 use crate::errors;
 use crate::head::{CgiHead, EndFinder};
 use crate::lines::LineSplitter;
@@ -8,22 +12,14 @@ use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
 use crate::upload::{RecordSink, SentContent};
 use flatout_balance::limit::{Permit, Sample};
 use flatout_config::model::OriginTimeouts;
-use flatout_handler::ending::CloseReason;
-use flatout_handler::response::Segment;
-use flatout_handler::shared::SharedBytes;
-use flatout_handler::stream::{ContentEvent, ContentSource};
 use flatout_os::clock::{Now, precise_ns};
 use flatout_upstream::fastcgi::FastcgiConnection;
 use flatout_upstream::upload::{HeadWait, Upload, UploadState};
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-/// Maximum number of bytes of content buffered ahead of the client.
+/// Maximum number of bytes of content held in memory ahead of the client, apart from one receive.
 const READY_BYTES_MAX: usize = 64 * 1024;
-
-/// Maximum number of bytes beyond the declared length that are discarded, in bytes. If the script sends more, the
-/// request is aborted.
-const SURPLUS_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The failure of a request, and whether the request could be sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +112,7 @@ pub(crate) struct FastcgiExchange {
     timeouts: OriginTimeouts,
     keeps: bool,
     wait: HeadWait,
-    /// The permit, which is held until the end of the request.
+    /// The permit, which is held until the server has sent everything.
     permit: Option<Permit>,
     began_ns: u64,
 }
@@ -277,6 +273,7 @@ impl FastcgiExchange {
 
     /// Handles the end of the response. Returns the connection to the pool if it can be reused.
     fn finish(&mut self) {
+        self.permit = None;
         let is_sent = self.upload.take().is_none_or(|upload| upload.is_done());
         let Some(mut connection) = self.connection.take() else { return };
         if self.keeps && is_sent && !self.upload_cut && !self.reader.has_surplus {
@@ -284,13 +281,12 @@ impl FastcgiExchange {
             connection.give_back();
         }
     }
-}
 
-impl Drop for FastcgiExchange {
-    fn drop(&mut self) {
-        let Some(connection) = &mut self.connection else { return };
-        // The response is no longer needed. FCGI_ABORT_REQUEST may reach the server before it notices that the
-        // connection is closed.
+    /// Closes the connection because the rest of the response is not needed.
+    fn abort(&mut self) {
+        self.permit = None;
+        let Some(mut connection) = self.connection.take() else { return };
+        // FCGI_ABORT_REQUEST may reach the server before it notices that the connection is closed.
         if self.upload.as_ref().is_none_or(Upload::is_between_frames) && !self.upload_cut {
             connection.send_at_once(&Header::new(RecordKind::AbortRequest, 0).encode());
         }
@@ -298,110 +294,8 @@ impl Drop for FastcgiExchange {
     }
 }
 
-/// The content of a response that is passed on to the client.
-pub(crate) struct Through {
-    exchange: FastcgiExchange,
-    /// The declared length and the number of bytes that remain, if the script declared a length.
-    length: Option<(u64, u64)>,
-    /// Number of bytes beyond the declared length that were discarded.
-    surplus_bytes: u64,
-    /// A failure that is reported after the content that arrived before it.
-    failed: Option<CloseReason>,
-    /// Timeout for each piece of content, in milliseconds.
-    piece_timeout_ms: u64,
-}
-
-impl Through {
-    /// The content of `exchange` after its head; `length` bytes if the script declared a length.
-    pub(crate) fn new(exchange: FastcgiExchange, length: Option<u64>) -> Self {
-        let piece_timeout_ms = exchange.timeouts.body_timeout_ms;
-        let length = length.map(|length| (length, length));
-        Self { exchange, length, surplus_bytes: 0, failed: None, piece_timeout_ms }
-    }
-
-    /// Uses the longer timeout of event streams, which may be idle.
-    pub(crate) const fn of_events(mut self) -> Self {
-        self.piece_timeout_ms = self.exchange.timeouts.stream_timeout_ms;
-        self
-    }
-
-    /// Takes the content that has arrived, without bytes beyond the declared length.
-    fn take_ready(&mut self) -> Vec<u8> {
-        let mut bytes = std::mem::take(&mut self.exchange.reader.ready);
-        if let Some((length, left)) = &mut self.length {
-            let surplus_bytes = (bytes.len() as u64).saturating_sub(*left);
-            if surplus_bytes > 0 {
-                bytes.truncate(*left as usize);
-                if self.surplus_bytes == 0 {
-                    self.exchange.report_surplus(*length);
-                }
-                self.surplus_bytes = self.surplus_bytes.saturating_add(surplus_bytes);
-            }
-            *left -= bytes.len() as u64;
-        }
-        bytes
-    }
-
-    /// Returns whether all bytes of the declared length have been taken. The response is then complete, whatever
-    /// follows.
-    fn is_complete(&self) -> bool {
-        self.length.is_some_and(|(_, left)| left == 0)
-    }
-
-    /// Ends the response with `reason`, unless it is complete.
-    fn fail(&self, reason: CloseReason) -> ContentEvent {
-        if self.is_complete() { ContentEvent::End(None) } else { ContentEvent::Failed(reason) }
-    }
-}
-
-impl ContentSource for Through {
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent> {
-        loop {
-            if !self.exchange.reader.ready.is_empty() {
-                if let Some(connection) = &mut self.exchange.connection {
-                    connection.timer().clear();
-                }
-                let bytes = self.take_ready();
-                if !bytes.is_empty() {
-                    return Poll::Ready(ContentEvent::Segment(Segment::Bytes(SharedBytes::from_buffer(bytes))));
-                }
-            }
-            if let Some(reason) = self.failed {
-                return Poll::Ready(self.fail(reason));
-            }
-            if self.surplus_bytes > SURPLUS_BYTES_MAX {
-                return Poll::Ready(ContentEvent::End(None));
-            }
-            match self.exchange.reader.ended {
-                Some(ProtocolStatus::Complete) if self.length.is_none_or(|(_, left)| left == 0) => {
-                    self.exchange.finish();
-                    return Poll::Ready(ContentEvent::End(None));
-                }
-                Some(_) => return Poll::Ready(self.fail(CloseReason::OriginCutBody)),
-                None => {}
-            }
-            let Ok(state) = self.exchange.send(context) else {
-                return Poll::Ready(self.fail(CloseReason::OriginTruncated));
-            };
-            match self.exchange.poll_receive(context) {
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) => self.failed = Some(CloseReason::OriginCutBody),
-                // Content that arrived in the same read is sent first.
-                Poll::Ready(Err(_)) => self.failed = Some(CloseReason::OriginBodyMalformed),
-                Poll::Pending => {
-                    let timeout_ms = self.piece_timeout_ms;
-                    let Some(connection) = &mut self.exchange.connection else { return Poll::Pending };
-                    let timer = connection.timer();
-                    match state {
-                        // The script may be waiting for the same content.
-                        UploadState::Client | UploadState::Continue => timer.clear(),
-                        UploadState::Server(true) => timer.begin(timeout_ms),
-                        _ if !timer.is_waiting() => timer.begin(timeout_ms),
-                        UploadState::Server(false) | UploadState::Closed | UploadState::Done => {}
-                    }
-                    return timer.poll_expired(context).map(|()| self.fail(CloseReason::OriginBodyTimeout));
-                }
-            }
-        }
+impl Drop for FastcgiExchange {
+    fn drop(&mut self) {
+        self.abort();
     }
 }

@@ -1,10 +1,9 @@
 //! A `php` step, shared by all workers.
 
 use crate::split::{Meaning, ScriptRules, find_script};
-use crate::spool;
+use crate::spool::Spools;
 use flatout_balance::limit::ConcurrencyLimiter;
 use flatout_config::model::{Concurrency, Php, PhpAddress};
-use flatout_handler::budget::Budget;
 use flatout_os::root::Root;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
 use std::io;
@@ -31,7 +30,7 @@ pub struct PhpStep {
     pub(crate) address: FastcgiAddress,
     /// The root as seen by the application server, without a trailing slash.
     pub(crate) root: Vec<u8>,
-    pub(crate) budget: Arc<Budget>,
+    pub(crate) spools: Arc<Spools>,
     /// The limiter of concurrent requests, which finds the number of the server's processes by trial.
     pub(crate) limiter: Arc<ConcurrencyLimiter>,
 }
@@ -66,7 +65,7 @@ impl PhpStep {
                 PhpAddress::Tcp(host, port) => FastcgiAddress::Tcp(host.clone(), *port),
             },
             root,
-            budget: spool::budget(),
+            spools: Spools::new(settings.spool_total_bytes_max, Some(std::env::temp_dir())),
             limiter: ConcurrencyLimiter::new(&Concurrency {
                 min: CONCURRENCY_MIN,
                 max: settings.connections_max,
@@ -95,6 +94,11 @@ impl PhpStep {
     /// The address of the application server, as a string.
     pub fn describe(&self) -> String {
         self.address.to_string()
+    }
+
+    /// Number of bytes that the step buffers for requests and responses now, over all workers.
+    pub fn buffered_bytes(&self) -> u64 {
+        self.spools.held_bytes()
     }
 
     /// Maps `decoded`, which must be the output of `flatout_http::path::decode_path`.

@@ -203,7 +203,7 @@ impl Task {
             None => (Feed::Nothing, None),
             Some(content) => match content.length() {
                 Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
-                length => match SpooledContent::fill(content, bytes_max, &self.step.budget).await? {
+                length => match SpooledContent::fill(content, bytes_max, &self.step.spools).await? {
                     Filled::Whole(spool) => {
                         let length = spool.length();
                         (Feed::Kept(spool), Some(length))
@@ -342,7 +342,8 @@ impl Task {
             whole_body(whole, head.content_length)
         } else {
             let length = head.content_length;
-            let through = Through::new(exchange, length);
+            let bytes_max = self.step.settings.response_spool_bytes_max;
+            let through = Through::new(exchange, length).buffered(&self.step.spools, bytes_max);
             let through = if head.is_event_stream() { through.of_events() } else { through };
             (length, Body::Stream(Stream::new(through, length)))
         };

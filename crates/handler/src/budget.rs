@@ -162,6 +162,11 @@ impl Held {
         Self { budget, share, bytes: 0 }
     }
 
+    /// Returns the budget that the bytes are taken from.
+    pub const fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
     /// Returns the number of reserved bytes.
     pub const fn bytes(&self) -> u64 {
         self.bytes

@@ -27,6 +27,12 @@ pub trait ContentSource {
     /// Returns the next piece, or registers `context` and returns `Pending`. Called again only after a
     /// [`ContentEvent::Segment`] has been sent, so a slow client slows down the source.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<ContentEvent>;
+
+    /// Called while the client cannot take an earlier piece: the source may receive and buffer content, and registers
+    /// `context` if it waits for more. The default does nothing, so the source waits for the client.
+    fn poll_ahead(&mut self, context: &mut Context<'_>) {
+        let _ = context;
+    }
 }
 
 /// Content that is produced while it is sent.
@@ -63,6 +69,13 @@ impl Stream {
             Ok(mut source) => source.poll_piece(context),
             // A source that polls its own stream cannot make progress.
             Err(_) => Poll::Ready(ContentEvent::Failed(CloseReason::SocketFailed)),
+        }
+    }
+
+    /// Lets the source receive content that the client cannot take yet; see [`ContentSource::poll_ahead`].
+    pub fn poll_ahead(&self, context: &mut Context<'_>) {
+        if let Ok(mut source) = self.source.try_borrow_mut() {
+            source.poll_ahead(context);
         }
     }
 }

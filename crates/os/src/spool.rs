@@ -1,8 +1,10 @@
 //! Content that is held in memory while small, then in an unnamed file that is deleted with its last reference.
 
 use crate::file::{create_nameless, create_nameless_in_memory, write_all_at};
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::{Errno, pread};
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -86,6 +88,22 @@ impl Spool {
         Ok(())
     }
 
+    /// Frees the space that `range` of the content occupies in the file. Its bytes read as zeros afterwards. Content in
+    /// the process's memory is unaffected.
+    ///
+    /// # Errors
+    /// If the file system cannot free a part of a file.
+    pub fn discard(&self, range: Range<u64>) -> Result<(), Errno> {
+        match &*self.0.borrow() {
+            Place::File { file, start, bytes } if range.start < range.end.min(*bytes) => {
+                let count = range.end.min(*bytes) - range.start;
+                let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(file.file()?, flags, start + range.start, count)
+            }
+            Place::Memory(_) | Place::File { .. } => Ok(()),
+        }
+    }
+
     /// Number of bytes of the content in the process's memory.
     pub fn held_bytes(&self) -> usize {
         match &*self.0.borrow() {
@@ -160,6 +178,26 @@ mod tests {
                 assert!(spool.read(u64::MAX, 10).unwrap().is_empty());
             }
         }
+    }
+
+    #[test]
+    fn discarded_content_occupies_no_space() {
+        // A file system may account for its space later, but a file in memory does so at once.
+        let (spool, file) = (Spool::default(), SpoolFile::new(None));
+        let length = 32 * MEMORY_BYTES_MAX;
+        spool.append(&vec![b'a'; length], &file).unwrap();
+        let occupied = || rustix::fs::fstat(file.file().unwrap()).unwrap().st_blocks.unsigned_abs() * 512;
+        assert_eq!(occupied(), length as u64);
+        spool.discard(0..length as u64 / 2).unwrap();
+        assert_eq!(occupied(), length as u64 / 2);
+        assert_eq!((spool.len(), spool.read(0, 1).unwrap()), (length as u64, vec![0]));
+        assert_eq!(spool.read(length as u64 / 2, usize::MAX).unwrap(), vec![b'a'; length / 2]);
+        spool.discard(0..u64::MAX).unwrap();
+        assert_eq!(occupied(), 0);
+        let (spool, file) = (Spool::default(), SpoolFile::new(None));
+        spool.append(b"abc", &file).unwrap();
+        spool.discard(0..3).unwrap();
+        assert_eq!(spool.read(0, 3).unwrap(), b"abc");
     }
 
     #[test]

@@ -308,6 +308,31 @@ async def hold():
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
 
 
+async def slow():
+    """slow PATH CONNECTIONS: opens streams whose windows stay closed until there is a line on standard input."""
+    clients = []
+    for _ in range(int(sys.argv[4])):
+        context = dial(max_stream_data=300)
+        client = await context.__aenter__()
+        grant = client._quic._write_stream_limits
+        client._quic._write_stream_limits = lambda *_, **__: None
+        stream, response = client.begin("GET", sys.argv[3])
+        await asyncio.wait_for(response.head.wait(), TIMEOUT_S)
+        clients.append((context, client, grant, stream, response))
+    say({"held": len(clients)})
+    sys.stdout.flush()
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
+    shown = []
+    for context, client, grant, stream, response in clients:
+        client._quic._write_stream_limits = grant
+        client._quic._streams[stream].max_stream_data_local = 1 << 24
+        client.transmit()
+        await asyncio.wait_for(response.ended.wait(), TIMEOUT_S)
+        shown.append({"size": response.size, "sha256": response.digest.hexdigest()})
+        await context.__aexit__(None, None, None)
+    say(shown)
+
+
 async def upload():
     """upload PATH BYTES CREDIT: sends a request whose content does not end until there is a line on standard input and
     the server has granted this credit for all streams."""
@@ -341,7 +366,7 @@ async def keep():
 async def silent():
     """silent PATH: receives two mebibytes of a response, and then nothing until there is a line on standard input."""
     async with dial(max_data=1 << 28, max_stream_data=1 << 28) as client:
-        _, response = client.begin("GET", sys.argv[3])
+        stream, response = client.begin("GET", sys.argv[3])
         await asyncio.wait_for(response.reaches(2 << 20), TIMEOUT_S)
         client.datagram_received = lambda *_: None
         say({"size": response.size})
@@ -474,7 +499,7 @@ class GoawayClient(Client):
         return self.goaway is not None and stream >= self.goaway
 
 
-COMMANDS = {"get": get, "head": head, "post": post, "expect": expect, "many": many, "cancel": cancel, "overtake": overtake, "resume": resume, "large_head": large_head, "migrate": migrate, "hold": hold, "upload": upload, "keep": keep, "silent": silent, "storm": storm, "flood": flood, "load": load}
+COMMANDS = {"get": get, "head": head, "post": post, "expect": expect, "many": many, "cancel": cancel, "overtake": overtake, "resume": resume, "large_head": large_head, "migrate": migrate, "hold": hold, "slow": slow, "upload": upload, "keep": keep, "silent": silent, "storm": storm, "flood": flood, "load": load}
 
 if __name__ == "__main__":
     if sys.argv[1] == "load":

@@ -37,6 +37,11 @@ flatout_reason::defaults! {
         /// The maximum number of bytes of request content that are buffered to determine the length of content of
         /// unknown length; 0 if such a request gets 411.
         pub spool_bytes_max: u64 = 8 * 1024 * 1024,
+        /// The maximum number of bytes of a response that are buffered for a client that is slower than the script; 0 if
+        /// the script waits for the client.
+        pub response_spool_bytes_max: u64 = 1024 * 1024 * 1024,
+        /// The maximum number of bytes that are buffered for all requests and responses together, over all workers.
+        pub spool_total_bytes_max: u64 = 1024 * 1024 * 1024,
         /// Folders whose files scripts may name in X-Sendfile.
         pub sendfile: Vec<PathBuf>,
         /// Path prefixes that scripts may use in X-Accel-Redirect, each with the folder that it maps to. Prefixes begin

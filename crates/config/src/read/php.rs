@@ -68,6 +68,10 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::number("connections", "connections 1024", 1..=1_000_000, |php| &mut php.connections_max),
     Setting::size("content-limit", "content-limit \"128MiB\"", 0..=BYTES_MAX, |php| &mut php.content_bytes_max),
     Setting::size("spool-limit", "spool-limit \"8MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),
+    Setting::size("response-spool-limit", "response-spool-limit \"1GiB\"", 0..=BYTES_MAX, |php| {
+        &mut php.response_spool_bytes_max
+    }),
+    Setting::size("spool-total", "spool-total \"1GiB\"", 1..=BYTES_MAX, |php| &mut php.spool_total_bytes_max),
     Setting::list(
         "sendfile",
         Shape::values(1, "sendfile \"/srv/private\""),

@@ -71,6 +71,11 @@ impl StreamedResponse {
         }
     }
 
+    /// Lets the source receive content that the client cannot take yet.
+    pub(crate) fn poll_ahead(&self, context: &mut Context<'_>) {
+        self.source.poll_ahead(context);
+    }
+
     /// Returns whether all declared bytes have arrived.
     pub(crate) fn is_complete(&self) -> bool {
         self.remaining_bytes == Some(0)

@@ -166,6 +166,11 @@ impl ServerConnection {
         None
     }
 
+    /// Lets the source of a streamed response continue while the socket accepts no bytes.
+    pub(super) fn poll_ahead(&self, context: &mut Context<'_>) {
+        self.exchanges.poll_ahead(context);
+    }
+
     /// Passes the connection to the tunnel.
     pub(crate) fn begin_tunnel<H: Handler>(&mut self, worker: &Rc<Worker<H>>, socket: Registered) {
         if let Some(tunnelled) = self.exchanges.take_tunnel() {

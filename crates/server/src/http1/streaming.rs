@@ -139,6 +139,13 @@ impl Exchanges {
         flow
     }
 
+    /// Lets the source of the streamed response continue while the client is slow.
+    pub(super) fn poll_ahead(&self, context: &mut Context<'_>) {
+        if let Some(streaming) = self.streaming.as_ref().filter(|streaming| !streaming.finished) {
+            streaming.response.poll_ahead(context);
+        }
+    }
+
     /// Removes the head of a new response, which begins at `head_at`, from `output`, and holds it back until the first
     /// piece is available.
     pub(crate) fn hold_head(&mut self, output: &mut Vec<u8>, head_at: usize) {

@@ -158,6 +158,9 @@ impl<H: Handler> ServerTask<H> {
                         Next::Write => socket.poll_write_ready(context),
                         _ => socket.poll_read_ready(context),
                     };
+                    if self.next == Next::Write && polled.is_pending() {
+                        self.connection.poll_ahead(context);
+                    }
                     let Ok(mut guard) = ready!(polled) else {
                         return Poll::Ready(TaskEnd::Closed(CloseReason::SocketFailed));
                     };

@@ -272,6 +272,9 @@ impl<H: Handler> StreamConnection for Http2Task<H> {
             self.streams.closing.get_or_insert(reason);
             return Poll::Ready(());
         }
+        if over.is_pending() {
+            self.streams.poll_ahead(context);
+        }
         self.note_progress();
         let link = &mut self.streams.transport.link;
         if link.has_send_room() && !link.is_blocked() && !self.streams.is_sending() {

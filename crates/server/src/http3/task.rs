@@ -192,6 +192,9 @@ impl<H: Handler> StreamConnection for Http3Task<H> {
         }
         self.send(now, context);
         self.count_bytes();
+        if self.state == Http3TaskState::Open {
+            self.streams.poll_ahead(context);
+        }
         if must_leave || self.streams.transport.quic.is_drained() {
             return Poll::Ready(());
         }

@@ -75,6 +75,19 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         }
     }
 
+    /// Lets the sources of responses continue whose content waits for the client.
+    pub(crate) fn poll_ahead(&mut self, context: &mut Context<'_>) {
+        let (has_room, mut index) = (self.transport.has_room(), 0);
+        while let Some(id) = self.transport.id_at(index) {
+            index += 1;
+            if let Some(ServerStream::Streaming(streaming)) = self.transport.stream_mut(id)
+                && (streaming.segment.is_some() || !has_room)
+            {
+                streaming.response.poll_ahead(context);
+            }
+        }
+    }
+
     fn poll_pending(&mut self, id: u64, context: &mut Context<'_>) -> bool {
         let ServerStream::Pending(mut pending) = self.take(id) else { return false };
         let mut moved = false;
