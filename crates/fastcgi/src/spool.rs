@@ -80,8 +80,7 @@ impl SpooledContent {
         }
     }
 
-    /// Buffers up to `bytes_max` bytes of `content` plus one receive. Content of unknown length, which is at most that
-    /// long, is buffered completely.
+    /// Buffers up to `bytes_max` bytes of `content` plus one receive. Content of unknown length is buffered completely.
     pub(crate) async fn fill(content: RequestContent, bytes_max: u64, spools: &Spools) -> Result<Filled, PhpOutcome> {
         let mut spooled = Self::new(spools);
         loop {
@@ -93,14 +92,13 @@ impl SpooledContent {
                 }
             };
             spooled.append(&bytes).map_err(|_| PhpOutcome::SpoolFailed)?;
-            if spooled.length() <= bytes_max && spools.budget.has_room(0) {
-                continue;
-            }
+            let has_room = spools.budget.has_room(0);
             match content.length() {
-                // The content is complete; only its end has not been received yet.
-                Some(length) if spooled.length() >= length => {}
-                Some(_) => return Ok(Filled::Part(spooled, content)),
+                None if has_room => {}
                 None => return Err(PhpOutcome::SpoolFailed),
+                // If the content is complete, only its end has not been received yet.
+                Some(length) if has_room && spooled.length() <= bytes_max || spooled.length() >= length => {}
+                Some(_) => return Ok(Filled::Part(spooled, content)),
             }
         }
     }

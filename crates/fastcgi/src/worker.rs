@@ -195,15 +195,13 @@ impl Task {
     async fn run(self, entrance: Option<Entrance>) -> Result<Made, Refusal> {
         let offers = self.request.offers();
         let settings = &self.step.settings;
-        // Content of unknown length must fit into the buffer.
-        let bytes_max = settings.spool_bytes_max.min(settings.content_bytes_max);
-        let limit = if offers.content_length().is_some() { settings.content_bytes_max } else { bytes_max };
-        let (feed, length) = match offers.take_content_up_to(limit).map_err(|_| PhpOutcome::ContentTooLarge)? {
+        let content = offers.take_content_up_to(settings.content_bytes_max);
+        let (feed, length) = match content.map_err(|_| PhpOutcome::ContentTooLarge)? {
             None if matches!(self.request.method(), "POST" | "PUT" | "PATCH") => (Feed::Nothing, Some(0)),
             None => (Feed::Nothing, None),
             Some(content) => match content.length() {
                 Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
-                length => match SpooledContent::fill(content, bytes_max, &self.step.spools).await? {
+                length => match SpooledContent::fill(content, settings.spool_bytes_max, &self.step.spools).await? {
                     Filled::Whole(spool) => {
                         let length = spool.length();
                         (Feed::Kept(spool), Some(length))

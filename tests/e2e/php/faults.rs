@@ -257,11 +257,20 @@ fn content_is_forwarded_with_its_length() {
     for bytes in [0, 1, 65_535, 65_536, 200_000, 1_048_576] {
         assert_eq!(text(&plain(bytes)), format!("{bytes} {bytes} {}", bytes * 97), "{bytes}");
     }
-    for bytes in [1, 65_536, 65_537, 250_000] {
+    for bytes in [1, 65_536, 65_537, 250_000, 310_000, 1_048_576] {
         assert_eq!(text(&chunked(bytes)), format!("{bytes} {bytes} {}", bytes * 97), "{bytes}");
     }
     assert_eq!(plain(1_048_577).status, 413);
-    assert_eq!(chunked(310_000).status, 413);
+    assert_eq!(chunked(1_048_577).status, 413);
+    let full = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response(HELLO)));
+    let server = serve(&folder, &full.step(folder.path(), "spool-total \"256KiB\""));
+    let chunk = format!("40000\r\n{}\r\n", body(0x40000));
+    let request = format!(
+        "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}0\r\n\r\n"
+    );
+    let answer = ask(&server, &request);
+    assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
+    assert!(full.asked().is_empty());
     let refusing = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response(HELLO)));
     let server = serve(&folder, &refusing.step(folder.path(), "spool-limit \"0B\""));
     let request =

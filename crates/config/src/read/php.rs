@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The largest value of sizes, in bytes; more than any script accepts.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// The largest value of `spool-limit`, in bytes: content of unknown length is buffered in an unnamed memory file.
+/// The largest value of `spool-limit`, in bytes.
 const SPOOL_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) const SHAPE: Shape =
