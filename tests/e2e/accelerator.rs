@@ -1,5 +1,6 @@
 //! `flatout accelerate` in front of origins: real ones, and scripted ones for faults and delays.
 
+mod buffered;
 mod coalesce;
 mod conformance;
 mod crash;

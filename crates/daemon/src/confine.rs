@@ -215,6 +215,7 @@ impl Confinement {
                         add(path, PathUse::Read);
                     }
                     trusts_system |= proxy.origins.iter().any(|origin| origin.secure);
+                    has_temporary_files |= proxy.buffer_bytes_max > 0;
                 }
                 StepKind::Handler(Handler::Php(php)) => {
                     has_temporary_files = true;

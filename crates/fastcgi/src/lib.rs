@@ -8,7 +8,7 @@
 //! | [`split`] | mapping of a path to a script |
 //! | [`lines`], `errors` | error output of scripts |
 //! | [`step`], [`worker`] | a `php` step of the configuration; handling its requests on one worker |
-//! | `upload`, `spool` | sending a request; buffering its content |
+//! | `upload` | sending a request |
 //! | `exchange`, `answer` | a FastCGI request; conversion of its response |
 //! | [`outcome`] | reasons for responses |
 //!
@@ -24,7 +24,6 @@ pub mod outcome;
 pub mod params;
 pub mod record;
 pub mod split;
-mod spool;
 pub mod step;
 mod upload;
 pub mod variables;

@@ -5,6 +5,7 @@ use crate::head::HeadError;
 use crate::record::RecordError;
 use flatout_handler::routed::Refusal;
 use flatout_upstream::fastcgi::ConnectFailure;
+use flatout_upstream::spool::SpoolFault;
 
 flatout_reason::reasons! {
     /// The outcome of a `php` request.
@@ -86,6 +87,16 @@ impl From<ConnectFailure> for PhpOutcome {
             ConnectFailure::Busy => Self::Busy,
             ConnectFailure::NoDescriptor => Self::NoDescriptor,
             ConnectFailure::Failed => Self::ConnectFailed,
+        }
+    }
+}
+
+impl From<SpoolFault> for PhpOutcome {
+    fn from(fault: SpoolFault) -> Self {
+        match fault {
+            SpoolFault::Cut(reason) => reason.content_fault(Self::ContentTooLarge, Self::ContentCut),
+            SpoolFault::TooLarge => Self::ContentTooLarge,
+            SpoolFault::Full | SpoolFault::Failed => Self::SpoolFailed,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! A `php` step, shared by all workers.
 
 use crate::split::{Meaning, ScriptRules, find_script};
-use crate::spool::Spools;
 use flatout_balance::limit::ConcurrencyLimiter;
 use flatout_config::model::{Concurrency, Php, PhpAddress};
 use flatout_os::root::Root;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
+use flatout_upstream::spool::Spools;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::sync::Arc;

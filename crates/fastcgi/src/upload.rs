@@ -2,9 +2,9 @@
 
 use crate::outcome::PhpOutcome;
 use crate::record::{CONTENT_BYTES_MAX, Header, RecordKind, encode_end};
-use crate::spool::SpooledContent;
 use flatout_handler::content::{ContentPiece, RequestContent};
 use flatout_upstream::fastcgi::FastcgiConnection;
+use flatout_upstream::spool::SpooledContent;
 use flatout_upstream::upload::{UploadPiece, UploadSink, UploadSource};
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -55,10 +55,10 @@ impl UploadSource for SentContent {
             Feed::Nothing => return Poll::Ready(Ok(UploadPiece::End(None))),
             Feed::Live(content) => content,
             Feed::Kept(spool) => {
-                let piece = spool.next_piece()?;
+                let piece = spool.next_piece().map_err(|_| PhpOutcome::SpoolFailed)?;
                 return Poll::Ready(Ok(piece.map_or(UploadPiece::End(None), UploadPiece::Bytes)));
             }
-            Feed::Part(spool, content) => match spool.next_piece()? {
+            Feed::Part(spool, content) => match spool.next_piece().map_err(|_| PhpOutcome::SpoolFailed)? {
                 None => content,
                 Some(piece) => return Poll::Ready(Ok(UploadPiece::Bytes(piece))),
             },

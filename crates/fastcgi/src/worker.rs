@@ -6,12 +6,12 @@ use crate::head::CgiHead;
 use crate::outcome::PhpOutcome;
 use crate::record::{RecordKind, encode_begin, encode_end, encode_stream};
 use crate::split::Meaning;
-use crate::spool::{Filled, SpooledContent};
 use crate::step::PhpStep;
 use crate::upload::{Feed, SentContent};
 use crate::variables::VariableInput;
 use flatout_balance::limit::{Arrival, Permit, WaitingRequest};
 use flatout_handler::Request;
+use flatout_handler::content::RequestContent;
 use flatout_handler::owned::OwnedRequest;
 use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
@@ -23,6 +23,7 @@ use flatout_os::clock::Now;
 use flatout_upstream::fastcgi::FastcgiClient;
 use flatout_upstream::fastcgi::saturation::{CAUTION_MS, SUSPICION_MS};
 use flatout_upstream::permit::wait_for_permit;
+use flatout_upstream::spool::{Filled, SpooledContent};
 use flatout_upstream::upload::Upload;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -201,7 +202,7 @@ impl Task {
             None => (Feed::Nothing, None),
             Some(content) => match content.length() {
                 Some(length) if settings.spool_bytes_max == 0 => (Feed::Live(content), Some(length)),
-                length => match SpooledContent::fill(content, settings.spool_bytes_max, &self.step.spools).await? {
+                length => match self.buffer(content).await? {
                     Filled::Whole(spool) => {
                         let length = spool.length();
                         (Feed::Kept(spool), Some(length))
@@ -222,6 +223,15 @@ impl Task {
         };
         let (head, exchange, outcome) = self.ask(permit, feed, length).await?;
         Ok(self.answer(head, exchange, outcome))
+    }
+
+    /// Buffers `content` as far as the limits allow, and completely if its length is unknown.
+    async fn buffer(&self, content: RequestContent) -> Result<Filled, PhpOutcome> {
+        let is_unknown = content.length().is_none();
+        // `content-limit` bounds content of unknown length.
+        let bytes_max =
+            if is_unknown { self.step.settings.content_bytes_max } else { self.step.settings.spool_bytes_max };
+        Ok(SpooledContent::fill(content, bytes_max, is_unknown, &self.step.spools).await?)
     }
 
     /// Sends the request on a pooled connection if there is one. If that connection turns out to be closed, sends the

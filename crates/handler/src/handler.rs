@@ -10,7 +10,7 @@ use flatout_reason::{Outcome, Table};
 use std::net::SocketAddr;
 
 /// Maximum number of outcomes; see [`Handler::OUTCOMES`].
-pub const OUTCOMES_MAX: usize = 192;
+pub const OUTCOMES_MAX: usize = 208;
 
 /// A request as a handler sees it.
 #[derive(Clone, Copy, Debug)]

@@ -94,6 +94,7 @@ fn deciding_proxy(settings: &Proxy) -> Proxy {
         via: _,
         http2: _,
         content_bytes_max: _,
+        buffer_bytes_max: _,
         idle_connections_max: _,
         upgrades: _,
         unknown_codings: _,

@@ -8,14 +8,19 @@ use flatout_balance::group::{Group, OriginStatus};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
 use flatout_http::forwarded::{ClientClaim, read_claim};
+use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;
 use flatout_store::key::begin_key;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
+use flatout_upstream::spool::Spools;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Maximum number of bytes of request content that one step buffers, over all workers.
+const SPOOL_TOTAL_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A `proxy` step of the configuration.
 #[derive(derive_more::Debug)]
@@ -37,6 +42,10 @@ pub struct ProxyStep {
     pub(crate) tls: Option<Arc<OriginTls>>,
     /// The cookie for session affinity, if it is configured.
     pub(crate) sticky: Option<StickyCookie>,
+    /// True if the last response of an origin had HTTP version 1.0, by index.
+    http10: Vec<AtomicBool>,
+    /// Where request content is buffered.
+    pub(crate) spools: Arc<Spools>,
     /// True if a worker has started the health checks.
     pub(crate) is_watched: AtomicBool,
 }
@@ -55,6 +64,20 @@ pub struct OriginStanding {
 }
 
 impl ProxyStep {
+    /// Records the HTTP version of a response of the origin `index`.
+    pub(crate) fn note_version(&self, index: usize, version: Version) {
+        let is_http10 = version == Version::Http10;
+        // Writing would slow down the other workers.
+        if let Some(noted) = self.http10.get(index).filter(|noted| noted.load(Ordering::Relaxed) != is_http10) {
+            noted.store(is_http10, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether any origin speaks HTTP/1.0, as far as is known. It cannot receive content of unknown length.
+    pub(crate) fn has_http10(&self) -> bool {
+        self.http10.iter().any(|noted| noted.load(Ordering::Relaxed))
+    }
+
     /// Returns the networks of clients whose Forwarded and X-Forwarded-… fields are trusted.
     pub fn trusted(&self) -> &[Cidr] {
         &self.settings.trusted
@@ -88,6 +111,8 @@ impl ProxyStep {
             failures: settings.origins.iter().map(|_| FailureSeries::default()).collect(),
             addresses,
             tls,
+            http10: settings.origins.iter().map(|_| AtomicBool::new(false)).collect(),
+            spools: Spools::new(SPOOL_TOTAL_BYTES_MAX, Some(std::env::temp_dir())),
             is_watched: AtomicBool::new(false),
             unkeyed: unkeyed_fields(settings),
             settings: settings.clone(),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`origin`] | origins, over HTTP/1.1 or HTTP/2 |
 //! | [`upload`] | sending a request while its content arrives |
+//! | [`spool`] | buffering content so that slow clients occupy no server |
 //! | [`permit`] | waiting for a permit to send a request |
 //! | [`fastcgi`] | FastCGI application servers |
 //!
@@ -13,4 +14,5 @@
 pub mod fastcgi;
 pub mod origin;
 pub mod permit;
+pub mod spool;
 pub mod upload;

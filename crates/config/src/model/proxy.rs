@@ -43,6 +43,9 @@ flatout_reason::defaults! {
         pub tls: OriginTls,
         /// The maximum size of request content, in bytes.
         pub content_bytes_max: u64 = u64::MAX,
+        /// The maximum number of bytes of request content that are buffered before an origin gets the request; 0 if
+        /// content is forwarded as it arrives.
+        pub buffer_bytes_max: u64 = 0,
         /// The maximum number of idle connections per worker and origin.
         pub idle_connections_max: u32 = 64,
         /// True if connections may be upgraded to another protocol, such as WebSocket.

@@ -3,11 +3,11 @@
 
 use super::{FastcgiExchange, READY_BYTES_MAX};
 use crate::record::ProtocolStatus;
-use crate::spool::{SpooledContent, Spools};
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
 use flatout_handler::shared::SharedBytes;
 use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_upstream::spool::{SpooledContent, Spools};
 use flatout_upstream::upload::UploadState;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -19,6 +19,7 @@
 //! | `hit` | responses from the store; revalidation in the background |
 //! | `miss` | choice of the upstream request |
 //! | `pass` | requests forwarded without the cache |
+//! | `buffer` | buffering of request content before an origin is selected |
 //! | `fetch_alone` | fetches for one client |
 //! | `fetch_shared` | fetches that other clients may join |
 //! | `wait` | waiting for a shared fetch, and use of its result |
@@ -27,6 +28,7 @@
 //! | `purge` | PURGE, and invalidation by unsafe methods |
 //! | `tunnel` | upgraded connections |
 
+mod buffer;
 pub(crate) mod deliver;
 mod direct;
 pub(crate) mod fetch;

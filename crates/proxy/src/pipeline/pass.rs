@@ -1,6 +1,7 @@
 //! Requests forwarded without the cache.
 
 use super::Pipeline;
+use super::buffer::buffered;
 use super::deliver::{
     self,
     stored::{ResponseContent, whole_answer},
@@ -121,6 +122,7 @@ async fn ask_as_is(
     let taken = offers.take_content_up_to(step.settings.content_bytes_max);
     let content = match taken.map_err(|_| origin_failed(OriginFailure::ContentTooLarge))? {
         Some(content) => {
+            let content = if ask.upgrade.is_none() { buffered(step, content).await? } else { content };
             let step = Arc::clone(step);
             let filter = move |lines: &[u8]| forwarded_trailers(lines, &step.settings.request_fields);
             OutgoingContent::Content(content.with_trailer_filter(filter))

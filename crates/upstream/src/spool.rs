@@ -1,13 +1,11 @@
-//! Buffering of request content before the FastCGI request is sent, and of response content that the client cannot take
-//! yet.
+//! Buffering of request content before the request is sent, and of response content that the client cannot take yet.
 //!
-//! A script needs CONTENT_LENGTH before its content, so content of unknown length is buffered completely. Other content
-//! is buffered as far as the limits allow: an application server such as PHP-FPM uses a process per connection, which a
-//! slow client would block.
+//! Each request to a server occupies something there, such as a process of PHP-FPM, for which a slow client would
+//! otherwise be responsible. Content whose length must be known before it is sent is buffered completely.
 
-use crate::outcome::PhpOutcome;
 use flatout_handler::budget::{Budget, BudgetUser, Held};
 use flatout_handler::content::{ContentPiece, RequestContent};
+use flatout_handler::ending::CloseReason;
 use flatout_handler::shared::SharedBytes;
 use flatout_os::spool::{Spool, SpoolFile};
 use std::future::poll_fn;
@@ -22,9 +20,9 @@ const PIECE_BYTES: usize = 32 * 1024;
 /// Number of bytes that were read after which their space in the file is freed, so that this costs few system calls.
 const FREED_BYTES_MIN: u64 = 1024 * 1024;
 
-/// Where a step buffers content, and how much of it, in both directions and over all workers.
+/// Where content is buffered, and how much of it, over all workers.
 #[derive(Debug)]
-pub(crate) struct Spools {
+pub struct Spools {
     budget: Arc<Budget>,
     folder: Option<PathBuf>,
 }
@@ -32,20 +30,20 @@ pub(crate) struct Spools {
 impl Spools {
     /// Buffers up to `bytes_max` bytes in files in `folder`, or in memory files. Each request may exceed this by one
     /// receive.
-    pub(crate) fn new(bytes_max: u64, folder: Option<PathBuf>) -> Arc<Self> {
+    pub fn new(bytes_max: u64, folder: Option<PathBuf>) -> Arc<Self> {
         // Content in flight may use half of a budget.
         Arc::new(Self { budget: Arc::new(Budget::new(bytes_max.saturating_mul(2))), folder })
     }
 
     /// Returns the number of bytes that are buffered.
-    pub(crate) fn held_bytes(&self) -> u64 {
+    pub fn held_bytes(&self) -> u64 {
         self.budget.held_in_all()
     }
 }
 
 /// Buffered content. It can be read from its beginning for each attempt to send the request, or freed as it is read.
 #[derive(Debug)]
-pub(crate) struct SpooledContent {
+pub struct SpooledContent {
     spool: Spool,
     file: Rc<SpoolFile>,
     /// Number of bytes returned so far.
@@ -58,9 +56,22 @@ pub(crate) struct SpooledContent {
     share: Held,
 }
 
+/// The reason content could not be buffered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpoolFault {
+    /// The client did not send all of the content, or sent too much.
+    Cut(CloseReason),
+    /// The content is larger than its own limit.
+    TooLarge,
+    /// The budget is exhausted.
+    Full,
+    /// The content could not be written, for example because the disk is full.
+    Failed,
+}
+
 /// The result of buffering content.
 #[derive(Debug)]
-pub(crate) enum Filled {
+pub enum Filled {
     /// The whole content.
     Whole(SpooledContent),
     /// The beginning of the content, and the rest, which has not been received yet.
@@ -69,7 +80,7 @@ pub(crate) enum Filled {
 
 impl SpooledContent {
     /// Creates a buffer without content.
-    pub(crate) fn new(spools: &Spools) -> Self {
+    pub fn new(spools: &Spools) -> Self {
         Self {
             spool: Spool::default(),
             file: SpoolFile::new(spools.folder.as_deref()),
@@ -80,67 +91,84 @@ impl SpooledContent {
         }
     }
 
-    /// Buffers up to `bytes_max` bytes of `content` plus one receive. Content of unknown length is buffered completely.
-    pub(crate) async fn fill(content: RequestContent, bytes_max: u64, spools: &Spools) -> Result<Filled, PhpOutcome> {
+    /// Buffers `content` up to `bytes_max` bytes plus one receive, and within the budget of `spools`. If `is_whole`,
+    /// content that does not fit is an error; otherwise its rest is returned.
+    ///
+    /// # Errors
+    /// If the content is incomplete, does not fit, or cannot be written.
+    pub async fn fill(
+        content: RequestContent,
+        bytes_max: u64,
+        is_whole: bool,
+        spools: &Spools,
+    ) -> Result<Filled, SpoolFault> {
         let mut spooled = Self::new(spools);
         loop {
             let bytes = match poll_fn(|context| content.poll_piece(context)).await {
                 ContentPiece::Bytes(bytes) => bytes,
                 ContentPiece::End(_) => return Ok(Filled::Whole(spooled)),
-                ContentPiece::Cut(reason) => {
-                    return Err(reason.content_fault(PhpOutcome::ContentTooLarge, PhpOutcome::ContentCut));
-                }
+                ContentPiece::Cut(reason) => return Err(SpoolFault::Cut(reason)),
             };
-            spooled.append(&bytes).map_err(|_| PhpOutcome::SpoolFailed)?;
-            let has_room = spools.budget.has_room(0);
-            match content.length() {
-                None if has_room => {}
-                None => return Err(PhpOutcome::SpoolFailed),
-                // If the content is complete, only its end has not been received yet.
-                Some(length) if has_room && spooled.length() <= bytes_max || spooled.length() >= length => {}
-                Some(_) => return Ok(Filled::Part(spooled, content)),
+            spooled.append(&bytes).map_err(|_| SpoolFault::Failed)?;
+            let has_room = spooled.length() <= bytes_max && spools.budget.has_room(0);
+            // If the content is complete, only its end has not been received yet.
+            if has_room || content.length().is_some_and(|length| spooled.length() >= length) {
+                continue;
             }
+            return match is_whole {
+                false => Ok(Filled::Part(spooled, content)),
+                true if spooled.length() > bytes_max => Err(SpoolFault::TooLarge),
+                true => Err(SpoolFault::Full),
+            };
         }
     }
 
     /// Appends `bytes`. If this fails, the content is unchanged.
-    pub(crate) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If the file cannot be created or written.
+    pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.spool.append(bytes, &self.file)?;
         self.share.set(self.share.bytes() + bytes.len() as u64);
         Ok(())
     }
 
     /// Returns whether `bytes` more may be buffered if this buffer may occupy `bytes_max` bytes.
-    pub(crate) fn has_room(&self, bytes: u64, bytes_max: u64) -> bool {
+    pub fn has_room(&self, bytes: u64, bytes_max: u64) -> bool {
         self.share.bytes().saturating_add(bytes) <= bytes_max && self.share.budget().has_room(bytes)
     }
 
     /// Length of the buffered content, in bytes.
-    pub(crate) fn length(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         self.spool.len()
     }
 
     /// Returns whether all content has been read.
-    pub(crate) fn is_drained(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.at >= self.length()
     }
 
     /// Makes the next read start from the beginning.
-    pub(crate) const fn rewind(&mut self) {
+    pub const fn rewind(&mut self) {
         self.at = 0;
     }
 
     /// Returns the next piece, or `None` at the end.
-    pub(crate) fn next_piece(&mut self) -> Result<Option<SharedBytes>, PhpOutcome> {
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn next_piece(&mut self) -> io::Result<Option<SharedBytes>> {
         if self.is_drained() {
             return Ok(None);
         }
-        let piece = self.read().map_err(|_| PhpOutcome::SpoolFailed)?;
-        Ok(Some(SharedBytes::from_buffer(piece)))
+        self.read().map(SharedBytes::from_buffer).map(Some)
     }
 
     /// Returns the next piece, and frees what has been read from time to time. There must be more content.
-    pub(crate) fn take_piece(&mut self) -> io::Result<Vec<u8>> {
+    ///
+    /// # Errors
+    /// If the file cannot be read, or if there is no more content.
+    pub fn take_piece(&mut self) -> io::Result<Vec<u8>> {
         let piece = self.read()?;
         if self.can_free && self.at - self.freed >= FREED_BYTES_MIN {
             self.can_free = self.spool.discard(self.freed..self.at).is_ok();
@@ -164,8 +192,9 @@ impl SpooledContent {
 
 #[cfg(test)]
 mod tests {
-    use super::{FREED_BYTES_MIN, Filled, PIECE_BYTES, SpooledContent, Spools};
-    use flatout_handler::content::Offers;
+    use super::{FREED_BYTES_MIN, Filled, PIECE_BYTES, SpoolFault, SpooledContent, Spools};
+    use flatout_handler::content::{ContentPiece, Offers, content_channel};
+    use flatout_handler::ending::CloseReason;
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
@@ -193,12 +222,46 @@ mod tests {
     }
 
     #[test]
+    fn content_that_does_not_fit_is_an_error_or_continues() {
+        let context = &mut Context::from_waker(Waker::noop());
+        for (bytes_max, total, is_whole, expected) in [
+            (3, 100, true, Some(SpoolFault::TooLarge)),
+            (100, 3, true, Some(SpoolFault::Full)),
+            (3, 100, false, None),
+            (100, 3, false, None),
+        ] {
+            let (writer, content) = content_channel(None);
+            for piece in ["ab", "cd", "ef"] {
+                writer.write(piece.as_bytes().to_vec().into());
+            }
+            writer.end(None);
+            let spools = Spools::new(total, None);
+            let fill = pin!(SpooledContent::fill(content, bytes_max, is_whole, &spools));
+            match (fill.poll(context), expected) {
+                (Poll::Ready(Err(fault)), Some(expected)) => assert_eq!(fault, expected),
+                (Poll::Ready(Ok(Filled::Part(spooled, rest))), None) => {
+                    assert_eq!(spooled.length(), 4);
+                    let piece = rest.poll_piece(context);
+                    assert!(matches!(piece, Poll::Ready(ContentPiece::Bytes(bytes)) if *bytes == *b"ef"));
+                }
+                (filled, _) => panic!("{bytes_max} of {total}: {filled:?}"),
+            }
+            assert_eq!(spools.held_bytes(), 0);
+        }
+        let (writer, content) = content_channel(None);
+        writer.cut(CloseReason::ClientReset);
+        let spools = Spools::new(100, None);
+        let fill = pin!(SpooledContent::fill(content, 100, true, &spools));
+        assert!(matches!(fill.poll(context), Poll::Ready(Err(SpoolFault::Cut(CloseReason::ClientReset)))));
+    }
+
+    #[test]
     fn spooled_content_can_be_read_again() {
         for (bytes, most) in [(0, 10), (10, 10), (11, 10), (70_000, 100_000), (70_000, 1)] {
             let content: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
             let offers = Offers::with_bytes(content.clone().into());
             let spools = Spools::new(100_000, None);
-            let fill = pin!(SpooledContent::fill(offers.take_content().unwrap(), most, &spools));
+            let fill = pin!(SpooledContent::fill(offers.take_content().unwrap(), most, false, &spools));
             let Poll::Ready(Ok(Filled::Whole(mut spool))) = fill.poll(&mut Context::from_waker(Waker::noop())) else {
                 panic!("{bytes} bytes are here whole");
             };

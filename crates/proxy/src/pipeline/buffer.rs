@@ -1,0 +1,73 @@
+//! Buffering of request content before an origin is selected, so that a slow upload occupies no connection to an origin.
+
+use crate::outcome::{ForwardOutcome, origin_failed};
+use crate::step::ProxyStep;
+use flatout_handler::content::{ContentPiece, ContentWriter, RequestContent, content_channel};
+use flatout_handler::ending::CloseReason;
+use flatout_handler::routed::Refusal;
+use flatout_upstream::origin::OriginFailure;
+use flatout_upstream::spool::{Filled, SpoolFault, SpooledContent};
+use std::future::poll_fn;
+use tokio::task::spawn_local;
+
+/// Maximum number of bytes of content of unknown length that are buffered for an origin that speaks HTTP/1.0, if
+/// `buffer-requests` is off.
+const HTTP10_BYTES_MAX: u64 = 128 * 1024 * 1024;
+
+/// Buffers `content` if the step requires it. If an origin speaks HTTP/1.0, content of unknown length is buffered
+/// completely to determine its length, because HTTP/1.0 has no chunked transfer coding (RFC 9112 §6.1).
+pub(super) async fn buffered(step: &ProxyStep, content: RequestContent) -> Result<RequestContent, Refusal> {
+    let declared = content.length();
+    let needs_length = declared.is_none() && step.has_http10();
+    let bytes_max = match step.settings.buffer_bytes_max {
+        0 if needs_length => HTTP10_BYTES_MAX,
+        0 => return Ok(content),
+        bytes_max => bytes_max,
+    };
+    let filled = SpooledContent::fill(content, bytes_max, needs_length, &step.spools).await;
+    let (spool, rest) = match filled.map_err(refusal)? {
+        Filled::Whole(spool) => (spool, None),
+        Filled::Part(spool, rest) => (spool, Some(rest)),
+    };
+    let length = if rest.is_none() { Some(spool.length()) } else { declared };
+    let (writer, content) = content_channel(length);
+    spawn_local(pass_on(spool, rest, writer));
+    Ok(content)
+}
+
+fn refusal(fault: SpoolFault) -> Refusal {
+    match fault {
+        SpoolFault::Cut(reason) => {
+            origin_failed(reason.content_fault(OriginFailure::ContentTooLarge, OriginFailure::ClientCutContent))
+        }
+        SpoolFault::TooLarge => ForwardOutcome::LengthRequired.into(),
+        SpoolFault::Full | SpoolFault::Failed => ForwardOutcome::BufferFailed.into(),
+    }
+}
+
+/// Passes on the buffered content and then its `rest`, as fast as the reader takes it.
+async fn pass_on(mut spool: SpooledContent, rest: Option<RequestContent>, writer: ContentWriter) {
+    while !spool.is_drained() {
+        poll_fn(|context| writer.poll_room(context)).await;
+        if writer.is_abandoned() {
+            return;
+        }
+        match spool.take_piece() {
+            Ok(piece) => writer.write(piece.into()),
+            Err(_) => return writer.cut(CloseReason::FileFailed),
+        }
+    }
+    drop(spool);
+    let Some(rest) = rest else { return writer.end(None) };
+    loop {
+        poll_fn(|context| writer.poll_room(context)).await;
+        if writer.is_abandoned() {
+            return;
+        }
+        match poll_fn(|context| rest.poll_piece(context)).await {
+            ContentPiece::Bytes(bytes) => writer.write(bytes),
+            ContentPiece::End(trailers) => return writer.end(trailers),
+            ContentPiece::Cut(reason) => return writer.cut(reason),
+        }
+    }
+}
