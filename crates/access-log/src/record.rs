@@ -52,7 +52,7 @@ impl<'a> LoggedResponse<'a> {
 
     /// Creates the response to a refused request, or to a request without a response (`status` 0), for the first log.
     pub const fn refused(status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
-        const NO_FACTS: &LogFacts = &LogFacts { log: 0, user: None, site: None, cache: None };
+        const NO_FACTS: &LogFacts = &LogFacts { log: 0, client: None, user: None, site: None, cache: None };
         Self { status, body_bytes, outcome, started_ns, facts: NO_FACTS }
     }
 }
@@ -77,6 +77,14 @@ impl<'a> Record<'a> {
     pub(super) fn new(peer: LoggedPeer, unix_ms: i64, logged: Logged<'a>) -> Self {
         let client = peer.client.map(|client| client.ip());
         Self { client, secure: peer.secure, unix_ms, source: RecordSource::Logged(logged) }
+    }
+
+    /// Returns the record with the client that the handler has found out, if it has.
+    pub(super) const fn with_client(self, client: Option<IpAddr>) -> Self {
+        match client {
+            Some(_) => Self { client, ..self },
+            None => self,
+        }
     }
 
     /// Returns the method and the version if the head was parsed.

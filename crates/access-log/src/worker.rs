@@ -89,7 +89,8 @@ impl WorkerLog {
     /// Stages the line for a request and its response. `unix_ms` is the current time.
     pub fn stage(&mut self, peer: LoggedPeer, unix_ms: i64, logged: Logged<'_>, answer: &LoggedResponse<'_>) {
         if let Some(lane) = self.lanes.get_mut(usize::from(answer.facts.log)) {
-            lane.stage(&mut self.staged, &mut self.dates, &Record::new(peer, unix_ms, logged), answer);
+            let record = Record::new(peer, unix_ms, logged).with_client(answer.facts.client);
+            lane.stage(&mut self.staged, &mut self.dates, &record, answer);
         }
     }
 
@@ -111,7 +112,8 @@ impl WorkerLog {
             });
             &mut self.retired[index]
         };
-        lane.stage(&mut self.staged, &mut self.dates, &description.record(), answer);
+        let record = description.record().with_client(answer.facts.client);
+        lane.stage(&mut self.staged, &mut self.dates, &record, answer);
     }
 
     /// Returns whether any lines are staged.

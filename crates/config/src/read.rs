@@ -55,6 +55,7 @@ impl Reader<'_> {
     /// Reads the whole configuration. The result is valid only if the report is still empty afterwards.
     pub(crate) fn read(&mut self, nodes: &[Node]) -> Config {
         let mut config = process::read(self, nodes);
+        config.share_trust();
         config.files = self.paths.to_vec();
         config.secrets = std::mem::take(&mut self.secrets);
         config

@@ -89,6 +89,8 @@ pub struct Spec {
     /// State shared by all proxies and caches in the process.
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
+    /// Proxies that all sites trust.
+    pub(crate) trusted: Vec<Cidr>,
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) metrics: Option<MetricsText>,
     /// Next unused number for a `files` step.
@@ -315,10 +317,11 @@ impl Spec {
             })
     }
 
-    /// Returns whether any step trusts `client` as a proxy.
+    /// Returns whether all sites, or any step, trust `client` as a proxy.
     pub fn trusts(&self, client: IpAddr) -> bool {
         let is_trusted = |networks: &[Cidr]| model::is_trusted(networks, Some(client));
-        self.proxies.iter().any(|proxy| is_trusted(proxy.trusted()))
+        is_trusted(&self.trusted)
+            || self.proxies.iter().any(|proxy| is_trusted(proxy.trusted()))
             || self.active.iter().any(|step| is_trusted(&step.settings().trusted))
             || self.php.iter().any(|php| is_trusted(&php.step.settings().trusted))
     }

@@ -109,6 +109,7 @@ pub(crate) fn answer(
         live,
         site,
         request,
+        original: resolve_forwarded(request, &live.spec.trusted).request,
         now,
         host,
         path: Cow::Borrowed(path),
@@ -226,6 +227,8 @@ pub(crate) struct Walk<'w> {
     live: &'w Rc<Live>,
     site: &'w SiteSpec,
     request: &'w Request<'w>,
+    /// The request as its client sent it, according to the proxies that all sites trust.
+    original: Request<'w>,
     now: Now,
     host: Option<&'w [u8]>,
     /// The current path, percent-encoded.
@@ -573,7 +576,13 @@ impl<'w> Walk<'w> {
     fn seal(&self) -> Seal {
         let site = self.live.site_name(self.site);
         Seal {
-            facts: LogFacts { log: self.site.log, site, user: self.user.clone(), cache: None },
+            facts: LogFacts {
+                log: self.site.log,
+                client: self.named_client(),
+                site,
+                user: self.user.clone(),
+                cache: None,
+            },
             links: self.links.clone(),
             lines: self.rendered_lines(),
         }

@@ -13,6 +13,7 @@ use flatout_os::file::OpenFile;
 use flatout_reason::Outcome;
 use std::borrow::Cow;
 use std::cell::OnceCell;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 /// A response head, complete except for the value of Date, the Connection field and the empty line. It belongs to one
@@ -390,6 +391,8 @@ pub struct Response {
 pub struct LogFacts {
     /// Index of the access log, or [`LOG_NONE`].
     pub log: u8,
+    /// The client's address, if a trusted proxy has named it; otherwise, it is that of the connection.
+    pub client: Option<IpAddr>,
     /// The name of the authenticated user.
     pub user: Option<Rc<str>>,
     /// The first name of the site that handled the request.

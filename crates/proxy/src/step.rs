@@ -1,13 +1,12 @@
 //! A `proxy` step, shared by all workers.
 
 use crate::failing::FailureSeries;
-use crate::forward::{SentFields, unkeyed_fields};
+use crate::forward::{SentFields, original_client, unkeyed_fields};
 use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
 use flatout_balance::group::{Group, OriginStatus};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
-use flatout_http::forwarded::{ClientClaim, read_claim};
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::url::OriginAddress;
@@ -127,15 +126,7 @@ impl ProxyStep {
     /// Returns the address of the client that sent a request with these `fields`: `peer`, or the client that the fields
     /// name if the peer is a trusted proxy. `None` if the address is unknown.
     pub(crate) fn original_client(&self, fields: Fields<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
-        let trusted = &self.settings.trusted;
-        if !is_trusted(trusted, peer) {
-            return peer;
-        }
-        match read_claim(fields, |address| is_trusted(trusted, Some(address))).client {
-            ClientClaim::Nothing => peer,
-            ClientClaim::Unknown => None,
-            ClientClaim::At(client) => Some(client.ip()),
-        }
+        original_client(&self.settings.trusted, fields, peer)
     }
 
     /// Returns how fields in requests from a client with this address are forwarded.

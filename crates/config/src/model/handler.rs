@@ -1,6 +1,6 @@
 //! Handlers: the steps that respond to requests.
 
-use super::{Pages, Php, Proxy, Text, TextPart, Variable};
+use super::{Cidr, Pages, Php, Proxy, Text, TextPart, Variable};
 use flatout_http::encoding::ContentCoding;
 use std::path::PathBuf;
 
@@ -23,6 +23,18 @@ pub enum Handler {
     Page(Box<Pages>),
     /// Runs scripts in an application server such as PHP-FPM.
     Php(Box<Php>),
+}
+
+impl Handler {
+    /// The proxies that the handler trusts, if it can trust any.
+    pub(crate) const fn trusted_mut(&mut self) -> Option<&mut Vec<Cidr>> {
+        match self {
+            Self::Proxy(proxy) => Some(&mut proxy.trusted),
+            Self::Pages(pages) | Self::Page(pages) => Some(&mut pages.settings.trusted),
+            Self::Php(php) => Some(&mut php.trusted),
+            Self::Files(_) | Self::Redirect(_) | Self::Respond(_) | Self::Metrics => None,
+        }
+    }
 }
 
 /// Settings of `files`, which serves the files below a folder.

@@ -1,6 +1,6 @@
 //! Settings of the whole process.
 
-use super::{Certificate, Place, Site, Step, StoreBudget};
+use super::{Block, Certificate, Cidr, Place, Site, Step, StepKind, StoreBudget};
 use flatout_http::access::{LogDestination, LogSettings};
 use flatout_http::limits::Limits;
 use flatout_http::timeouts::Timeouts;
@@ -37,6 +37,9 @@ flatout_reason::defaults! {
         pub request_head: RequestHeadLimits,
         /// `request-body`.
         pub request_body: RequestBodyLimits,
+        /// Proxies in front of this server, whose Forwarded and X-Forwarded fields name the client. Every handler that
+        /// trusts proxies trusts these, too.
+        pub trusted: Vec<Cidr>,
         /// Limits for each client and for all clients together.
         pub limit_connections: ConnectionLimits,
         /// Socket options of listeners and connections.
@@ -66,6 +69,29 @@ impl Config {
     /// configured folders, but not by default: a reload could not add a folder, as no other process can take over.
     pub fn landlock(&self) -> bool {
         self.landlock.unwrap_or(self.worker_process)
+    }
+
+    /// Adds the proxies that all sites trust to those of each handler.
+    pub(crate) fn share_trust(&mut self) {
+        let mut blocks: Vec<&mut Block> = self.sites.iter_mut().map(|site| &mut site.block).collect();
+        while let Some(block) = blocks.pop() {
+            for step in block {
+                let trusted = match &mut step.kind {
+                    StepKind::Route(route) => {
+                        blocks.push(&mut route.block);
+                        continue;
+                    }
+                    StepKind::Handler(handler) => handler.trusted_mut(),
+                    _ => None,
+                };
+                let Some(trusted) = trusted else { continue };
+                for network in &self.trusted {
+                    if !trusted.contains(network) {
+                        trusted.push(*network);
+                    }
+                }
+            }
+        }
     }
 
     /// The steps of all sites, including those in routes, in written order.

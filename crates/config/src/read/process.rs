@@ -1,15 +1,16 @@
 //! The top-level settings, which apply to the whole process.
 
 use super::Reader;
-use super::proxy::TIMEOUT_MS;
-use super::setting::{Group, Inner, Parsed, Setting, WholeField, names, read_row, write_block};
+use super::proxy::{TIMEOUT_MS, TRUST, listed_network};
+use super::setting::{Group, Inner, List, Parsed, Setting, WholeField, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
 use crate::model::{
-    Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestBodyLimits, RequestHeadLimits,
+    Admin, CacheBudget, Cidr, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestBodyLimits,
+    RequestHeadLimits,
 };
 use crate::syntax::Node;
 use flatout_http::timeout_settings;
@@ -59,6 +60,11 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting::group("timeouts", &Inner(&TIMEOUTS, |config: &mut Config| &mut config.timeouts)),
     Setting::group("request-head", &Inner(&REQUEST_HEAD, |config: &mut Config| &mut config.request_head)),
     Setting::group("request-body", &Inner(&REQUEST_BODY, |config: &mut Config| &mut config.request_body)),
+    Setting::list(
+        "trusted-proxies",
+        TRUST,
+        &List("this network", listed_network, Cidr::to_string, |config: &mut Config| &mut config.trusted),
+    ),
     Setting::group(
         "limit-connections",
         &Inner(&LIMIT_CONNECTIONS, |config: &mut Config| &mut config.limit_connections),

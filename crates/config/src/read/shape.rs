@@ -183,6 +183,10 @@ fn homes() -> [(&'static str, Vec<&'static str>); 12] {
     let in_files = names(files::SETTINGS).into_iter().filter(|name| *name != "cache").collect();
     let in_proxy = names(proxy::SETTINGS).into_iter().filter(|name| !matches!(*name, "tls" | "host")).collect();
     [
+        (
+            "belongs at the top level of the file, or in the block of `proxy`, `php`, `pages` or `page`",
+            vec!["trusted-proxies"],
+        ),
         ("belongs at the top level of the file", top),
         ("belongs in a `site` block, not in a route", names(site::SETTINGS)),
         ("belongs in a `site` or `route` block", steps),
@@ -190,7 +194,6 @@ fn homes() -> [(&'static str, Vec<&'static str>); 12] {
         ("belongs in the first block of a `route`", vec!["match"]),
         ("belongs in the block of `timeouts`", names(process::TIMEOUTS.block)),
         ("belongs in the block of `log`", names(log::LOG.block)),
-        ("belongs in the block of `proxy`, `php`, `pages` or `page`", vec!["trusted-proxies"]),
         ("belongs in the block of `proxy`", in_proxy),
         ("belongs in the block of `php`", names(php::SETTINGS)),
         ("belongs in the block of a site's `cache`", names(cache::SETTINGS)),

@@ -62,6 +62,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             php: Vec::new(),
             accelerator: sources.accelerator.clone().unwrap_or_default(),
             rates: Vec::new(),
+            trusted: config.trusted.clone(),
             verifier: None,
             metrics: sources.metrics.clone(),
             next_files_id: sources.previous.map_or(0, |previous| previous.next_files_id),

@@ -179,8 +179,7 @@ impl<'w> Walk<'w> {
             }
         });
         let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
-        let client = self.request.client.map(|client| client.ip());
-        Variables { client, host_port, path, query, secure: self.request.secure, rest }
+        Variables { client: self.client(), host_port, path, query, secure: self.original.secure, rest }
     }
 
     /// Returns what follows the prefix that `rewrite` removes, if the path has empty segments and literally begins with

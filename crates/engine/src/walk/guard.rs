@@ -34,7 +34,12 @@ pub(crate) enum PasswordFailure {
 
 impl Walk<'_> {
     pub(super) fn client(&self) -> Option<IpAddr> {
-        self.request.client.map(|client| client.ip())
+        self.original.client.map(|client| client.ip())
+    }
+
+    /// Returns the client's address if a trusted proxy has named it.
+    pub(super) fn named_client(&self) -> Option<IpAddr> {
+        self.client().filter(|client| self.request.client.is_some_and(|peer| peer.ip() != *client))
     }
 
     pub(super) fn check_rate(&mut self, table: &RateTable) -> Option<Response> {

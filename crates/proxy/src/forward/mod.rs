@@ -33,6 +33,7 @@ pub mod retry;
 mod sent;
 pub mod upgrade;
 
+pub(crate) use request::original_client;
 pub use request::{Passage, Strip, write_host_lines, write_request_lines};
 pub use response::{Return, forwarded_trailers, write_interim_lines, write_response_lines};
 pub use sent::{SentFields, unkeyed_fields};

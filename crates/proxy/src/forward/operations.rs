@@ -7,6 +7,7 @@ use flatout_handler::Request;
 use flatout_http::host::split_port;
 use flatout_http::lines::{new_fields, write_line};
 use flatout_http::target::Target;
+use std::net::IpAddr;
 
 /// Header operations, in configuration order. Operations on hop-by-hop and framing fields have no effect.
 #[derive(Clone, Copy, Debug)]
@@ -19,19 +20,25 @@ impl Operations<'_> {
     }
 
     /// Appends to `out` the fields that are set or added, unless a later operation removes them. `host` is the host of
-    /// `request`.
-    pub(super) fn write(self, request: &Request<'_>, host: Option<&[u8]>, out: &mut Vec<u8>) {
+    /// `request`, and `client` returns its client.
+    pub(super) fn write(
+        self,
+        request: &Request<'_>,
+        client: &dyn Fn() -> Option<IpAddr>,
+        host: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
         for (name, value) in new_fields(self.0, |operation| is_free(operation.name())) {
             match parse_field_text(value) {
                 None => write_line(name, value.as_bytes(), out),
-                Some(text) => write_line(name, &render(&text, request, host), out),
+                Some(text) => write_line(name, &render(&text, request, client, host), out),
             }
         }
     }
 }
 
 /// Returns the value of `text` for `request`, with all variables replaced.
-fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
+fn render(text: &Text, request: &Request<'_>, client: &dyn Fn() -> Option<IpAddr>, host: Option<&[u8]>) -> Vec<u8> {
     let (path, query) = match request.head.target {
         Target::Resource { path, query, .. } => (path, query),
         Target::Authority(_) | Target::Asterisk => (&b""[..], None),
@@ -41,8 +48,8 @@ fn render(text: &Text, request: &Request<'_>, host: Option<&[u8]>) -> Vec<u8> {
         match part {
             TextPart::Literal(literal) => value.extend_from_slice(literal.as_bytes()),
             TextPart::Variable(Variable::Client) => {
-                if let Some(client) = request.client {
-                    value.extend_from_slice(client.ip().to_canonical().to_string().as_bytes());
+                if let Some(client) = client() {
+                    value.extend_from_slice(client.to_canonical().to_string().as_bytes());
                 }
             }
             TextPart::Variable(Variable::Host) => {

@@ -5,8 +5,9 @@ use super::operations::Operations;
 use super::{ConnectionNames, elements};
 use crate::outcome::ForwardOutcome;
 use flatout_cache::key::write_authority;
-use flatout_config::model::{HostField, Origin, Proxy, is_trusted};
+use flatout_config::model::{Cidr, HostField, Origin, Proxy, is_trusted};
 use flatout_handler::Request;
+use flatout_http::forwarded::{ClientClaim, read_claim};
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::lines::write_line;
@@ -90,8 +91,22 @@ pub fn write_request_lines(
     }
     writer.write_forwarded(request, host);
     writer.out.extend_from_slice(passage.extra);
-    writer.operations.write(request, host, writer.out);
+    let client = || original_client(&settings.trusted, head.fields, request.client.map(|client| client.ip()));
+    writer.operations.write(request, &client, host, writer.out);
     Ok(())
+}
+
+/// Returns the address of the client that sent a request with these `fields`: `peer`, or the client that the fields name
+/// if the peer is a trusted proxy. `None` if the address is unknown.
+pub(crate) fn original_client(trusted: &[Cidr], fields: Fields<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+    if !is_trusted(trusted, peer) {
+        return peer;
+    }
+    match read_claim(fields, |address| is_trusted(trusted, Some(address))).client {
+        ClientClaim::Nothing => peer,
+        ClientClaim::Unknown => None,
+        ClientClaim::At(client) => Some(client.ip()),
+    }
 }
 
 /// Returns `host` in lower case and without the default port, using `spelt` as a buffer.
