@@ -1,7 +1,7 @@
 //! The logged data of a request and its response.
 
 use super::logs::LogSet;
-use flatout_handler::response::LogFacts;
+use flatout_handler::response::{LogFacts, LoggedClient};
 use flatout_http::framing::Version;
 use flatout_http::request::RequestHead;
 use std::net::{IpAddr, SocketAddr};
@@ -52,7 +52,7 @@ impl<'a> LoggedResponse<'a> {
 
     /// Creates the response to a refused request, or to a request without a response (`status` 0), for the first log.
     pub const fn refused(status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
-        const NO_FACTS: &LogFacts = &LogFacts { log: 0, client: None, user: None, site: None, cache: None };
+        const NO_FACTS: &LogFacts = &LogFacts { log: 0, client: LoggedClient::Peer, user: None, site: None, cache: None };
         Self { status, body_bytes, outcome, started_ns, facts: NO_FACTS }
     }
 }
@@ -79,11 +79,12 @@ impl<'a> Record<'a> {
         Self { client, secure: peer.secure, unix_ms, source: RecordSource::Logged(logged) }
     }
 
-    /// Returns the record with the client that the handler has found out, if it has.
-    pub(super) const fn with_client(self, client: Option<IpAddr>) -> Self {
+    /// Returns the record with the client that a trusted proxy has named, if one has.
+    pub(super) const fn with_client(self, client: LoggedClient) -> Self {
         match client {
-            Some(_) => Self { client, ..self },
-            None => self,
+            LoggedClient::Peer => self,
+            LoggedClient::At(client) => Self { client: Some(client), ..self },
+            LoggedClient::Unknown => Self { client: None, ..self },
         }
     }
 

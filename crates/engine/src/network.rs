@@ -9,15 +9,15 @@ pub(crate) fn normalise(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// Returns whether `client` has access, and the index of the rule that matched, if any. An unknown address matches only
-/// `all`, and is denied if no rule matches.
+/// Returns whether `client` has access, and the index of the rule that matched, if any. An unknown address may be one that
+/// is denied, so that it matches every rule that denies, and of the others only `all`. It is denied if no rule matches.
 pub(crate) fn decide_access(access: &Access, client: Option<IpAddr>) -> (bool, Option<usize>) {
-    let fits = |network: &Network| match (network, client) {
+    let fits = |is_allowed: bool, network: &Network| match (network, client) {
         (Network::All, _) => true,
         (Network::Cidr(network), Some(client)) => network.contains(client),
-        (Network::Cidr(_), None) => false,
+        (Network::Cidr(_), None) => !is_allowed,
     };
-    match access.rules.iter().position(|(_, network)| fits(network)) {
+    match access.rules.iter().position(|(is_allowed, network)| fits(*is_allowed, network)) {
         Some(rule) => (access.rules[rule].0, Some(rule)),
         None => (client.is_some() && access.rules.iter().all(|(allow, _)| !allow), None),
     }
@@ -54,6 +54,7 @@ mod tests {
         assert!(!allows(&but_one, "nobody knows"));
         assert!(!allows(&access(&[(false, "all", 0)]), "::1"));
         assert!(allows(&access(&[(true, "all", 0)]), "nobody knows"));
+        assert!(!allows(&access(&[(false, "10.0.0.13", 32), (true, "all", 0)]), "nobody knows"));
         assert!(allows(&access(&[]), "::1"));
     }
 

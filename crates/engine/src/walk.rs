@@ -22,7 +22,7 @@ use crate::step::{Block, Kind, Route, Step};
 use crate::text::render_value;
 use action::Action;
 use flatout_handler::later::{PagesInForce, Seal, hold};
-use flatout_handler::response::{LogFacts, Response};
+use flatout_handler::response::{LogFacts, LoggedClient, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
 use flatout_http::host::split_port;
@@ -63,9 +63,12 @@ pub(crate) fn answer(
     resumed: Option<Resumed>,
 ) -> Reply {
     let listener = live.spec.listeners.get(request.listener as usize);
+    let original = resolve_forwarded(request, &live.spec.trusted).request;
+    let client = logged_client(request, &original);
+    let log = listener.map_or(0, |listener| listener.log);
     let refuse = |failure: Refusal| {
         let mut response = failure.respond(None, &HeaderPolicy::default());
-        response.logged.log = listener.map_or(0, |listener| listener.log);
+        response.logged = LogFacts { log, client, ..LogFacts::default() };
         Reply::Now(response)
     };
     let head = request.head;
@@ -83,7 +86,7 @@ pub(crate) fn answer(
             let forwards = site.map_or_else(|| live.spec.sites.iter().any(|site| site.forwards), |site| site.forwards);
             let allow = if forwards { ALLOW_FORWARDED } else { ALLOW };
             let mut response = no_content(&[("Allow", allow)], &HeaderPolicy::default(), FileOutcome::Options);
-            response.logged.log = listener.map_or(0, |listener| listener.log);
+            response.logged = LogFacts { log, client, ..LogFacts::default() };
             return Reply::Now(response);
         }
         Target::Resource { path, query } => (path, query),
@@ -95,7 +98,13 @@ pub(crate) fn answer(
         && let Some(port) = listener.redirect_https_port
         && let Some(reply) = redirect_https(live, listener, port, host, path, query)
     {
-        return reply.unwrap_or_else(refuse);
+        return match reply {
+            Ok(mut response) => {
+                response.logged.client = client;
+                response.into()
+            }
+            Err(failure) => refuse(failure),
+        };
     }
     let site =
         listener.hosts.find(host).and_then(|(site, matched)| Some((live.spec.sites.get(site as usize)?, matched)));
@@ -109,7 +118,7 @@ pub(crate) fn answer(
         live,
         site,
         request,
-        original: resolve_forwarded(request, &live.spec.trusted).request,
+        original,
         now,
         host,
         path: Cow::Borrowed(path),
@@ -180,7 +189,7 @@ fn redirect_https(
     host: Option<&[u8]>,
     path: &[u8],
     query: Option<&[u8]>,
-) -> Option<Result<Reply, Refusal>> {
+) -> Option<Result<Response, Refusal>> {
     let site = if listener.hosts.sites.is_empty() {
         live.spec.listeners.iter().find_map(|other| other.hosts.find(host))
     } else {
@@ -208,7 +217,16 @@ fn redirect_https(
     let location = encode_location(&location);
     let mut response = redirect(308, location, &HeaderPolicy::default(), RouteOutcome::HttpsRedirect);
     response.logged = LogFacts { log: site.log, site: live.site_name(site), ..LogFacts::default() };
-    Some(Ok(Reply::Now(response)))
+    Some(Ok(response))
+}
+
+/// Returns the client of a request for the log, if `original` is the request as its client sent it.
+fn logged_client(request: &Request<'_>, original: &Request<'_>) -> LoggedClient {
+    match (original.client, request.client) {
+        (Some(client), peer) if peer.is_none_or(|peer| peer.ip() != client.ip()) => LoggedClient::At(client.ip()),
+        (None, Some(_)) => LoggedClient::Unknown,
+        _ => LoggedClient::Peer,
+    }
 }
 
 fn host_needed() -> Refusal {
@@ -578,7 +596,7 @@ impl<'w> Walk<'w> {
         Seal {
             facts: LogFacts {
                 log: self.site.log,
-                client: self.named_client(),
+                client: logged_client(self.request, &self.original),
                 site,
                 user: self.user.clone(),
                 cache: None,

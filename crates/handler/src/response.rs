@@ -391,14 +391,26 @@ pub struct Response {
 pub struct LogFacts {
     /// Index of the access log, or [`LOG_NONE`].
     pub log: u8,
-    /// The client's address, if a trusted proxy has named it; otherwise, it is that of the connection.
-    pub client: Option<IpAddr>,
+    /// The client.
+    pub client: LoggedClient,
     /// The name of the authenticated user.
     pub user: Option<Rc<str>>,
     /// The first name of the site that handled the request.
     pub site: Option<Rc<str>>,
     /// The result of the cache lookup: a name from the tables of `flatout_proxy`.
     pub cache: Option<&'static str>,
+}
+
+/// The client of a request, for the access log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoggedClient {
+    /// The peer of the connection.
+    #[default]
+    Peer,
+    /// The address that a trusted proxy has named.
+    At(IpAddr),
+    /// A client whose address a trusted proxy hides.
+    Unknown,
 }
 
 /// Log index of a response that is not logged.

@@ -127,7 +127,9 @@ fn parse_node(node: &[u8]) -> ClientClaim {
             None => (text, ""),
         };
         let port = parse_decimal(port.as_bytes()).and_then(|port| u16::try_from(port).ok()).unwrap_or(0);
-        Some(SocketAddr::new(host.parse().ok()?, port))
+        // A proxy may have accepted the connection of an IPv4 client with an IPv6 socket.
+        let host: IpAddr = host.parse().ok()?;
+        Some(SocketAddr::new(host.to_canonical(), port))
     };
     parse().map_or(ClientClaim::Unknown, ClientClaim::At)
 }

@@ -37,11 +37,6 @@ impl Walk<'_> {
         self.original.client.map(|client| client.ip())
     }
 
-    /// Returns the client's address if a trusted proxy has named it.
-    pub(super) fn named_client(&self) -> Option<IpAddr> {
-        self.client().filter(|client| self.request.client.is_some_and(|peer| peer.ip() != *client))
-    }
-
     pub(super) fn check_rate(&mut self, table: &RateTable) -> Option<Response> {
         // The request was counted before its password was verified.
         if self.resumed.is_some() && !self.resumed_past {
