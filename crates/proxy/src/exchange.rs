@@ -28,6 +28,7 @@ use flatout_upstream::origin::{
 };
 use flatout_upstream::permit::wait_for_permit;
 use std::cell::Cell;
+use std::net::IpAddr;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -44,6 +45,8 @@ pub(crate) struct UpstreamRequest {
     pub(crate) websocket_key: Option<WebSocketKey>,
     /// The properties that decide which origin is selected.
     pub(crate) preference: Preference,
+    /// Address of the client that sent the request first, if it is known.
+    pub(crate) client: Option<IpAddr>,
     /// The client's session; `None` if the response must not set the cookie for it.
     pub(crate) affinity: Option<Affinity>,
     /// Progress made before the response future was polled.
@@ -143,11 +146,13 @@ impl UpstreamRequest {
         let is_connect = upgrade.is_some() && request.head.version > Version::Http11;
         let websocket_key = if is_connect { WebSocketKey::random() } else { None };
         let upgrade = upgrade.filter(|_| !is_connect || websocket_key.is_some());
+        let client = step.original_client(request.head.fields, request.client.map(|client| client.ip()));
         Self {
             preference: Preference {
-                key_hash: hash_request(step.group.balance(), request),
+                key_hash: hash_request(step.group.balance(), request, client),
                 origin: affinity.and_then(|affinity| affinity.origin),
             },
+            client,
             affinity,
             request: owned,
             path_bytes: path.len(),
@@ -326,7 +331,7 @@ impl Begun {
         let permit = if let Some(permit) = permit {
             permit
         } else {
-            let arrival = step.arrival(ask.path_and_query().0, ask.request.client(), now_ms);
+            let arrival = step.arrival(ask.path_and_query().0, ask.client, now_ms);
             if let Some(permit) = limiter.try_acquire(&arrival) {
                 permit
             } else {

@@ -14,7 +14,7 @@ use flatout_net::tls::ClientTlsError;
 use flatout_store::key::begin_key;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
 use flatout_upstream::spool::Spools;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -200,8 +200,9 @@ impl ProxyStep {
     }
 
     /// Describes a request for the concurrency limit of an origin.
-    pub(crate) fn arrival<'a>(&self, path: &'a [u8], client: Option<SocketAddr>, now_ms: u64) -> Arrival<'a> {
-        let client = client.map(|client| client.ip()).filter(|client| !is_trusted(self.trusted(), Some(*client)));
+    pub(crate) fn arrival<'a>(&self, path: &'a [u8], client: Option<IpAddr>, now_ms: u64) -> Arrival<'a> {
+        // All clients behind a proxy that does not name them would share its address.
+        let client = client.filter(|client| !is_trusted(self.trusted(), Some(*client)));
         Arrival::new(path, client, now_ms)
     }
 

@@ -1,14 +1,14 @@
-//! Behind a proxy that all sites trust, the visitor is the client in the log, in rules and in variables.
+//! Behind a proxy that all sites trust, the client that it names is the client in the log, in rules and in variables.
 
 use super::super::harness::{Folder, Server, read_response, wait_until};
 use super::origin::{Origin, Then, response};
 use std::io::Write as _;
 
-const VISITOR: &str = "203.0.113.7";
+const CLIENT: &str = "203.0.113.7";
 const OTHER: &str = "203.0.113.8";
 
 #[test]
-fn the_client_is_the_visitor_everywhere() {
+fn the_client_is_the_one_that_a_trusted_proxy_names() {
     let origin = Origin::start(|_, stream| {
         let _ = stream.write_all(&response("200 OK", "Cache-Control: no-store\r\n", b"app"));
         Then::Keep
@@ -19,7 +19,7 @@ fn the_client_is_the_visitor_everywhere() {
         format!(
             "workers 1\n{top}\nlog \"{}\"\nsite \"*\" {{\n\
              listen \"127.0.0.1:0\" h2c=#true\nheader \"X-Client\" \"{{client}}\"\n\
-             route \"/denied\" {{ deny \"{VISITOR}\"; respond 200 \"allowed\"; }}\n\
+             route \"/denied\" {{ deny \"{CLIENT}\"; respond 200 \"allowed\"; }}\n\
              route \"/limited\" {{ rate-limit requests=1 period=\"1h\"; respond 200 \"within\"; }}\n\
              route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n\
              files \"{}\"\n}}\n",
@@ -28,7 +28,7 @@ fn the_client_is_the_visitor_everywhere() {
             folder.path().join("site").display()
         )
     };
-    let ask = |server: &Server, path: &str, client: &str| {
+    let send = |server: &Server, path: &str, client: &str| {
         let mut stream = server.connect();
         let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 1.2.3.4, {client}\r\n\r\n");
         stream.write_all(head.as_bytes()).unwrap();
@@ -37,31 +37,40 @@ fn the_client_is_the_visitor_everywhere() {
     };
     let server = Server::run(&folder, &config("trusted-proxies \"127.0.0.0/8\""));
     for (path, client, status) in [
-        ("/a.txt", VISITOR, 200),
-        ("/missing", VISITOR, 404),
-        ("/denied", VISITOR, 403),
+        ("/a.txt", CLIENT, 200),
+        ("/missing", CLIENT, 404),
+        ("/denied", CLIENT, 403),
         ("/denied", OTHER, 200),
-        ("/limited", VISITOR, 200),
+        ("/limited", CLIENT, 200),
         ("/limited", OTHER, 200),
-        ("/limited", VISITOR, 429),
-        ("/app", VISITOR, 200),
+        ("/limited", CLIENT, 429),
+        ("/app", CLIENT, 200),
     ] {
-        assert_eq!(ask(&server, path, client), (status, client.to_owned()), "{path}");
+        assert_eq!(send(&server, path, client), (status, client.to_owned()), "{path}");
     }
-    let told = || {
+    let received = || {
         let request = origin.requests().pop().unwrap();
         (request.field("x-real-ip").unwrap(), request.field("x-forwarded-for").unwrap())
     };
-    assert_eq!(told(), (VISITOR.to_owned(), format!("1.2.3.4, {VISITOR}, 127.0.0.1")));
+    assert_eq!(received(), (CLIENT.to_owned(), format!("1.2.3.4, {CLIENT}, 127.0.0.1")));
+    // Requests that reach no site, and a client that the proxy hides.
+    let raw = |head: &str| {
+        let mut stream = server.connect();
+        stream.write_all(head.as_bytes()).unwrap();
+        read_response(&mut stream).status
+    };
+    assert_eq!(raw(&format!("OPTIONS * HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: {CLIENT}\r\n\r\n")), 204);
+    assert_eq!(raw("GET /denied HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: unknown\r\n\r\n"), 403);
     server.stop();
     let lines = std::fs::read_to_string(&log).unwrap();
-    assert_eq!(lines.lines().filter(|line| line.contains(VISITOR)).count(), 6, "{lines}");
+    assert_eq!(lines.lines().filter(|line| line.contains(CLIENT)).count(), 7, "{lines}");
     assert_eq!(lines.lines().filter(|line| line.contains(OTHER)).count(), 2, "{lines}");
+    assert_eq!(lines.lines().filter(|line| line.starts_with("- - -")).count(), 1, "{lines}");
     // Without the setting, anyone could claim to be anybody.
     let server = Server::run(&folder, &config(""));
-    assert_eq!(ask(&server, "/denied", VISITOR), (200, "127.0.0.1".to_owned()));
-    assert_eq!(ask(&server, "/app", VISITOR), (200, "127.0.0.1".to_owned()));
-    assert_eq!(told(), ("127.0.0.1".to_owned(), "127.0.0.1".to_owned()));
+    assert_eq!(send(&server, "/denied", CLIENT), (200, "127.0.0.1".to_owned()));
+    assert_eq!(send(&server, "/app", CLIENT), (200, "127.0.0.1".to_owned()));
+    assert_eq!(received(), ("127.0.0.1".to_owned(), "127.0.0.1".to_owned()));
     wait_until("both lines are written", || {
         std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("127.0.0.1")).count() == 2
     });

@@ -4,17 +4,18 @@ use super::hash_key;
 use flatout_config::model::{Balance, HashKey};
 use flatout_handler::Request;
 use flatout_http::cookie::cookies;
+use std::net::IpAddr;
 
 /// Separator between the parts of a key, which no part contains.
 const APART: u8 = b'\n';
 
-/// Returns the hash of a request's balancing key, or `None` if the policy does not use one or the request has none:
+/// Returns the hash of the balancing key of a request from `client`, or `None` if the policy does not use one or the request has none:
 /// neither the configured field or cookie, nor a known client address. Such requests are distributed by load. Their
 /// client's address is no substitute for the field or the cookie, because all visitors behind one proxy share it.
-pub fn hash_request(balance: &Balance, request: &Request<'_>) -> Option<u64> {
+pub fn hash_request(balance: &Balance, request: &Request<'_>, client: Option<IpAddr>) -> Option<u64> {
     let Balance::ConsistentHash(key) = balance else { return None };
     match key {
-        HashKey::Client => hash_client(request),
+        HashKey::Client => client.map(hash_client),
         HashKey::Uri => {
             let host = request.head.host.unwrap_or_default();
             let mut hash = super::rendezvous::Hash::new();
@@ -32,11 +33,11 @@ pub fn hash_request(balance: &Balance, request: &Request<'_>) -> Option<u64> {
     }
 }
 
-fn hash_client(request: &Request<'_>) -> Option<u64> {
-    request.client.map(|client| match client.ip().to_canonical() {
-        std::net::IpAddr::V4(address) => hash_key(&address.octets()),
-        std::net::IpAddr::V6(address) => hash_key(&address.octets()),
-    })
+fn hash_client(client: IpAddr) -> u64 {
+    match client.to_canonical() {
+        IpAddr::V4(address) => hash_key(&address.octets()),
+        IpAddr::V6(address) => hash_key(&address.octets()),
+    }
 }
 
 /// Returns the target without scheme and authority, so that both forms of a target have the same key.
@@ -64,6 +65,7 @@ mod tests {
     use flatout_http::head::FieldStorage;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
+    use std::net::SocketAddr;
 
     fn hash(key: &HashKey, target: &str, lines: &str, client: &str) -> Option<u64> {
         let host = if target.starts_with('/') { "Host: a.example\r\n" } else { "" };
@@ -71,9 +73,9 @@ mod tests {
         let mut storage = FieldStorage::new();
         let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let offers = Offers::new();
-        let client = client.parse().ok();
+        let client: Option<SocketAddr> = client.parse().ok();
         let request = Request { head: &head, client, secure: false, listener: 0, offers: &offers };
-        hash_request(&Balance::ConsistentHash(key.clone()), &request)
+        hash_request(&Balance::ConsistentHash(key.clone()), &request, client.map(|client| client.ip()))
     }
 
     #[test]
@@ -105,6 +107,6 @@ mod tests {
         let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let offers = Offers::new();
         let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &offers };
-        assert_eq!(hash_request(&Balance::RoundRobin, &request), None);
+        assert_eq!(hash_request(&Balance::RoundRobin, &request, None), None);
     }
 }

@@ -26,7 +26,7 @@ pub enum Handler {
 }
 
 impl Handler {
-    /// The proxies that the handler trusts, if it can trust any.
+    /// The networks of the proxies that the handler trusts; `None` if it does not use what they say.
     pub(crate) const fn trusted_mut(&mut self) -> Option<&mut Vec<Cidr>> {
         match self {
             Self::Proxy(proxy) => Some(&mut proxy.trusted),

@@ -314,7 +314,7 @@ pub struct Log {
 
 #[cfg(test)]
 mod tests {
-    use super::Http3;
+    use super::{Http3, StepKind};
     use crate::load_text;
 
     #[test]
@@ -332,6 +332,27 @@ mod tests {
         for bad in ["size=\"1KiB\"", "size=\"257KiB\"", "fields=15", "fields=1001", ""] {
             assert!(load_text(&format!("request-head {bad}\nsite {{\n respond 200 \"x\"\n}}")).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_all_sites_trust_every_handler_trusts() {
+        let text = "site {\n route \"/a\" {\n route \"/b\" { proxy \"http://127.0.0.1:1\" { trusted-proxies \"::1\"; }; }\n\
+            php \"127.0.0.1:9000\" { root \"/srv\"; }\n }\n route \"/c\" { page \"c.lhtml\"; }\n pages \"site\"\n}\n\
+            trusted-proxies \"10.0.0.0/8\" \"::1\"";
+        let mut config = load_text(text).unwrap();
+        let handlers = config.sites[0].steps().filter_map(|step| match &step.kind {
+            StepKind::Handler(handler) => handler.clone().trusted_mut().map(|trusted| (handler.clone(), trusted.clone())),
+            _ => None,
+        });
+        let handlers: Vec<_> = handlers.collect();
+        assert_eq!(handlers.len(), 4);
+        for (handler, mut trusted) in handlers {
+            trusted.sort_by_key(|network| network.bits);
+            assert_eq!(trusted, config.trusted, "{handler:?}");
+        }
+        let before = config.clone();
+        config.share_trust();
+        assert_eq!(config, before);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl ForwardedRequest {
         }
         let ticket = step.group.choose(routed.now.monotonic_ms, ask.preference, &Tried::NONE)?;
         let (limiter, address) = (step.limiters.get(ticket.index())?, step.addresses.get(ticket.index())?);
-        let arrival = step.arrival(ask.path_and_query().0, request.client, routed.now.monotonic_ms);
+        let arrival = step.arrival(ask.path_and_query().0, ask.client, routed.now.monotonic_ms);
         let Some(permit) = limiter.try_acquire(&arrival) else {
             ask.begun.set(Some(Box::new(Begun::with_place(ticket, None))));
             return None;

@@ -96,8 +96,7 @@ fn begin_range_fetch(worker: &ProxyWorker, query: &Query, now: Now) {
     if store.forwards_ranges(query.key.hash(), now.monotonic_ms) {
         return;
     }
-    let client = query.ask.request.with(|request| request.client.map(|client| client.ip()));
-    query.range_fetch.replace(worker.accelerator().range_fetches.begin(client, now.monotonic_ms));
+    query.range_fetch.replace(worker.accelerator().range_fetches.begin(query.ask.client, now.monotonic_ms));
 }
 
 /// Returns the key of a fetch, which consists of the cache key, whether the request identifies its visitor, the variant

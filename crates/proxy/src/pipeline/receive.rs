@@ -79,9 +79,10 @@ impl ProxyWorker {
         affinity: Option<Affinity>,
     ) -> Handling {
         let request = routed.request;
-        let client = request.client.map(|client| client.ip());
+        let peer = request.client.map(|client| client.ip());
+        let client = step.original_client(request.head.fields, peer);
         let Some(authority) = request.head.host else { return self.pass(step, routed, affinity) };
-        let forwarding = step.forwarding(client);
+        let forwarding = step.forwarding(peer);
         let cache_request = CacheRequest {
             method: request.head.method.as_str(),
             secure: request.secure,
@@ -93,7 +94,7 @@ impl ProxyWorker {
             forwarding: &forwarding,
         };
         let purges = cache_request.method == "PURGE";
-        if purges && !cache.allows_purge(step.original_client(request.head.fields, client)) {
+        if purges && !cache.allows_purge(client) {
             return Refusal::from(ForwardOutcome::PurgeDenied).into();
         }
         let intake = decide_request(&cache_request, &cache.rules);
