@@ -3,10 +3,9 @@
 use flatout_os::registered::{Descriptor, Registered};
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, getpeername, recv, send, sendmsg, shutdown};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, send, sendmsg, shutdown};
 use std::cell::Cell;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -87,12 +86,6 @@ impl<T: Descriptor> Socket<T> {
                 return result;
             }
         }
-    }
-
-    /// Returns the peer's address. Returns `None` if the connection has ended, or is not an IP connection. This costs a
-    /// system call.
-    pub fn peer(&self) -> Option<SocketAddr> {
-        getpeername(self.fd.fd()).ok()??.try_into().ok()
     }
 
     /// Returns whether nothing has arrived, not even the end. If `ask_kernel`, asks the kernel instead of relying on
@@ -224,14 +217,6 @@ impl<T: Descriptor> Transport<T> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
             Self::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
-    }
-
-    /// Returns the peer's address, as [`Socket::peer`] does.
-    pub fn peer(&self) -> Option<SocketAddr> {
-        match self {
-            Self::Plain(socket) => socket.peer(),
-            Self::Tls(stream) => stream.get_ref().0.peer(),
         }
     }
 

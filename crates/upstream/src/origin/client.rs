@@ -188,15 +188,15 @@ impl OriginClient {
         let sent = write_lines(&mut head).and_then(|()| {
             head.extend_from_slice(b"\r\n");
             let pool = self.pool(origin);
-            let mut transport = pool.check_out(shared)?;
+            let mut connection = pool.check_out(shared)?;
             self.begin_sweep();
-            let sent = transport.send_now(&head);
+            let sent = connection.transport.send_now(&head);
             if sent.is_none() {
                 shared.counts.repeats.add(1);
             }
-            Some((pool, transport, sent?))
+            Some((pool, connection, sent?))
         });
-        let Some((pool, transport, (sent, has_left))) = sent else {
+        let Some((pool, connection, (sent, has_left))) = sent else {
             give_back(shared, head);
             return None;
         };
@@ -209,7 +209,7 @@ impl OriginClient {
             // The unsent rest of the head is sent when the exchange is polled.
             Some(Http1Upload::rest_of(head, sent))
         };
-        let mut exchange = http1::Http1Exchange::new(shared, &pool, transport, upload, (method == "HEAD", None));
+        let mut exchange = http1::Http1Exchange::new(shared, &pool, connection, upload, (method == "HEAD", None));
         exchange.may_pool = may_pool;
         Some(KeptExchange { exchange, is_idempotent: is_idempotent(method) })
     }
@@ -239,7 +239,7 @@ impl OriginClient {
     pub(crate) async fn connect_plain(&self, address: &OriginAddress) -> Result<Socket, OriginFailure> {
         self.begin_sweep();
         let pool = self.pool(address);
-        match connect(&self.0, &pool, false).await.map_err(|failure| failure.failure)?.transport {
+        match connect(&self.0, &pool, false).await.map_err(|failure| failure.failure)?.connection.transport {
             Transport::Plain(socket) => Ok(socket),
             Transport::Tls(_) => Err(OriginFailure::ConnectFailed),
         }
@@ -393,14 +393,14 @@ async fn exchange_http1(
     interims: &mut impl FnMut(u16, &[u8]),
     by_kept: bool,
 ) -> Result<Incoming, ExchangeFailure> {
-    if by_kept && let Some(transport) = pool.check_out(shared) {
-        match http1::exchange(shared, pool, transport, true, request, interims).await {
+    if by_kept && let Some(connection) = pool.check_out(shared) {
+        match http1::exchange(shared, pool, connection, true, request, interims).await {
             Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
             answered => return answered,
         }
     }
     let connected = Box::pin(connect(shared, pool, false)).await?;
-    Box::pin(http1::exchange(shared, pool, connected.transport, false, request, interims)).await
+    Box::pin(http1::exchange(shared, pool, connected.connection, false, request, interims)).await
 }
 
 /// Returns whether a request that failed because the origin was closing the connection may be sent again immediately.
@@ -458,8 +458,9 @@ async fn sweep(shared: Weak<OriginShared>, deadlines: Rc<DeadlineTable>) {
 
 #[cfg(test)]
 impl OriginClient {
-    /// Handles these addresses as the result of a resolution of the name of `origin`.
-    pub(super) fn resolve_to(&self, origin: &OriginAddress, addresses: &[std::net::SocketAddr]) {
-        super::resolve::handle_addresses(&self.0, &self.pool(origin), addresses.into());
+    /// Handles these addresses as the result of a resolution of the name of `origin` that ends in `after_ms`
+    /// milliseconds.
+    pub(super) fn resolve_to(&self, origin: &OriginAddress, addresses: &[std::net::SocketAddr], after_ms: u64) {
+        super::resolve::handle_addresses(&self.0, &self.pool(origin), addresses.into(), now_ms() + after_ms);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::pool::OriginPool;
+use super::pool::{Connection, OriginPool};
 use super::resolve::resolve;
 use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_net::tls::ClientTlsFailure;
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 
 /// A new connection.
 pub(super) struct Connected {
-    pub(super) transport: Transport,
+    pub(super) connection: Connection,
     /// True if HTTP/2 was negotiated by ALPN.
     pub(super) alpn_http2: bool,
 }
@@ -62,7 +62,9 @@ async fn try_connect(
             Ok(socket) => {
                 pool.preferred.set(index);
                 timer.begin_until(deadline_ms);
-                return begin_tls(shared, pool, socket, offers_http2, &mut timer).await;
+                let (transport, alpn_http2) = begin_tls(shared, pool, socket, offers_http2, &mut timer).await?;
+                let connection = Connection { transport, peer: addresses[index] };
+                return Ok(Connected { connection, alpn_http2 });
             }
             Err(why) => failure = why,
         }
@@ -110,15 +112,16 @@ fn name_connect_error(error: &io::Error) -> OriginFailure {
     }
 }
 
+/// Returns the transport, and whether HTTP/2 was negotiated by ALPN.
 async fn begin_tls(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     socket: Socket,
     offers_http2: bool,
     timer: &mut DeadlineTimer,
-) -> Result<Connected, OriginFailure> {
+) -> Result<(Transport, bool), OriginFailure> {
     if !pool.address.secure {
-        return Ok(Connected { transport: Transport::Plain(socket), alpn_http2: false });
+        return Ok((Transport::Plain(socket), false));
     }
     let tls = shared.tls.as_ref().ok_or(OriginFailure::TlsUnconfigured)?;
     let name = match &tls.server_name {
@@ -135,7 +138,7 @@ async fn begin_tls(
         Some(Ok(stream)) => stream,
     };
     let alpn_http2 = stream.get_ref().1.alpn_protocol() == Some(ALPN_HTTP2);
-    Ok(Connected { transport: Transport::Tls(Box::new(stream)), alpn_http2 })
+    Ok((Transport::Tls(Box::new(stream)), alpn_http2))
 }
 
 #[cfg(test)]

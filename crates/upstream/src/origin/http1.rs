@@ -3,7 +3,7 @@
 use super::body::IncomingBody;
 use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::pool::{OriginPool, keep_alive_ms};
+use super::pool::{Connection, OriginPool, keep_alive_ms};
 use super::request::OutgoingRequest;
 use super::response::Incoming;
 use super::streaming::{Received, Streaming, decode_whole};
@@ -18,7 +18,7 @@ use flatout_http::refusal::Refusal;
 use flatout_http::repair::{RepairedHead, repair_response_head};
 use flatout_http::response::{ResponseHead, parse_response_head};
 use flatout_net::task_deadlines::DeadlineTimer;
-use flatout_net::transport::{Transport, Upgraded};
+use flatout_net::transport::Upgraded;
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
@@ -29,7 +29,7 @@ pub(super) struct Http1Exchange {
     pub(super) shared: Rc<OriginShared>,
     pool: Rc<OriginPool>,
     /// The connection; `None` after it has been passed to the response.
-    transport: Option<Transport>,
+    connection: Option<Connection>,
     /// The part of the request that has not been sent yet.
     upload: Option<Box<Http1Upload>>,
     /// True if the origin stopped reading the request. It may nevertheless respond.
@@ -46,18 +46,18 @@ pub(super) struct Http1Exchange {
     pub(super) may_pool: bool,
 }
 
-/// Sends `request` on `transport` and returns when the head of the final response has arrived.
+/// Sends `request` on `connection` and returns when the head of the final response has arrived.
 pub(super) async fn exchange(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
-    transport: Transport,
+    connection: Connection,
     reused: bool,
     request: &mut OutgoingRequest<'_>,
     interims: &mut impl FnMut(u16, &[u8]),
 ) -> Result<Incoming, ExchangeFailure> {
     let upload = Some(Http1Upload::new(shared, request));
     let mut exchange =
-        Http1Exchange::new(shared, pool, transport, upload, (request.method == "HEAD", request.head_left_ms));
+        Http1Exchange::new(shared, pool, connection, upload, (request.method == "HEAD", request.head_left_ms));
     exchange.reused = reused;
     exchange.asks_upgrade = request.upgrade.is_some();
     exchange.may_pool = !authenticates_connection(request.lines);
@@ -109,7 +109,7 @@ impl Http1Exchange {
     pub(super) fn new(
         shared: &Rc<OriginShared>,
         pool: &Rc<OriginPool>,
-        transport: Transport,
+        connection: Connection,
         upload: Option<Http1Upload>,
         (to_head, head_left_ms): (bool, Option<u64>),
     ) -> Self {
@@ -123,7 +123,7 @@ impl Http1Exchange {
         Self {
             shared: Rc::clone(shared),
             pool: Rc::clone(pool),
-            transport: Some(transport),
+            connection: Some(connection),
             upload: upload.map(Box::new),
             upload_cut: false,
             timer,
@@ -176,7 +176,7 @@ impl Http1Exchange {
     ) -> Poll<Result<Option<Incoming>, ExchangeFailure>> {
         let shared = Rc::clone(&self.shared);
         loop {
-            let Some(transport) = &mut self.transport else {
+            let Some(Connection { transport, .. }) = &mut self.connection else {
                 return Poll::Ready(Err(self.cut()));
             };
             let mut input = shared.input.borrow_mut();
@@ -213,8 +213,8 @@ impl Http1Exchange {
 
     /// Continues sending the request, and sets the deadline accordingly.
     fn poll_upload(&mut self, context: &mut Context<'_>) -> Result<(), ExchangeFailure> {
-        let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return Ok(()) };
-        let sent = upload.advance(&self.shared, transport, context);
+        let (Some(upload), Some(connection)) = (&mut self.upload, &mut self.connection) else { return Ok(()) };
+        let sent = upload.advance(&self.shared, &mut connection.transport, context);
         let state = sent.map_err(|failure| ExchangeFailure::new(failure, Repeat::Never))?;
         match state {
             UploadState::Client | UploadState::Continue | UploadState::Server(_) => {}
@@ -347,8 +347,8 @@ impl Http1Exchange {
             return false;
         }
         self.shared.counts.responses.add(1);
-        if let Some(transport) = self.transport.take().filter(|_| head.persistent && self.may_pool) {
-            self.pool.check_in(&self.shared, transport, keep_alive_ms(head.fields));
+        if let Some(connection) = self.connection.take().filter(|_| head.persistent && self.may_pool) {
+            self.pool.check_in(&self.shared, connection, keep_alive_ms(head.fields));
         }
         true
     }
@@ -359,7 +359,7 @@ impl Http1Exchange {
         let Final { bytes, section_bytes, keep_alive_ms, .. } = head;
         let section = bytes.slice(0..section_bytes);
         let rest = bytes.slice(section_bytes..bytes.len());
-        let Some(transport) = self.transport.take() else { return Err(self.cut()) };
+        let Some(connection) = self.connection.take() else { return Err(self.cut()) };
         self.shared.counts.responses.add(1);
         if self.upload.take_if(|upload| upload.is_held()).is_some() {
             // RFC 9110 §10.1.1: the origin does not want the content, so the client does not send it.
@@ -370,7 +370,7 @@ impl Http1Exchange {
                 return Err(ExchangeFailure::new(OriginFailure::SwitchedUnasked, Repeat::Never));
             }
             let mut incoming = Incoming::new(status, version, section, IncomingBody::empty());
-            incoming.upgraded = Some(Box::new(Upgraded { received: rest.to_vec(), transport }));
+            incoming.upgraded = Some(Box::new(Upgraded { received: rest.to_vec(), transport: connection.transport }));
             incoming.reused = self.reused;
             return Ok(incoming);
         }
@@ -389,7 +389,7 @@ impl Http1Exchange {
                 // If bytes follow the end of the response, nothing received on this connection could be trusted any
                 // more.
                 if may_persist && !whole.has_surplus {
-                    self.pool.check_in(&self.shared, transport, keep_alive_ms);
+                    self.pool.check_in(&self.shared, connection, keep_alive_ms);
                 }
                 IncomingBody::whole_of(whole.content, whole.trailers)
             }
@@ -399,7 +399,7 @@ impl Http1Exchange {
                 Some(decoder) => IncomingBody::streaming(Streaming {
                     shared: Rc::clone(&self.shared),
                     pool: Rc::clone(&self.pool),
-                    transport: Some(transport),
+                    connection: Some(connection),
                     decoder,
                     received_bytes: rest.len(),
                     received: Received::new(rest),

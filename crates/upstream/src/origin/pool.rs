@@ -9,11 +9,19 @@ use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::now_ms;
 use flatout_net::transport::Transport;
 use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+
+/// A connection, and the address to which it goes.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) transport: Transport,
+    pub(super) peer: SocketAddr,
+}
 
 /// An idle connection.
 #[derive(Debug)]
 struct Idle {
-    transport: Transport,
+    connection: Connection,
     /// When the connection is closed, in milliseconds.
     until_ms: u64,
 }
@@ -82,20 +90,19 @@ impl OriginPool {
         self.used.get()
     }
 
-    /// Closes idle connections to addresses that the name no longer has. Those in use are closed after their response.
-    pub(super) fn retire(&self) {
-        self.has_moved.set(true);
-        self.idle.borrow_mut().retain(|idle| self.is_current(&idle.transport));
+    /// Closes connections to addresses that the name no longer has: idle ones now, those in use after their response.
+    /// `has_lost` is true if the name has just lost an address.
+    pub(super) fn retire(&self, has_lost: bool) {
+        if has_lost {
+            self.has_moved.set(true);
+            self.idle.borrow_mut().retain(|idle| self.resolution.has(idle.connection.peer));
+        }
+        // It may have been opened during the resolution that noticed the loss.
         self.http2.retire(|peer| self.resolution.has(peer));
     }
 
-    /// Returns whether the name has the address to which this connection goes.
-    fn is_current(&self, transport: &Transport) -> bool {
-        transport.peer().is_some_and(|peer| self.resolution.has(peer))
-    }
-
     /// Takes an idle connection that appears usable. Returns `None` if there is none.
-    pub(super) fn check_out(&self, shared: &OriginShared) -> Option<Transport> {
+    pub(super) fn check_out(&self, shared: &OriginShared) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
             return None;
@@ -107,10 +114,10 @@ impl OriginPool {
             }
             // This costs a system call, but unsolicited data from an origin must never be mistaken for the next
             // response, and the runtime may not have been notified of it yet.
-            if last.transport.is_quiet(true) {
+            if last.connection.transport.is_quiet(true) {
                 self.note_use();
                 shared.counts.connections_reused.add(1);
-                return Some(last.transport);
+                return Some(last.connection);
             }
             shared.counts.connections_stale.add(1);
         }
@@ -119,17 +126,17 @@ impl OriginPool {
 
     /// Pools a connection for the next request, or closes it if the pool is full or the name has lost its address.
     /// `keep_alive_ms` is how long the origin keeps it open, as returned by [`keep_alive_ms`].
-    pub(super) fn check_in(&self, shared: &OriginShared, transport: Transport, keep_alive_ms: u64) {
+    pub(super) fn check_in(&self, shared: &OriginShared, connection: Connection, keep_alive_ms: u64) {
         let idle_ms = shared.settings.idle_timeout_ms.min(keep_alive_ms);
         if keep_alive_ms == 0 {
             return;
         }
-        if self.has_moved.get() && !self.is_current(&transport) {
+        if self.has_moved.get() && !self.resolution.has(connection.peer) {
             return;
         }
         let mut idle = self.idle.borrow_mut();
         if idle.len() < shared.settings.idle_connections_max as usize {
-            idle.push(Idle { transport, until_ms: now_ms().saturating_add(idle_ms) });
+            idle.push(Idle { connection, until_ms: now_ms().saturating_add(idle_ms) });
             shared.deadlines.wake_sweep();
         }
     }
@@ -141,7 +148,7 @@ impl OriginPool {
             if idle.until_ms < now_ms {
                 return false;
             }
-            let quiet = idle.transport.is_quiet(false);
+            let quiet = idle.connection.transport.is_quiet(false);
             shared.counts.connections_stale.add(u64::from(!quiet));
             quiet
         });
@@ -179,6 +186,9 @@ mod tests {
             ("Keep-Alive: 300\r\n", u64::MAX),
             ("Keep-Alive: timeout=soon\r\n", u64::MAX),
             ("Keep-Alive: timeout\r\n", u64::MAX),
+            ("Keep-Alive: timeout=18446744073709551615\r\n", u64::MAX - 1_000),
+            ("Keep-Alive: timeout=18446744073709551616\r\n", u64::MAX),
+            ("Keep-Alive: timeout=-1\r\n", u64::MAX),
         ] {
             let section = format!("{lines}\r\n");
             let mut storage = FieldStorage::new();

@@ -1,16 +1,22 @@
 //! Name resolution on a separate thread, with a cache.
 //!
 //! The name of an origin in use is also resolved when no connection has to be opened, because a name may move to another
-//! machine while the old one still responds. Connections to addresses that the name has lost are then retired.
+//! machine while the old one still responds. Connections to addresses that the name has lost are then retired. One
+//! response is no proof of a loss: a name server may return a part of its addresses at a time, in turn, and a resolver
+//! may leave out those of one family after a timeout.
 
 use super::client::OriginShared;
 use super::failure::OriginFailure;
 use super::pool::OriginPool;
 use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
-use std::cell::RefCell;
+use flatout_os::random::KeyedHashState;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{LazyLock, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 /// Minimum time between a failed resolution and the next attempt, in milliseconds.
@@ -20,17 +26,40 @@ const FAILURE_TTL_MS: u64 = 1_000;
 /// resolved or if that fails.
 const STALE_TTLS: u64 = 6;
 
+/// How long resolutions must not have returned an address, in milliseconds, until the name has lost it.
+const ABSENCE_MS: u64 = 60_000;
+
+/// A name is resolved again earlier than the setting says, by up to the setting divided by this. The amount is random, so
+/// that not all names and workers use the resolver at the same time.
+const JITTER_DIVISOR: u64 = 4;
+
+/// The names that are being resolved again, in this process.
+static RECHECKS: LazyLock<Mutex<HashSet<Box<str>>>> = LazyLock::new(Mutex::default);
+
 /// Cached addresses of an origin.
 #[derive(Debug)]
 pub(super) struct Resolution {
     known: RefCell<ResolvedHost>,
+    /// The addresses that the name has, or may still have. Empty if the host is an IP address.
+    had: RefCell<Vec<HadAddress>>,
+    /// When the last resolution ended, whether or not it succeeded, in milliseconds.
+    checked_ms: Cell<u64>,
+    /// Random number that spreads the times of resolutions.
+    jitter: u64,
     arrived: Notify,
+}
+
+/// An address that a resolution has returned.
+#[derive(Debug)]
+struct HadAddress {
+    address: SocketAddr,
+    /// When a resolution first did not return the address, in milliseconds; `None` if the last one did.
+    absent_since_ms: Option<u64>,
 }
 
 #[derive(Debug)]
 struct ResolvedHost {
     addresses: Rc<[SocketAddr]>,
-    resolved_ms: u64,
     fresh_until_ms: u64,
     usable_until_ms: u64,
     failed_until_ms: u64,
@@ -45,13 +74,18 @@ impl Resolution {
         let until_ms = if ip.is_some() { u64::MAX } else { 0 };
         let known = ResolvedHost {
             addresses: ip.map(|ip| SocketAddr::new(ip, address.port)).into_iter().collect(),
-            resolved_ms: 0,
             fresh_until_ms: until_ms,
             usable_until_ms: until_ms,
             failed_until_ms: 0,
             under_way: false,
         };
-        Self { known: RefCell::new(known), arrived: Notify::new() }
+        Self {
+            known: RefCell::new(known),
+            had: RefCell::default(),
+            checked_ms: Cell::new(0),
+            jitter: KeyedHashState::default().build_hasher().finish(),
+            arrived: Notify::new(),
+        }
     }
 
     /// Makes the addresses of a name stale, because connecting to all of them failed.
@@ -64,30 +98,76 @@ impl Resolution {
 }
 
 impl Resolution {
-    /// Returns whether the name has this address, according to the latest resolution. The scope of IPv6 addresses is
-    /// ignored.
+    /// Returns whether the host has this address, or may still have it. The scope of IPv6 addresses is ignored.
     pub(super) fn has(&self, address: SocketAddr) -> bool {
-        let known = self.known.borrow();
-        known.addresses.iter().any(|other| (other.ip(), other.port()) == (address.ip(), address.port()))
+        let had = self.had.borrow();
+        had.is_empty() || had.iter().any(|had| is_same(had.address, address))
     }
 
-    /// Returns whether connections are in use whose addresses have not been checked for `recheck_ms`, and begins a
-    /// resolution if so.
-    fn begin_recheck(&self, recheck_ms: u64, now_ms: u64) -> bool {
-        let mut known = self.known.borrow_mut();
+    /// Notes that a resolution has returned `addresses`, of which there is at least one. Returns whether the name has
+    /// lost an address.
+    fn note_addresses(&self, addresses: &[SocketAddr], now_ms: u64) -> bool {
+        let mut had = self.had.borrow_mut();
+        for known in &mut *had {
+            let is_returned = addresses.iter().any(|address| is_same(*address, known.address));
+            known.absent_since_ms = if is_returned { None } else { known.absent_since_ms.or(Some(now_ms)) };
+        }
+        let count = had.len();
+        had.retain(|known| known.absent_since_ms.is_none_or(|since_ms| now_ms.saturating_sub(since_ms) < ABSENCE_MS));
+        let has_lost = had.len() < count;
+        for &address in addresses {
+            if !had.iter().any(|known| is_same(known.address, address)) {
+                had.push(HadAddress { address, absent_since_ms: None });
+            }
+        }
+        has_lost
+    }
+
+    /// Returns whether the name is to be resolved again, because the last resolution, even if it failed, was about
+    /// `recheck_ms` ago. False if a resolution is in progress.
+    fn is_recheck_due(&self, recheck_ms: u64, now_ms: u64) -> bool {
+        let known = self.known.borrow();
         let is_name = known.fresh_until_ms != u64::MAX;
-        let is_due = now_ms >= known.failed_until_ms && now_ms.saturating_sub(known.resolved_ms) >= recheck_ms;
-        let begins = is_name && is_due && !known.under_way && !known.addresses.is_empty();
-        known.under_way |= begins;
-        begins
+        let early_ms = self.jitter % (recheck_ms / JITTER_DIVISOR).max(1);
+        let is_due = now_ms.saturating_sub(self.checked_ms.get()) >= recheck_ms.saturating_sub(early_ms);
+        is_name && is_due && !known.under_way && !known.addresses.is_empty()
+    }
+}
+
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    (one.ip(), one.port()) == (other.ip(), other.port())
+}
+
+/// The right to resolve a name again, of which there is one in this process.
+struct Recheck(Box<str>);
+
+impl Recheck {
+    /// Returns `None` if the name is being resolved again by another worker.
+    fn begin(host: &str) -> Option<Self> {
+        let mut hosts = RECHECKS.lock().unwrap_or_else(PoisonError::into_inner);
+        hosts.insert(host.into()).then(|| Self(host.into()))
+    }
+}
+
+impl Drop for Recheck {
+    fn drop(&mut self) {
+        RECHECKS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
     }
 }
 
 /// Resolves the name of `pool` again if its connections have been used since the last time, and that is long ago.
 pub(super) fn recheck(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>, now_ms: u64) {
-    if pool.was_used() && pool.resolution.begin_recheck(shared.settings.recheck_ms, now_ms) {
-        tokio::task::spawn_local(look_up(Rc::clone(shared), Rc::clone(pool)));
+    if !pool.was_used() || !pool.resolution.is_recheck_due(shared.settings.recheck_ms, now_ms) {
+        return;
     }
+    // If another worker is resolving the name, the next sweep tries again.
+    let Some(recheck) = Recheck::begin(&pool.address.host) else { return };
+    pool.resolution.known.borrow_mut().under_way = true;
+    let (shared, pool) = (Rc::clone(shared), Rc::clone(pool));
+    tokio::task::spawn_local(async move {
+        look_up(shared, pool).await;
+        drop(recheck);
+    });
 }
 
 /// Returns the origin's addresses, of which there is at least one.
@@ -125,29 +205,110 @@ pub(super) async fn resolve(
 async fn look_up(shared: Rc<OriginShared>, pool: Rc<OriginPool>) {
     shared.counts.lookups.add(1);
     let found = tokio::net::lookup_host((&*pool.address.host, pool.address.port)).await;
-    handle_addresses(&shared, &pool, found.into_iter().flatten().collect());
+    handle_addresses(&shared, &pool, found.into_iter().flatten().collect(), now_ms());
 }
 
-/// Handles the result of a resolution, which is empty if it failed.
-pub(super) fn handle_addresses(shared: &OriginShared, pool: &OriginPool, addresses: Rc<[SocketAddr]>) {
-    let now = now_ms();
-    let mut known = pool.resolution.known.borrow_mut();
+/// Handles the result of a resolution that ended at `now_ms`, which is empty if it failed.
+pub(super) fn handle_addresses(shared: &OriginShared, pool: &OriginPool, addresses: Rc<[SocketAddr]>, now_ms: u64) {
+    let resolution = &pool.resolution;
+    let mut known = resolution.known.borrow_mut();
     known.under_way = false;
-    let mut has_moved = false;
+    resolution.checked_ms.set(now_ms);
     if addresses.is_empty() {
-        known.failed_until_ms = now.saturating_add(FAILURE_TTL_MS);
+        known.failed_until_ms = now_ms.saturating_add(FAILURE_TTL_MS);
     } else {
         let ttl_ms = shared.settings.resolve_ttl_ms;
-        has_moved = known.addresses.iter().any(|address| !addresses.contains(address));
+        let has_lost = resolution.note_addresses(&addresses, now_ms);
         known.addresses = addresses;
-        known.resolved_ms = now;
-        known.fresh_until_ms = now.saturating_add(ttl_ms.max(1));
-        known.usable_until_ms = now.saturating_add(ttl_ms.max(1).saturating_mul(STALE_TTLS));
+        known.fresh_until_ms = now_ms.saturating_add(ttl_ms.max(1));
+        known.usable_until_ms = now_ms.saturating_add(ttl_ms.max(1).saturating_mul(STALE_TTLS));
+        pool.retire(has_lost);
     }
     drop(known);
     pool.forget_use();
-    if has_moved {
-        pool.retire();
+    resolution.arrived.notify_waiters();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ABSENCE_MS, FAILURE_TTL_MS, Recheck, Resolution};
+    use flatout_http::url::OriginAddress;
+    use std::net::SocketAddr;
+
+    const RECHECK_MS: u64 = 30_000;
+
+    fn address(last: u8) -> SocketAddr {
+        SocketAddr::from(([192, 0, 2, last], 80))
     }
-    pool.resolution.arrived.notify_waiters();
+
+    fn name() -> Resolution {
+        Resolution::new(&OriginAddress::new(false, "a.example", 80))
+    }
+
+    /// Notes these addresses, and returns which of the first four addresses the name has.
+    fn note(resolution: &Resolution, addresses: &[u8], now_ms: u64) -> Vec<u8> {
+        let addresses: Vec<_> = addresses.iter().copied().map(address).collect();
+        resolution.note_addresses(&addresses, now_ms);
+        (0..4).filter(|&last| resolution.has(address(last))).collect()
+    }
+
+    #[test]
+    fn names_with_rotating_addresses_lose_none() {
+        let resolution = name();
+        let parts = [&[0, 1][..], &[1, 2], &[0, 2]];
+        for (round, part) in parts.iter().cycle().take(30).enumerate() {
+            let after = note(&resolution, part, 1 + round as u64 * RECHECK_MS);
+            assert_eq!(after, if round == 0 { &[0, 1][..] } else { &[0, 1, 2] }, "{round}");
+        }
+    }
+
+    /// For instance, a resolver whose request for one family of addresses times out.
+    #[test]
+    fn a_name_has_lost_an_address_after_a_minute_without_it() {
+        let resolution = name();
+        assert_eq!(note(&resolution, &[0, 1], 1), [0, 1]);
+        // The name was not resolved for an hour, so this absence is a new one.
+        let begin_ms = 3_600_000;
+        assert_eq!(note(&resolution, &[1], begin_ms), [0, 1]);
+        assert_eq!(note(&resolution, &[0, 1], begin_ms + 50_000), [0, 1]);
+        assert_eq!(note(&resolution, &[1], begin_ms + 70_000), [0, 1]);
+        assert_eq!(note(&resolution, &[1], begin_ms + 70_000 + ABSENCE_MS - 1), [0, 1]);
+        assert_eq!(note(&resolution, &[1], begin_ms + 70_000 + ABSENCE_MS), [1]);
+        assert_eq!(note(&resolution, &[1, 0], begin_ms + 200_000), [0, 1]);
+    }
+
+    #[test]
+    fn an_ip_address_cannot_be_lost() {
+        let resolution = Resolution::new(&OriginAddress::new(false, "192.0.2.1", 80));
+        assert!(resolution.has(address(1)));
+        assert!(!resolution.is_recheck_due(RECHECK_MS, u64::MAX));
+    }
+
+    #[test]
+    fn names_are_resolved_again_at_different_times_even_after_a_failure() {
+        let mut due = std::collections::HashSet::new();
+        for _ in 0..20 {
+            let resolution = name();
+            resolution.known.borrow_mut().addresses = [address(1)].into();
+            for (failed_until_ms, checked_ms) in [(0, 1_000), (1_000 + FAILURE_TTL_MS, 1_000)] {
+                resolution.known.borrow_mut().failed_until_ms = failed_until_ms;
+                resolution.checked_ms.set(checked_ms);
+                let is_due = |after_ms| resolution.is_recheck_due(RECHECK_MS, checked_ms + after_ms);
+                assert!(!is_due(FAILURE_TTL_MS) && !is_due(RECHECK_MS * 3 / 4) && is_due(RECHECK_MS));
+                due.insert((0..=RECHECK_MS).find(|&after_ms| is_due(after_ms)));
+            }
+            resolution.known.borrow_mut().under_way = true;
+            assert!(!resolution.is_recheck_due(RECHECK_MS, u64::MAX));
+        }
+        assert!(due.len() > 10, "{due:?}");
+    }
+
+    #[test]
+    fn one_worker_at_a_time_resolves_a_name_again() {
+        let first = Recheck::begin("one-worker.example").unwrap();
+        assert!(Recheck::begin("one-worker.example").is_none());
+        assert!(Recheck::begin("another.example").is_some());
+        drop(first);
+        assert!(Recheck::begin("one-worker.example").is_some());
+    }
 }

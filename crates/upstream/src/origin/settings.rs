@@ -28,7 +28,7 @@ pub struct OriginSettings {
     /// How long resolved addresses are used, in milliseconds. The system's resolver does not report the TTL.
     pub resolve_ttl_ms: u64,
     /// How long connections to a name's address are used, in milliseconds, before the name is resolved again to find out
-    /// whether it still has that address.
+    /// whether it still has that address. The actual time is up to a quarter shorter.
     pub recheck_ms: u64,
     /// Maximum size of a response head in bytes, including those of interim responses.
     pub head_bytes_max: usize,

@@ -3,7 +3,7 @@
 use super::body::IncomingPiece;
 use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::pool::OriginPool;
+use super::pool::{Connection, OriginPool};
 use super::upload::Http1Upload;
 use crate::upload::UploadState;
 use flatout_handler::shared::SharedBytes;
@@ -12,7 +12,6 @@ use flatout_http::framing::Framing;
 use flatout_http::limits::Limits;
 use flatout_http::refusal::Refusal;
 use flatout_net::task_deadlines::DeadlineTimer;
-use flatout_net::transport::Transport;
 use std::io;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -36,7 +35,7 @@ pub(super) struct Streaming {
     pub(super) shared: Rc<OriginShared>,
     pub(super) pool: Rc<OriginPool>,
     /// The connection; `None` after the body has ended.
-    pub(super) transport: Option<Transport>,
+    pub(super) connection: Option<Connection>,
     pub(super) decoder: BodyDecoder,
     pub(super) received: Received,
     /// Number of bytes of the last receive.
@@ -74,7 +73,7 @@ impl Streaming {
                 }
                 Poll::Ready(Ok(_)) if self.decoder.ends_with_connection() => {
                     self.ended = true;
-                    self.transport = None;
+                    self.connection = None;
                     return Poll::Ready(IncomingPiece::End(None));
                 }
                 Poll::Ready(_) => return Poll::Ready(self.cut()),
@@ -94,7 +93,9 @@ impl Streaming {
     /// buffer, and small pieces are copied from the shared buffer, so that a small piece takes no more memory than it
     /// needs.
     fn poll_receive(&mut self, context: &mut Context<'_>) -> Poll<io::Result<SharedBytes>> {
-        let Some(transport) = &mut self.transport else { return Poll::Ready(Err(io::ErrorKind::NotConnected.into())) };
+        let Some(Connection { transport, .. }) = &mut self.connection else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
         let shared = &self.shared;
         let bytes_max = shared.receive_bytes_max();
         if self.received_bytes >= LARGE_BYTES
@@ -113,8 +114,8 @@ impl Streaming {
 
     /// Continues sending the request while its response is read. If that fails, the response is not affected.
     fn poll_upload(&mut self, context: &mut Context<'_>) {
-        let (Some(upload), Some(transport)) = (&mut self.upload, &mut self.transport) else { return };
-        match upload.advance(&self.shared, transport, context) {
+        let (Some(upload), Some(connection)) = (&mut self.upload, &mut self.connection) else { return };
+        match upload.advance(&self.shared, &mut connection.transport, context) {
             Ok(UploadState::Client | UploadState::Continue | UploadState::Server(_)) => {}
             Ok(UploadState::Done) => self.upload = None,
             Ok(UploadState::Closed) | Err(_) => {
@@ -155,13 +156,13 @@ impl Streaming {
     /// bytes have arrived.
     fn finish(&mut self, has_surplus: bool) {
         self.ended = true;
-        let transport = self.transport.take();
-        if let Some(transport) = transport
+        let connection = self.connection.take();
+        if let Some(connection) = connection
             && self.persistent
             && self.upload.is_none()
             && !has_surplus
         {
-            self.pool.check_in(&self.shared, transport, self.keep_alive_ms);
+            self.pool.check_in(&self.shared, connection, self.keep_alive_ms);
         }
     }
 
@@ -170,7 +171,7 @@ impl Streaming {
     }
 
     fn fail(&mut self, failure: ExchangeFailure) -> IncomingPiece {
-        self.transport = None;
+        self.connection = None;
         self.shared.counts.add_failure(failure.failure);
         IncomingPiece::Failed(failure)
     }

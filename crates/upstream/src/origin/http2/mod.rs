@@ -8,7 +8,7 @@ mod websocket;
 use super::client::OriginShared;
 use super::connect::connect;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
-use super::pool::OriginPool;
+use super::pool::{Connection, OriginPool};
 pub(super) use body::Http2Body;
 pub(super) use exchange::exchange;
 use flatout_http::http2::connection::Config;
@@ -194,13 +194,14 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     let connected = connect(shared, pool, true).await?;
     if pool.address.secure && !connected.alpn_http2 {
         attempt.state = Some(Http2PoolState::Http1(now_ms().saturating_add(HTTP1_TTL_MS)));
-        pool.check_in(shared, connected.transport, u64::MAX);
+        pool.check_in(shared, connected.connection, u64::MAX);
         return Ok(None);
     }
     let config = Config { streams_max: 0, windows: WINDOWS, section_bytes_max: shared.settings.head_bytes_max };
     let windows = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
-    http2.peer.set(connected.transport.peer());
-    let (connection, task) = ClientTask::new(connected.transport, config, Some(windows));
+    let Connection { transport, peer } = connected.connection;
+    http2.peer.set(Some(peer));
+    let (connection, task) = ClientTask::new(transport, config, Some(windows));
     let generation = http2.generation.get() + 1;
     http2.generation.set(generation);
     http2.used_ms.set(now_ms());
@@ -213,7 +214,10 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
             owner.http2.forget_if(generation);
         }
     });
-    attempt.state = Some(Http2PoolState::Open(connection.clone()));
+    // If the name has lost the address while the connection was being opened, only this exchange uses it.
+    if pool.resolution.has(peer) {
+        attempt.state = Some(Http2PoolState::Open(connection.clone()));
+    }
     shared.deadlines.wake_sweep();
     Ok(Some(ReadyConnection { connection, generation, reused: false }))
 }

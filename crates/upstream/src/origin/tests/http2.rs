@@ -41,6 +41,18 @@ fn serve_counted<F>(
 where
     F: Future<Output = Then> + 'static,
 {
+    serve_after(|| (), acceptor, handle)
+}
+
+/// The same, which responds to connections only after `wait` has returned. The system accepts them earlier.
+fn serve_after<F>(
+    wait: impl FnOnce() + Send + 'static,
+    acceptor: Option<TlsAcceptor>,
+    handle: fn(Asked) -> F,
+) -> (OriginAddress, Arc<AtomicUsize>, Arc<AtomicUsize>)
+where
+    F: Future<Output = Then> + 'static,
+{
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let origin = OriginAddress::new(acceptor.is_some(), "127.0.0.1", listener.local_addr().unwrap().port());
@@ -48,6 +60,7 @@ where
     let ended = Arc::new(AtomicUsize::new(0));
     let (counted, counted_ended) = (Arc::clone(&connections), Arc::clone(&ended));
     thread::spawn(move || {
+        wait();
         build_runtime().unwrap().block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener).unwrap();
             let requests = Arc::new(AtomicUsize::new(0));
@@ -376,6 +389,8 @@ fn an_unread_body_delays_only_its_own_stream() {
     });
 }
 
+const MINUTE_MS: u64 = 60_000;
+
 #[test]
 fn a_connection_to_an_address_that_the_name_has_lost_gets_no_more_requests() {
     let (origin, connections) = serve_http2(None, echo);
@@ -383,12 +398,43 @@ fn a_connection_to_an_address_that_the_name_has_lost_gets_no_more_requests() {
     let address = |last| std::net::SocketAddr::from(([127, 0, 0, last], origin.port));
     run(async {
         let client = http2_client(OriginSettings::default());
-        for (addresses, expected) in [(&[1][..], 1), (&[2, 1], 1), (&[2], 1), (&[1], 2)] {
-            client.resolve_to(&origin, &addresses.iter().map(|last| address(*last)).collect::<Vec<_>>());
-            if addresses.contains(&1) {
+        let rounds = [(&[1][..], 1), (&[2, 1], 1), (&[2], 1), (&[1, 2], 1), (&[2], 1), (&[2], 1), (&[1], 2)];
+        for (minute, (addresses, expected)) in rounds.into_iter().enumerate() {
+            let addresses: Vec<_> = addresses.iter().map(|last| address(*last)).collect();
+            client.resolve_to(&origin, &addresses, minute as u64 * MINUTE_MS);
+            if addresses.contains(&address(1)) {
                 get(&client, &origin).await.unwrap();
             }
             assert_eq!(connections.load(Ordering::SeqCst), expected, "{addresses:?}");
+        }
+    });
+}
+
+/// The name loses the address while the connection is being opened: the server does not complete the TLS handshake yet.
+#[test]
+fn a_new_connection_to_an_address_that_the_name_has_just_lost_gets_one_request() {
+    let identity = identity(&["localhost"]);
+    let authorities = Authorities::of(&identity);
+    let (go, wait) = std::sync::mpsc::channel();
+    let acceptor = TlsAcceptor::from(server_config(&identity, &[b"h2"]));
+    let (origin, connections, _) = serve_after(move || wait.recv().unwrap(), Some(acceptor), echo);
+    let origin = OriginAddress::new(true, "localhost", origin.port);
+    let address = |last| std::net::SocketAddr::from(([127, 0, 0, last], origin.port));
+    run(async {
+        let settings = OriginSettings { http2: true, ..OriginSettings::default() };
+        let client = secure_client(settings, &authorities.tls());
+        client.resolve_to(&origin, &[address(1)], 0);
+        let mut first = std::pin::pin!(get(&client, &origin));
+        let is_pending = poll_fn(|context| Poll::Ready(first.as_mut().poll(context).is_pending())).await;
+        assert!(is_pending);
+        client.resolve_to(&origin, &[address(2)], 0);
+        client.resolve_to(&origin, &[address(2)], MINUTE_MS);
+        go.send(()).unwrap();
+        first.await.unwrap();
+        client.resolve_to(&origin, &[address(1)], MINUTE_MS);
+        for _ in 0..2 {
+            get(&client, &origin).await.unwrap();
+            assert_eq!(connections.load(Ordering::SeqCst), 2);
         }
     });
 }

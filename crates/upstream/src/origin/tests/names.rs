@@ -4,6 +4,8 @@ use super::*;
 use std::net::SocketAddr;
 use std::sync::mpsc::channel;
 
+const MINUTE_MS: u64 = 60_000;
+
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// The same origin by name.
@@ -24,20 +26,40 @@ fn connections_to_an_address_that_the_name_has_lost_are_retired() {
     let origin = named(&serve_answer(OK));
     run(async {
         let client = client();
-        client.resolve_to(&origin, &[old(&origin)]);
+        client.resolve_to(&origin, &[old(&origin)], 0);
         get(&client, &origin).await.unwrap();
         assert_eq!(client.idle_connections(&origin), 1);
         // More addresses, in another order, lose none.
-        client.resolve_to(&origin, &[new(&origin), old(&origin)]);
+        client.resolve_to(&origin, &[new(&origin), old(&origin)], MINUTE_MS);
         // A resolution that fails says nothing.
-        client.resolve_to(&origin, &[]);
+        client.resolve_to(&origin, &[], 2 * MINUTE_MS);
         assert_eq!(client.idle_connections(&origin), 1);
-        client.resolve_to(&origin, &[new(&origin)]);
+        // One response without the address is no proof.
+        client.resolve_to(&origin, &[new(&origin)], 3 * MINUTE_MS);
+        client.resolve_to(&origin, &[new(&origin)], 3 * MINUTE_MS + MINUTE_MS / 2);
+        assert_eq!(client.idle_connections(&origin), 1);
+        client.resolve_to(&origin, &[new(&origin)], 5 * MINUTE_MS);
         assert_eq!(client.idle_connections(&origin), 0);
         // Back again.
-        client.resolve_to(&origin, &[old(&origin)]);
+        client.resolve_to(&origin, &[old(&origin)], 6 * MINUTE_MS);
         get(&client, &origin).await.unwrap();
         assert_eq!(client.idle_connections(&origin), 1);
+    });
+}
+
+/// Names of large pools have more addresses than a response.
+#[test]
+fn rotating_addresses_retire_no_connection() {
+    let origin = named(&serve_answer(OK));
+    let other = |last| SocketAddr::from(([127, 0, 0, last], origin.port));
+    let parts = [vec![old(&origin), other(2)], vec![other(2), other(3)], vec![old(&origin), other(3)]];
+    run(async {
+        let client = client();
+        for round in 0..30 {
+            client.resolve_to(&origin, &parts[round % 3], round as u64 * MINUTE_MS / 2);
+            get(&client, &origin).await.unwrap();
+            assert_eq!(client.counts().connections_opened.get(), 1, "{round}");
+        }
     });
 }
 
@@ -54,10 +76,11 @@ fn a_connection_in_use_is_retired_after_its_response() {
     }));
     run(async {
         let client = client();
-        client.resolve_to(&origin, &[old(&origin)]);
+        client.resolve_to(&origin, &[old(&origin)], 0);
         let mut request = request("GET");
         let mut incoming = client.exchange(&origin, &mut request, |_, _| {}).await.unwrap();
-        client.resolve_to(&origin, &[new(&origin)]);
+        client.resolve_to(&origin, &[new(&origin)], 0);
+        client.resolve_to(&origin, &[new(&origin)], MINUTE_MS);
         go.send(()).unwrap();
         assert_eq!(finish(&mut incoming).await.unwrap().content, b"okok");
         assert_eq!(client.idle_connections(&origin), 0);
