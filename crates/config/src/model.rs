@@ -25,7 +25,7 @@ pub use process::{
 };
 pub use proxy::{
     Balance, CacheSettings, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
-    PassiveHealth, Proxy, StatusField, Sticky, StoreBudget,
+    PassiveHealth, Proxy, SameSite, StatusField, Sticky, StoreBudget,
 };
 pub use step::{
     Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,

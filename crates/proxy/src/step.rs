@@ -129,6 +129,15 @@ impl ProxyStep {
         original_client(&self.settings.trusted, fields, peer)
     }
 
+    /// Calls `handle` with `fields`, those of a request, without the cookie for session affinity, as the cache and the
+    /// origins see them.
+    pub fn without_sticky<T>(&self, fields: Fields<'_>, handle: impl FnOnce(Fields<'_>) -> T) -> T {
+        match &self.sticky {
+            Some(sticky) => sticky.without(fields, handle),
+            None => handle(fields),
+        }
+    }
+
     /// Returns how fields in requests from a client with this address are forwarded.
     pub fn forwarding(&self, client: Option<IpAddr>) -> SentFields<'_> {
         SentFields::new(&self.unkeyed, &self.settings.trusted, client)

@@ -8,10 +8,12 @@
 //! The cookie belongs to the proxy alone: neither the origin nor the cache sees it. A response that is stored, or that
 //! several clients share, never sets it.
 
+use crate::exchange::UpstreamRequest;
 use crate::step::ProxyStep;
 use aws_lc_rs::hmac::{self, HMAC_SHA256, Key};
 use flatout_cache::directive::{Seconds, parse_response_directives};
-use flatout_config::model::{Proxy, Sticky, is_trusted};
+use flatout_cache::lines::with_fields;
+use flatout_config::model::{Proxy, SameSite, Sticky, is_trusted};
 use flatout_handler::Request;
 use flatout_handler::routed::RoutedRequest;
 use flatout_http::base64::{BASE64URL_NOPAD, decode};
@@ -21,8 +23,10 @@ use flatout_http::head::{Fields, Header};
 use flatout_http::request::RequestHead;
 use flatout_http::token::trim;
 use flatout_http::url::OriginAddress;
+use flatout_os::clock::unix_s;
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::iter::once;
 
 /// Length of an authentication code in a cookie, in bytes.
 const TAG_BYTES: usize = 16;
@@ -41,6 +45,7 @@ type Tag = [u8; TAG_BYTES];
 pub(crate) struct StickyCookie {
     name: Box<str>,
     max_age_s: Option<u64>,
+    same_site: SameSite,
     /// The value for each origin, by index.
     tags: Vec<Tag>,
     /// The origin that each valid value names, and whether the key that signs has signed it. The table hashes with a
@@ -57,8 +62,6 @@ pub(crate) struct Affinity {
     pub(crate) origin: Option<usize>,
     /// True if the cookie is to be replaced even if the origin stays the same.
     is_due: bool,
-    /// True if the client uses https.
-    is_secure: bool,
 }
 
 impl StickyCookie {
@@ -67,6 +70,7 @@ impl StickyCookie {
         let mut cookie = Self {
             name: settings.cookie.as_str().into(),
             max_age_s: settings.max_age_s,
+            same_site: settings.same_site,
             tags: Vec::new(),
             origins: HashMap::new(),
             time_keys: Vec::new(),
@@ -95,20 +99,27 @@ impl StickyCookie {
     /// Calls `handle` with `routed` without the cookie, and with the session that the cookie tells of.
     pub(crate) fn take<T>(
         &self,
-        settings: &Proxy,
         routed: &RoutedRequest<'_>,
         handle: impl FnOnce(&RoutedRequest<'_>, Affinity) -> T,
     ) -> T {
         let request = routed.request;
         let fields = request.head.fields;
         let mut values = cookies(fields.all("cookie")).filter(|(name, _)| *name == self.name.as_bytes()).peekable();
-        let is_secure = is_secure(settings, request);
         if values.peek().is_none() {
-            return handle(routed, Affinity { origin: None, is_due: false, is_secure });
+            return handle(routed, Affinity { origin: None, is_due: false });
         }
         let named = values.find_map(|(_, value)| self.open(trim(value), routed.now.unix_s));
         let affinity =
-            Affinity { origin: named.map(|(index, _)| index), is_due: named.is_some_and(|(_, due)| due), is_secure };
+            Affinity { origin: named.map(|(index, _)| index), is_due: named.is_some_and(|(_, is_due)| is_due) };
+        self.without(fields, |fields| {
+            let head = RequestHead { fields, ..*request.head };
+            let request = Request { head: &head, ..*request };
+            handle(&RoutedRequest { request: &request, ..*routed }, affinity)
+        })
+    }
+
+    /// Calls `handle` with `fields` without the cookie.
+    pub(crate) fn without<T>(&self, fields: Fields<'_>, handle: impl FnOnce(Fields<'_>) -> T) -> T {
         let lines: Vec<Vec<u8>> = fields.all("cookie").map(|line| self.strip(line)).collect();
         let mut rest = lines.iter();
         let kept: Vec<Header<'_>> = fields
@@ -120,15 +131,19 @@ impl StickyCookie {
                 rest.next().filter(|line| !line.is_empty()).map(|line| Header { name, value: line })
             })
             .collect();
-        let head = RequestHead { fields: Fields::from_lines(&kept), ..*request.head };
-        let request = Request { head: &head, ..*request };
-        handle(&RoutedRequest { request: &request, ..*routed }, affinity)
+        handle(Fields::from_lines(&kept))
+    }
+
+    /// Returns whether a response's field line with this `name` sets the cookie.
+    pub(crate) fn is_set_by(&self, name: &[u8], line: &[u8]) -> bool {
+        let pair = line.get(name.len() + 1..).unwrap_or_default();
+        let cookie = trim(pair.split(|&byte| byte == b'=').next().unwrap_or_default());
+        name.eq_ignore_ascii_case(b"set-cookie") && cookie == self.name.as_bytes()
     }
 
     /// Returns the Cookie line `line` without this cookie.
     fn strip(&self, line: &[u8]) -> Vec<u8> {
-        let is_other =
-            |pair: &&[u8]| trim(pair.split(|&byte| byte == b'=').next().unwrap_or_default()) != self.name.as_bytes();
+        let is_other = |pair: &&[u8]| !cookies(once(*pair)).any(|(name, _)| name == self.name.as_bytes());
         trim(&line.split(|&byte| byte == b';').filter(is_other).collect::<Vec<_>>().join(&b';')).to_vec()
     }
 
@@ -189,61 +204,89 @@ fn is_secure(settings: &Proxy, request: &Request<'_>) -> bool {
     read_claim(request.head.fields, |address| is_trusted(trusted, Some(address))).secure.unwrap_or(request.secure)
 }
 
-/// Appends a Set-Cookie line to `lines`, the field lines of a response for one client, if the client's cookie does not
-/// name the origin that has responded, which has the index `served`. `fields` are those of the origin's response, and
-/// `now_s` returns the time in seconds since 1970.
+/// Appends a Set-Cookie line to `lines` if the cookie of the client that sent `ask` does not name the origin that has
+/// responded with `status`, which has the index `served`. From `lines_at`, `lines` contains the field lines as the
+/// client receives them, after all changes by the configuration.
 ///
 /// A response that other caches may store for everyone gets none, unless it sets a cookie itself: it begins no session.
+/// Neither does a 304, whose fields replace those of the response that a cache has stored (RFC 9111 §3.2).
 pub(crate) fn write_set_cookie(
     step: &ProxyStep,
-    affinity: Option<Affinity>,
-    served: usize,
-    fields: Fields<'_>,
-    now_s: impl FnOnce() -> i64,
+    ask: &UpstreamRequest,
+    (status, served): (u16, usize),
+    lines_at: usize,
     lines: &mut Vec<u8>,
 ) {
-    if step.sticky.is_some() && !is_for_everyone(fields) {
-        write_own_set_cookie(step, affinity, served, now_s, lines);
-    }
-}
-
-/// Does the same for a response whose fields are for one client alone.
-pub(crate) fn write_own_set_cookie(
-    step: &ProxyStep,
-    affinity: Option<Affinity>,
-    served: usize,
-    now_s: impl FnOnce() -> i64,
-    lines: &mut Vec<u8>,
-) {
-    let (Some(cookie), Some(affinity)) = (&step.sticky, affinity) else { return };
-    if affinity.origin == Some(served) && !affinity.is_due {
+    let (Some(cookie), Some(affinity)) = (&step.sticky, ask.affinity) else { return };
+    if (affinity.origin == Some(served) && !affinity.is_due) || status == 304 || is_for_everyone(&lines[lines_at..]) {
         return;
     }
-    let Some(value) = cookie.seal(served, now_s()) else { return };
-    let mut line = format!("Set-Cookie: {}={value}; Path=/; HttpOnly; SameSite=Lax", cookie.name);
+    let Some(value) = cookie.seal(served, unix_s()) else { return };
+    let same_site = match cookie.same_site {
+        SameSite::Lax => "Lax",
+        SameSite::None => "None",
+        SameSite::Strict => "Strict",
+    };
+    let mut line = format!("Set-Cookie: {}={value}; Path=/; HttpOnly; SameSite={same_site}", cookie.name);
     if let Some(seconds) = cookie.max_age_s {
         // Writing to a String cannot fail.
         let _ = write!(line, "; Max-Age={seconds}");
     }
-    if affinity.is_secure {
+    // Browsers accept SameSite=None only with Secure.
+    let must_be_secure = cookie.same_site == SameSite::None;
+    if must_be_secure || ask.request.with(|request| is_secure(&step.settings, request)) {
         line.push_str("; Secure");
     }
     line.push_str("\r\n");
     lines.extend_from_slice(line.as_bytes());
 }
 
-/// Returns whether a response with these fields invites shared caches to store it.
-fn is_for_everyone(fields: Fields<'_>) -> bool {
-    if fields.first("set-cookie").is_some() {
+/// Returns whether a response with these field lines invites shared caches to store it.
+pub(crate) fn is_for_everyone(lines: &[u8]) -> bool {
+    let invites = with_fields(lines, |fields| {
+        if fields.first("set-cookie").is_some() {
+            return false;
+        }
+        // Each targeted field is for another cache, so none of them revokes what another field permits.
+        if fields.iter().any(|(name, value)| is_targeted(name) && invites_target(value)) {
+            return true;
+        }
+        let directives = parse_response_directives(fields);
+        if directives.private || directives.no_store {
+            return false;
+        }
+        let lasts = |seconds: Seconds| seconds.valid().is_some_and(|seconds| seconds > 0);
+        let expires =
+            directives.max_age == Seconds::Absent && !directives.no_cache && fields.first("expires").is_some();
+        let is_stale = lasts(directives.stale_while_revalidate) || lasts(directives.stale_if_error);
+        directives.public || lasts(directives.s_maxage) || lasts(directives.max_age) || is_stale || expires
+    });
+    // No cookie in lines that nobody understands.
+    invites.unwrap_or(true)
+}
+
+/// Returns whether the field `name` has directives for certain caches: those whose names follow the convention of RFC
+/// 9213 §2, such as CDN-Cache-Control, and Surrogate-Control.
+fn is_targeted(name: &str) -> bool {
+    const SUFFIX: &[u8] = b"-cache-control";
+    let end = name.len().checked_sub(SUFFIX.len()).and_then(|at| name.as_bytes().get(at..));
+    name.eq_ignore_ascii_case("surrogate-control") || end.is_some_and(|end| end.eq_ignore_ascii_case(SUFFIX))
+}
+
+/// Returns whether the value of a targeted field permits its cache to store the response. Which caches obey it, and how
+/// exactly they parse it, is unknown, so a prohibition counts only in its simplest form, and a permission in any.
+fn invites_target(value: &[u8]) -> bool {
+    const LASTING: [&str; 4] = ["max-age", "s-maxage", "stale-while-revalidate", "stale-if-error"];
+    let members = || value.split(|&byte| matches!(byte, b',' | b' ' | b'\t'));
+    let is = |member: &[u8], word: &str| member.eq_ignore_ascii_case(word.as_bytes());
+    if members().any(|member| is(member, "no-store") || is(member, "private")) {
         return false;
     }
-    let directives = parse_response_directives(&fields);
-    if directives.private || directives.no_store {
-        return false;
-    }
-    let lasts = |seconds: Seconds| seconds.valid().is_some_and(|seconds| seconds > 0);
-    let expires = directives.max_age == Seconds::Absent && !directives.no_cache && fields.first("expires").is_some();
-    directives.public || lasts(directives.s_maxage) || lasts(directives.max_age) || expires
+    members().any(|member| {
+        let (name, argument) =
+            member.split_at(member.iter().position(|byte| b"=;".contains(byte)).unwrap_or(member.len()));
+        is(name, "public") || (argument != b"=0" && LASTING.iter().any(|word| is(name, word)))
+    })
 }
 
 #[cfg(test)]

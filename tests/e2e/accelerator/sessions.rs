@@ -240,6 +240,12 @@ fn the_cache_knows_nothing_of_the_cookie() {
         }
         assert_eq!(count(path), 1, "{path}");
     }
+    // `explain` does not see the cookie either: with a cookie of the application, this would be a miss.
+    let field = format!("Cookie: flatout-origin={}", known.cookie("flatout-origin").unwrap());
+    let mut explain = flatout();
+    explain.args(["explain", "http://test/plain", "-H", &field, "-c"]).arg(folder.path().join("flatout.kdl"));
+    let explained = run(&mut explain);
+    assert!(explained.contains("[hit_fresh]"), "{explained}");
     // The client that fetches a response gets the cookies that are not stored, which may begin a session.
     let mut first = Visitor::default();
     assert_eq!(first.get(&server, "/strip").fields.iter().filter(|(name, _)| name == "set-cookie").count(), 2);
@@ -266,6 +272,51 @@ fn the_cache_knows_nothing_of_the_cookie() {
         assert!(answer.field("set-cookie").is_some_and(|set| set.starts_with("flatout-origin=")), "{answer:?}");
     }
     assert_eq!(count("/slow-own"), WAITING);
+}
+
+/// A cache between flatout and its clients, such as a CDN, must not store the cookie.
+#[test]
+fn a_response_that_other_caches_may_store_sets_no_cookie() {
+    let origin = Origin::start(|request, stream| {
+        let fields = match request.path() {
+            "/cdn" => "Cache-Control: private\r\nCDN-Cache-Control: max-age=60\r\n",
+            "/login" => "Cache-Control: private\r\nSet-Cookie: session=1\r\n",
+            "/esi" => "Cache-Control: private\r\nContent-Type: text/html\r\nSurrogate-Control: content=\"ESI/1.0\"\r\n",
+            _ => "Cache-Control: private\r\nETag: \"a\"\r\n",
+        };
+        let bytes = match request.field("if-none-match") {
+            Some(_) => format!("HTTP/1.1 304 Not Modified\r\n{fields}\r\n").into_bytes(),
+            None => response("200 OK", fields, b"<esi:remove>old</esi:remove>page"),
+        };
+        let _ = stream.write_all(&bytes);
+        Then::Keep
+    });
+    let public = "header \"Cache-Control\" \"public, max-age=60\"";
+    for cache in ["", "cache {\n esi #true\n }"] {
+        let run = |settings: &str| {
+            let folder = Folder::new();
+            let text = configuration(&folder, &[&origin], settings, STICKY);
+            (Server::run(&folder, &text), folder)
+        };
+        let sets = |server: &Server, path: &str, lines: &str| {
+            let answer = ask(server, "GET", path, lines);
+            let mut fields = answer.fields.iter();
+            let is_set = fields.any(|(name, value)| name == "set-cookie" && value.starts_with("flatout-origin="));
+            (answer.status, is_set)
+        };
+        let (server, _folder) = run(cache);
+        for (path, is_set) in [("/", true), ("/login", true), ("/esi", true), ("/cdn", false)] {
+            assert_eq!(sets(&server, path, ""), (200, is_set), "{cache:?} {path}");
+        }
+        if cache.is_empty() {
+            assert_eq!(sets(&server, "/", "If-None-Match: \"a\"\r\n"), (304, false));
+        }
+        // The configuration makes the responses public.
+        let (server, _folder) = run(&format!("{cache}\n{public}"));
+        for (path, is_set) in [("/", false), ("/login", true), ("/esi", false), ("/cdn", false)] {
+            assert_eq!(sets(&server, path, ""), (200, is_set), "{cache:?} {path}, with public");
+        }
+    }
 }
 
 #[test]

@@ -108,7 +108,20 @@ flatout_reason::defaults! {
         pub secret: String,
         /// How long a browser stores the cookie, in seconds, from 1; `None` until it is closed.
         pub max_age_s: Option<u64>,
+        /// With which requests from other sites a browser sends the cookie.
+        pub same_site: SameSite = SameSite::Lax,
     }
+}
+
+/// The SameSite attribute of a cookie: with which requests from other sites a browser sends it (RFC 6265bis §5.6.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SameSite {
+    /// If a link is followed, but not with other requests, such as a POST.
+    Lax,
+    /// With all requests. Browsers require https.
+    None,
+    /// With none.
+    Strict,
 }
 
 impl Sticky {

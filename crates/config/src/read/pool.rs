@@ -4,12 +4,12 @@ use super::Reader;
 use super::cache::cookie_name;
 use super::parse::{self, show_duration};
 use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
-use super::setting::{Group, Parsed, Setting, lifetime};
+use super::setting::{Group, Parsed, Setting, lifetime, word_of};
 use super::shape::{Shape, property};
 use super::step::token;
 use crate::code::Code;
 use crate::encode::{SettingWriter, quote};
-use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, Sticky};
+use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, SameSite, Sticky};
 use crate::syntax::{Node, Scalar, Value};
 
 /// The largest number of concurrent or queued requests that can be set; more than any server handles.
@@ -36,8 +36,11 @@ pub(super) const TIMEOUTS: Group<OriginTimeouts> = Group {
 const TIMEOUT: &str = "connect \"3s\"";
 
 pub(super) const STICKY: Shape =
-    Shape::none("sticky secret=(file)\"sticky.key\" cookie=\"flatout-origin\" max-age=\"1d\"")
-        .with(&["secret", "cookie", "max-age"]);
+    Shape::none("sticky secret=(file)\"sticky.key\" cookie=\"flatout-origin\" max-age=\"1d\" same-site=\"lax\"")
+        .with(&["secret", "cookie", "max-age", "same-site"]);
+
+const SAME_SITES: &[(SameSite, &str)] =
+    &[(SameSite::Lax, "lax"), (SameSite::None, "none"), (SameSite::Strict, "strict")];
 
 /// `health-check`, except for its path.
 const HEALTH: Group<HealthCheck> = Group {
@@ -118,6 +121,9 @@ pub(super) fn sticky(reader: &mut Reader<'_>, node: &Node) -> Option<Sticky> {
             return None;
         }
         sticky.max_age_s = Some(seconds);
+    }
+    if let Some(same_site) = property(node, "same-site") {
+        sticky.same_site = reader.word(&same_site.value, SAME_SITES)?;
     }
     let Some(secret) = property(node, "secret") else {
         let draft = reader.report.add(Code::ValueMissing, node.span, "`sticky` needs a secret that signs its cookie");
@@ -231,6 +237,9 @@ pub(super) fn write_sticky(writer: &mut SettingWriter, name: &'static str, stick
     writer.begin(name).property("secret", &sticky.secret).property("cookie", &sticky.cookie);
     if let Some(seconds) = sticky.max_age_s {
         writer.property("max-age", &show_duration(seconds * 1_000));
+    }
+    if sticky.same_site != Sticky::default().same_site {
+        writer.property("same-site", word_of(SAME_SITES, &sticky.same_site));
     }
     writer.end();
 }

@@ -206,17 +206,19 @@ fn explain_forwarding(
     };
     let kept = cache.zip(request.head.host).and_then(|(cache, authority)| {
         let forwarding = proxy.forwarding(request.client.map(|client| client.ip()));
-        let request = CacheRequest {
-            method: request.head.method.as_str(),
-            secure: request.secure,
-            authority,
-            path,
-            query,
-            fields: request.head.fields,
-            has_content: false,
-            forwarding: &forwarding,
-        };
-        walk.live.spec.accelerator.explain(proxy, cache, &Sought { request, now: walk.now })
+        proxy.without_sticky(request.head.fields, |fields| {
+            let request = CacheRequest {
+                method: request.head.method.as_str(),
+                secure: request.secure,
+                authority,
+                path,
+                query,
+                fields,
+                has_content: false,
+                forwarding: &forwarding,
+            };
+            walk.live.spec.accelerator.explain(proxy, cache, &Sought { request, now: walk.now })
+        })
     });
     // Only in the process that serves.
     let is_in_force = walk.live.spec.accelerator.steps().iter().any(|step| Arc::ptr_eq(step, proxy));

@@ -21,6 +21,7 @@ use crate::esi::{Composition, EsiLimits, parse};
 use crate::outcome::ForwardOutcome;
 use crate::pipeline;
 use crate::query::{EsiSource, Query};
+use crate::sticky::is_for_everyone;
 use crate::worker::ProxyWorker;
 use content::{Had, has_all, read_page};
 use flatout_cache::decision::Intake;
@@ -236,8 +237,12 @@ fn says_no_store<'a>(mut lines: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> b
 /// Replaces the head of `response` with that of the composed page.
 fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64>, tally: &Tally) -> Response {
     let mut kept = Vec::with_capacity(lines.len() + 64);
+    // The cookie for session affinity, which the configuration does not change, but whose response it may.
+    let mut session = Vec::new();
     for (name, line) in each_line(lines) {
-        if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) {
+        if query.step.sticky.as_ref().is_some_and(|cookie| cookie.is_set_by(name, line)) {
+            session.extend_from_slice(line);
+        } else if !DROPPED.iter().any(|dropped| name.eq_ignore_ascii_case(dropped.as_bytes())) {
             kept.extend_from_slice(line);
         }
     }
@@ -246,6 +251,9 @@ fn with_head(query: &Query, lines: &[u8], response: Response, length: Option<u64
     write_line(b"Cache-Control", control, &mut kept);
     let mut changed = Vec::with_capacity(kept.len() + 64);
     write_changed(response.status, &kept, &query.policy.fields, &mut changed);
+    if !session.is_empty() && !is_for_everyone(&changed) {
+        changed.extend_from_slice(&session);
+    }
     if let Some(length) = length {
         write_line(b"Content-Length", length.to_string().as_bytes(), &mut changed);
     }

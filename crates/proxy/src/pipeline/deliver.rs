@@ -10,7 +10,7 @@ use crate::note::Note;
 use crate::outcome::ForwardOutcome;
 use crate::query::{EsiSource, Query};
 use crate::step::ProxyStep;
-use crate::sticky::{Affinity, write_set_cookie};
+use crate::sticky::write_set_cookie;
 use crate::worker::ProxyWorker;
 use flatout_config::model::FieldOp;
 use flatout_handler::response::{Body, Head, Response, write_reason_line, write_status_line};
@@ -66,7 +66,7 @@ pub(super) fn respond(
         let keep_upgrade = is_upgrade || status == 426;
         let back = Return { version: incoming.version, keep_length, keep_upgrade, date_s: None };
         write_lines(step, (status, changes), fields, &back, &mut lines);
-        write_set_cookie(step, ask.affinity, served, fields, unix_s, &mut lines);
+        write_set_cookie(step, ask, (status, served), 0, &mut lines);
         if is_upgrade && is_stream {
             // RFC 8441 §5: the handshake with the origin uses no key, but the handshake with the client may.
             ask.request.with(|request| {
@@ -105,10 +105,10 @@ pub(super) fn respond(
 }
 
 /// Builds the client's response from an origin's response that has been received completely. Writes the head and
-/// content to one buffer. `affinity` is what is known of the client's session, and `served` the origin's index.
+/// content to one buffer. `ask` is the request, and `served` the origin's index.
 pub(super) fn pass_on(
     worker: &ProxyWorker,
-    (step, affinity, served): (&ProxyStep, Option<Affinity>, usize),
+    (step, ask, served): (&ProxyStep, &UpstreamRequest, usize),
     changes: &[FieldOp],
     answer: &WholeAnswer<'_>,
     note: Option<Note>,
@@ -123,8 +123,9 @@ pub(super) fn pass_on(
             Some(reason) => write_reason_line(head.status, reason, room),
             None => write_status_line(head.status, room),
         }
+        let lines_at = room.len();
         write_lines(step, (head.status, changes), head.fields, &back, room);
-        write_set_cookie(step, affinity, served, head.fields, unix_s, room);
+        write_set_cookie(step, ask, (head.status, served), lines_at, room);
         if let Some(note) = note {
             note.write_lines(None, None, true, room);
         }

@@ -198,7 +198,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, (sent_s, served): (i64, usize), answer:
     }
     match aim {
         Aim::Plain { step, ask, policy } => {
-            let served = (&**step, ask.affinity, served);
+            let served = (&**step, &**ask, served);
             Some(pass_on(worker, served, &policy.fields, answer, None, ForwardOutcome::Forwarded.into()))
         }
         Aim::Alone { query, reason, facts } => {
@@ -218,7 +218,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, (sent_s, served): (i64, usize), answer:
             }
             let Err((why, _)) = note_storing(worker, query, head.status, storing) else { return None };
             let note = query.shows_status.then(|| Note { why: Some(why), ..Note::forwarded(*reason) });
-            let served = (&*query.step, query.ask.affinity, served);
+            let served = (&*query.step, &query.ask, served);
             let mut response = pass_on(worker, served, &query.policy.fields, answer, note, (*reason).into());
             response.logged.cache = Some(why.name());
             Some(response)

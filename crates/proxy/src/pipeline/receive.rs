@@ -41,7 +41,7 @@ impl ProxyWorker {
         };
         match &step.sticky {
             // The cookie is removed before the cache and the origin see the request.
-            Some(sticky) => sticky.take(&step.settings, routed, |routed, affinity| handle(routed, Some(affinity))),
+            Some(sticky) => sticky.take(routed, |routed, affinity| handle(routed, Some(affinity))),
             None => handle(routed, None),
         }
     }

@@ -1,15 +1,19 @@
-use super::{Affinity, StickyCookie, write_set_cookie};
+use super::{Affinity, StickyCookie, is_for_everyone, is_secure, write_set_cookie};
+use crate::exchange::UpstreamRequest;
 use crate::step::ProxyStep;
-use flatout_config::model::{Cidr, Origin, Proxy, Sticky};
+use flatout_config::model::{Cidr, Origin, Proxy, SameSite, Sticky};
 use flatout_handler::Request;
 use flatout_handler::content::Offers;
 use flatout_handler::routed::RoutedRequest;
-use flatout_http::head::{FieldStorage, parse_fields};
+use flatout_http::base64::{BASE64URL_NOPAD, decode};
+use flatout_http::head::{FieldStorage, Fields};
 use flatout_http::limits::Limits;
 use flatout_http::path::PathFacts;
 use flatout_http::request::parse_request_head;
 use flatout_os::clock::Now;
-use proptest::prelude::{any, prop_assert_eq, proptest};
+use proptest::collection::vec;
+use proptest::prelude::{any, prop_assert, prop_assert_eq, prop_assume, proptest};
+use proptest::sample::Index;
 use std::rc::Rc;
 
 const OLD: &str = "0123456789abcdef0123456789abcdef-old";
@@ -19,7 +23,7 @@ const DAY_S: i64 = 86_400;
 
 fn settings(hosts: &[&str], secret: &str, max_age_s: Option<u64>) -> Proxy {
     let origin = |host: &&str| Origin { secure: false, host: (*host).to_owned(), port: 80, weight: 1, backup: false };
-    let sticky = Sticky { cookie: "at".to_owned(), secret: secret.to_owned(), max_age_s };
+    let sticky = Sticky { cookie: "at".to_owned(), secret: secret.to_owned(), max_age_s, ..Sticky::default() };
     Proxy { origins: hosts.iter().map(origin).collect(), sticky: Some(sticky), ..Proxy::default() }
 }
 
@@ -31,15 +35,24 @@ fn cookie(step: &ProxyStep) -> &StickyCookie {
     step.sticky.as_ref().unwrap()
 }
 
-/// The Cookie lines that remain of `lines`, and the affinity.
-fn take(step: &ProxyStep, lines: &str, client: &str, secure: bool) -> (Vec<String>, Affinity) {
+/// Calls `handle` with a request that has these field lines.
+fn with_request<T>(lines: &str, client: &str, secure: bool, handle: impl FnOnce(&Request<'_>) -> T) -> T {
     let text = format!("GET / HTTP/1.1\r\nHost: a.example\r\n{lines}X-Last: yes\r\n\r\n");
     let mut storage = FieldStorage::new();
     let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-    let (offers, policy) = (Offers::new(), Rc::default());
-    let request = Request { head: &head, client: client.parse().ok(), secure, listener: 0, offers: &offers };
+    let offers = Offers::new();
+    handle(&Request { head: &head, client: client.parse().ok(), secure, listener: 0, offers: &offers })
+}
+
+/// The Cookie lines that remain of `lines`, and the affinity.
+fn take(step: &ProxyStep, lines: &str) -> (Vec<String>, Affinity) {
+    with_request(lines, "192.0.2.1:1", false, |request| take_of(step, request))
+}
+
+fn take_of(step: &ProxyStep, request: &Request<'_>) -> (Vec<String>, Affinity) {
+    let policy = Rc::default();
     let routed = RoutedRequest {
-        request: &request,
+        request,
         path: b"/",
         decoded: b"",
         facts: PathFacts::default(),
@@ -53,26 +66,39 @@ fn take(step: &ProxyStep, lines: &str, client: &str, secure: bool) -> (Vec<Strin
         port: None,
         now: Now { unix_s: NOW_S, ..Now::read() },
     };
-    cookie(step).take(&step.settings, &routed, |routed, affinity| {
-        let fields = routed.request.head.fields;
+    let show = |fields: Fields<'_>| {
         assert_eq!(fields.first("x-last"), Some(&b"yes"[..]));
         assert_eq!(fields.first("host"), Some(&b"a.example"[..]));
-        let lines = fields.all("cookie").map(|line| String::from_utf8(line.to_vec()).unwrap());
-        (lines.collect(), affinity)
-    })
+        fields.all("cookie").map(|line| String::from_utf8(line.to_vec()).unwrap()).collect::<Vec<_>>()
+    };
+    let (lines, affinity) = cookie(step).take(&routed, |routed, affinity| (show(routed.request.head.fields), affinity));
+    // `explain` shows the same.
+    assert_eq!(step.without_sticky(request.head.fields, show), lines);
+    (lines, affinity)
 }
 
-/// The Set-Cookie line in the response of the origin with the index `served`, which has these field lines.
-fn set_cookie(step: &ProxyStep, affinity: Option<Affinity>, served: usize, lines: &str) -> String {
-    let section = format!("{lines}\r\n");
-    let mut storage = FieldStorage::new();
-    let fields = parse_fields(section.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap();
-    let mut out = Vec::new();
-    write_set_cookie(step, affinity, served, fields, || NOW_S, &mut out);
-    String::from_utf8(out).unwrap()
+/// The Set-Cookie line appended to these field lines of a response from the origin with the index `served`.
+fn set_cookie(step: &ProxyStep, affinity: Option<Affinity>, (status, served): (u16, usize), lines: &str) -> String {
+    set_cookie_by("192.0.2.1:1", step, affinity, (status, served), lines)
 }
 
-const NONE: Affinity = Affinity { origin: None, is_due: false, is_secure: false };
+fn set_cookie_by(
+    client: &str,
+    step: &ProxyStep,
+    affinity: Option<Affinity>,
+    served: (u16, usize),
+    lines: &str,
+) -> String {
+    let (first, is_secure) = ("HTTP/1.1 200 OK\r\n", client.ends_with(":443"));
+    let mut out = format!("{first}{lines}").into_bytes();
+    with_request("", client, is_secure, |request| {
+        let ask = UpstreamRequest::new(step, None, request, (b"/", None), affinity);
+        write_set_cookie(step, &ask, served, first.len(), &mut out);
+    });
+    String::from_utf8(out.split_off(first.len() + lines.len())).unwrap()
+}
+
+const NONE: Affinity = Affinity { origin: None, is_due: false };
 
 #[test]
 fn the_cookie_is_removed_from_requests_and_names_an_origin() {
@@ -92,7 +118,7 @@ fn the_cookie_is_removed_from_requests_and_names_an_origin() {
         ("Cookie: a=1; at\r\n".to_owned(), &["a=1; at"], NONE),
         (format!("Cookie: a=1; AT={value}\r\n"), &[&format!("a=1; AT={value}")], NONE),
     ] {
-        let (lines_left, affinity) = take(&step, &lines, "192.0.2.1:1", false);
+        let (lines_left, affinity) = take(&step, &lines);
         assert_eq!(
             (&lines_left[..], affinity),
             (&left.iter().map(|left| (*left).to_owned()).collect::<Vec<_>>()[..], expected),
@@ -180,15 +206,32 @@ fn responses_set_the_cookie_if_the_origin_is_another_one() {
     let value = cookie(&step).seal(1, NOW_S).unwrap();
     let line = format!("Set-Cookie: at={value}; Path=/; HttpOnly; SameSite=Lax\r\n");
     let named = |index| Affinity { origin: Some(index), ..NONE };
-    assert_eq!(set_cookie(&step, Some(NONE), 1, ""), line);
-    assert_eq!(set_cookie(&step, Some(named(0)), 1, ""), line);
-    assert_eq!(set_cookie(&step, Some(named(1)), 1, ""), "");
-    assert_eq!(set_cookie(&step, Some(Affinity { is_due: true, ..named(1) }), 1, ""), line);
-    assert_eq!(set_cookie(&step, None, 1, ""), "");
-    let secure = set_cookie(&step, Some(Affinity { is_secure: true, ..NONE }), 1, "");
+    let set = |affinity| set_cookie(&step, affinity, (200, 1), "");
+    assert_eq!(set(Some(NONE)), line);
+    assert_eq!(set(Some(named(0))), line);
+    assert_eq!(set(Some(named(1))), "");
+    assert_eq!(set(Some(Affinity { is_due: true, ..named(1) })), line);
+    assert_eq!(set(None), "");
+    let secure = set_cookie_by("192.0.2.1:443", &step, Some(NONE), (200, 1), "");
     assert_eq!(secure, line.replace("\r\n", "; Secure\r\n"));
     let lasting = super::tests::step(&["one"], NEW, Some(60));
-    assert!(set_cookie(&lasting, Some(NONE), 0, "").contains("; SameSite=Lax; Max-Age=60\r\n"));
+    assert!(set_cookie(&lasting, Some(NONE), (200, 0), "").contains("; SameSite=Lax; Max-Age=60\r\n"));
+}
+
+#[test]
+fn the_cookie_is_for_the_configured_sites() {
+    for (same_site, expected) in [
+        (SameSite::Lax, "; SameSite=Lax\r\n"),
+        (SameSite::Strict, "; SameSite=Strict\r\n"),
+        // Browsers ignore it without Secure.
+        (SameSite::None, "; SameSite=None; Secure\r\n"),
+    ] {
+        let mut settings = settings(&["one"], NEW, None);
+        settings.sticky.as_mut().unwrap().same_site = same_site;
+        let step = ProxyStep::new("a.example", "a", &settings).unwrap();
+        let line = set_cookie(&step, Some(NONE), (200, 0), "");
+        assert!(line.ends_with(expected), "{line}");
+    }
 }
 
 /// Caches between flatout and the client do not know that the cookie is for one client.
@@ -206,8 +249,25 @@ fn responses_for_everyone_set_no_cookie() {
         ("Cache-Control: max-age=0\r\nExpires: Thu, 01 Jan 2037 00:00:00 GMT\r\n", true),
         ("Cache-Control: no-cache\r\nExpires: 0\r\n", true),
         ("Cache-Control: public, max-age=60\r\nSet-Cookie: session=1\r\n", true),
+        ("Cache-Control: max-age=0, stale-while-revalidate=60\r\n", false),
+        ("Cache-Control: max-age=0, stale-if-error=60\r\n", false),
+        // Directives for certain caches.
+        ("CDN-Cache-Control: max-age=60\r\nCache-Control: no-store\r\n", false),
+        ("Cache-Control: private\r\nakamai-cache-control: public\r\n", false),
+        ("Cache-Control: private\r\nSurrogate-Control: content=\"ESI/1.0\", max-age=60+10;other\r\n", false),
+        ("CDN-Cache-Control: no-store\r\nA-Cache-Control: s-maxage=60\r\n", false),
+        ("CDN-Cache-Control: max-age=0, stale-while-revalidate=9\r\n", false),
+        ("Surrogate-Control: no-store;other, max-age=60\r\n", false),
+        // They permit others nothing, and revoke nothing.
+        ("CDN-Cache-Control: no-store\r\nCache-Control: max-age=60\r\n", false),
+        ("CDN-Cache-Control: max-age=60, private\r\n", true),
+        ("CDN-Cache-Control: max-age=0\r\n", true),
+        ("Surrogate-Control: content=\"ESI/1.0\"\r\n", true),
+        ("X-Cache-Controls: max-age=60\r\n", true),
     ] {
-        assert_eq!(!set_cookie(&step, Some(NONE), 0, lines).is_empty(), is_set, "{lines}");
+        assert_eq!(!set_cookie(&step, Some(NONE), (200, 0), lines).is_empty(), is_set, "{lines}");
+        // The fields of a 304 replace those of a stored response.
+        assert_eq!(set_cookie(&step, Some(NONE), (304, 0), lines), "", "{lines}");
     }
 }
 
@@ -224,7 +284,29 @@ fn https_is_that_of_the_connection_or_of_a_trusted_proxy() {
         (https, "127.0.0.1:1", false, true),
         ("", "127.0.0.1:1", false, false),
     ] {
-        assert_eq!(take(&step, lines, client, secure).1.is_secure, expected, "{lines} {client} {secure}");
+        let is = with_request(lines, client, secure, |request| is_secure(&step.settings, request));
+        assert_eq!(is, expected, "{lines} {client} {secure}");
+    }
+}
+
+#[test]
+fn lines_that_nobody_understands_are_for_everyone() {
+    assert!(is_for_everyone(b"no colon\r\n"));
+}
+
+/// The Set-Cookie lines of a composed page, whose other fields the configuration changes after the cookie was added.
+#[test]
+fn the_lines_that_set_the_cookie_are_known() {
+    let step = step(&["one"], NEW, None);
+    for (line, expected) in [
+        ("Set-Cookie: at=x; Path=/\r\n", true),
+        ("set-cookie:at =x\r\n", true),
+        ("Set-Cookie: att=x\r\n", false),
+        ("Set-Cookie: a=at\r\n", false),
+        ("X-Cookie: at=x\r\n", false),
+    ] {
+        let name = line.split(':').next().unwrap();
+        assert_eq!(cookie(&step).is_set_by(name.as_bytes(), line.as_bytes()), expected, "{line}");
     }
 }
 
@@ -233,5 +315,31 @@ proptest! {
     fn no_invented_value_names_an_origin(value in any::<Vec<u8>>()) {
         let step = step(&["one"], NEW, Some(60));
         prop_assert_eq!(cookie(&step).open(&value, NOW_S), None);
+    }
+
+    /// Changes to the bytes of a valid value, before they are encoded, so that all of them are parsed.
+    #[test]
+    fn no_changed_value_names_an_origin(
+        changes in vec((any::<Index>(), 1..=u8::MAX), 1..4),
+        left in any::<Index>(),
+        added in vec(any::<u8>(), 0..4),
+        lasts in any::<bool>(),
+    ) {
+        let step = step(&["one", "two"], NEW, lasts.then_some(60));
+        let value = cookie(&step).seal(1, NOW_S).unwrap();
+        let sealed = decode(value.as_bytes(), &BASE64URL_NOPAD).unwrap();
+        let open = |bytes: &[u8]| cookie(&step).open(BASE64URL_NOPAD.encode(bytes).as_bytes(), NOW_S);
+        prop_assert_eq!(open(&sealed), Some((1, false)));
+        let mut changed = sealed.clone();
+        for (at, bits) in changes {
+            changed[at.index(sealed.len())] ^= bits;
+        }
+        prop_assume!(changed != sealed);
+        prop_assert_eq!(open(&changed), None);
+        // Without the time, the value names the same origin, and is to be replaced.
+        let cut = open(&sealed[..left.index(sealed.len())]);
+        prop_assert!(cut.is_none() || (lasts && cut == Some((1, true))), "{:?}", cut);
+        prop_assume!(!added.is_empty());
+        prop_assert_eq!(open(&[&sealed[..], &added].concat()), None);
     }
 }

@@ -6,7 +6,7 @@ use crate::meta::{StoredResponse, without_trailer_field};
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching};
 use crate::query::{EsiSource, Query};
-use crate::sticky::write_own_set_cookie;
+use crate::sticky::write_set_cookie;
 use flatout_cache::condition::{SelectedForm, decide_conditions, write_not_modified_lines};
 use flatout_cache::partial::parse_content_range;
 use flatout_cache::reason::Lookup;
@@ -20,7 +20,6 @@ use flatout_handler::stream::{ContentEvent, ContentSource, Stream};
 use flatout_http::lines::{each_line, write_changed, write_line};
 use flatout_http::ranges::{ByteRange, format_part_head, format_parts_end, make_boundary};
 use flatout_http::status::has_content;
-use flatout_os::clock::unix_s;
 use flatout_os::file::OpenFile;
 use flatout_os::huge::Joiner;
 use flatout_store::StoredBody;
@@ -68,14 +67,16 @@ fn own_lines(query: &Query, head: &FillHead, changes: &[FieldOp]) -> Vec<u8> {
     }
     let mut lines = Vec::with_capacity(own.len());
     write_changed(head.meta.stored.status, &own, changes, &mut lines);
-    write_session(query, head, &mut lines);
+    write_session(query, head, head.meta.stored.status, &mut lines);
     lines
 }
 
-/// Appends the cookie for session affinity if the origin has set a cookie, which may begin a session of this client.
-fn write_session(query: &Query, head: &FillHead, lines: &mut Vec<u8>) {
-    if each_line(&head.lines).any(|(name, _)| name.eq_ignore_ascii_case(b"set-cookie")) {
-        write_own_set_cookie(&query.step, query.ask.affinity, head.served, unix_s, lines);
+/// Appends the cookie for session affinity to `lines`, those of a response with `status` for the client, if the origin
+/// has set a cookie that the client receives, which may begin its session.
+fn write_session(query: &Query, head: &FillHead, status: u16, lines: &mut Vec<u8>) {
+    let has_cookie = |lines: &[u8]| each_line(lines).any(|(name, _)| name.eq_ignore_ascii_case(b"set-cookie"));
+    if has_cookie(&head.lines) && has_cookie(lines) {
+        write_set_cookie(&query.step, &query.ask, (status, head.served), 0, lines);
     }
 }
 
@@ -83,7 +84,7 @@ fn write_session(query: &Query, head: &FillHead, lines: &mut Vec<u8>) {
 fn own_part(query: &Query, head: &FillHead, interest: Interest, note: &Note, now_s: i64) -> Response {
     let mut lines = Vec::with_capacity(head.lines.len());
     write_changed(206, &head.lines, &query.policy.fields, &mut lines);
-    write_session(query, head, &mut lines);
+    write_session(query, head, 206, &mut lines);
     let body = Body::Stream(Stream::new(interest.read(0, None), head.length));
     let mut response = Response::new(206, Head::from_lines(206, &lines), body, note.reason);
     response.extra = Some(note.lines(None, Some(head.meta.stored.ttl_s(now_s)), query.shows_status));
