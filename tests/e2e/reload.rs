@@ -243,7 +243,6 @@ fn a_reload_by_a_new_worker_process_says_all_that_has_changed() {
     let text = said(&output);
     assert!(output.status.success(), "{text}");
     for line in [
-        // The temporary folder, which pages may use, comes first.
         "serves: the previous one may not open /".to_owned(),
         format!("\n  migrations applied to {own}/data.db: 001_start.sql\n"),
         "\n  also listening on 127.0.0.2:".to_owned(),

@@ -215,7 +215,8 @@ impl Confinement {
                         add(path, PathUse::Read);
                     }
                     trusts_system |= proxy.origins.iter().any(|origin| origin.secure);
-                    has_temporary_files |= proxy.buffer_bytes_max > 0;
+                    // Request content may be buffered even without `buffer-requests`.
+                    has_temporary_files = true;
                 }
                 StepKind::Handler(Handler::Php(php)) => {
                     has_temporary_files = true;
