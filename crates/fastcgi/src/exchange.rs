@@ -172,10 +172,10 @@ impl FastcgiExchange {
         if let Some(head) = self.reader.head.take() {
             // Everything that follows is content.
             self.reader.head = Some(CgiHead::default());
-            if self.upload_cut {
-                // Content that the server no longer reads need not be received from the client.
-                self.upload = None;
-            }
+            // The request cannot be sent again. Content that the server no longer reads need not be received from the
+            // client, and content that has been sent need not be buffered.
+            let is_cut = self.upload_cut;
+            self.upload.take_if(|upload| is_cut || upload.is_done());
             if let Some(connection) = &mut self.connection {
                 connection.timer().clear();
             }
@@ -247,6 +247,13 @@ impl FastcgiExchange {
             // The server may have responded before it closed the connection.
             self.upload_cut = true;
         }
+        Ok(state)
+    }
+
+    /// Continues sending after the head of the response has arrived, and drops content that has been sent.
+    fn send_rest(&mut self, context: &mut Context<'_>) -> Result<UploadState, PhpOutcome> {
+        let state = self.send(context)?;
+        self.upload.take_if(|upload| upload.is_done());
         Ok(state)
     }
 

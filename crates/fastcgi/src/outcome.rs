@@ -41,9 +41,9 @@ flatout_reason::reasons! {
     RecordMalformed, "php_record_malformed", 502, "The application server's response is not valid FastCGI 1.0: 502.";
     UploadTimeout, "php_upload_timeout", 504, "The application server read no request content for the duration of the body timeout: 504.";
     ContentCut, "php_content_cut", 400, "The client did not send all of the request's content: 400.";
-    ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`: 413.";
+    ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or has no Content-Length and is larger than half of `spool-total`: 413.";
     LengthRequired, "php_length_required", 411, "The request has no Content-Length, and `spool-limit` disables buffering: 411.";
-    SpoolFailed, "php_spool_failed", 503, "The request has no Content-Length, and its content could not be buffered, because `spool-total` is reached or there is no space for files: 503.";
+    SpoolFailed, "php_spool_failed", 503, "The request has no Content-Length, and its content could not be buffered, because requests use half of `spool-total`, `spool-total` is reached, or there is no space for files: 503.";
 }
 
 impl PhpOutcome {

@@ -65,7 +65,12 @@ impl PhpStep {
                 PhpAddress::Tcp(host, port) => FastcgiAddress::Tcp(host.clone(), *port),
             },
             root,
-            spools: Spools::new(settings.spool_total_bytes_max, Some(std::env::temp_dir())),
+            // Slow uploads must not use all of the space, because slow readers would then occupy processes again.
+            spools: Spools::new(
+                settings.spool_total_bytes_max,
+                settings.spool_total_bytes_max / 2,
+                Some(std::env::temp_dir()),
+            ),
             limiter: ConcurrencyLimiter::new(&Concurrency {
                 min: CONCURRENCY_MIN,
                 max: settings.connections_max,

@@ -276,7 +276,7 @@ pub(crate) async fn ask_origin(
                 // The client's upload is no work of the origin.
                 let asked_ns = content.arrived_ms().map_or(sent_ns, |ms| sent_ns.max(ms.saturating_mul(1_000_000)));
                 let delay_us = precise_ns().saturating_sub(asked_ns) / 1000;
-                step.note_version(ticket.index(), incoming.version);
+                step.note_version(ticket.index(), incoming.version, incoming.status);
                 let hold = Hold::new(worker, step, (ticket, permit), incoming.status, delay_us);
                 return Ok(Answered { incoming, hold, again: begun.attempts > 0 });
             }

@@ -22,8 +22,8 @@ flatout_reason::reasons! {
     MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so this server responds itself: 200.";
     ConnectRefused, "connect_refused", 501, "The method is CONNECT, which this server does not support: 501.";
     NoHealthyOrigin, "no_healthy_origin", 503, "All origins are failing their health checks: 503.";
-    LengthRequired, "origin_length_required", 411, "The origin speaks HTTP/1.0, so it needs a Content-Length, and the content is too large to be buffered: 411.";
-    BufferFailed, "request_buffer_failed", 503, "There was no space to buffer the request's content: 503.";
+    LengthRequired, "origin_length_required", 411, "The origins speak HTTP/1.0, so they need a Content-Length, and the content is too large to be buffered: 411.";
+    BufferFailed, "request_buffer_failed", 503, "The request's content could not be buffered, because there was no space, or its buffer could not be read: 503.";
     Purged, "purged", 200, "An allowed client sent PURGE: 200.";
     PurgeDenied, "purge_denied", 403, "The client is not allowed to use PURGE, or the request has more tags than a response can have: 403.";
     OriginQueueFull, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";

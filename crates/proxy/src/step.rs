@@ -63,8 +63,12 @@ pub struct OriginStanding {
 }
 
 impl ProxyStep {
-    /// Records the HTTP version of a response of the origin `index`.
-    pub(crate) fn note_version(&self, index: usize, version: Version) {
+    /// Records the HTTP version of a response with `status` of the origin `index`. Errors are ignored, because a proxy
+    /// in front of the origin may send them with another version, and visitors can provoke them.
+    pub(crate) fn note_version(&self, index: usize, version: Version, status: u16) {
+        if status >= 400 {
+            return;
+        }
         let is_http10 = version == Version::Http10;
         // Writing would slow down the other workers.
         if let Some(noted) = self.http10.get(index).filter(|noted| noted.load(Ordering::Relaxed) != is_http10) {
@@ -72,9 +76,16 @@ impl ProxyStep {
         }
     }
 
-    /// Returns whether any origin speaks HTTP/1.0, as far as is known. It cannot receive content of unknown length.
-    pub(crate) fn has_http10(&self) -> bool {
-        self.http10.iter().any(|noted| noted.load(Ordering::Relaxed))
+    /// Returns whether all origins to which a request may be sent now speak HTTP/1.0, as far as is known. They cannot
+    /// receive content of unknown length.
+    pub(crate) fn needs_length(&self, now_ms: u64) -> bool {
+        let is_http10 = |noted: &AtomicBool| noted.load(Ordering::Relaxed);
+        // Usually, none does.
+        if !self.http10.iter().any(is_http10) {
+            return false;
+        }
+        let indices = self.group.selectable(now_ms);
+        !indices.is_empty() && indices.into_iter().all(|index| self.http10.get(index).is_some_and(is_http10))
     }
 
     /// Returns the networks of clients whose Forwarded and X-Forwarded-… fields are trusted.
@@ -111,7 +122,7 @@ impl ProxyStep {
             addresses,
             tls,
             http10: settings.origins.iter().map(|_| AtomicBool::new(false)).collect(),
-            spools: Spools::new(SPOOL_TOTAL_BYTES_MAX, Some(std::env::temp_dir())),
+            spools: Spools::new(SPOOL_TOTAL_BYTES_MAX, SPOOL_TOTAL_BYTES_MAX, Some(std::env::temp_dir())),
             is_watched: AtomicBool::new(false),
             unkeyed: unkeyed_fields(settings),
             settings: settings.clone(),
@@ -302,8 +313,39 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
 #[cfg(test)]
 mod tests {
     use super::ProxyStep;
+    use flatout_balance::group::{Ending, Tried};
     use flatout_config::model::{Cidr, Origin, Proxy};
+    use flatout_http::framing::Version;
     use flatout_http::head::FieldStorage;
+
+    #[test]
+    fn a_length_is_needed_if_all_selectable_origins_speak_http10() {
+        let origin = |port, backup| Origin { secure: false, host: "a".to_owned(), port, weight: 1, backup };
+        let origins = vec![origin(80, false), origin(81, false), origin(82, true)];
+        let step = ProxyStep::new("a", "a", &Proxy { origins, ..Proxy::default() }).unwrap();
+        assert!(!step.needs_length(0));
+        // A group of both kinds.
+        step.note_version(0, Version::Http10, 200);
+        assert!(!step.needs_length(0));
+        // An error says nothing about the version.
+        step.note_version(1, Version::Http10, 503);
+        step.note_version(1, Version::Http10, 400);
+        assert!(!step.needs_length(0));
+        // The backup gets no requests as long as others are available.
+        step.note_version(1, Version::Http10, 304);
+        assert!(step.needs_length(0));
+        step.note_version(1, Version::Http11, 502);
+        assert!(step.needs_length(0));
+        step.note_version(1, Version::Http11, 204);
+        assert!(!step.needs_length(0));
+        // The second origin is paused, so only the first one can be selected.
+        let mut tried = Tried::NONE;
+        tried.add(0);
+        for _ in 0..step.settings.passive.failures {
+            let _ = step.group.choose(0, 0, &tried).unwrap().finish(Ending::Failed, 0);
+        }
+        assert!(step.needs_length(0) && !step.needs_length(step.settings.passive.pause_ms));
+    }
 
     #[test]
     fn the_original_client_is_the_peer_unless_it_is_a_trusted_proxy() {

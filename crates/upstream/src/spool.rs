@@ -7,7 +7,7 @@ use flatout_handler::budget::{Budget, BudgetUser, Held};
 use flatout_handler::content::{ContentPiece, RequestContent};
 use flatout_handler::ending::CloseReason;
 use flatout_handler::shared::SharedBytes;
-use flatout_os::spool::{Spool, SpoolFile};
+use flatout_os::spool::{MEMORY_BYTES_MAX, Spool, SpoolFile};
 use std::future::poll_fn;
 use std::io;
 use std::path::PathBuf;
@@ -20,24 +20,40 @@ const PIECE_BYTES: usize = 32 * 1024;
 /// Number of bytes that were read after which their space in the file is freed, so that this costs few system calls.
 const FREED_BYTES_MIN: u64 = 1024 * 1024;
 
+/// Number of bytes that a file counts as at least, so that the budget also bounds the number of files, each of which
+/// occupies a descriptor.
+const FILE_BYTES_MIN: u64 = 1024 * 1024;
+
+/// The user of the budget for request content. Response content is counted as [`BudgetUser::Pieces`].
+const REQUESTS: BudgetUser = BudgetUser::Retries;
+
 /// Where content is buffered, and how much of it, over all workers.
 #[derive(Debug)]
 pub struct Spools {
     budget: Arc<Budget>,
+    /// The part of the budget that requests may use, in bytes.
+    requests_bytes_max: u64,
     folder: Option<PathBuf>,
 }
 
 impl Spools {
-    /// Buffers up to `bytes_max` bytes in files in `folder`, or in memory files. Each request may exceed this by one
-    /// receive.
-    pub fn new(bytes_max: u64, folder: Option<PathBuf>) -> Arc<Self> {
+    /// Buffers up to `bytes_max` bytes in files in `folder`, or in memory files. Requests may use up to
+    /// `requests_bytes_max` of these, so that slow uploads leave space for responses. Each file counts as at least
+    /// 1 MiB. Each worker may exceed this by one receive or 1 MiB.
+    pub fn new(bytes_max: u64, requests_bytes_max: u64, folder: Option<PathBuf>) -> Arc<Self> {
         // Content in flight may use half of a budget.
-        Arc::new(Self { budget: Arc::new(Budget::new(bytes_max.saturating_mul(2))), folder })
+        let budget = Arc::new(Budget::new(bytes_max.saturating_mul(2)));
+        Arc::new(Self { budget, requests_bytes_max: requests_bytes_max.min(bytes_max), folder })
     }
 
-    /// Returns the number of bytes that are buffered.
+    /// Returns the number of bytes that are buffered. A file counts as at least 1 MiB.
     pub fn held_bytes(&self) -> u64 {
         self.budget.held_in_all()
+    }
+
+    /// Returns whether more request content may be buffered.
+    fn has_room_for_requests(&self) -> bool {
+        self.budget.held(REQUESTS) <= self.requests_bytes_max && self.budget.has_room(0)
     }
 }
 
@@ -52,7 +68,9 @@ pub struct SpooledContent {
     freed: u64,
     /// False if the file system cannot free parts of a file.
     can_free: bool,
-    /// The share of the budget: the length of the content without the bytes that have been freed.
+    /// The trailer field lines of request content, if there were any.
+    trailers: Option<Rc<[u8]>>,
+    /// The share of the budget.
     share: Held,
 }
 
@@ -61,7 +79,7 @@ pub struct SpooledContent {
 pub enum SpoolFault {
     /// The client did not send all of the content, or sent too much.
     Cut(CloseReason),
-    /// The content is larger than its own limit.
+    /// The content is larger than its own limit, or alone larger than the budget of all requests.
     TooLarge,
     /// The budget is exhausted.
     Full,
@@ -79,15 +97,20 @@ pub enum Filled {
 }
 
 impl SpooledContent {
-    /// Creates a buffer without content.
+    /// Creates a buffer for response content.
     pub fn new(spools: &Spools) -> Self {
+        Self::with_user(spools, BudgetUser::Pieces)
+    }
+
+    fn with_user(spools: &Spools, user: BudgetUser) -> Self {
         Self {
             spool: Spool::default(),
             file: SpoolFile::new(spools.folder.as_deref()),
             at: 0,
             freed: 0,
             can_free: true,
-            share: Held::new(Arc::clone(&spools.budget), BudgetUser::Pieces),
+            trailers: None,
+            share: Held::new(Arc::clone(&spools.budget), user),
         }
     }
 
@@ -102,22 +125,27 @@ impl SpooledContent {
         is_whole: bool,
         spools: &Spools,
     ) -> Result<Filled, SpoolFault> {
-        let mut spooled = Self::new(spools);
+        let mut spooled = Self::with_user(spools, REQUESTS);
         loop {
             let bytes = match poll_fn(|context| content.poll_piece(context)).await {
                 ContentPiece::Bytes(bytes) => bytes,
-                ContentPiece::End(_) => return Ok(Filled::Whole(spooled)),
+                ContentPiece::End(trailers) => {
+                    spooled.trailers = trailers;
+                    return Ok(Filled::Whole(spooled));
+                }
                 ContentPiece::Cut(reason) => return Err(SpoolFault::Cut(reason)),
             };
             spooled.append(&bytes).map_err(|_| SpoolFault::Failed)?;
-            let has_room = spooled.length() <= bytes_max && spools.budget.has_room(0);
+            let has_room = spooled.length() <= bytes_max && spools.has_room_for_requests();
             // If the content is complete, only its end has not been received yet.
             if has_room || content.length().is_some_and(|length| spooled.length() >= length) {
                 continue;
             }
+            // Content that would not even fit on its own does not fit later either.
+            let is_too_large = spooled.length() > bytes_max || spooled.share.bytes() > spools.requests_bytes_max;
             return match is_whole {
                 false => Ok(Filled::Part(spooled, content)),
-                true if spooled.length() > bytes_max => Err(SpoolFault::TooLarge),
+                true if is_too_large => Err(SpoolFault::TooLarge),
                 true => Err(SpoolFault::Full),
             };
         }
@@ -129,13 +157,27 @@ impl SpooledContent {
     /// If the file cannot be created or written.
     pub fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.spool.append(bytes, &self.file)?;
-        self.share.set(self.share.bytes() + bytes.len() as u64);
+        self.share.set(self.charge(0));
         Ok(())
     }
 
-    /// Returns whether `bytes` more may be buffered if this buffer may occupy `bytes_max` bytes.
+    /// Returns whether `bytes` more of response content may be buffered if this buffer may contain `bytes_max` bytes.
     pub fn has_room(&self, bytes: u64, bytes_max: u64) -> bool {
-        self.share.bytes().saturating_add(bytes) <= bytes_max && self.share.budget().has_room(bytes)
+        let more = self.charge(bytes).saturating_sub(self.share.bytes());
+        (self.length() - self.freed).saturating_add(bytes) <= bytes_max && self.share.budget().has_room(more)
+    }
+
+    /// The share of the budget when `more` bytes have been appended: the length of the content without the bytes that
+    /// have been freed, and at least the minimum for a file if there is one.
+    fn charge(&self, more: u64) -> u64 {
+        let length = self.length().saturating_add(more);
+        let file_bytes_min = if length > MEMORY_BYTES_MAX as u64 { FILE_BYTES_MIN } else { 0 };
+        (length - self.freed).max(file_bytes_min)
+    }
+
+    /// Takes the trailer field lines of request content, each `Name: value` and CR LF, if there were any.
+    pub fn take_trailers(&mut self) -> Option<Rc<[u8]>> {
+        self.trailers.take()
     }
 
     /// Length of the buffered content, in bytes.
@@ -173,8 +215,8 @@ impl SpooledContent {
         if self.can_free && self.at - self.freed >= FREED_BYTES_MIN {
             self.can_free = self.spool.discard(self.freed..self.at).is_ok();
             if self.can_free {
-                self.share.set(self.share.bytes() - (self.at - self.freed));
                 self.freed = self.at;
+                self.share.set(self.charge(0));
             }
         }
         Ok(piece)
@@ -192,7 +234,7 @@ impl SpooledContent {
 
 #[cfg(test)]
 mod tests {
-    use super::{FREED_BYTES_MIN, Filled, PIECE_BYTES, SpoolFault, SpooledContent, Spools};
+    use super::{FILE_BYTES_MIN, FREED_BYTES_MIN, Filled, PIECE_BYTES, SpoolFault, SpooledContent, Spools};
     use flatout_handler::content::{ContentPiece, Offers, content_channel};
     use flatout_handler::ending::CloseReason;
     use std::pin::pin;
@@ -201,7 +243,7 @@ mod tests {
     #[test]
     fn content_is_buffered_within_both_limits_and_freed_as_it_is_read() {
         const LENGTH: u64 = 4 * FREED_BYTES_MIN;
-        let spools = Spools::new(LENGTH + 10, None);
+        let spools = Spools::new(LENGTH + 10, 0, None);
         let (mut content, mut other) = (SpooledContent::new(&spools), SpooledContent::new(&spools));
         assert!(content.has_room(LENGTH, LENGTH) && !content.has_room(LENGTH + 1, LENGTH));
         for piece in (0..LENGTH).map(|byte| (byte % 251) as u8).collect::<Vec<_>>().chunks(PIECE_BYTES + 1) {
@@ -226,7 +268,8 @@ mod tests {
         let context = &mut Context::from_waker(Waker::noop());
         for (bytes_max, total, is_whole, expected) in [
             (3, 100, true, Some(SpoolFault::TooLarge)),
-            (100, 3, true, Some(SpoolFault::Full)),
+            // It would not fit on its own.
+            (100, 3, true, Some(SpoolFault::TooLarge)),
             (3, 100, false, None),
             (100, 3, false, None),
         ] {
@@ -235,7 +278,7 @@ mod tests {
                 writer.write(piece.as_bytes().to_vec().into());
             }
             writer.end(None);
-            let spools = Spools::new(total, None);
+            let spools = Spools::new(total, total, None);
             let fill = pin!(SpooledContent::fill(content, bytes_max, is_whole, &spools));
             match (fill.poll(context), expected) {
                 (Poll::Ready(Err(fault)), Some(expected)) => assert_eq!(fault, expected),
@@ -250,9 +293,55 @@ mod tests {
         }
         let (writer, content) = content_channel(None);
         writer.cut(CloseReason::ClientReset);
-        let spools = Spools::new(100, None);
+        let spools = Spools::new(100, 100, None);
         let fill = pin!(SpooledContent::fill(content, 100, true, &spools));
         assert!(matches!(fill.poll(context), Poll::Ready(Err(SpoolFault::Cut(CloseReason::ClientReset)))));
+    }
+
+    #[test]
+    fn files_count_as_at_least_a_mebibyte() {
+        let spools = Spools::new(2 * FILE_BYTES_MIN + 65_536, 0, None);
+        let mut contents: Vec<_> = (0..4).map(|_| SpooledContent::new(&spools)).collect();
+        contents[3].append(&vec![0; 65_536]).unwrap();
+        assert_eq!(spools.held_bytes(), 65_536);
+        for content in &mut contents[..2] {
+            assert!(content.has_room(65_537, u64::MAX));
+            content.append(&vec![0; 65_537]).unwrap();
+            // The rest of the minimum is free.
+            assert!(content.has_room(FILE_BYTES_MIN - 65_537, FILE_BYTES_MIN));
+        }
+        assert_eq!(spools.held_bytes(), 2 * FILE_BYTES_MIN + 65_536);
+        assert!(!contents[2].has_room(65_537, u64::MAX) && !contents[3].has_room(1, u64::MAX));
+        drop(contents);
+        assert_eq!(spools.held_bytes(), 0);
+    }
+
+    #[test]
+    fn requests_leave_space_for_responses() {
+        let spools = Spools::new(100, 50, None);
+        let fill = |bytes: usize| {
+            let (writer, content) = content_channel(None);
+            for _ in 0..bytes {
+                writer.write(b"a".to_vec().into());
+            }
+            writer.end(Some(b"A: b\r\n".as_slice().into()));
+            let fill = pin!(SpooledContent::fill(content, 100, true, &spools));
+            match fill.poll(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(filled) => filled,
+                Poll::Pending => panic!("the content is here whole"),
+            }
+        };
+        let Ok(Filled::Whole(mut first)) = fill(50) else { panic!("there is space") };
+        assert_eq!(first.take_trailers().as_deref(), Some(&b"A: b\r\n"[..]));
+        // Another request may fit later, unless it is too large on its own.
+        assert!(matches!(fill(1), Err(SpoolFault::Full)));
+        let mut response = SpooledContent::new(&spools);
+        assert!(response.has_room(50, 100) && !response.has_room(51, 100));
+        response.append(&[0; 100]).unwrap();
+        drop(first);
+        assert!(matches!(fill(1), Err(SpoolFault::Full)));
+        drop(response);
+        assert!(matches!(fill(51), Err(SpoolFault::TooLarge)) && matches!(fill(50), Ok(Filled::Whole(_))));
     }
 
     #[test]
@@ -260,12 +349,13 @@ mod tests {
         for (bytes, most) in [(0, 10), (10, 10), (11, 10), (70_000, 100_000), (70_000, 1)] {
             let content: Vec<u8> = (0..bytes).map(|byte| byte as u8).collect();
             let offers = Offers::with_bytes(content.clone().into());
-            let spools = Spools::new(100_000, None);
+            let spools = Spools::new(FILE_BYTES_MIN, FILE_BYTES_MIN, None);
             let fill = pin!(SpooledContent::fill(offers.take_content().unwrap(), most, false, &spools));
             let Poll::Ready(Ok(Filled::Whole(mut spool))) = fill.poll(&mut Context::from_waker(Waker::noop())) else {
                 panic!("{bytes} bytes are here whole");
             };
-            assert_eq!((spool.length(), spools.held_bytes()), (bytes, bytes));
+            let charged = if bytes > 65_536 { FILE_BYTES_MIN } else { bytes };
+            assert_eq!((spool.length(), spools.held_bytes()), (bytes, charged));
             for _ in 0..2 {
                 let mut found = Vec::new();
                 while let Some(piece) = spool.next_piece().unwrap() {

@@ -1,14 +1,34 @@
 //! Request content that is buffered before an origin gets the request.
 
-use super::super::harness::{Folder, Response, Server, read_to_end};
+use super::super::harness::{Folder, Response, Server, TIMEOUT, read_to_end, wait_until};
 use super::super::tool::{run, tool};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::fs::{OpenOptions, read_dir, read_link};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-/// An origin that responds to one request per connection with this HTTP version, and knows only Content-Length.
-/// Returns its URL, and the head and the content of each request.
+/// The value of a field in `head`.
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(": "));
+    fields.find(|(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+}
+
+/// Reads the head of a request, or returns `None` at the end of the connection.
+fn read_head(stream: &mut BufReader<impl Read>) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// An origin that responds with this HTTP version, or with the status line in the field X-Respond. It skips chunked
+/// content. It serves one connection at a time, and closes it after a request without the field X-Keep. Returns
+/// its URL, and the head and the content of each request.
 fn origin(version: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -16,19 +36,23 @@ fn origin(version: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let mut stream = BufReader::new(stream);
-            let mut head = String::new();
-            while !head.ends_with("\r\n\r\n") {
-                stream.read_line(&mut head).unwrap();
+            while let Some(head) = read_head(&mut stream) {
+                let length = field(&head, "content-length").map_or(0, |digits| digits.parse().unwrap());
+                let mut content = vec![0; length];
+                stream.read_exact(&mut content).unwrap();
+                let mut skipped = String::new();
+                while field(&head, "transfer-encoding").is_some() && !skipped.ends_with("0\r\n\r\n") {
+                    stream.read_line(&mut skipped).unwrap();
+                }
+                let line = field(&head, "x-respond").map_or_else(|| format!("{version} 200 OK"), str::to_owned);
+                let connection = if field(&head, "x-keep").is_some() { "keep-alive" } else { "close" };
+                sender.send((head, content)).unwrap();
+                let response = format!("{line}\r\nContent-Length: 2\r\nConnection: {connection}\r\n\r\nok");
+                stream.get_mut().write_all(response.as_bytes()).unwrap();
+                if connection == "close" {
+                    break;
+                }
             }
-            let length = head.to_lowercase().split("content-length: ").nth(1).map(|rest| {
-                let digits = rest.lines().next().unwrap();
-                digits.parse().unwrap()
-            });
-            let mut content = vec![0; length.unwrap_or(0)];
-            stream.read_exact(&mut content).unwrap();
-            sender.send((head, content)).unwrap();
-            let response = format!("{version} 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
-            stream.get_mut().write_all(response.as_bytes()).unwrap();
         }
     });
     (url, receiver)
@@ -71,6 +95,97 @@ fn an_origin_that_speaks_http10_gets_a_length() {
             assert!(read == content, "{settings}, {arguments:?}: {} bytes", read.len());
         }
     }
+}
+
+#[test]
+fn the_last_successful_response_determines_the_version() {
+    let folder = Folder::with(&[("file", b"abc")]);
+    let file = folder.path().join("file").display().to_string();
+    let (url, requests) = origin("HTTP/1.1");
+    let server = serve(&folder, &url, "");
+    let respond = |line: &str, fields: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\nX-Respond: {line}\r\n{fields}Connection: close\r\n\r\n");
+        assert_eq!(Response::parse(&server.exchange(request.as_bytes())).body, b"ok");
+        requests.recv().unwrap();
+    };
+    let length = || {
+        // The error says nothing about the version.
+        let status = upload(&server, &file, &["--http1.1", "--header", "X-Respond: HTTP/1.1 503 Service Unavailable"]);
+        assert_eq!(status, "503");
+        field(&requests.recv().unwrap().0, "content-length").map(str::to_owned)
+    };
+    assert_eq!(length(), None);
+    respond("HTTP/1.0 503 Service Unavailable", "");
+    respond("HTTP/1.0 400 Bad Request", "");
+    assert_eq!(length(), None);
+    respond("HTTP/1.0 200 OK", "");
+    assert_eq!(length().as_deref(), Some("3"));
+    // The upload was answered with an error of version 1.1, which changes nothing either.
+    assert_eq!(length().as_deref(), Some("3"));
+    // The second response arrives on a connection from the pool.
+    respond("HTTP/1.1 200 OK", "X-Keep: yes\r\n");
+    respond("HTTP/1.0 200 OK", "");
+    assert_eq!(length().as_deref(), Some("3"));
+    respond("HTTP/1.1 200 OK", "");
+    assert_eq!(length(), None);
+}
+
+/// The descriptor of the server's only unlinked file, if it has `length` bytes, and the path that the file had.
+fn buffer_of(server: &Server, length: u64) -> Option<(PathBuf, PathBuf)> {
+    let descriptors = read_dir(format!("/proc/{}/fd", server.worker())).unwrap();
+    descriptors.flatten().map(|entry| entry.path()).find_map(|descriptor| {
+        let path = read_link(&descriptor).ok()?;
+        let is_buffer = path.to_string_lossy().ends_with(" (deleted)");
+        (is_buffer && descriptor.metadata().ok()?.len() == length).then_some((descriptor, path))
+    })
+}
+
+#[test]
+fn a_buffer_is_a_file_and_its_loss_is_no_fault_of_the_client() {
+    const LENGTH: usize = 1 << 20;
+    let folder = Folder::new();
+    let (url, requests) = origin("HTTP/1.0");
+    let server = serve(&folder, &url, "");
+    assert_eq!(get(&server).body, b"ok");
+    requests.recv().unwrap();
+    let mut client = server.connect();
+    let head = "PUT /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n";
+    client.write_all(format!("{head}{LENGTH:x}\r\n{}\r\n", "a".repeat(LENGTH)).as_bytes()).unwrap();
+    let mut found = None;
+    wait_until("the content is buffered", || {
+        found = buffer_of(&server, LENGTH as u64);
+        found.is_some()
+    });
+    let (descriptor, path) = found.unwrap();
+    // Landlock permits it without `buffer-requests`, too.
+    assert!(path.starts_with(std::env::temp_dir().canonicalize().unwrap()), "{path:?}");
+    OpenOptions::new().write(true).open(descriptor).unwrap().set_len(0).unwrap();
+    client.write_all(b"0\r\n\r\n").unwrap();
+    let response = Response::parse(&read_to_end(&mut client));
+    assert_eq!((response.status, response.field("retry-after")), (503, Some("1")));
+}
+
+#[test]
+fn trailers_are_forwarded_after_buffered_content() {
+    const CHUNKS: &[u8] = b"3\r\nabc\r\n0\r\nX-Sum: 294\r\n\r\n";
+    let folder = Folder::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let server = serve(&folder, &url, "buffer-requests \"1MiB\"");
+    let mut client = server.connect();
+    let head =
+        "PUT /upload HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\nConnection: close\r\n\r\n";
+    client.write_all(&[head.as_bytes(), CHUNKS].concat()).unwrap();
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut stream = BufReader::new(stream);
+    let head = read_head(&mut stream).unwrap();
+    assert_eq!(field(&head, "transfer-encoding"), Some("chunked"), "{head}");
+    let mut content = vec![0; CHUNKS.len()];
+    stream.read_exact(&mut content).unwrap();
+    assert_eq!(String::from_utf8_lossy(&content), String::from_utf8_lossy(CHUNKS));
+    stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
+    assert!(read_to_end(&mut client).ends_with(b"\r\n\r\nok"));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Responses to visitors when the application server fails, and the handling of misbehaving scripts.
 
-use super::super::harness::{Folder, wait_until};
+use super::super::harness::{Folder, read_to_end, wait_until};
 use super::scripted::{Scripted, complete_response, end, read_record, record, send, stderr, stdout};
+use super::slow::buffered;
 use super::{ask, get, outcomes, pause, serve, text};
+use std::io::{Read as _, Write as _};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -268,15 +270,50 @@ fn content_is_forwarded_with_its_length() {
     let request = format!(
         "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n{chunk}{chunk}0\r\n\r\n"
     );
+    // It would never fit.
+    assert_eq!(ask(&server, &request).status, 413);
+    assert!(full.asked().is_empty());
+    let steps = full.step(folder.path(), "spool-total \"4MiB\"");
+    let server = serve(&folder, &format!("    route \"/metrics\" {{ metrics; }}\n{steps}"));
+    let mut slow = server.connect();
+    let head = "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    slow.write_all(format!("{head}1e0000\r\n{}\r\n", body(0x1e_0000)).as_bytes()).unwrap();
+    wait_until("the first request is buffered", || buffered(&server) == 0x1e_0000);
+    // Both together need more than half of the total.
     let answer = ask(&server, &request);
     assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
     assert!(full.asked().is_empty());
+    slow.write_all(b"0\r\n\r\n").unwrap();
+    assert!(read_to_end(&mut slow).ends_with(b"hello"));
     let refusing = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response(HELLO)));
     let server = serve(&folder, &refusing.step(folder.path(), "spool-limit \"0B\""));
     let request =
         "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\n";
     assert_eq!(ask(&server, request).status, 411);
     assert!(refusing.asked().is_empty());
+}
+
+#[test]
+fn content_that_was_sent_is_not_buffered_while_the_response_arrives() {
+    let folder = folder();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let receiver = std::sync::Mutex::new(receiver);
+    let app = Scripted::start(folder.path(), move |_, stream| {
+        send(stream, &stdout("Content-Type: text/plain\r\n\r\nhel"));
+        receiver.lock().unwrap().recv().unwrap();
+        send(stream, &complete_response("lo"))
+    });
+    let steps = app.step(folder.path(), "");
+    let server = serve(&folder, &format!("    route \"/metrics\" {{ metrics; }}\n{steps}"));
+    let mut client = server.connect();
+    let content = "a".repeat(300_000);
+    let head = "POST /x.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 300000\r\n\r\n";
+    client.write_all(format!("{head}{content}").as_bytes()).unwrap();
+    let mut first = [0];
+    client.read_exact(&mut first).unwrap();
+    wait_until("the request is not buffered", || buffered(&server) == 0);
+    sender.send(()).unwrap();
+    assert!(read_to_end(&mut client).ends_with(b"2\r\nlo\r\n0\r\n\r\n"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::fpm::Fpm;
 use super::{get, text};
 use crate::e2e::harness::{Folder, Server, read_to_end, wait_until};
-use crate::e2e::http2::client::{Client, DATA, HEADERS, WINDOW_UPDATE};
+use crate::e2e::http2::client::{Client, DATA, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use crate::e2e::http3::{Held, aioquic};
 use crate::e2e::tls::Certificate;
 use std::io::{Read as _, Write as _};
@@ -85,7 +85,7 @@ fn read(mut client: TcpStream) -> (String, Vec<u8>, bool) {
 }
 
 /// The number of bytes that are buffered.
-fn buffered(server: &Server) -> u64 {
+pub(super) fn buffered(server: &Server) -> u64 {
     let answer = text(&get(server, "/metrics"));
     let line = answer.lines().find(|line| line.starts_with("flatout_php_buffered_bytes{")).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
@@ -161,11 +161,9 @@ fn the_buffer_is_freed_when_the_client_leaves() {
 #[test]
 fn bounded_buffers_lose_nothing() {
     // The space for less than a receive, which is up to 128 KiB, is left unused.
-    for (settings, bytes_min, bytes_max) in [
-        ("response-spool-limit \"0B\"", 0, 0),
-        ("response-spool-limit \"300KiB\"", 2 * 172, 2 * 300),
-        ("spool-total \"300KiB\"", 172, 300),
-    ] {
+    for (settings, bytes_min, bytes_max) in
+        [("response-spool-limit \"1300KiB\"", 2 * 1172, 2 * 1300), ("spool-total \"3000KiB\"", 2872, 3000)]
+    {
         let Site { server, .. } = &site("", settings);
         let clients: Vec<_> = (0..2).map(|_| slow(server, "/big.php")).collect();
         wait_until("the buffers are full", || buffered(server) >= bytes_min * 1024);
@@ -176,6 +174,29 @@ fn bounded_buffers_lose_nothing() {
         }
         assert_eq!(buffered(server), 0, "{settings}");
     }
+}
+
+#[test]
+fn slow_clients_detect_incomplete_responses_over_http2() {
+    let Site { server, .. } = &site("h2c=#true", "");
+    let mut client = Client::connect(server, &[]);
+    client.get(1, "/killed.php");
+    client.frame_like("the head", |frame| frame.kind == HEADERS);
+    // The window is closed while the rest arrives.
+    wait_until("the rest is buffered", || buffered(server) > LENGTH as u64 - 512 * 1024);
+    for stream in [0, 1] {
+        client.send_frame(WINDOW_UPDATE, 0, stream, &(LENGTH as u32).to_be_bytes());
+    }
+    let mut read = Vec::new();
+    loop {
+        let frame = client.frame_like("the end", |frame| matches!(frame.kind, DATA | RST_STREAM));
+        if frame.kind == RST_STREAM {
+            break;
+        }
+        assert!(!frame.ends_stream());
+        read.extend_from_slice(&frame.payload);
+    }
+    assert!(read == content(), "{} bytes", read.len());
 }
 
 #[test]

@@ -152,6 +152,21 @@ impl Group {
         Some(Candidate { index, kind })
     }
 
+    /// Returns the indices of the origins from which [`choose`](Self::choose) selects one for a new request: the
+    /// available ones; if there are none, the available backups; if there are none either, all whose health checks do
+    /// not fail.
+    pub fn selectable(&self, now_ms: u64) -> Vec<usize> {
+        for backup in [false, true] {
+            let candidates = self.candidates(now_ms, &Tried::NONE, backup);
+            let indices: Vec<_> = candidates.map(|(candidate, ..)| candidate.index).collect();
+            if !indices.is_empty() {
+                return indices;
+            }
+        }
+        let is_down = |index: &usize| matches!(self.members[*index].availability(now_ms), Availability::Down);
+        (0..self.members.len()).filter(|index| !is_down(index)).collect()
+    }
+
     /// Returns the available origins, either backups or others, with their weights.
     fn candidates<'a>(
         &'a self,

@@ -65,6 +65,25 @@ fn least_connections_by_weight_and_in_turn_when_equal() {
 }
 
 #[test]
+fn selectable_origins_are_those_that_are_available_and_else_backups() {
+    let mut settings = settings(Balance::RoundRobin, &[1, 1, 1]);
+    settings.origins[2].backup = true;
+    settings.health_check = Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::default() });
+    settings.passive.failures = 1;
+    let group = Arc::new(Group::new(&settings));
+    assert_eq!(group.selectable(0), [0, 1]);
+    group.handle_check(0, false, 0);
+    assert_eq!(group.selectable(0), [1]);
+    fail(&group, 1, 0);
+    assert_eq!(group.selectable(0), [2]);
+    // If none is available, those that are only paused.
+    group.handle_check(2, false, 0);
+    assert_eq!(group.selectable(0), [1]);
+    group.handle_check(1, false, 0);
+    assert!(group.selectable(0).is_empty());
+}
+
+#[test]
 fn tried_origins_are_not_selected_again() {
     for balance in [Balance::LeastConnections, Balance::RoundRobin, hashing()] {
         let group = group(balance, &[1, 1, 1]);

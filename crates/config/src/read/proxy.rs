@@ -161,7 +161,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::flag("http2", "http2 #true", |draft| &mut draft.proxy.http2),
     Setting::group("tls", &Inner(&TLS, |draft: &mut Draft| &mut draft.proxy.tls)),
     Setting::size("content-limit", "content-limit \"128MiB\"", 0..=1 << 40, |draft| &mut draft.proxy.content_bytes_max),
-    Setting::size("buffer-requests", "buffer-requests \"64MiB\"", 0..=1 << 40, |draft| {
+    Setting::size("buffer-requests", "buffer-requests \"64MiB\"", 0..=1 << 30, |draft| {
         &mut draft.proxy.buffer_bytes_max
     }),
     Setting::number("idle-connections", "idle-connections 64", 0..=65_535, |draft| {

@@ -160,7 +160,7 @@ impl ContentSource for Through {
             if let Some(end) = self.end() {
                 return Poll::Ready(end);
             }
-            let Ok(state) = self.exchange.send(context) else {
+            let Ok(state) = self.exchange.send_rest(context) else {
                 self.failed = Some(CloseReason::OriginTruncated);
                 continue;
             };
@@ -184,6 +184,11 @@ impl ContentSource for Through {
 
     fn poll_ahead(&mut self, context: &mut Context<'_>) {
         for _ in 0..RECEIVES_MAX {
+            // Once the application server has sent everything, the connection is released, even if the rest of the
+            // content does not fit into the buffer.
+            if self.buffer.is_none() || self.end().is_some() {
+                return;
+            }
             let Some(buffer) = &mut self.buffer else { return };
             let ready = &mut self.exchange.reader.ready;
             if ready.len() >= READY_BYTES_MAX {
@@ -193,11 +198,7 @@ impl ContentSource for Through {
                 }
                 ready.clear();
             }
-            // Once the application server has sent everything, the connection is released.
-            if self.end().is_some() {
-                return;
-            }
-            if self.exchange.send(context).is_err() {
+            if self.exchange.send_rest(context).is_err() {
                 self.failed = Some(CloseReason::OriginTruncated);
             } else if self.poll_receive(context).is_pending() {
                 if let Some(connection) = &mut self.exchange.connection {
@@ -207,5 +208,49 @@ impl ContentSource for Through {
             }
         }
         context.waker().wake_by_ref();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CgiReader, FastcgiExchange, READY_BYTES_MAX};
+    use super::Through;
+    use crate::record::ProtocolStatus;
+    use flatout_balance::limit::{Arrival, ConcurrencyLimiter};
+    use flatout_config::model::{Concurrency, OriginTimeouts};
+    use flatout_handler::response::Segment;
+    use flatout_handler::stream::{ContentEvent, ContentSource as _};
+    use flatout_upstream::spool::Spools;
+    use flatout_upstream::upload::HeadWait;
+    use std::task::{Context, Poll, Waker};
+
+    #[test]
+    fn the_permit_is_returned_at_the_end_even_if_the_buffer_is_full() {
+        let context = &mut Context::from_waker(Waker::noop());
+        let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+        let mut reader = CgiReader::new("a".into());
+        reader.ready = vec![b'a'; READY_BYTES_MAX];
+        reader.ended = Some(ProtocolStatus::Complete);
+        let exchange = FastcgiExchange {
+            connection: None,
+            upload: None,
+            upload_cut: false,
+            reader,
+            timeouts: OriginTimeouts::default(),
+            keeps: false,
+            wait: HeadWait::new(1_000, 1_000),
+            permit: limiter.try_acquire(&Arrival::new(b"/", None, 0)),
+            began_ns: 0,
+        };
+        let spools = Spools::new(1, 0, None);
+        let mut through = Through::new(exchange, None).buffered(&spools, 1);
+        assert!(through.exchange.permit.is_some());
+        through.poll_ahead(context);
+        assert!(through.exchange.permit.is_none());
+        assert_eq!(spools.held_bytes(), 0);
+        let piece = through.poll_piece(context);
+        let Poll::Ready(ContentEvent::Segment(Segment::Bytes(bytes))) = piece else { panic!("content is here") };
+        assert_eq!(bytes.len(), READY_BYTES_MAX);
+        assert!(matches!(through.poll_piece(context), Poll::Ready(ContentEvent::End(None))));
     }
 }

@@ -5,33 +5,43 @@ use crate::step::ProxyStep;
 use flatout_handler::content::{ContentPiece, ContentWriter, RequestContent, content_channel};
 use flatout_handler::ending::CloseReason;
 use flatout_handler::routed::Refusal;
+use flatout_os::clock::Now;
 use flatout_upstream::origin::OriginFailure;
 use flatout_upstream::spool::{Filled, SpoolFault, SpooledContent};
+use std::cell::Cell;
 use std::future::poll_fn;
+use std::rc::Rc;
 use tokio::task::spawn_local;
 
-/// Maximum number of bytes of content of unknown length that are buffered for an origin that speaks HTTP/1.0, if
+/// Maximum number of bytes of content of unknown length that are buffered for origins that speak HTTP/1.0, if
 /// `buffer-requests` is off.
 const HTTP10_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// Buffers `content` if the step requires it. If an origin speaks HTTP/1.0, content of unknown length is buffered
-/// completely to determine its length, because HTTP/1.0 has no chunked transfer coding (RFC 9112 §6.1).
-pub(super) async fn buffered(step: &ProxyStep, content: RequestContent) -> Result<RequestContent, Refusal> {
+/// Buffers `content` if the step requires it. If the origins speak HTTP/1.0, content of unknown length is buffered
+/// completely to determine its length, because HTTP/1.0 has no chunked transfer coding (RFC 9112 §6.1). If the buffer
+/// cannot be read later, the content is cut and `has_failed` becomes true.
+pub(super) async fn buffered(
+    step: &ProxyStep,
+    content: RequestContent,
+    has_failed: &Rc<Cell<bool>>,
+) -> Result<RequestContent, Refusal> {
     let declared = content.length();
-    let needs_length = declared.is_none() && step.has_http10();
+    let needs_length = declared.is_none() && step.needs_length(Now::read().monotonic_ms);
     let bytes_max = match step.settings.buffer_bytes_max {
         0 if needs_length => HTTP10_BYTES_MAX,
         0 => return Ok(content),
         bytes_max => bytes_max,
     };
     let filled = SpooledContent::fill(content, bytes_max, needs_length, &step.spools).await;
-    let (spool, rest) = match filled.map_err(refusal)? {
+    let (mut spool, rest) = match filled.map_err(refusal)? {
         Filled::Whole(spool) => (spool, None),
         Filled::Part(spool, rest) => (spool, Some(rest)),
     };
-    let length = if rest.is_none() { Some(spool.length()) } else { declared };
+    // Over HTTP/1.1, only chunked content has trailers.
+    let trailers = spool.take_trailers().filter(|_| !needs_length);
+    let length = if rest.is_some() || trailers.is_some() { declared } else { Some(spool.length()) };
     let (writer, content) = content_channel(length);
-    spawn_local(pass_on(spool, rest, writer));
+    spawn_local(pass_on(spool, (rest, trailers), writer, Rc::clone(has_failed)));
     Ok(content)
 }
 
@@ -45,20 +55,26 @@ fn refusal(fault: SpoolFault) -> Refusal {
     }
 }
 
-/// Passes on the buffered content and then its `rest`, as fast as the reader takes it.
-async fn pass_on(mut spool: SpooledContent, rest: Option<RequestContent>, writer: ContentWriter) {
+/// Passes on the buffered content and then its `rest` or its `trailers`, as fast as the reader takes it.
+async fn pass_on(
+    mut spool: SpooledContent,
+    (rest, trailers): (Option<RequestContent>, Option<Rc<[u8]>>),
+    writer: ContentWriter,
+    has_failed: Rc<Cell<bool>>,
+) {
     while !spool.is_drained() {
         poll_fn(|context| writer.poll_room(context)).await;
         if writer.is_abandoned() {
             return;
         }
-        match spool.take_piece() {
-            Ok(piece) => writer.write(piece.into()),
-            Err(_) => return writer.cut(CloseReason::FileFailed),
-        }
+        let Ok(piece) = spool.take_piece() else {
+            has_failed.set(true);
+            return writer.cut(CloseReason::FileFailed);
+        };
+        writer.write(piece.into());
     }
     drop(spool);
-    let Some(rest) = rest else { return writer.end(None) };
+    let Some(rest) = rest else { return writer.end(trailers) };
     loop {
         poll_fn(|context| writer.poll_room(context)).await;
         if writer.is_abandoned() {

@@ -130,7 +130,9 @@ impl ForwardedRequest {
             let tell = |status: u16, lines: &[u8]| ask.request.offers().interims().send(interim(status, lines));
             let sent_s = ask.mark.get().map_or(0, |mark| mark.unix_s);
             let mut response = None;
+            let mut version = None;
             let polled = ready!(sent.exchange.poll(context, tell, |answer| {
+                version = Some(answer.head.version);
                 response = look(worker, aim, (sent_s, served), answer);
                 response.is_some()
             }));
@@ -140,6 +142,9 @@ impl ForwardedRequest {
                 (KeptAnswer::Taken, Some(response)) => {
                     let ns = precise_ns();
                     let delay_us = ns.saturating_sub(sent_ns) / 1000;
+                    if let Some(version) = version {
+                        step.note_version(ticket.index(), version, response.status);
+                    }
                     // The precise clock has the same epoch as the coarse clock.
                     finish_answer(worker, step, (ticket, permit), response.status, delay_us, ns / 1_000_000);
                     return Poll::Ready(Ok(response));

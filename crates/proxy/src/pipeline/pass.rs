@@ -24,6 +24,7 @@ use flatout_handler::response::Response;
 use flatout_handler::routed::{HeaderPolicy, Refusal};
 use flatout_os::clock::Now;
 use flatout_upstream::origin::{Incoming, OriginFailure, OutgoingContent};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -120,9 +121,11 @@ async fn ask_as_is(
 ) -> Result<Answered, Refusal> {
     let offers = ask.request.offers();
     let taken = offers.take_content_up_to(step.settings.content_bytes_max);
+    let mut buffer_failed: Option<Rc<Cell<bool>>> = None;
     let content = match taken.map_err(|_| origin_failed(OriginFailure::ContentTooLarge))? {
         Some(content) => {
-            let content = if ask.upgrade.is_none() { buffered(step, content).await? } else { content };
+            let has_failed = buffer_failed.insert(Rc::default());
+            let content = if ask.upgrade.is_none() { buffered(step, content, has_failed).await? } else { content };
             let step = Arc::clone(step);
             let filter = move |lines: &[u8]| forwarded_trailers(lines, &step.settings.request_fields);
             OutgoingContent::Content(content.with_trailer_filter(filter))
@@ -132,7 +135,10 @@ async fn ask_as_is(
         None => OutgoingContent::None,
     };
     let interims = offers.interims();
-    ask_origin(worker, step, ask, content, manner, Some(&interims)).await
+    let asked = ask_origin(worker, step, ask, content, manner, Some(&interims)).await;
+    // To the upload, it looks as if the client had not sent all of the content.
+    let has_failed = buffer_failed.is_some_and(|has_failed| has_failed.get());
+    asked.map_err(|refusal| if has_failed { ForwardOutcome::BufferFailed.into() } else { refusal })
 }
 
 /// Updates or drops the stored response to GET according to a response to HEAD (RFC 9111 §4.3.5). Does nothing if the
