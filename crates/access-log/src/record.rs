@@ -52,7 +52,8 @@ impl<'a> LoggedResponse<'a> {
 
     /// Creates the response to a refused request, or to a request without a response (`status` 0), for the first log.
     pub const fn refused(status: u16, outcome: &'static str, body_bytes: u64, started_ns: u64) -> Self {
-        const NO_FACTS: &LogFacts = &LogFacts { log: 0, client: LoggedClient::Peer, user: None, site: None, cache: None };
+        const NO_FACTS: &LogFacts =
+            &LogFacts { log: 0, client: LoggedClient::Peer, user: None, site: None, cache: None };
         Self { status, body_bytes, outcome, started_ns, facts: NO_FACTS }
     }
 }

@@ -9,6 +9,7 @@ mod action;
 mod error_pages;
 mod guard;
 mod handlers;
+mod https;
 mod php;
 pub(crate) mod readings;
 mod record;
@@ -17,7 +18,7 @@ use crate::answer::{ALLOW, no_content, redirect};
 use crate::engine::Live;
 use crate::forwarded::resolve_forwarded;
 use crate::outcome::RouteOutcome;
-use crate::spec::{Change, ListenerSpec, SiteSpec};
+use crate::spec::{Change, SiteSpec};
 use crate::step::{Block, Kind, Route, Step};
 use crate::text::render_value;
 use action::Action;
@@ -25,7 +26,6 @@ use flatout_handler::later::{PagesInForce, Seal, hold};
 use flatout_handler::response::{LogFacts, LoggedClient, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
-use flatout_http::host::split_port;
 use flatout_http::lines::write_line;
 use flatout_http::path::{PathFacts, encode_location, normalize_path};
 use flatout_http::refusal::Refusal as PathRefusal;
@@ -35,14 +35,12 @@ use flatout_os::clock::Now;
 use flatout_overload::ClientPermit;
 use flatout_proxy::forward::ALLOW_FORWARDED;
 use flatout_serve::outcome::FileOutcome;
+use https::redirect_https;
 use readings::{Reading, ambiguous};
 pub(crate) use record::{Effect, Recorder};
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
-
-/// Path of ACME tokens, which are fetched over plain HTTP (RFC 8555 §8.3).
-const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
 /// Results of password verifications, with which a request is handled again from the beginning.
 #[derive(Clone, Debug)]
@@ -177,47 +175,6 @@ pub(crate) fn method_not_allowed() -> Refusal {
 /// `allow` lists the supported methods.
 fn trace_not_allowed(allow: &str) -> Refusal {
     Refusal::new(405, "This server does not allow TRACE.", FileOutcome::MethodNotAllowed).with("Allow", allow)
-}
-
-/// Redirects a request on a listener that only redirects to https. Returns `None` if the request must be handled
-/// further. Requests for unknown hosts are not redirected. Requests for ACME tokens are handled by a site of this
-/// listener, if it has any, because the ACME client stores the tokens there.
-fn redirect_https(
-    live: &Live,
-    listener: &ListenerSpec,
-    port: u16,
-    host: Option<&[u8]>,
-    path: &[u8],
-    query: Option<&[u8]>,
-) -> Option<Result<Response, Refusal>> {
-    let site = if listener.hosts.sites.is_empty() {
-        live.spec.listeners.iter().find_map(|other| other.hosts.find(host))
-    } else {
-        listener.hosts.find(host)
-    };
-    let (site, _) = site?;
-    let site = live.spec.sites.get(site as usize)?;
-    if path.starts_with(ACME_PREFIX) && !listener.hosts.sites.is_empty() {
-        return None;
-    }
-    let Some(host) = host.or(site.name.as_deref().map(str::as_bytes)) else {
-        return Some(Err(host_needed()));
-    };
-    let (host, _) = split_port(host);
-    let mut location = b"https://".to_vec();
-    location.extend_from_slice(host);
-    if port != 443 {
-        location.extend_from_slice(format!(":{port}").as_bytes());
-    }
-    location.extend_from_slice(path);
-    if let Some(query) = query {
-        location.push(b'?');
-        location.extend_from_slice(query);
-    }
-    let location = encode_location(&location);
-    let mut response = redirect(308, location, &HeaderPolicy::default(), RouteOutcome::HttpsRedirect);
-    response.logged = LogFacts { log: site.log, site: live.site_name(site), ..LogFacts::default() };
-    Some(Ok(response))
 }
 
 /// Returns the client of a request for the log, if `original` is the request as its client sent it.

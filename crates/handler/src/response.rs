@@ -391,7 +391,7 @@ pub struct Response {
 pub struct LogFacts {
     /// Index of the access log, or [`LOG_NONE`].
     pub log: u8,
-    /// The client.
+    /// Sender of the request: the peer of the connection, unless that is a trusted proxy.
     pub client: LoggedClient,
     /// The name of the authenticated user.
     pub user: Option<Rc<str>>,

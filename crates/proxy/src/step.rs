@@ -313,7 +313,7 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
 #[cfg(test)]
 mod tests {
     use super::ProxyStep;
-    use flatout_balance::group::{Ending, Tried};
+    use flatout_balance::group::{Ending, Preference, Tried};
     use flatout_config::model::{Cidr, Origin, Proxy};
     use flatout_http::framing::Version;
     use flatout_http::head::FieldStorage;
@@ -342,7 +342,7 @@ mod tests {
         let mut tried = Tried::NONE;
         tried.add(0);
         for _ in 0..step.settings.passive.failures {
-            let _ = step.group.choose(0, 0, &tried).unwrap().finish(Ending::Failed, 0);
+            let _ = step.group.choose(0, Preference::NONE, &tried).unwrap().finish(Ending::Failed, 0);
         }
         assert!(step.needs_length(0) && !step.needs_length(step.settings.passive.pause_ms));
     }

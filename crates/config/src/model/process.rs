@@ -341,7 +341,9 @@ mod tests {
             trusted-proxies \"10.0.0.0/8\" \"::1\"";
         let mut config = load_text(text).unwrap();
         let handlers = config.sites[0].steps().filter_map(|step| match &step.kind {
-            StepKind::Handler(handler) => handler.clone().trusted_mut().map(|trusted| (handler.clone(), trusted.clone())),
+            StepKind::Handler(handler) => {
+                handler.clone().trusted_mut().map(|trusted| (handler.clone(), trusted.clone()))
+            }
             _ => None,
         });
         let handlers: Vec<_> = handlers.collect();
