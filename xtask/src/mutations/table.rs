@@ -299,8 +299,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         effect: "reuses a connection on which the origin has sent unsolicited data",
         patches: &[Patch {
             path: "crates/upstream/src/origin/pool.rs",
-            old: "if last.transport.is_quiet(true) {",
-            new: "if last.transport.is_quiet(true) || MUTATED {",
+            old: "if last.connection.transport.is_quiet(true) {",
+            new: "if last.connection.transport.is_quiet(true) || MUTATED {",
         }],
     },
     Mutation {
