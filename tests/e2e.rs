@@ -26,6 +26,7 @@ mod e2e {
     mod http3;
     mod lab;
     mod memory;
+    mod nginx;
     mod pages;
     mod php;
     mod pictures;

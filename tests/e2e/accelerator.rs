@@ -1,6 +1,7 @@
 //! `flatout accelerate` in front of origins: real ones, and scripted ones for faults and delays.
 
 mod buffered;
+mod chains;
 mod client;
 mod coalesce;
 mod conformance;

@@ -340,7 +340,8 @@ impl Begun {
             }
         };
         lines.clear();
-        let passage = Passage { origin: ticket.origin(), strip: manner.strip, extra: manner.extra };
+        let passage =
+            Passage { origin: ticket.origin(), loop_mark: &step.loop_mark, strip: manner.strip, extra: manner.extra };
         ask.request.with(|request| write_request_lines(request, &step.settings, &passage, lines))?;
         if let Some(key) = &ask.websocket_key {
             key.write(lines);

@@ -11,6 +11,7 @@ use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;
+use flatout_os::random;
 use flatout_store::key::begin_key;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
 use flatout_upstream::spool::Spools;
@@ -39,6 +40,9 @@ pub struct ProxyStep {
     pub(crate) failures: Vec<FailureSeries>,
     pub(crate) addresses: Vec<OriginAddress>,
     pub(crate) tls: Option<Arc<OriginTls>>,
+    /// The element by which this step recognises its requests in CDN-Loop. It is random, so that servers with the same
+    /// configuration can be chained.
+    pub(crate) loop_mark: Box<str>,
     /// The cookie for session affinity, if it is configured.
     pub(crate) sticky: Option<StickyCookie>,
     /// True if the last response of an origin had HTTP version 1.0, by index.
@@ -121,6 +125,7 @@ impl ProxyStep {
             failures: settings.origins.iter().map(|_| FailureSeries::default()).collect(),
             addresses,
             tls,
+            loop_mark: new_loop_mark().into(),
             http10: settings.origins.iter().map(|_| AtomicBool::new(false)).collect(),
             spools: Spools::new(SPOOL_TOTAL_BYTES_MAX, SPOOL_TOTAL_BYTES_MAX, Some(std::env::temp_dir())),
             is_watched: AtomicBool::new(false),
@@ -308,6 +313,13 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
             (format!("TLS cannot be set up: {error}"), "this is a bug in flatout or the system".to_owned())
         }
     })
+}
+
+/// Returns a new element for CDN-Loop, such as `flatout;id=0123456789abcdef`.
+fn new_loop_mark() -> String {
+    // Without random bytes, chained servers would have the same mark, and a loop would still be detected.
+    let number = u64::from_le_bytes(random::bytes().unwrap_or_default());
+    format!("flatout;id={number:016x}")
 }
 
 #[cfg(test)]

@@ -2,41 +2,28 @@
 
 use super::bench;
 use super::http3::secure;
-use crate::e2e::harness::{Folder, Server, wait_until};
+use crate::e2e::harness::{Folder, Server};
+use crate::e2e::nginx;
 use crate::e2e::process::{Running, free_port};
-use crate::e2e::tool::tool;
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
 /// nginx with HTTP/2 in clear text, with these additional settings.
-fn nginx(settings: &str) -> (Folder, Running, String) {
+fn start_nginx(settings: &str) -> (Folder, Running, String) {
     let folder = Folder::new();
     let port = free_port();
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("{name}_temp_path {name};"))
-        .collect();
-    let text = format!(
-        "daemon off; master_process off; pid pid; error_log error.log;
-         events {{ worker_connections 512; }}
-         http {{ {temporary} access_log off; {settings}
-             server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 'served'; }} }} }}"
-    );
-    folder.write("nginx.conf", text.as_bytes());
-    let mut command = tool("nginx");
-    command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
-    let nginx = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until("nginx listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let settings =
+        format!("{settings} server {{ listen 127.0.0.1:{port} http2; location / {{ return 200 'served'; }} }}");
+    let nginx = nginx::start(&folder, &settings, || TcpStream::connect(("127.0.0.1", port)).is_ok());
     (folder, nginx, format!("http://127.0.0.1:{port}/"))
 }
 
 #[test]
 fn requests_that_a_closing_server_did_not_process_are_sent_again() {
-    let (_folder, _nginx, url) = nginx("keepalive_requests 100;");
+    let (_folder, _nginx, url) = start_nginx("keepalive_requests 100;");
     let run = bench(&[&url, "-n", "10000", "-c", "4", "--http", "2", "--streams", "10", "--threads", "1"]);
     assert_eq!(run.code, Some(0), "{} {}", run.stdout, run.stderr);
     assert_eq!((run.number("responses"), run.json["errors"]["total"].as_u64()), (10_000, Some(0)));
@@ -53,7 +40,7 @@ fn requests_that_a_closing_server_did_not_process_are_sent_again() {
 /// Streams beyond the server's limit are not used, so that their wait in the client does not count as the server's.
 #[test]
 fn streams_beyond_the_servers_limit_are_not_used_and_reported() {
-    let (_folder, _nginx, url) = nginx("keepalive_requests 100000; http2_max_concurrent_streams 8;");
+    let (_folder, _nginx, url) = start_nginx("keepalive_requests 100000; http2_max_concurrent_streams 8;");
     let base = [url.as_str(), "--http", "2", "--streams", "32", "--threads", "1"];
     let run = bench(&[&base[..], &["-n", "2000", "-c", "2"]].concat());
     assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 2_000, 2), "{run:#?}");

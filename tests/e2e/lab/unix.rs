@@ -1,43 +1,34 @@
 //! Connections to a Unix socket: `--unix-socket`.
 
 use super::bench;
-use crate::e2e::harness::{Folder, flatout, wait_until};
+use crate::e2e::harness::{Folder, flatout};
+use crate::e2e::nginx;
 use crate::e2e::process::Running;
-use crate::e2e::tool::{said, tool};
+use crate::e2e::tool::said;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
 
 /// nginx at two Unix sockets, of which the second is for HTTP/2.
-fn nginx() -> (Folder, Running, [PathBuf; 2]) {
+fn start_nginx() -> (Folder, Running, [PathBuf; 2]) {
     let folder = Folder::new();
     let sockets = ["http1.sock", "http2.sock"].map(|name| folder.path().join(name));
-    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-        .iter()
-        .map(|name| format!("{name}_temp_path {name};"))
-        .collect();
-    let text = format!(
-        "daemon off; master_process off; pid pid; error_log error.log;
-         events {{ worker_connections 512; }}
-         http {{ {temporary} access_log off; keepalive_requests 100000;
-             server {{ listen unix:{}; listen unix:{} http2; location / {{ return 200 'served to $host'; }} }} }}",
+    let settings = format!(
+        "keepalive_requests 100000;
+         server {{ listen unix:{}; listen unix:{} http2; location / {{ return 200 'served to $host'; }} }}",
         sockets[0].display(),
         sockets[1].display()
     );
-    folder.write("nginx.conf", text.as_bytes());
-    let mut command = tool("nginx");
-    command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
-    let nginx = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    wait_until("nginx listens", || sockets.iter().all(|socket| UnixStream::connect(socket).is_ok()));
+    let is_ready = || sockets.iter().all(|socket| UnixStream::connect(socket).is_ok());
+    let nginx = nginx::start(&folder, &settings, is_ready);
     (folder, nginx, sockets)
 }
 
 #[test]
 fn a_server_at_a_unix_socket_is_measured_like_any_other() {
-    let (_folder, _nginx, [http1, http2]) = nginx();
+    let (_folder, _nginx, [http1, http2]) = start_nginx();
     let base = ["http://site.example/", "--threads", "1", "--unix-socket"];
     for (socket, arguments) in [
         (&http1, &["-n", "400", "-c", "8"][..]),

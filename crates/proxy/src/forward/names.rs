@@ -20,6 +20,8 @@ pub enum FieldClass {
     Length,
     /// Via.
     Via,
+    /// CDN-Loop (RFC 8586).
+    CdnLoop,
     /// X-Forwarded-For.
     ForwardedFor,
     /// X-Forwarded-Proto.
@@ -78,10 +80,11 @@ impl Name {
 }
 
 /// Names that belong to a class other than `Plain`, in lower case.
-const KNOWN: [(FieldClass, &[&str]); 20] = [
+const KNOWN: [(FieldClass, &[&str]); 21] = [
     (FieldClass::Host, &["host"]),
     (FieldClass::Length, &["content-length"]),
     (FieldClass::Via, &["via"]),
+    (FieldClass::CdnLoop, &["cdn-loop"]),
     (FieldClass::Te, &["te"]),
     (
         FieldClass::HopByHop,
@@ -149,7 +152,6 @@ const KNOWN: [(FieldClass, &[&str]); 20] = [
             "cache-control",
             "cache-status",
             "cdn-cache-control",
-            "cdn-loop",
             "early-data",
             "etag",
             "expires",

@@ -12,7 +12,7 @@ use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::lines::write_line;
 use flatout_http::request::{Method, RequestHead};
-use flatout_http::token::{is_named, is_token, parse_decimal, trim};
+use flatout_http::token::{is_named, is_token, parse_decimal};
 use std::io::Write as _;
 use std::net::IpAddr;
 
@@ -49,6 +49,8 @@ impl Strip {
 pub struct Passage<'a> {
     /// The selected origin.
     pub origin: &'a Origin,
+    /// The element that this proxy adds to CDN-Loop (RFC 8586), which no other proxy uses.
+    pub loop_mark: &'a str,
     /// Client fields to omit.
     pub strip: Strip,
     /// Lines to append after the client's fields, each `Name: value` and CR LF, such as conditions and
@@ -86,8 +88,9 @@ pub fn write_request_lines(
     };
     writer.write_host(host, passage.origin);
     writer.write_fields(head)?;
+    writer.write_loop_mark(passage.loop_mark)?;
     if let Some(via) = &settings.via {
-        writer.write_via(via, head.version)?;
+        writer.write_via(via, head.version);
     }
     writer.write_forwarded(request, host);
     writer.out.extend_from_slice(passage.extra);
@@ -109,6 +112,12 @@ pub(crate) fn original_client(trusted: &[Cidr], fields: Fields<'_>, peer: Option
     }
 }
 
+/// Returns how many times a request with these `fields` has passed through the proxy with this `mark` (see
+/// [`Passage::loop_mark`]).
+pub(crate) fn count_marks(fields: Fields<'_>, mark: &str) -> usize {
+    elements(fields, "cdn-loop").filter(|element| element.eq_ignore_ascii_case(mark.as_bytes())).count()
+}
+
 /// Returns `host` in lower case and without the default port, using `spelt` as a buffer.
 fn spell<'a>(secure: bool, host: &'a [u8], spelt: &'a mut Vec<u8>) -> &'a [u8] {
     let is_plain = !host.iter().any(u8::is_ascii_uppercase);
@@ -127,6 +136,7 @@ struct SeenFields {
     te: bool,
     max_forwards: bool,
     via: bool,
+    cdn_loop: bool,
     forwarded_proto: bool,
     forwarded_host: bool,
 }
@@ -155,6 +165,10 @@ fn keeps(
         }
         FieldClass::Via => {
             seen.via = true;
+            true
+        }
+        FieldClass::CdnLoop => {
+            seen.cdn_loop = true;
             true
         }
         // If the proxy extends these, it writes one combined line at the end.
@@ -286,26 +300,22 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes this proxy's Via line. If the proxy's name already occurs twice, the request is in a loop; a single
-    /// occurrence may come from another instance in a chain.
-    fn write_via(&mut self, via: &str, version: Version) -> Result<(), ForwardOutcome> {
-        if self.seen.via && self.count_via(via) >= 2 {
+    /// Writes this proxy's CDN-Loop line. If its mark already occurs twice, the request is in a loop. A single
+    /// occurrence is none: a site may forward a rewritten request to itself.
+    fn write_loop_mark(&mut self, mark: &str) -> Result<(), ForwardOutcome> {
+        if self.seen.cdn_loop && count_marks(self.fields, mark) >= 2 {
             return Err(ForwardOutcome::LoopDetected);
         }
-        if !self.operations.remove("via") {
-            write_via(self.out, via, version);
-        }
+        self.write("CDN-Loop", mark.as_bytes());
         Ok(())
     }
 
-    fn count_via(&self, via: &str) -> usize {
-        let received_by = |element: &'_ [u8]| {
-            let protocol_bytes = element.iter().position(|byte| matches!(byte, b' ' | b'\t'))?;
-            let rest = trim(&element[protocol_bytes..]);
-            let name_bytes = rest.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(rest.len());
-            Some(rest[..name_bytes].eq_ignore_ascii_case(via.as_bytes()))
-        };
-        elements(self.fields, "via").filter(|element| received_by(element) == Some(true)).count()
+    /// Adds this proxy to Via if the request has passed through other proxies that did. Origins such as nginx do not
+    /// compress responses to requests with Via, so it is not added to others.
+    fn write_via(&mut self, via: &str, version: Version) {
+        if self.seen.via && !self.operations.remove("via") {
+            write_via(self.out, via, version);
+        }
     }
 
     /// Writes the X-Forwarded-… and Forwarded fields, which describe the client, host and scheme.

@@ -10,6 +10,9 @@ use flatout_http::lines::FieldOpKind;
 use flatout_http::request::{RequestHead, assemble_request_head, parse_request_head};
 use proptest::prelude::{prop_assert, proptest};
 
+/// The mark of the proxy under test in CDN-Loop.
+const MARK: &str = "flatout;id=0123456789abcdef";
+
 fn origin() -> Origin {
     Origin { secure: false, host: "10.0.0.9".to_owned(), port: 3000, weight: 1, backup: false }
 }
@@ -29,7 +32,19 @@ fn with_head<T>(text: &str, act: impl FnOnce(&RequestHead<'_>) -> T) -> T {
     act(&head)
 }
 
+/// The lines of an upstream request, without those that add the proxy's mark to CDN-Loop.
 fn lines_of(
+    head: &RequestHead<'_>,
+    settings: &Proxy,
+    strip: Strip,
+    extra: &str,
+    client: Option<&str>,
+) -> Result<String, ForwardOutcome> {
+    let all = all_lines_of(head, settings, strip, extra, client)?;
+    Ok(all.replace(&format!("CDN-Loop: {MARK}\r\n"), ""))
+}
+
+fn all_lines_of(
     head: &RequestHead<'_>,
     settings: &Proxy,
     strip: Strip,
@@ -39,7 +54,7 @@ fn lines_of(
     let offers = Offers::new();
     let client = client.map(|client| client.parse().unwrap());
     let request = Request { head, client, secure: false, listener: 0, offers: &offers };
-    let passage = Passage { origin: &origin(), strip, extra: extra.as_bytes() };
+    let passage = Passage { origin: &origin(), loop_mark: MARK, strip, extra: extra.as_bytes() };
     let mut out = Vec::new();
     write_request_lines(&request, settings, &passage, &mut out)?;
     Ok(String::from_utf8(out).unwrap())
@@ -188,7 +203,7 @@ fn who_asks_is_told_and_lies_are_replaced() {
     let settings = Proxy { forwarded: Forwarded { x_forwarded: true, standard: true }, ..Proxy::default() };
     let lies = "X-Forwarded-For: 127.0.0.1\r\nForwarded: for=127.0.0.1\r\nX-Forwarded-Proto: https\r\n\
         X-Forwarded-Host: evil.example\r\nA: b\r\n";
-    let told = "Via: 1.1 flatout\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n\
+    let told = "X-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: http\r\n\
         X-Forwarded-Host: site.example\r\nForwarded: for=192.0.2.7;host=site.example;proto=http\r\n";
     assert_eq!(passed(&settings, ""), told);
     assert_eq!(passed(&settings, lies), format!("A: b\r\n{told}"));
@@ -233,15 +248,28 @@ fn outcome_of(settings: &Proxy, text: &str) -> Option<ForwardOutcome> {
 }
 
 #[test]
-fn circles_end() {
-    let get = |via: &str| outcome_of(&Proxy::default(), &format!("GET / HTTP/1.1\r\nHost: a\r\n{via}\r\n"));
-    assert_eq!(get("Via: 1.1 flatout\r\n"), None);
-    assert_eq!(get("Via: 1.1 flatout, 1.0 other (flatout), 1.1 flatout2\r\n"), None);
-    assert_eq!(get("Via: 1.1 flatout, 1.1 b, HTTP/2.0 Flatout (x)\r\n"), Some(ForwardOutcome::LoopDetected));
-    assert_eq!(get("Via: 1.1 flatout\r\nVia: 1.1\tflatout\r\n"), Some(ForwardOutcome::LoopDetected));
-    assert_eq!(get("Via: flatout, flatout, flatout\r\n"), None);
-    let anonymous = Proxy { via: None, ..Proxy::default() };
-    assert_eq!(outcome_of(&anonymous, "GET / HTTP/1.1\r\nHost: a\r\nVia: 1.1 flatout, 1.1 flatout\r\n\r\n"), None);
+fn loops_are_detected_by_the_mark_of_the_proxy() {
+    let get = |lines: &str| outcome_of(&Proxy::default(), &format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
+    let loops = Some(ForwardOutcome::LoopDetected);
+    assert_eq!(get(&format!("CDN-Loop: {MARK}\r\n")), None);
+    assert_eq!(get(&format!("CDN-Loop: {MARK}, other;x=\"{MARK}\", flatout;id=2, flatout\r\n")), None);
+    assert_eq!(get(&format!("CDN-Loop: {MARK} ,other,{}\r\n", MARK.to_uppercase())), loops);
+    assert_eq!(get(&format!("cdn-loop: {MARK}\r\nConnection: cdn-loop\r\nCDN-Loop: {MARK}\r\n")), loops);
+    // Other servers in a chain have other marks, even if they have the same name.
+    assert_eq!(get("Via: 1.1 flatout, 1.1 flatout, 1.1 flatout\r\nCDN-Loop: flatout;id=2, flatout;id=3\r\n"), None);
+}
+
+#[test]
+fn via_is_extended_and_cdn_loop_added() {
+    let named = Proxy { via: Some("edge".to_owned()), ..bare() };
+    assert_eq!(passed(&named, ""), "");
+    assert_eq!(passed(&named, "Via: 1.1 other\r\n"), "Via: 1.1 other\r\nVia: 1.1 edge\r\n");
+    let removed = Proxy { request_fields: vec![FieldOp::remove("CDN-Loop".to_owned())], ..bare() };
+    let text = "GET / HTTP/1.1\r\nHost: a\r\nCDN-Loop: x\r\n\r\n";
+    let all =
+        |settings: &Proxy| with_head(text, |head| all_lines_of(head, settings, Strip::NOTHING, "", None)).unwrap();
+    assert_eq!(all(&bare()), format!("Host: a\r\nCDN-Loop: x\r\nCDN-Loop: {MARK}\r\n"));
+    assert_eq!(all(&removed), "Host: a\r\n");
 }
 
 #[test]
@@ -328,12 +356,13 @@ fn cookies_of_http_2_become_one() {
         Header { name: "cookie", value: b"a=b" },
         Header { name: "x", value: b"y" },
         Header { name: "cookie", value: b"c=d" },
+        Header { name: "via", value: b"1.1 other" },
     ];
     let fields = Fields::from_lines(&lines);
     let head = assemble_request_head(b"GET", b"/", Some(b"a"), fields, &Limits::DEFAULT).unwrap();
     let settings = Proxy { via: Some("flatout".to_owned()), ..bare() };
     let lines = lines_of(&head, &settings, Strip::NOTHING, "", None).unwrap();
-    assert_eq!(lines, "Host: a\r\nx: y\r\ncookie: a=b; c=d\r\nVia: 2.0 flatout\r\n");
+    assert_eq!(lines, "Host: a\r\nx: y\r\nvia: 1.1 other\r\ncookie: a=b; c=d\r\nVia: 2.0 flatout\r\n");
 }
 
 fn returned(lines: &str, answer: &Return, settings: &Proxy) -> String {
@@ -488,7 +517,7 @@ proptest! {
         let head = RequestHead { fields: Fields::from_lines(&headers), ..head.unwrap().unwrap() };
         let client = Some("192.0.2.7:1".parse().unwrap());
         let request = Request { head: &head, client, secure: true, listener: 0, offers: &offers };
-        let passage = Passage { origin: &origin(), strip: Strip::NOTHING, extra: b"" };
+        let passage = Passage { origin: &origin(), loop_mark: MARK, strip: Strip::NOTHING, extra: b"" };
         let mut out = Vec::new();
         if write_request_lines(&request, &settings, &passage, &mut out).is_ok() {
             out.extend_from_slice(b"\r\n");

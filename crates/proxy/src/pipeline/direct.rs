@@ -110,7 +110,7 @@ impl ForwardedRequest {
             return None;
         };
         let mark = SendMark::read(worker, routed.now.unix_s);
-        let passage = Passage { origin: ticket.origin(), strip, extra };
+        let passage = Passage { origin: ticket.origin(), loop_mark: &step.loop_mark, strip, extra };
         let write_lines = |lines: &mut Vec<u8>| write_request_lines(request, &step.settings, &passage, lines).ok();
         let method = request.head.method.as_str();
         let exchange = worker.with_client(step, |client| client.send_kept(address, method, ask.target(), write_lines));

@@ -3,6 +3,7 @@
 use super::fetch::FetchConditions;
 use super::lookup::LookupResult;
 use super::{Next, Pipeline, Step};
+use crate::forward::count_marks;
 use flatout_cache::decision::may_wait;
 use flatout_cache::reason::Lookup;
 use flatout_cache::validate::Conditions;
@@ -76,11 +77,15 @@ impl Pipeline {
         let is_known = kept.is_some() || reason == Lookup::MissPurged;
         let rules = &query.cache.rules;
         let now_ms = Now::read().monotonic_ms;
+        // If the request has come back, the fetch that it would join waits for its response.
+        let has_returned =
+            || query.ask.request.with(|request| count_marks(request.head.fields, &query.step.loop_mark) > 0);
         let chosen = choose(Miss {
             reason,
             is_get: query.ask.request.method() == "GET",
             may_wait: !self.alone
                 && !is_refused
+                && !has_returned()
                 && query.with(|request| may_wait(request, is_known, query.names_visitor, rules)),
             is_marked: self.worker.store().is_some_and(|store| store.marker(query.marker_hash(), now_ms).is_some()),
             is_bare: need.question.is_none(),

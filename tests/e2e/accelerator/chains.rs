@@ -1,0 +1,57 @@
+//! Chains and loops of accelerators, and what origins do because of the fields that an accelerator adds.
+
+use super::super::harness::{Folder, Server, flatout};
+use super::super::nginx;
+use super::super::process::free_port;
+use super::super::tool::{run, tool};
+use std::net::TcpStream;
+
+/// nginx compresses no response to a request with Via, unless it is configured to.
+#[test]
+fn nginx_compresses_as_without_the_accelerator() {
+    let page = "<p>flatout</p>\n".repeat(400);
+    let folder = Folder::with(&[("html/index.html", page.as_bytes())]);
+    let port = free_port();
+    let settings = format!("gzip on; server {{ listen 127.0.0.1:{port}; root {}/html; }}", folder.path().display());
+    let _nginx = nginx::start(&folder, &settings, || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let origin = format!("http://127.0.0.1:{port}");
+    let size = |url: &str, fields: &[&str]| -> usize {
+        let mut curl = tool("curl");
+        curl.args(["-s", "-H", "Accept-Encoding: gzip", "-o", "/dev/null", "-w", "%{size_download}", url]);
+        for field in fields {
+            curl.args(["-H", field]);
+        }
+        run(&mut curl).trim().parse().unwrap()
+    };
+    let direct = size(&format!("{origin}/"), &[]);
+    assert!(direct < 200, "{direct}");
+    assert_eq!(size(&format!("{origin}/"), &["Via: 1.1 flatout"]), page.len());
+    for arguments in [&[][..], &["--no-cache"]] {
+        let server = Server::accelerate(&origin, arguments);
+        assert_eq!(size(&server.url("/"), &[]), direct, "{arguments:?}");
+    }
+}
+
+/// The name and the configuration of accelerators in a chain may be the same.
+#[test]
+fn a_chain_is_no_loop_and_a_loop_ends() {
+    let site = Folder::with(&[("a.txt", b"a")]);
+    let mut servers = vec![Server::start(site.path(), &[])];
+    for _ in 0..4 {
+        let origin = servers.last().unwrap().url("");
+        servers.push(Server::accelerate(&origin, &["--no-cache"]));
+    }
+    let response = servers.last().unwrap().get("/a.txt");
+    assert_eq!((response.status, &*response.body), (200, &b"a"[..]));
+
+    let port = free_port();
+    let first = Server::accelerate(&format!("http://127.0.0.1:{port}"), &[]);
+    let mut command = flatout();
+    let listen = format!("127.0.0.1:{port}");
+    command.args(["accelerate", &first.url(""), "--listen", &listen, "--workers", "1", "--admin", "off"]);
+    let second = Server::spawn(command);
+    let response = second.get("/");
+    assert_eq!(response.status, 508);
+    let status = response.field("cache-status").unwrap();
+    assert!(status.contains("detail=loop_detected"), "{status}");
+}
