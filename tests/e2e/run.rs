@@ -347,14 +347,22 @@ fn systemd_is_notified() {
     let socket = folder.path().join("notify");
     let manager = std::os::unix::net::UnixDatagram::bind(&socket).unwrap();
     manager.set_read_timeout(Some(super::harness::TIMEOUT)).unwrap();
-    let next = || {
+    // Read on a thread, as systemd does, so that no notification waits while this test waits for something else.
+    let (lines, received) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
         let mut buffer = [0; 1024];
-        let count = uninterrupted(|| manager.recv(&mut buffer)).unwrap();
-        String::from_utf8_lossy(&buffer[..count]).into_owned()
-    };
-    let await_line = |wanted: &str| loop {
-        if next().lines().any(|line| line.starts_with(wanted)) {
-            break;
+        while let Ok(count) = uninterrupted(|| manager.recv(&mut buffer)) {
+            for line in String::from_utf8_lossy(&buffer[..count]).lines() {
+                let _ = lines.send(line.to_owned());
+            }
+        }
+    });
+    let await_line = |wanted: &str| {
+        let begun = std::time::Instant::now();
+        let mut seen = Vec::new();
+        while !seen.last().is_some_and(|line: &String| line.starts_with(wanted)) {
+            assert!(begun.elapsed() < super::harness::TIMEOUT, "no {wanted}: {seen:?}");
+            seen.push(received.recv().unwrap_or_else(|_| panic!("no {wanted}: {seen:?}")));
         }
     };
     let mut command = flatout();
