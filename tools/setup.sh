@@ -32,7 +32,7 @@ as_root() {
 demo_programs=(cc:gcc make:make curl:curl)
 test_programs=(
   git:git kill:procps strace:strace valgrind:valgrind prlimit:util-linux setpriv:util-linux renice:bsdutils unshare:util-linux ip:iproute2 openssl:openssl python3:python3
-  systemd-analyze:systemd man:man-db tc:iproute2 cmake:cmake g++:g++
+  systemd-analyze:systemd man:man-db tc:iproute2 ss:iproute2 cmake:cmake g++:g++
   ab:apache2-utils aria2c:aria2 wget:wget h2load:nghttp2-client httperf:httperf wrk:wrk chromium:chromium go:golang-go
   node:nodejs npm:npm nginx:nginx hey:hey
   apache2:apache2-bin lighttpd:lighttpd varnishd:varnish ip:iproute2 promtool:prometheus slowhttptest:slowhttptest

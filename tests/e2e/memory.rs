@@ -154,3 +154,38 @@ fn a_crawl_of_large_files_leaves_descriptors_for_connections() {
     println!("{held} descriptors held after {FILES} large files");
     assert!(held <= DESCRIPTORS_MAX + 1, "{held} descriptors");
 }
+
+/// Bytes of kernel memory in the send queues of the server's connections, one value for each connection that has any.
+fn send_queues(server: &Server) -> Vec<u64> {
+    let filter = format!("sport = :{}", server.address_of(0).port());
+    let shown = run(tool("ss").args(["-tmnH", &filter]));
+    let queued = |memory: &str| memory.split(',').find_map(|item| item.strip_prefix('w')?.parse::<u64>().ok());
+    let values = shown.split("skmem:(").skip(1).filter_map(|rest| queued(rest.split(')').next()?));
+    values.filter(|bytes| *bytes > 0).collect()
+}
+
+#[test]
+fn stalled_readers_hold_little_kernel_memory() {
+    const READERS: usize = 1_000;
+    const LIMIT_BYTES: u64 = 256 << 20;
+    let folder = Folder::new();
+    sparse_files(&folder, 1, 10_000_000);
+    let server = Server::start(folder.path(), &["--write-timeout", "1440m"]);
+    allow_descriptors(id(), READERS as u64 + 2000);
+    let request = |_| {
+        let mut stream = server.connect();
+        stream.write_all(b"GET /0 HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        stream
+    };
+    let _streams: Vec<TcpStream> = (0..READERS).map(request).collect();
+    // Complete when neither the clients' nor the server's kernel buffers grow any more.
+    let mut queues = Vec::new();
+    wait_until("all connections have stalled", || {
+        let before = std::mem::replace(&mut queues, send_queues(&server));
+        queues.len() == READERS && queues == before
+    });
+    let held: u64 = queues.iter().sum();
+    println!("{} KiB of kernel memory for each of {READERS} stalled readers of 10 MB", held / READERS as u64 / 1024);
+    assert!(held <= LIMIT_BYTES, "{held} bytes");
+    assert_eq!(server.get("/missing").status, 404);
+}
