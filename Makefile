@@ -40,7 +40,7 @@ build: ## the release binary, target/release/flatout
 bench-peers: ## the cost of flatout beside other servers, caches and load generators: suites/peers.kdl (ARGS=--quick)
 	@tools/setup.sh bench
 	@cargo build --release --package flatout
-	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/peers.kdl suites/query.kdl $(ARGS)
+	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/peers.kdl suites/query.kdl suites/php.kdl $(ARGS)
 
 .PHONY: bench-overload
 bench-overload: ## goodput under overload, and requests beside waiting ones, compared with other servers (ARGS=--quick)
