@@ -475,6 +475,7 @@ fn closed_windows_and_idle_connections_use_little_memory() {
     let (idle, each_connection) = grown_bytes(0, MORE);
     let (_, with_a_stream) = grown_bytes(1, MORE);
     let each_stream = grown_bytes(STREAMS, 0).0.saturating_sub(idle) / (CONNECTIONS * STREAMS);
+    assert!(each_connection.min(with_a_stream).min(each_stream) > 0, "no growth was measured");
     println!(
         "{each_connection} bytes per idle connection, {with_a_stream} per connection with one stream whose window is \
          closed, {each_stream} per stream"

@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// Maximum time that a notification waits for space in the service manager's queue, except for the watchdog's, which do
-/// not wait. `sd_notify::notify` would wait without a limit.
-const SEND_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum time that the notification of a state change waits for space in the service manager's queue. Each is sent only
+/// once, so it must have time to arrive. `sd_notify::notify` would wait without a limit.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The service manager, if any.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl ServiceManager {
     fn tell(&self, states: &[NotifyState<'_>]) {
         if let Some(address) = &self.address {
             // A service manager that does not respond is not a reason to stop.
-            let _ = send(address, states);
+            let _ = send(address, states, SEND_TIMEOUT);
         }
     }
 
@@ -75,39 +75,56 @@ fn parse_address(name: &OsString) -> io::Result<SocketAddr> {
     }
 }
 
-fn send(address: &SocketAddr, states: &[NotifyState<'_>]) -> io::Result<()> {
+/// Sends `states`. Waits up to `timeout` for space in the queue, except for the watchdog, whose next notification follows.
+fn send(address: &SocketAddr, states: &[NotifyState<'_>], timeout: Duration) -> io::Result<()> {
     let socket = UnixDatagram::unbound()?;
     match states {
         [NotifyState::Watchdog] => socket.set_nonblocking(true)?,
-        _ => socket.set_write_timeout(Some(SEND_TIMEOUT))?,
+        _ => socket.set_write_timeout(Some(timeout))?,
     }
     let mut text = String::new();
     for state in states {
+        // Writing to a String cannot fail.
         let _ = writeln!(text, "{state}");
     }
-    socket.send_to_addr(text.as_bytes(), address).map(drop)
+    loop {
+        match socket.send_to_addr(text.as_bytes(), address) {
+            // Signals interrupt a send with a timeout (signal(7)).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result.map(drop),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::ServiceManager;
+    use super::{ServiceManager, parse_address, send};
+    use sd_notify::NotifyState;
+    use std::io::ErrorKind;
     use std::os::linux::net::SocketAddrExt as _;
     use std::os::unix::net::{SocketAddr, UnixDatagram};
+    use std::time::Duration;
 
     #[test]
-    fn a_service_manager_that_does_not_read_blocks_nothing() {
+    fn a_service_manager_that_does_not_read_blocks_nothing_and_gets_later_states() {
         let name = format!("flatout-test-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(&name).unwrap();
-        let manager = UnixDatagram::bind_addr(&address).unwrap();
-        let service =
-            ServiceManager { address: super::parse_address(&format!("@{name}").into()).ok(), watchdog_interval: None };
+        let manager = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let address = parse_address(&format!("@{name}").into()).unwrap();
+        let service = ServiceManager { address: Some(address.clone()), watchdog_interval: None };
         // More than the queue of any socket holds (net.unix.max_dgram_qlen).
         for _ in 0..5_000 {
             service.alive();
         }
-        service.stopping();
-        let mut buffer = [0; 64];
-        let count = manager.recv(&mut buffer).unwrap();
-        assert_eq!(&buffer[..count], b"WATCHDOG=1\n");
+        let stopping = [NotifyState::Stopping];
+        let refused = send(&address, &stopping, Duration::from_millis(1)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        let receive = || {
+            let mut buffer = [0; 64];
+            let count = manager.recv(&mut buffer).unwrap();
+            String::from_utf8_lossy(&buffer[..count]).into_owned()
+        };
+        assert_eq!(receive(), "WATCHDOG=1\n");
+        send(&address, &stopping, Duration::from_millis(1)).unwrap();
+        while receive() != "STOPPING=1\n" {}
     }
 }

@@ -18,7 +18,7 @@ flatout_reason::reasons! {
     ForwardedAgain, "forwarded_again", 0, "An origin responded after an earlier attempt had failed.";
     Upgraded, "upgraded", 101, "The origin switched protocols, and the connection is now a tunnel: 101.";
     UpgradeInvalid, "upgrade_invalid", 502, "The origin switched to a protocol that the client had not requested: 502.";
-    LoopDetected, "loop_detected", 508, "The request has already passed through this proxy twice, as CDN-Loop shows, so it is in a loop: 508.";
+    LoopDetected, "loop_detected", 508, "The request has already passed through this proxy twice, or through 16 flatout proxies, as CDN-Loop shows, so it is in a loop: 508.";
     MaxForwards, "max_forwards", 200, "Max-Forwards is 0, so this server responds itself: 200.";
     ConnectRefused, "connect_refused", 501, "The method is CONNECT, which this server does not support: 501.";
     NoHealthyOrigin, "no_healthy_origin", 503, "All origins are failing their health checks: 503.";

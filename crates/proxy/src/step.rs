@@ -1,7 +1,7 @@
 //! A `proxy` step, shared by all workers.
 
 use crate::failing::FailureSeries;
-use crate::forward::{SentFields, original_client, unkeyed_fields};
+use crate::forward::{LOOP_MARK_START, SentFields, original_client, unkeyed_fields};
 use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
 use flatout_balance::group::{Group, OriginStatus};
@@ -319,7 +319,7 @@ fn load_tls(settings: &Proxy) -> Result<Arc<OriginTls>, (String, String)> {
 fn new_loop_mark() -> String {
     // Without random bytes, chained servers would have the same mark, and a loop would still be detected.
     let number = u64::from_le_bytes(random::bytes().unwrap_or_default());
-    format!("flatout;id={number:016x}")
+    format!("{LOOP_MARK_START}{number:016x}")
 }
 
 #[cfg(test)]

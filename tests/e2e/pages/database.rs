@@ -56,7 +56,9 @@ fn folder() -> Folder {
 /// because too many wait, is requested again. It has not begun, so a write that it contains cannot fail as a duplicate.
 fn ask(stream: &mut std::net::TcpStream, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n");
+    let began = Instant::now();
     loop {
+        assert!(began.elapsed() < TIMEOUT, "{path} is refused all the time");
         stream.write_all(request.as_bytes()).unwrap();
         let response = read_response(stream);
         let said = text(&response);

@@ -10,7 +10,7 @@
 //! | Expect | removed; the upstream connection adds it while the client waits for 100 (Continue) |
 //! | Content-Length, Transfer-Encoding | removed: the upstream connection has its own framing |
 //! | TE | `TE: trailers` if the client accepts trailers, otherwise removed |
-//! | Via | unchanged, plus a line for this proxy if there is one |
+//! | Via | unchanged, plus a line for this proxy if the request has Via |
 //! | CDN-Loop | unchanged, plus a line with this proxy's mark; if it already occurs twice, the request is in a loop |
 //! | Forwarded, X-Forwarded-For, -Proto, -Host | replaced, or extended if the client is trusted |
 //! | other X-Forwarded-…, X-Real-IP and similar | removed, unless the client is trusted ([`names`]) |
@@ -34,8 +34,8 @@ pub mod retry;
 mod sent;
 pub mod upgrade;
 
+pub(crate) use request::{LOOP_MARK_START, count_marks, original_client};
 pub use request::{Passage, Strip, write_host_lines, write_request_lines};
-pub(crate) use request::{count_marks, original_client};
 pub use response::{Return, forwarded_trailers, write_interim_lines, write_response_lines};
 pub use sent::{SentFields, unkeyed_fields};
 

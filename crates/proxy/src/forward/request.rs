@@ -16,6 +16,12 @@ use flatout_http::token::{is_named, is_token, parse_decimal};
 use std::io::Write as _;
 use std::net::IpAddr;
 
+/// Start of the mark of each proxy in CDN-Loop. The rest is random.
+pub(crate) const LOOP_MARK_START: &str = "flatout;id=";
+
+/// Maximum number of flatout proxies in a chain.
+const CHAIN_MAX: usize = 16;
+
 /// Set of client fields that are not forwarded because the proxy replaces them, or because the response must suit all
 /// clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -300,10 +306,15 @@ impl Writer<'_> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes this proxy's CDN-Loop line. If its mark already occurs twice, the request is in a loop. A single
-    /// occurrence is none: a site may forward a rewritten request to itself.
+    /// Writes this proxy's CDN-Loop line. If its mark already occurs twice, the request is in a loop; a site may forward a
+    /// rewritten request to itself once. A loop that leads through many instances, each with a mark of its own, ends by
+    /// their number.
     fn write_loop_mark(&mut self, mark: &str) -> Result<(), ForwardOutcome> {
-        if self.seen.cdn_loop && count_marks(self.fields, mark) >= 2 {
+        let is_flatout = |element: &&[u8]| element.starts_with(LOOP_MARK_START.as_bytes());
+        if self.seen.cdn_loop
+            && (count_marks(self.fields, mark) >= 2
+                || elements(self.fields, "cdn-loop").filter(is_flatout).count() >= CHAIN_MAX)
+        {
             return Err(ForwardOutcome::LoopDetected);
         }
         self.write("CDN-Loop", mark.as_bytes());

@@ -255,6 +255,8 @@ fn loops_are_detected_by_the_mark_of_the_proxy() {
     assert_eq!(get(&format!("CDN-Loop: {MARK}, other;x=\"{MARK}\", flatout;id=2, flatout\r\n")), None);
     assert_eq!(get(&format!("CDN-Loop: {MARK} ,other,{}\r\n", MARK.to_uppercase())), loops);
     assert_eq!(get(&format!("cdn-loop: {MARK}\r\nConnection: cdn-loop\r\nCDN-Loop: {MARK}\r\n")), loops);
+    let chain = |count: usize| format!("CDN-Loop: {}\r\n", vec!["flatout;id=2"; count].join(", "));
+    assert_eq!((get(&chain(15)), get(&chain(16))), (None, loops));
     // Other servers in a chain have other marks, even if they have the same name.
     assert_eq!(get("Via: 1.1 flatout, 1.1 flatout, 1.1 flatout\r\nCDN-Loop: flatout;id=2, flatout;id=3\r\n"), None);
 }
