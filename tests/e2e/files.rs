@@ -128,6 +128,66 @@ fn clients_that_decode_get_ranges_of_the_plain_file() {
 }
 
 #[test]
+fn files_that_are_stored_compressed_are_sent_with_their_coding() {
+    let image = "<svg xmlns='http://www.w3.org/2000/svg'/>".repeat(100);
+    let site = Folder::with(&[("logo.svg", image.as_bytes()), ("app.js", b"let a;"), ("list/x.txt", b"x")]);
+    let root = site.path().display();
+    let gzip = |from: &str, to: &[&str]| {
+        let compressed = std::process::Command::new("gzip").arg("-c").arg(site.path().join(from)).output().unwrap();
+        for name in to {
+            site.write(name, &compressed.stdout);
+        }
+        compressed.stdout
+    };
+    let svgz = gzip("logo.svg", &["logo.svgz", "image", "all.tar.gz", "game.wasm.gz"]);
+    gzip("app.js", &["game.framework.js.gz", "game.data.gz"]);
+    let config = format!(
+        "site \"*\" {{\nlisten \"127.0.0.1:0\"\n\
+         route \"/image\" {{\nheader \"Content-Encoding\" \"gzip\"\nheader \"Content-Type\" \"image/svg+xml\"\n}}\n\
+         route \"/list/*\" \"/none\" {{\nheader \"Content-Encoding\" \"gzip\"\n}}\n\
+         files \"{root}\" {{\nlisting #true\nSETTINGS\n}}\n}}\nadmin off=#true\n"
+    );
+    let folder = Folder::new();
+    let plain = Server::run(&folder, &config.replace("SETTINGS", ""));
+    let unity = config.replace("SETTINGS", "encoded \"svgz\" \"wasm.gz\" \"js.gz\" \"data.gz\"");
+    let unity = Server::run(&folder, &unity);
+    let download = ("application/gzip", "");
+    for (path, by_default, with_extensions) in [
+        ("/logo.svgz", ("image/svg+xml", "gzip"), ("image/svg+xml", "gzip")),
+        ("/image", ("image/svg+xml", "gzip"), ("image/svg+xml", "gzip")),
+        ("/game.wasm.gz", download, ("application/wasm", "gzip")),
+        ("/game.framework.js.gz", download, ("text/javascript; charset=utf-8", "gzip")),
+        ("/game.data.gz", download, ("application/octet-stream", "gzip")),
+        ("/all.tar.gz", download, download),
+        ("/list/", ("text/html; charset=utf-8", ""), ("text/html; charset=utf-8", "")),
+    ] {
+        for (server, expected) in [(&plain, by_default), (&unity, with_extensions)] {
+            let response = server.get(path);
+            let field = |name| response.field(name).unwrap_or_default();
+            assert_eq!(
+                (response.status, field("content-type"), field("content-encoding")),
+                (200, expected.0, expected.1)
+            );
+        }
+    }
+    let error = plain.get("/none");
+    assert_eq!((error.status, error.field("content-encoding")), (404, None), "an error page is not compressed");
+    // Browsers and curl decode the content, and a download of the file is the file.
+    for path in ["/logo.svgz", "/image"] {
+        assert_eq!(run(tool("curl").args(["--silent", "--compressed", &plain.url(path)])), image, "{path}");
+        let stored = tool("curl").args(["--silent", &plain.url(path)]).output().unwrap().stdout;
+        assert_eq!(stored, svgz, "{path}");
+    }
+    let explained = flatout()
+        .args(["explain", "-c"])
+        .arg(folder.path().join("flatout.kdl"))
+        .arg("http://localhost/logo.svgz")
+        .output();
+    let explained = String::from_utf8(explained.unwrap().stdout).unwrap();
+    assert!(explained.contains("image/svg+xml, stored with the coding gzip"), "{explained}");
+}
+
+#[test]
 fn sites_with_different_compression_levels_share_no_encodings() {
     let page: String = (0..4000_u32).map(|number| format!("{} ", number.wrapping_mul(2_654_435_761) % 9973)).collect();
     let root = Folder::with(&[("page.txt", page.as_bytes())]);

@@ -15,7 +15,7 @@ mod step;
 mod trust;
 
 pub use flatout_http::lines::FieldOp;
-pub use handler::{Compression, Files, Handler, Listing, Redirect, Respond, TryTarget};
+pub use handler::{Compression, EncodedExtension, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;

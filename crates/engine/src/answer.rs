@@ -5,6 +5,7 @@ use flatout_config::model::Respond;
 use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{HeaderPolicy, Refusal};
 use flatout_reason::Outcome;
+use std::rc::Rc;
 
 /// Value of Allow for read-only resources.
 pub(crate) const ALLOW: &str = "GET, HEAD, OPTIONS";
@@ -20,19 +21,20 @@ pub(crate) fn redirect(
 }
 
 /// Builds the response of a `respond` step.
-pub(crate) fn respond(respond: &Respond, policy: &HeaderPolicy) -> Response {
+pub(crate) fn respond(respond: &Respond, policy: &Rc<HeaderPolicy>) -> Response {
     let outcome = RouteOutcome::Responded;
     text(respond.status, &respond.content_type, respond.body.as_bytes(), policy, outcome)
 }
 
-/// Builds a response with `content`, which is omitted in a 204 or 304 (RFC 9110 §15.3.5, §15.4.5).
+/// Builds a response with `content`, which is not encoded, and omitted in a 204 or 304 (RFC 9110 §15.3.5, §15.4.5).
 pub(crate) fn text(
     status: u16,
     content_type: &str,
     content: &[u8],
-    policy: &HeaderPolicy,
+    policy: &Rc<HeaderPolicy>,
     outcome: impl Into<Outcome>,
 ) -> Response {
+    let policy = policy.without_coding();
     if !flatout_http::status::has_content(status) {
         return Response::new(status, policy.head(status, &[]), Body::Empty, outcome);
     }

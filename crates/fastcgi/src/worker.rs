@@ -67,7 +67,8 @@ impl FileWanted {
     /// Builds the script's response from `file`, which is the response with the requested file.
     #[must_use]
     pub fn respond(&self, file: Response) -> Response {
-        respond_file(file, &self.head, &self.policy.fields)
+        // The file handler has chosen the coding of the file.
+        respond_file(file, &self.head, &self.policy.without_coding().fields)
     }
 }
 

@@ -70,7 +70,7 @@ impl Head {
 
     /// Builds the head for `status` from `fields` with the configured header operations applied (see
     /// [`apply_operations`]). The operations do not affect fields that describe the content of a 304 (RFC 9110
-    /// §15.4.5), nor the Content-Type of a multipart response.
+    /// §15.4.5), nor the type and the coding of a multipart response.
     pub fn with_operations(status: u16, fields: &[(&str, &str)], operations: &[FieldOp]) -> Self {
         if operations.is_empty() {
             return Self::new(status, fields);
@@ -78,7 +78,8 @@ impl Head {
         let is_multipart = fields.iter().any(|(_, value)| value.starts_with("multipart/byteranges"));
         let is_exempt = |name: &str| {
             let is = |other: &str| other.eq_ignore_ascii_case(name);
-            status == 304 && DESCRIBING.iter().any(|other| is(other)) || is_multipart && is("content-type")
+            status == 304 && DESCRIBING.iter().any(|other| is(other))
+                || is_multipart && (is("content-type") || is("content-encoding"))
         };
         let operations: Vec<FieldOp> =
             operations.iter().filter(|operation| !is_exempt(operation.name())).cloned().collect();

@@ -4,6 +4,7 @@
 use crate::handler::Request;
 use crate::page;
 use crate::response::{Body, Head, Response};
+use flatout_http::encoding::ContentCoding;
 use flatout_http::lines::FieldOp;
 use flatout_http::path::{PathFacts, append_local, encode_location, normalize_path};
 use flatout_http::target::Target;
@@ -157,6 +158,21 @@ impl HeaderPolicy {
     /// Builds a head for `status` from `fields` with the operations applied.
     pub fn head(&self, status: u16, fields: &[(&str, &str)]) -> Head {
         Head::with_operations(status, fields, &self.fields)
+    }
+
+    /// Returns the content coding that the operations declare, in which the content of the route is stored.
+    pub fn coding(&self) -> Option<ContentCoding> {
+        self.fields.iter().filter_map(FieldOp::coding).next_back()
+    }
+
+    /// Returns the same policy without a content coding, for generated content.
+    #[must_use]
+    pub fn without_coding(self: &Rc<Self>) -> Rc<Self> {
+        if self.coding().is_none() {
+            return Rc::clone(self);
+        }
+        let fields = self.fields.iter().filter(|operation| operation.coding().is_none()).cloned().collect();
+        Rc::new(Self { id: self.id, fields })
     }
 
     /// Returns whether the operations allow the field `name`, which is sent outside the prebuilt head.

@@ -1,6 +1,7 @@
 //! Field lines as bytes, each with its CR LF, and header operations.
 
 use crate::date::parse_date;
+use crate::encoding::ContentCoding;
 use crate::token::is_token;
 use memchr::memchr;
 
@@ -66,10 +67,27 @@ impl FieldOp {
         })
     }
 
-    /// Returns whether the operation applies to a response with `status`. A lifetime is meant for the content of a
-    /// route, not for the errors in its place, which would be kept as long.
+    /// Returns the coding if the operation sets Content-Encoding, which declares how the content of a route is stored.
+    pub fn coding(&self) -> Option<ContentCoding> {
+        if self.kind != FieldOpKind::SET || !is_coding_field(self.name.as_bytes()) {
+            return None;
+        }
+        ContentCoding::from_name(self.value.as_bytes()).filter(|&coding| coding != ContentCoding::Identity)
+    }
+
+    /// Returns whether the operation applies to a response with `status`. A lifetime and a content coding are meant for
+    /// the content of a route, not for the errors in its place, which would be kept as long, and are not encoded.
     pub fn applies_to(&self, status: u16) -> bool {
+        if self.coding().is_some() {
+            return matches!(status, 200 | 203 | 206);
+        }
         status < 400 || self.always || !self.sets_lifetime()
+    }
+
+    /// Returns whether the operation changes a response with `status`. `is_encoded` is true if the response already has
+    /// a Content-Encoding, which its handler knows best.
+    fn changes(&self, status: u16, is_encoded: bool) -> bool {
+        self.is_permitted() && self.applies_to(status) && !(is_encoded && self.coding().is_some())
     }
 
     /// Creates an operation that replaces all fields called `name`.
@@ -102,12 +120,12 @@ impl FieldOp {
         self.kind.removes && name.eq_ignore_ascii_case(self.name.as_bytes())
     }
 
-    /// Returns whether the operation may change a response: its field is not [fixed](is_fixed), and its name and value
-    /// form a valid field line.
-    fn is_permitted(&self) -> bool {
+    /// Returns whether the operation may change a response: its field is not [fixed](is_fixed), or it sets a
+    /// [coding](Self::coding), and its name and value form a valid field line.
+    pub fn is_permitted(&self) -> bool {
         let is_safe = |value: &str| !value.bytes().any(|byte| (byte < b' ' && byte != b'\t') || byte == 0x7f);
         let name = self.name.as_bytes();
-        !is_fixed(name) && is_token(name) && self.value().is_none_or(is_safe)
+        (!is_fixed(name) || self.coding().is_some()) && is_token(name) && self.value().is_none_or(is_safe)
     }
 }
 
@@ -145,9 +163,15 @@ fn gives_lifetime(value: &str) -> bool {
 /// Further response fields that only the server writes, because they determine the content or its age.
 const FIXED: [&str; 5] = ["age", "content-encoding", "content-length", "content-range", "date"];
 
-/// Returns whether a [`FieldOp`] must not change the response field `name`, ignoring case.
+/// Returns whether a [`FieldOp`] must not change the response field `name`, ignoring case. Content-Encoding may be set,
+/// though, to a [coding](FieldOp::coding).
 pub fn is_fixed(name: &[u8]) -> bool {
     is_of_a_connection(name) || is_any_of(name, &FIXED)
+}
+
+/// Returns whether `name` is Content-Encoding, ignoring case.
+pub fn is_coding_field(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-encoding")
 }
 
 fn is_any_of(name: &[u8], names: &[&str]) -> bool {
@@ -155,15 +179,16 @@ fn is_any_of(name: &[u8], names: &[&str]) -> bool {
 }
 
 /// Applies `operations`, in order, to the `fields` of a response with `status` and returns the new fields. Skips
-/// operations on [fixed](is_fixed) fields, those whose value contains control characters, and those that do not
-/// [apply to](FieldOp::applies_to) the status.
+/// operations on [fixed](is_fixed) fields, those whose value contains control characters, those that do not
+/// [apply to](FieldOp::applies_to) the status, and [codings](FieldOp::coding) of a response that has one.
 pub fn apply_operations<'a>(
     status: u16,
     fields: &[(&'a str, &'a str)],
     operations: &'a [FieldOp],
 ) -> Vec<(&'a str, &'a str)> {
     let mut fields = fields.to_vec();
-    for operation in operations.iter().filter(|operation| operation.is_permitted() && operation.applies_to(status)) {
+    let is_encoded = fields.iter().any(|(name, _)| is_coding_field(name.as_bytes()));
+    for operation in operations.iter().filter(|operation| operation.changes(status, is_encoded)) {
         fields.retain(|(name, _)| !operation.removes(name.as_bytes()));
         fields.extend(operation.value().map(|value| (operation.name(), value)));
     }
@@ -184,7 +209,9 @@ pub fn write_changed(status: u16, lines: &[u8], changes: &[FieldOp], output: &mu
         output.extend_from_slice(lines);
         return;
     }
-    let applies = |change: &FieldOp| change.is_permitted() && change.applies_to(status);
+    let is_encoded = changes.iter().any(|change| change.coding().is_some())
+        && each_line(lines).any(|(name, _)| is_coding_field(name));
+    let applies = |change: &FieldOp| change.changes(status, is_encoded);
     for (name, line) in each_line(lines) {
         if !changes.iter().any(|change| change.removes(name) && applies(change)) {
             output.extend_from_slice(line);
@@ -248,6 +275,34 @@ mod tests {
         for name in ["Age", "Content-Encoding", "Content-Range", "Transfer-Encoding", "Connection", "date", "X Y"] {
             let changes = [set(name, "1"), add(name, "2"), FieldOp::remove(name.into())];
             assert_eq!(apply_operations(200, &[(name, "0")], &changes), [(name, "0")]);
+        }
+    }
+
+    #[test]
+    fn a_coding_is_set_where_there_is_none() {
+        let set = |name: &str, value: &str| FieldOp::set(name.into(), value.into());
+        let outer = set("Content-Encoding", "gzip");
+        let inner = set("content-encoding", "br");
+        let both = [outer.clone(), inner];
+        let is_set = [("content-encoding", "br")];
+        for (status, fields, operations, expected) in [
+            (200, &[][..], &both[..], &is_set[..]),
+            (206, &[], &both, &is_set),
+            (200, &[("CONTENT-ENCODING", "zstd")], &both, &[("CONTENT-ENCODING", "zstd")]),
+            (204, &[], &both, &[]),
+            (304, &[], &both, &[]),
+            (404, &[], &both, &[]),
+            (200, &[], &[set("Content-Encoding", "aes128gcm")], &[]),
+            (200, &[], &[set("Content-Encoding", "identity")], &[]),
+            (200, &[], &[FieldOp::add("Content-Encoding".into(), "br".into())], &[]),
+        ] {
+            assert_eq!(apply_operations(status, fields, operations), expected, "{status} {fields:?} {operations:?}");
+            let text = |fields: &[(&str, &str)]| {
+                fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<String>()
+            };
+            let mut output = Vec::new();
+            write_changed(status, text(fields).as_bytes(), operations, &mut output);
+            assert_eq!(String::from_utf8_lossy(&output), text(expected), "{status} {fields:?} {operations:?}");
         }
     }
 

@@ -11,7 +11,7 @@ use crate::page::Page;
 use flatout_handler::response::{Body, Head, Segment};
 use flatout_handler::routed::HeaderPolicy;
 use flatout_handler::shared::SharedBytes;
-use flatout_http::lines::write_line;
+use flatout_http::lines::{FieldOp, write_line};
 use flatout_http::status::has_content;
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -44,6 +44,7 @@ struct HeadKey {
     length: Option<u64>,
     has_type: bool,
     has_cache: bool,
+    is_encoded: bool,
 }
 
 impl Heads {
@@ -64,7 +65,12 @@ impl Heads {
 
 /// Returns the head for `draft`, and the additional field lines of this response. `length` is that of the content, if
 /// known.
-pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &HeaderPolicy) -> (Head, Option<Rc<[u8]>>) {
+pub(crate) fn head(
+    page: &Page,
+    draft: &Draft,
+    length: Option<u64>,
+    policy: &Rc<HeaderPolicy>,
+) -> (Head, Option<Rc<[u8]>>) {
     let has = |name: &[u8]| draft.field(name).is_some();
     let mut fields = draft.fields().peekable();
     let is_plain = fields.peek().is_none();
@@ -74,6 +80,7 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &Hea
         length: length.filter(|_| has_content(draft.status)),
         has_type: !has_content(draft.status) || !is_plain && has(b"content-type"),
         has_cache: !is_plain && has(b"cache-control"),
+        is_encoded: !is_plain && has(b"content-encoding"),
     };
     let head = page.heads.borrow_mut().get(key, || build_head(key, policy));
     if is_plain {
@@ -81,8 +88,10 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &Hea
     }
     let mut lines = Vec::new();
     for (name, value) in fields {
-        // Header steps take precedence over the page.
-        if !policy.fields.iter().any(|change| change.removes(name) && change.applies_to(draft.status)) {
+        // Header steps take precedence over the page, except for the coding of its content.
+        let overrides =
+            |change: &FieldOp| change.coding().is_none() && change.removes(name) && change.applies_to(draft.status);
+        if !policy.fields.iter().any(overrides) {
             write_line(name, value, &mut lines);
         }
     }
@@ -91,7 +100,7 @@ pub(crate) fn head(page: &Page, draft: &Draft, length: Option<u64>, policy: &Hea
 }
 
 #[cold]
-fn build_head(key: HeadKey, policy: &HeaderPolicy) -> Head {
+fn build_head(key: HeadKey, policy: &Rc<HeaderPolicy>) -> Head {
     let mut text = String::new();
     let mut fields: Vec<(&str, &str)> = Vec::new();
     if !key.has_type {
@@ -107,7 +116,7 @@ fn build_head(key: HeadKey, policy: &HeaderPolicy) -> Head {
     {
         fields.push((name, value));
     }
-    policy.head(key.status, &fields)
+    if key.is_encoded { policy.without_coding().head(key.status, &fields) } else { policy.head(key.status, &fields) }
 }
 
 /// A part of the gathered content.
@@ -365,7 +374,12 @@ mod tests {
         let page = Page::of_segments(&[]);
         let mut exchange = Exchange::default();
         let lines = |exchange: &Exchange, length, policy: &HeaderPolicy| {
-            let (head, extra) = head(&page, &exchange.draft, length, policy);
+            let (head, extra) = head(
+                &page,
+                &exchange.draft,
+                length,
+                &Rc::new(HeaderPolicy { id: policy.id, fields: Rc::clone(&policy.fields) }),
+            );
             let mut output = Vec::new();
             head.append_to(&mut output, &[b'D'; 29], extra.as_deref().unwrap_or_default(), None);
             String::from_utf8(output).unwrap()
@@ -395,7 +409,7 @@ mod tests {
         let page = Page::of_segments(&[]);
         let exchange = Exchange::default();
         for length in 0..100 {
-            let _ = head(&page, &exchange.draft, Some(length), &HeaderPolicy::default());
+            let _ = head(&page, &exchange.draft, Some(length), &Rc::default());
         }
         let kept = page.heads.replace(Heads::default());
         assert_eq!(kept.kept.len(), super::HEADS_MAX);

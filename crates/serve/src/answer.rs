@@ -65,9 +65,10 @@ pub(crate) fn answer(
         }
     }
     let extra = extra(means, version, representation, question);
-    // An encoding is always sent whole. A request with Range selects one only if the client refuses the plain file.
+    // An encoding is always sent whole, unless the file is stored encoded. A request with Range selects one only if the
+    // client refuses the plain file.
     if question.requests_range()
-        && representation.coding == ContentCoding::Identity
+        && representation.coding == version.plain.coding
         && !is_ambiguous(version, question)
         && if_range_holds(&question.fields, &representation.validators(common), means.now.unix_s)
     {
@@ -76,6 +77,10 @@ pub(crate) fn answer(
             RangesDecision::Whole(Unranged::Malformed) => {}
             RangesDecision::Whole(_) => outcome = FileOutcome::RangeRefused,
             RangesDecision::One(part) => return Ok(answer_part(version, representation, part, extra, outcome)),
+            // Content-Encoding would be that of the parts, which not all clients look for there.
+            RangesDecision::Many(_) if representation.coding != ContentCoding::Identity => {
+                outcome = FileOutcome::RangeRefused;
+            }
             RangesDecision::Many(parts) => {
                 return Ok(answer_parts(means, version, representation, parts.as_slice(), extra));
             }

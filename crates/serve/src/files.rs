@@ -7,7 +7,7 @@ use crate::file_request::{FileRequest, KeptQuestion};
 use crate::hidden::{HiddenSource, SourceNames};
 use crate::lazy::{LazyState, LazyValue};
 use crate::listing::{self, ListingQuery};
-use crate::media::{content_type, is_compressible};
+use crate::media::{is_compressible, stored_type};
 use crate::outcome::FileOutcome;
 use crate::rules::FileRules;
 pub use crate::services::Services;
@@ -354,7 +354,11 @@ impl Files {
     }
 
     fn seen(&self, name: &[u8], index_at: usize, identity: flatout_os::file::FileIdentity) -> FileMetadata {
-        let looks = !self.rules.precompressed.is_empty() && is_compressible(&content_type(name));
+        let is_worthwhile = || {
+            let (content_type, coding) = stored_type(name, &self.rules.encoded);
+            coding == ContentCoding::Identity && is_compressible(&content_type)
+        };
+        let looks = !self.rules.precompressed.is_empty() && is_worthwhile();
         let codings = if looks { &self.rules.precompressed[..] } else { &[] };
         FileMetadata { index_at, identity, beside: look_beside(&self.root, name, &identity, codings) }
     }

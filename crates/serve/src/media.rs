@@ -1,4 +1,22 @@
-//! Media types by file extension.
+//! Media types and stored encodings by file extension.
+
+use flatout_config::model::EncodedExtension;
+use flatout_http::encoding::ContentCoding;
+
+/// Returns the Content-Type of the file called `name`, and the coding in which it is stored. `encoded` are the extensions
+/// of files that are stored encoded.
+pub fn stored_type(name: &[u8], encoded: &[EncodedExtension]) -> (String, ContentCoding) {
+    let has = |extension: &str| {
+        let stem_bytes = name.len().checked_sub(extension.len() + 1).filter(|&bytes| bytes > 0);
+        stem_bytes.is_some_and(|bytes| name[bytes] == b'.' && name[bytes + 1..].eq_ignore_ascii_case(extension.as_bytes()))
+    };
+    let Some(known) = encoded.iter().find(|known| has(&known.extension)) else {
+        return (content_type(name), ContentCoding::Identity);
+    };
+    // An image with the extension `svgz` has no other one.
+    let outer_bytes = if known.extension.ends_with("svgz") { 0 } else { known.extension.rsplit('.').next().map_or(0, |outer| outer.len() + 1) };
+    (content_type(&name[..name.len() - outer_bytes]), known.coding)
+}
 
 /// Returns the Content-Type of the file called `name`. Text is declared as UTF-8. A file with an unknown extension is
 /// `application/octet-stream`, which a browser saves instead of guessing a type.
@@ -69,7 +87,33 @@ fn override_type(extension: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{content_type, is_compressible};
+    use super::{content_type, is_compressible, stored_type};
+    use flatout_config::model::EncodedExtension;
+    use flatout_http::encoding::ContentCoding::{Brotli, Gzip, Identity, Zstd};
+
+    #[test]
+    fn files_that_are_stored_encoded() {
+        let encoded = [("svgz", Gzip), ("wasm.br", Brotli), ("JS.zst", Zstd), ("gz", Gzip)]
+            .map(|(extension, coding)| EncodedExtension { extension: extension.into(), coding });
+        for (name, expected) in [
+            ("a.svgz", ("image/svg+xml", Gzip)),
+            ("folder/A.SVGZ", ("image/svg+xml", Gzip)),
+            ("game.wasm.br", ("application/wasm", Brotli)),
+            ("game.framework.js.ZST", ("text/javascript; charset=utf-8", Zstd)),
+            ("game.data.gz", ("application/octet-stream", Gzip)),
+            ("all.tar.gz", ("application/x-tar", Gzip)),
+            ("game.data.br", ("application/octet-stream", Identity)),
+            ("wasm.br", ("application/octet-stream", Identity)),
+            ("xsvgz", ("application/octet-stream", Identity)),
+            ("a.svg", ("image/svg+xml", Identity)),
+            (".gz", ("application/gzip", Identity)),
+            ("", ("application/octet-stream", Identity)),
+        ] {
+            let (content_type, coding) = stored_type(name.as_bytes(), &encoded);
+            assert_eq!((content_type.as_str(), coding), expected, "{name}");
+        }
+        assert_eq!(stored_type(b"a.tar.gz", &encoded[..1]), ("application/gzip".to_owned(), Identity));
+    }
 
     #[test]
     fn what_is_worth_compressing() {

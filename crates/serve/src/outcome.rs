@@ -17,7 +17,7 @@ flatout_reason::reasons! {
     Listing, "listing", "flatout sent a cached folder listing that it had read within the file check interval.";
     ListingRead, "listing_read", "flatout read the folder from disk to create this listing.";
     Parts, "parts", "The request asks for multiple ranges: 206 with one part for each range.";
-    RangeRefused, "range_refused", "The request has too many ranges, or its ranges overlap or are redundant, so flatout sends the whole file.";
+    RangeRefused, "range_refused", "The request has too many ranges, overlapping or redundant ranges, or several ranges of a file that is stored compressed, so flatout sends the whole file.";
     NotModified, "not_modified", "The client's copy is current: 304.";
     PreconditionFailed, "precondition_failed", "If-Match or If-Unmodified-Since is false: 412.";
     RangeUnsatisfiable, "range_unsatisfiable", "The requested range is outside the file: 416.";

@@ -89,9 +89,7 @@ impl Representation {
         let quoted = etag.as_deref().map(quote);
         let length = size_bytes.to_string();
         let mut fields = vec![("Content-Type", common.content_type.as_str()), ("Content-Length", &length)];
-        if coding != ContentCoding::Identity {
-            fields.push(("Content-Encoding", coding.name()));
-        }
+        fields.extend(encoding_field(coding));
         let shared = SharedFields::new(common, quoted.as_deref());
         shared.add_to(&mut fields);
         let ok_head = common.policy.head(200, &fields);
@@ -169,6 +167,7 @@ impl Representation {
     pub(crate) fn partial_head(&self, common: &Common, fields: &[(&str, &str)]) -> Head {
         let quoted = self.etag.as_deref().map(quote);
         let mut all = fields.to_vec();
+        all.extend(encoding_field(self.coding));
         SharedFields::new(common, quoted.as_deref()).add_to(&mut all);
         common.policy.head(206, &all)
     }
@@ -206,10 +205,10 @@ impl Representation {
     pub(crate) fn memory_bytes(&self) -> usize {
         let content = match &self.content {
             RepresentationContent::Memory(bytes) => bytes.len(),
-            RepresentationContent::File(_) if self.coding != ContentCoding::Identity && self.kept_as.is_none() => {
-                self.size_bytes as usize
+            // Unnamed files have no sample.
+            RepresentationContent::File(file) => {
+                file.sample().map_or(self.size_bytes as usize, |sample| sample.bytes().len())
             }
-            RepresentationContent::File(file) => file.sample().map_or(0, |sample| sample.bytes().len()),
         };
         let etag = self.etag.as_ref().map_or(0, String::len);
         size_of::<Self>() + self.ok_head.len() + self.not_modified_head.len() + etag + content
@@ -219,6 +218,11 @@ impl Representation {
     pub(crate) const fn holds_descriptor(&self) -> bool {
         matches!(self.content, RepresentationContent::File(_))
     }
+}
+
+/// Returns Content-Encoding, unless the content is not encoded.
+fn encoding_field(coding: ContentCoding) -> Option<(&'static str, &'static str)> {
+    (coding != ContentCoding::Identity).then(|| ("Content-Encoding", coding.name()))
 }
 
 fn quote(etag: &str) -> String {

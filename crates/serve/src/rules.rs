@@ -1,6 +1,6 @@
 //! The settings of a `files` step, prepared for use.
 
-use flatout_config::model::{Compression, Files, Listing, TryTarget};
+use flatout_config::model::{Compression, EncodedExtension, Files, Listing, TryTarget};
 use flatout_http::encoding::ContentCoding;
 
 /// A file is encoded at run time only if it is at most one in this many parts of the cache's bytes. The encoding of a
@@ -24,6 +24,8 @@ pub(crate) struct FileRules {
     pub(crate) compress: Vec<Compression>,
     /// Codings of precompressed files.
     pub(crate) precompressed: Vec<ContentCoding>,
+    /// Extensions of files that are stored encoded.
+    pub(crate) encoded: Vec<EncodedExtension>,
     /// Maximum size of a file that is encoded at run time, in bytes.
     pub(crate) encode_bytes_max: u64,
     /// True if digests are sent on request.
@@ -49,6 +51,7 @@ impl FileRules {
             tries_after: tries_after.to_vec(),
             compress: settings.compress.clone(),
             precompressed: settings.precompressed.clone(),
+            encoded: settings.encoded.clone(),
             encode_bytes_max: (bytes_max / ENCODE_SHARE) as u64,
             digest: settings.digest || settings.digest_always,
             digest_always: settings.digest_always,

@@ -5,7 +5,7 @@ use crate::digests::Digests;
 use crate::encode::{self, ENCODE_BYTES_MAX, ENCODE_BYTES_MIN};
 use crate::entity_tag::{self, HASHED_BYTES_MAX};
 use crate::lazy::LazyValue;
-use crate::media::{content_type, is_compressible};
+use crate::media::{is_compressible, stored_type};
 use crate::outcome::FileOutcome;
 use crate::representation::{Common, Representation, RepresentationContent};
 use crate::rules::FileRules;
@@ -74,6 +74,7 @@ pub(crate) struct Version {
     /// True if a representation has no tag before the digest of its file is known.
     awaits_digest: bool,
     pub(crate) common: Common,
+    /// The file as it is stored, which may be encoded. Such a file has no other encodings.
     pub(crate) plain: Representation,
     /// Encodings in the server's order of preference. Each coding occurs once.
     offered: Vec<OfferedEncoding>,
@@ -116,9 +117,18 @@ impl Version {
         let rules = loading.rules;
         let mut settled = is_settled(&identity, loading.unix_ns);
         let digests = if settled { loading.services.digests(identity) } else { Arc::default() };
-        let etag = make_etag(&content, &identity, settled.then_some(&digests));
-        let mut content_type = content_type(name);
-        if can_declare(&content_type)
+        let mut etag = make_etag(&content, &identity, settled.then_some(&digests));
+        let (mut content_type, mut coding) = stored_type(name, &rules.encoded);
+        if coding == ContentCoding::Identity {
+            coding = loading.policy.coding().unwrap_or(coding);
+        }
+        let is_encoded = coding != ContentCoding::Identity;
+        if is_encoded {
+            // Clients that have stored the file without its coding must not validate it.
+            etag = etag.map(|tag| format!("{tag}-{}", coding.name()));
+        }
+        if !is_encoded
+            && can_declare(&content_type)
             && beginning_of(&content).is_some_and(|beginning| declares_other(&content_type, &beginning))
         {
             content_type.truncate(content_type.find(';').unwrap_or(content_type.len()));
@@ -126,7 +136,7 @@ impl Version {
         let last_modified_s = date_of(&identity, loading.unix_ns)
             .filter(|_| etag.is_some() || loading.unix_ns - identity.modified_ns >= DATED_NS);
         let (cache_control, expires_s) = rules.freshness(&content_type);
-        let offers = is_compressible(&content_type) && rules.offers_codings();
+        let offers = !is_encoded && is_compressible(&content_type) && rules.offers_codings();
         let common = Common {
             content_type,
             last_modified_s,
@@ -141,7 +151,7 @@ impl Version {
         let mut offered: Vec<OfferedEncoding> = Vec::new();
         // Precompressed files that have disappeared or changed in the meantime are left out. The next validation finds
         // the difference.
-        for (coding, looked) in &seen.beside {
+        for (coding, looked) in seen.beside.iter().filter(|_| offers) {
             let Ok((content, found)) = read_content(loading.root, &name_beside(name, *coding)) else { continue };
             if found != *looked {
                 continue;
@@ -165,7 +175,7 @@ impl Version {
         }
         let kept_as = is_shared.then_some(identity);
         let size_bytes = identity.size_bytes;
-        let plain = Representation::new(&common, ContentCoding::Identity, etag, size_bytes, content, digests, kept_as);
+        let plain = Representation::new(&common, coding, etag, size_bytes, content, digests, kept_as);
         let mut version = Self { seen: Some(seen), settled, awaits_digest: false, common, plain, offered };
         let (awaits_digest, is_requested) = version.request_digests(loading.services);
         version.awaits_digest = awaits_digest;
@@ -194,7 +204,7 @@ impl Version {
             cache_control,
             expires_s,
             vary: Some(if offers { "Accept, Accept-Encoding" } else { "Accept" }),
-            policy: Rc::clone(policy),
+            policy: policy.without_coding(),
         };
         let etag = Some(entity_tag::of_content(&content));
         let content = RepresentationContent::Memory(content.into());

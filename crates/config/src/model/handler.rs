@@ -56,6 +56,8 @@ pub struct Files {
     pub compress: Vec<Compression>,
     /// Content codings for which precompressed files next to the original are used (`.br`, `.zst`, `.gz`).
     pub precompressed: Vec<ContentCoding>,
+    /// Files that are stored encoded, and sent as they are with Content-Encoding.
+    pub encoded: Vec<EncodedExtension>,
     /// True if Repr-Digest and Content-Digest are sent to clients that request them.
     pub digest: bool,
     /// True if Repr-Digest (sha-256) is sent in every response.
@@ -79,6 +81,15 @@ impl Files {
             None => (&[], &self.try_targets),
         }
     }
+}
+
+/// An extension of files that are stored encoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncodedExtension {
+    /// One or more extensions without the first dot, in lowercase (`wasm.br`). The last one stands for the coding.
+    pub extension: String,
+    /// The coding of the files.
+    pub coding: ContentCoding,
 }
 
 /// How a folder is listed.

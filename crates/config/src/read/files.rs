@@ -8,7 +8,7 @@ use super::text::encode_text;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Compression, Files, Listing, Text, TextPart, TryTarget, Variable};
+use crate::model::{Compression, EncodedExtension, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::encoding::ContentCoding::{self, Brotli, Gzip, Zstd};
 use std::ops::RangeInclusive;
@@ -19,6 +19,7 @@ const INDEX: Shape = Shape::values(0, "index \"index.html\"").with(&["off"]);
 const CODINGS: Shape =
     Shape::values(0, "compress \"br\" \"zstd\" \"gzip\"").with(&["off", "br-level", "zstd-level", "gzip-level"]);
 const EXTENSIONS: Shape = Shape::values(0, "precompressed \"br\" \"zst\" \"gz\"").with(&["off"]);
+const ENCODED: Shape = Shape::values(0, "encoded \"svgz\" \"wasm.br\"").with(&["off"]);
 
 /// The settings of `files`.
 pub(super) const SETTINGS: &[Setting<Files>] = &[
@@ -76,6 +77,16 @@ pub(super) const SETTINGS: &[Setting<Files>] = &[
             |files: &mut Files| &mut files.precompressed,
         ),
     ),
+    Setting::list(
+        "encoded",
+        ENCODED,
+        &List(
+            "this extension",
+            encoded_extension,
+            |encoded| encoded.extension.clone(),
+            |files: &mut Files| &mut files.encoded,
+        ),
+    ),
     Setting::custom(
         "digest",
         Shape::value("digest #true always=#true").with(&["always"]),
@@ -123,6 +134,10 @@ const LISTING_ENTRIES_DEFAULT: u32 = 10_000;
 /// The file name extensions of precompressed files.
 const ENDINGS: [(ContentCoding, &str); 3] = [(Brotli, "br"), (Zstd, "zst"), (Gzip, "gz")];
 
+/// The extension of SVG images that are compressed with gzip, which the registration of image/svg+xml requires servers to
+/// declare. Other files stay downloads by default: some applications decode files such as `dotnet.wasm.br` themselves.
+const SVGZ: &str = "svgz";
+
 /// The codings of `compress` with their default levels, best compression first. Compressing a page at these levels
 /// takes a few milliseconds. Higher levels save a few per cent, once per file version, but delay the first visitors.
 const COMPRESS: [(Compression, &str); 3] = [
@@ -145,6 +160,7 @@ pub(crate) fn defaults() -> Files {
         index: vec!["index.html".into()],
         compress: COMPRESS.map(|(compression, _)| compression).to_vec(),
         precompressed: ENDINGS.map(|(coding, _)| coding).to_vec(),
+        encoded: vec![EncodedExtension { extension: SVGZ.into(), coding: Gzip }],
         ..Files::default()
     }
 }
@@ -206,6 +222,23 @@ fn file_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
         return None;
     }
     Some(name)
+}
+
+/// Reads an extension whose last part stands for a coding. Extensions are compared case-insensitively.
+fn encoded_extension(reader: &mut Reader<'_>, value: &Value) -> Option<EncodedExtension> {
+    let extension = reader.line(value)?.to_ascii_lowercase();
+    let coding_of = |outer: &str| match outer {
+        SVGZ => Some(Gzip),
+        _ => ENDINGS.iter().find(|(_, known)| *known == outer).map(|(coding, _)| *coding),
+    };
+    let is_extension = !extension.contains('/') && extension.split('.').all(|part| !part.is_empty());
+    let coding = extension.rsplit('.').next().filter(|_| is_extension).and_then(coding_of);
+    if coding.is_none() {
+        let message = format!("`{extension}` is not the extension of an encoded file");
+        let draft = reader.report.add(Code::TextBad, value.span, message);
+        draft.label("it must end in br, zst, gz or svgz, without a dot before it, such as \"wasm.br\"");
+    }
+    coding.map(|coding| EncodedExtension { extension, coding })
 }
 
 fn listing(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {

@@ -15,7 +15,7 @@ use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
 use crate::syntax::{Node, Scalar, Value};
-use flatout_http::lines::{FieldOpKind, is_fixed};
+use flatout_http::lines::{FieldOpKind, is_coding_field, is_fixed};
 use std::ops::RangeInclusive;
 
 /// A kind of step: its name, its shape, and its reader.
@@ -89,7 +89,12 @@ pub(super) type FindOwned = fn(&str) -> Option<&'static str>;
 
 /// Returns advice if `name` is a response field that the server itself sets.
 fn find_owned(name: &str) -> Option<&'static str> {
-    is_fixed(name.as_bytes()).then_some("")
+    let advice = if is_coding_field(name.as_bytes()) {
+        "you can only `set` it, for files that are stored compressed"
+    } else {
+        ""
+    };
+    is_fixed(name.as_bytes()).then_some(advice)
 }
 
 /// Reads the steps of a block in written order. `others` are the other settings that the block allows, for messages.
@@ -160,10 +165,19 @@ impl Operations {
             return self.list.extend(names.map(|name| FieldOp::new(kind, name, String::new())));
         }
         let [name, value, ..] = &node.arguments[..] else { return };
-        let (name, text) = (field_name(reader, name, self.owned), field_value(reader, value));
+        let sets_coding =
+            |name: &str| self.of_responses && kind == FieldOpKind::SET && is_coding_field(name.as_bytes());
+        let is_coding = matches!(&name.scalar, Scalar::Text(name) if sets_coding(name));
+        let owned: FindOwned = if is_coding { |_| None } else { self.owned };
+        let (name, text) = (field_name(reader, name, owned), field_value(reader, value));
         let text = text.filter(|text| reader.check_field_text(value.span, text, self.without));
         let Some((name, text)) = name.zip(text) else { return };
         let operation = FieldOp::new(kind, name, text);
+        if is_coding && operation.coding().is_none() {
+            let draft = reader.report.add(Code::FieldValueBad, value.span, "this is not a supported content coding");
+            draft.label("\"br\", \"zstd\" or \"gzip\"");
+            return;
+        }
         let property = property(node, "always");
         let always = property.and_then(|property| reader.flag(&property.value)).unwrap_or(false);
         let has_effect = self.of_responses && operation.sets_lifetime();

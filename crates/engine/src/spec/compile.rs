@@ -15,7 +15,7 @@ use flatout_config::encode::{hide_secrets, step_to_kdl};
 use flatout_config::model::{self, Config, FieldOp, Handler, Http3, Place, Protocol, StepKind, Text, Variable};
 use flatout_config::parse_field_text;
 use flatout_handler::response::LOG_NONE;
-use flatout_http::lines::{is_fixed, new_fields};
+use flatout_http::lines::new_fields;
 use flatout_http::token::is_token;
 use flatout_pages::PagesStep;
 use flatout_proxy::realm::SiteIdentity;
@@ -373,7 +373,7 @@ impl Compiler<'_> {
             if !is_token(name.as_bytes()) || !is_field_value(value) {
                 let what = format!("`{name}: {value}` is not a valid header line");
                 self.fail(place, what, "a name must be one word, and a value one line");
-            } else if is_fixed(name.as_bytes()) {
+            } else if !field.is_permitted() {
                 let what = format!("`{name}` is a framing or connection-specific (hop-by-hop) field");
                 self.fail(place, what, "remove it: the server sets this field as each protocol requires");
             }

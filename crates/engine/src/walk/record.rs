@@ -10,13 +10,15 @@ use crate::step::{Kind, Mismatch, Step};
 use crate::text::Template;
 use flatout_cache::reason::NoStore;
 use flatout_cache::request::CacheRequest;
-use flatout_config::model::{FieldOp, Place, TryTarget};
+use flatout_config::model::{EncodedExtension, FieldOp, Place, TryTarget};
 use flatout_fastcgi::Meaning;
 use flatout_handler::Reply;
+use flatout_http::encoding::ContentCoding;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_os::root::{Named, Root};
 use flatout_proxy::explain::Sought;
 use flatout_proxy::{CacheStep, ProxyStep};
+use flatout_serve::media::stored_type;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -187,7 +189,7 @@ impl Recorder {
         self.explanation.files.extend(
             names
                 .iter()
-                .map(|name| (format!("{root}/{}", String::from_utf8_lossy(name)), describe_name(&spec.root, name))),
+                .map(|name| (format!("{root}/{}", String::from_utf8_lossy(name)), describe_name(&spec.root, name, &spec.settings.encoded))),
         );
     }
 }
@@ -242,15 +244,19 @@ fn explain_forwarding(
 }
 
 /// Describes the file called `name` below `root`, or why it cannot be opened.
-fn describe_name(root: &Root, name: &[u8]) -> String {
+fn describe_name(root: &Root, name: &[u8], encoded: &[EncodedExtension]) -> String {
     match root.identify(name) {
         Ok(Named::File(identity)) => {
-            let media = flatout_serve::media::content_type(name);
+            let (media, coding) = stored_type(name, encoded);
+            let coding = match coding {
+                ContentCoding::Identity => String::new(),
+                coding => format!(", stored with the coding {}", coding.name()),
+            };
             let readable = match root.open_file(name) {
                 Ok(_) => "",
                 Err(_) => ", which flatout cannot read",
             };
-            format!("a file of {} bytes, {media}{readable}", identity.size_bytes)
+            format!("a file of {} bytes, {media}{coding}{readable}", identity.size_bytes)
         }
         Ok(Named::Folder) => "a folder".to_owned(),
         Err(fault) => flatout_serve::outcome::FileOutcome::from(fault)

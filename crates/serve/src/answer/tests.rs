@@ -6,7 +6,7 @@ use crate::rules::FileRules;
 use crate::services::Services;
 use crate::version::tests::temporary_folder;
 use crate::version::{FileMetadata, Loading, Version, look_beside};
-use flatout_config::model::{Compression, Files};
+use flatout_config::model::{Compression, EncodedExtension, FieldOp, Files};
 use flatout_handler::response::Body;
 use flatout_handler::routed::HeaderPolicy;
 use flatout_http::encoding::ContentCoding;
@@ -116,21 +116,83 @@ fn a_range_selects_the_plain_form_of_what_is_compressed_on_the_fly() {
     check_ranges(&Site::compressing(&content()), &content());
 }
 
-#[test]
-fn a_range_selects_the_plain_form_of_a_precompressed_file() {
-    let folder = temporary_folder("precompressed");
+/// The file `name` in a folder with the content, as `a.txt`, and its encoding, as `a.txt.gz` and `a.svgz`.
+fn site_with_file(name: &str, files: &Files, policy: HeaderPolicy) -> Site {
+    let folder = temporary_folder(&format!("answer-{name}-{}", policy.fields.len()));
     let compression = Compression { coding: ContentCoding::Gzip, level: 6 };
-    fs::write(folder.join("a.txt"), content()).unwrap();
-    fs::write(folder.join("a.txt.gz"), crate::encode::encode(compression, &content()).unwrap().unwrap()).unwrap();
+    let encoded = crate::encode::encode(compression, &content()).unwrap().unwrap();
+    for (name, bytes) in [("a.txt", &content()), ("a.txt.gz", &encoded), ("a.svgz", &encoded)] {
+        fs::write(folder.join(name), bytes).unwrap();
+    }
     let root = Root::open(&folder).unwrap();
-    let Named::File(identity) = root.identify(b"a.txt").unwrap() else { panic!("not a file") };
-    let rules = FileRules::new(&Files { precompressed: vec![ContentCoding::Gzip], ..Files::default() }, 1 << 20);
-    let (policy, services) = (Rc::new(HeaderPolicy::default()), Services::default());
-    let beside = look_beside(&root, b"a.txt", &identity, &rules.precompressed);
+    let Named::File(identity) = root.identify(name.as_bytes()).unwrap() else { panic!("not a file") };
+    let rules = FileRules::new(files, 1 << 20);
+    let (policy, services) = (Rc::new(policy), Services::default());
+    let beside = look_beside(&root, name.as_bytes(), &identity, &rules.precompressed);
     let seen = FileMetadata { index_at: 0, identity, beside };
     let unix_ns = identity.changed_ns + 1_000_000_000;
     let loading = Loading { root: &root, rules: &rules, policy: &policy, services: &services, unix_ns };
-    let version = Version::load(&loading, b"a.txt", &seen).unwrap();
-    check_ranges(&Site { version, rules, services }, &content());
+    let version = Version::load(&loading, name.as_bytes(), &seen).unwrap();
     fs::remove_dir_all(folder).unwrap();
+    Site { version, rules, services }
+}
+
+#[test]
+fn a_range_selects_the_plain_form_of_a_precompressed_file() {
+    let files = Files { precompressed: vec![ContentCoding::Gzip], ..Files::default() };
+    check_ranges(&site_with_file("a.txt", &files, HeaderPolicy::default()), &content());
+}
+
+#[test]
+fn a_file_that_is_stored_encoded_has_one_representation() {
+    let gzip = EncodedExtension { extension: "svgz".to_owned(), coding: ContentCoding::Gzip };
+    let compress = vec![Compression { coding: ContentCoding::Brotli, level: 6 }];
+    let precompressed = vec![ContentCoding::Gzip];
+    let files = Files { encoded: vec![gzip], compress, precompressed, ..Files::default() };
+    let declared = || {
+        let operation = FieldOp::set("content-encoding".to_owned(), "gzip".to_owned());
+        HeaderPolicy { id: 1, fields: [operation].into() }
+    };
+    for (name, content_type, policy) in [
+        ("a.svgz", "image/svg+xml", HeaderPolicy::default()),
+        ("a.txt", "text/plain; charset=utf-8", declared()),
+        ("a.svgz", "image/svg+xml", declared()),
+    ] {
+        let site = site_with_file(name, &files, policy);
+        let tag = site.etag("");
+        assert!(tag.ends_with("-gzip\""), "{tag}");
+        let content_type = format!("\r\nContent-Type: {content_type}\r\n");
+        let check = |method: &str, lines: &str| {
+            let (status, head, content) = site.ask(method, lines);
+            let count = |text: &str| head.to_ascii_lowercase().matches(text).count();
+            let is_coded = count("\r\ncontent-encoding: gzip\r\n") == 1 && count("content-encoding") == 1;
+            assert!(matches!(status, 304 | 416) || is_coded && head.contains(&content_type), "{lines}: {head}");
+            assert!(status == 416 || head.contains(&format!("\r\nETag: {tag}\r\n")), "{lines}: {head}");
+            assert!(count("vary") == 0 && (status != 304 || count("content-encoding") == 0), "{lines}: {head}");
+            (status, content)
+        };
+        let whole = check("GET", "").1;
+        for lines in ["Accept-Encoding: br\r\n", "Accept-Encoding: gzip;q=0\r\n", "Accept-Encoding: identity\r\n"] {
+            assert_eq!(check("GET", lines), (200, whole.clone()), "{lines}");
+        }
+        assert_eq!(check("HEAD", "Accept-Encoding: gzip\r\n").0, 200);
+        let part = whole[10..20].to_vec();
+        for lines in ["", "Accept-Encoding: gzip\r\n", &format!("If-Range: {tag}\r\n")] {
+            assert_eq!(check("GET", &format!("{lines}Range: bytes=10-19\r\n")), (206, part.clone()), "{lines}");
+        }
+        assert_eq!(check("GET", "If-Range: \"x\"\r\nRange: bytes=10-19\r\n"), (200, whole.clone()));
+        assert_eq!(check("GET", "Range: bytes=0-9,1000-1009\r\n"), (200, whole.clone()));
+        assert_eq!(check("GET", &format!("Range: bytes={}-\r\n", whole.len())).0, 416);
+        assert_eq!(check("GET", &format!("If-None-Match: {tag}\r\n")).0, 304);
+    }
+}
+
+#[test]
+fn generated_content_is_not_in_the_coding_of_a_route() {
+    let operation = FieldOp::set("Content-Encoding".to_owned(), "br".to_owned());
+    let policy = Rc::new(HeaderPolicy { id: 1, fields: [operation].into() });
+    let rules = FileRules::new(&Files::default(), 1 << 20);
+    let version = Version::of_content(content(), CONTENT_TYPE, &rules, &policy, 784_111_777);
+    let (status, head, listing) = Site { version, rules, services: Services::default() }.ask("GET", "");
+    assert!(status == 200 && listing == content() && !head.contains("Content-Encoding"), "{head}");
 }
