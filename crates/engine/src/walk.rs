@@ -124,6 +124,7 @@ pub(crate) fn answer(
         decoded: scratch.decoded,
         rewrites: 0,
         is_bare: false,
+        removed: Vec::new(),
         before: Vec::new(),
         rest: None,
         depth: 0,
@@ -216,6 +217,8 @@ pub(crate) struct Walk<'w> {
     before: Vec<Cow<'w, [u8]>>,
     /// True if the last rewrite has removed a prefix of which the whole path consisted.
     is_bare: bool,
+    /// The prefixes that rewrites have removed.
+    removed: Vec<u8>,
     rest: Option<Rest>,
     /// Number of routes that enclose the current step.
     depth: usize,
@@ -330,6 +333,7 @@ impl<'w> Walk<'w> {
             decoded: &self.decoded,
             facts: self.facts,
             is_bare: self.is_bare,
+            removed: &self.removed,
             query: self.query.as_deref(),
             policy,
             user: self.user.as_deref(),
@@ -434,8 +438,9 @@ impl<'w> Walk<'w> {
                 self.cache = Some(rules);
                 return None;
             }
-            Action::Rewrite { path, query, is_bare } => {
+            Action::Rewrite { path, query, removed, is_bare } => {
                 self.is_bare = is_bare;
+                self.removed.extend_from_slice(removed.as_bytes());
                 self.rewrite(path, query)?
             }
             Action::Access { allowed: false, .. } => {

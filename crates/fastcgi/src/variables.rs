@@ -3,6 +3,8 @@
 //! The variable for a request field is `HTTP_` and its name in upper case, with underscores instead of hyphens
 //! (§4.1.18). Two names must not map to the same variable, or a client could override a field that another component
 //! has set. Names that contain an underscore, or anything else but letters, digits and hyphens, are therefore omitted.
+//! If underscores are allowed, the name without an underscore takes precedence.
+//!
 //! `Proxy` is omitted because programs interpret `HTTP_PROXY` (CVE-2016-5385, "httpoxy").
 
 use crate::params::encode_pair;
@@ -28,6 +30,8 @@ pub struct VariableInput<'a> {
     pub site: Option<&'a str>,
     /// The user that this server has authenticated.
     pub user: Option<&'a str>,
+    /// The prefixes that earlier steps have removed from the path, decoded.
+    pub removed: &'a [u8],
     /// The decoded path that earlier steps have produced, with its leading slash.
     pub path: &'a [u8],
     /// The encoded query that earlier steps have produced.
@@ -42,6 +46,8 @@ pub struct VariableInput<'a> {
     pub content_length: Option<u64>,
     /// The configured variables, which replace variables of the request with the same name.
     pub env: &'a [(String, String)],
+    /// True if fields whose names contain underscores are passed on.
+    pub underscores: bool,
 }
 
 /// Fields that are omitted. Two of them have separate variables, one is dangerous, and the others belong to the
@@ -140,9 +146,10 @@ impl VariableInput<'_> {
             }
         }
         put("REQUEST_URI", &uri);
-        put("DOCUMENT_URI", self.path);
+        // With a removed prefix, as for a folder behind an alias, these are the paths at which clients find the script.
+        put("DOCUMENT_URI", &[self.removed, self.path].concat());
         put("DOCUMENT_ROOT", self.root);
-        put("SCRIPT_NAME", &[b"/", self.script].concat());
+        put("SCRIPT_NAME", &[self.removed, b"/", self.script].concat());
         put("SCRIPT_FILENAME", &[self.root, b"/", self.script].concat());
         put("PATH_INFO", self.path_info);
         if !self.path_info.is_empty() {
@@ -155,9 +162,18 @@ impl VariableInput<'_> {
         let fields = self.head.fields;
         let mut variable = String::with_capacity(64);
         for (index, (name, value)) in fields.iter().enumerate() {
-            let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
             let same = |other: &str| other.eq_ignore_ascii_case(name);
-            if !is_plain || LEFT_OUT.iter().any(|&other| same(other)) {
+            if !self.has_variable(name) || LEFT_OUT.iter().any(|&other| is_same_variable(other, name)) {
+                continue;
+            }
+            let has_underscore = |name: &str| name.contains('_');
+            let is_replaced = || {
+                fields.iter().enumerate().any(|(other_index, (other, _))| {
+                    let comes_first = !has_underscore(other) || other_index < index;
+                    comes_first && !same(other) && self.has_variable(other) && is_same_variable(other, name)
+                })
+            };
+            if has_underscore(name) && is_replaced() {
                 continue;
             }
             if fields.iter().take(index).any(|(other, _)| same(other)) {
@@ -181,6 +197,17 @@ impl VariableInput<'_> {
             put(&variable, &joined);
         }
     }
+
+    /// Returns whether a field called `name` may become a variable.
+    fn has_variable(&self, name: &str) -> bool {
+        name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_' && self.underscores)
+    }
+}
+
+/// Returns whether fields with these names become the same variable.
+fn is_same_variable(first: &str, second: &str) -> bool {
+    let letter = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
+    first.bytes().map(letter).eq(second.bytes().map(letter))
 }
 
 #[cfg(test)]

@@ -85,6 +85,7 @@ struct Task {
     request: OwnedRequest,
     script: Vec<u8>,
     decoded: Vec<u8>,
+    removed: Vec<u8>,
     path_info_at: usize,
     query: Option<Vec<u8>>,
     policy: Rc<HeaderPolicy>,
@@ -127,6 +128,7 @@ impl PhpWorker {
             request: OwnedRequest::new(routed.request),
             script,
             decoded: routed.decoded.iter().map(|&byte| if byte == SLASH_IN_SEGMENT { b'/' } else { byte }).collect(),
+            removed: routed.removed.to_vec(),
             path_info_at: path_info.start,
             query: routed.query.map(<[u8]>::to_vec),
             policy: Rc::clone(routed.policy),
@@ -312,6 +314,7 @@ impl Task {
                 port: self.port,
                 site: self.site.as_deref(),
                 user: self.user.as_deref(),
+                removed: &self.removed,
                 path: &path,
                 query: self.query.as_deref(),
                 root: &self.step.root,
@@ -319,6 +322,7 @@ impl Task {
                 path_info: self.decoded.get(self.path_info_at..).unwrap_or_default(),
                 content_length,
                 env: &self.step.settings.env,
+                underscores: self.step.settings.underscores_in_headers,
             };
             facts.write(&mut variables);
         });

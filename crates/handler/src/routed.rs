@@ -28,6 +28,8 @@ pub struct RoutedRequest<'a> {
     /// True if a rewrite has removed a prefix of which the whole path consisted: the client has requested a folder
     /// without its trailing slash, although `path` is `/`.
     pub is_bare: bool,
+    /// The prefixes that rewrites have removed from the path, decoded and each with its leading slash.
+    pub removed: &'a [u8],
     /// The query after rewriting.
     pub query: Option<&'a [u8]>,
     /// The header operations that apply to the response.
@@ -273,6 +275,7 @@ mod tests {
             decoded: b"folder",
             facts: PathFacts::default(),
             is_bare: false,
+            removed: b"",
             query: Some(b"q"),
             policy: &Rc::default(),
             user: None,

@@ -231,6 +231,52 @@ fn a_front_controller_handles_paths_that_are_not_files() {
     }
 }
 
+/// An application in a subfolder computes the address of its start page from these variables, as Symfony, Laravel and
+/// WordPress do.
+#[test]
+fn scripts_below_a_removed_prefix_know_their_address() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    let steps = steps(&folder, &fpm, "front-controller \"/index.php\"");
+    let route = format!("    route \"/shop\" \"/shop/*\" {{\n rewrite strip-prefix=\"/shop\"\n{steps}\n    }}");
+    let server = serve(&folder, &route);
+    let told: serde_json::Value = serde_json::from_slice(&get(&server, "/shop/show.php/a%20b?x=1").body).unwrap();
+    let root = folder.path().join("www").display().to_string();
+    for (name, value) in [
+        ("REQUEST_URI", "/shop/show.php/a%20b?x=1"),
+        ("SCRIPT_NAME", "/shop/show.php"),
+        ("PHP_SELF", "/shop/show.php/a b"),
+        ("PATH_INFO", "/a b"),
+        ("DOCUMENT_URI", "/shop/show.php/a b"),
+        ("SCRIPT_FILENAME", &format!("{root}/show.php")),
+        ("DOCUMENT_ROOT", &root),
+    ] {
+        assert_eq!(told["server"][name], value, "{name}");
+    }
+    for (path, expected) in [
+        ("/shop", "front /shop /shop/index.php"),
+        ("/shop/", "front /shop/ /shop/index.php"),
+        ("/shop/blog/post", "front /shop/blog/post /shop/index.php"),
+        ("/shop/hello.php", "hello"),
+    ] {
+        assert_eq!(text(&get(&server, path)), expected, "{path}");
+    }
+}
+
+#[test]
+fn fields_with_underscores_reach_scripts_if_allowed() {
+    let folder = folder();
+    let fpm = Fpm::start(&folder, true, 2, "");
+    for (settings, api_key) in [("", None), ("underscores-in-headers #true", Some("4"))] {
+        let server = serve(&folder, &steps(&folder, &fpm, settings));
+        let request = "GET /show.php HTTP/1.1\r\nHost: a.example\r\napi_key: 4\r\nX_Real_IP: 1\r\nX-Real-IP: 2\r\n\
+                       Connection: close\r\n\r\n";
+        let told: serde_json::Value = serde_json::from_slice(&ask(&server, request).body).unwrap();
+        assert_eq!(told["server"].get("HTTP_API_KEY").and_then(|value| value.as_str()), api_key, "{settings}");
+        assert_eq!(told["server"]["HTTP_X_REAL_IP"], "2", "{settings}");
+    }
+}
+
 #[test]
 fn a_slow_upload_occupies_no_child() {
     let folder = folder();

@@ -23,6 +23,8 @@ flatout_reason::defaults! {
         pub front_controller: Option<String>,
         /// Additional FastCGI parameters for every script.
         pub env: Vec<(String, String)>,
+        /// True if request fields whose names contain underscores become variables.
+        pub underscores_in_headers: bool,
         /// Proxies whose Forwarded and X-Forwarded fields are trusted.
         pub trusted: Vec<Cidr>,
         /// Timeouts for connecting, for the response headers and between pieces of content.

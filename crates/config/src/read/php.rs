@@ -58,6 +58,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
         }
     })
     .repeated(),
+    Setting::flag("underscores-in-headers", "underscores-in-headers #true", |php| &mut php.underscores_in_headers),
     Setting::list(
         "trusted-proxies",
         TRUST,

@@ -46,9 +46,10 @@ pub(crate) enum Action<'w> {
     UseCache(u32),
     /// Do nothing, because the path does not have the prefix to remove.
     KeepPath,
-    /// Continue with this path, and with this query unless it is `None`. An empty query removes the query. `is_bare` is
+    /// Continue with this path, and with this query unless it is `None`. An empty query removes the query. `removed`
+    /// is the prefix that was removed, or empty. `is_bare` is
     /// true if the path consisted only of the prefix that was removed.
-    Rewrite { path: Vec<u8>, query: Option<Vec<u8>>, is_bare: bool },
+    Rewrite { path: Vec<u8>, query: Option<Vec<u8>>, removed: &'w str, is_bare: bool },
     /// Admit or deny the client's address, according to the rule with this index if one matches.
     Access { allowed: bool, rule: Option<usize> },
     /// Count the request against a rate limit.
@@ -194,7 +195,7 @@ impl<'w> Walk<'w> {
         (is_kept && rest.starts_with(b"/")).then_some(rest)
     }
 
-    fn decide_rewrite(&self, rewrite: &Rewrite) -> Action<'w> {
+    fn decide_rewrite(&self, rewrite: &'w Rewrite) -> Action<'w> {
         let literal = self.strip_literally(rewrite);
         let mut path = match rewrite {
             Rewrite::StripPrefix(prefix) => {
@@ -246,7 +247,8 @@ impl<'w> Walk<'w> {
         if literal.is_none() {
             path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
         }
-        Action::Rewrite { path, query, is_bare }
+        let removed = if let Rewrite::StripPrefix(prefix) = rewrite { prefix.as_str() } else { "" };
+        Action::Rewrite { path, query, removed, is_bare }
     }
 }
 

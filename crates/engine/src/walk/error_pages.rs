@@ -78,6 +78,7 @@ pub(super) fn read_file(files: &Files, request: &Request<'_>, path: &[u8], now: 
         decoded: &decoded,
         facts,
         is_bare: false,
+        removed: b"",
         query: None,
         policy: &Rc::default(),
         user: None,

@@ -17,6 +17,7 @@ fn variables(text: &str, change: impl FnOnce(&mut VariableInput<'_>)) -> BTreeMa
         port: None,
         site: Some("site.example"),
         user: None,
+        removed: b"",
         path: b"/x.php/a b",
         query: Some(b"q=%41"),
         root: b"/srv/www",
@@ -24,6 +25,7 @@ fn variables(text: &str, change: impl FnOnce(&mut VariableInput<'_>)) -> BTreeMa
         path_info: b"/a b",
         content_length: None,
         env: &[],
+        underscores: false,
     };
     change(&mut facts);
     let mut output = Vec::new();
@@ -104,6 +106,34 @@ fn no_field_sets_the_variable_of_another() {
 }
 
 #[test]
+fn allowed_underscores_replace_no_other_field() {
+    let text = "GET / HTTP/1.1\r\nHost: a\r\nX_Real_IP: 1\r\nX-Real-IP: 2\r\nX-Real_IP: 3\r\napi_key: 4\r\n\
+                API_KEY: 5\r\nB-C_D: 6\r\nB_C-D: 7\r\nb-c_d: 8\r\nB_C.D: 9\r\nContent_Length: 10\r\n\
+                proxy_authorization: 11\r\nTransfer_Encoding: 12\r\n\r\n";
+    let found = variables(text, |facts| facts.underscores = true);
+    let fields = found.iter().filter(|(name, _)| name.starts_with("HTTP"));
+    let fields: Vec<_> = fields.map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let expected = [("HTTP_API_KEY", "4, 5"), ("HTTP_B_C_D", "6, 8"), ("HTTP_HOST", "a"), ("HTTP_X_REAL_IP", "2")];
+    assert_eq!(fields, expected);
+}
+
+#[test]
+fn the_script_is_named_below_a_removed_prefix() {
+    let found = variables("GET /shop/x.php/a%20b?q=%41 HTTP/1.1\r\nHost: a\r\n\r\n", |facts| facts.removed = b"/shop");
+    for (name, value) in [
+        ("REQUEST_URI", "/shop/x.php/a%20b?q=%41"),
+        ("DOCUMENT_URI", "/shop/x.php/a b"),
+        ("SCRIPT_NAME", "/shop/x.php"),
+        ("SCRIPT_FILENAME", "/srv/www/x.php"),
+        ("PATH_INFO", "/a b"),
+        ("PATH_TRANSLATED", "/srv/www/a b"),
+        ("DOCUMENT_ROOT", "/srv/www"),
+    ] {
+        assert_eq!(found[name], value, "{name}");
+    }
+}
+
+#[test]
 fn fields_with_the_same_name_are_joined() {
     let text = "GET / HTTP/1.1\r\nHost: a\r\nA: 1\r\nCookie: a=b\r\na: 2\r\nCookie: c=d\r\nA: \r\n\r\n";
     let found = variables(text, |_| {});
@@ -142,8 +172,10 @@ fn configured_variables_take_precedence() {
 
 proptest! {
     #[test]
-    fn each_variable_is_sent_once(names in prop::collection::vec("[A-Za-z_.!-]{1,8}", 0..20)) {
+    fn each_variable_is_sent_once(names in prop::collection::vec("[AaBb_.!-]{1,4}", 0..20)) {
         let lines: String = names.iter().enumerate().map(|(index, name)| format!("X{name}: {index}\r\n")).collect();
-        variables(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), |_| {});
+        for underscores in [false, true] {
+            variables(&format!("GET / HTTP/1.1\r\nHost: a\r\n{lines}\r\n"), |facts| facts.underscores = underscores);
+        }
     }
 }

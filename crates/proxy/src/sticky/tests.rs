@@ -57,6 +57,7 @@ fn take_of(step: &ProxyStep, request: &Request<'_>) -> (Vec<String>, Affinity) {
         decoded: b"",
         facts: PathFacts::default(),
         is_bare: false,
+        removed: b"",
         query: None,
         policy: &policy,
         user: None,
