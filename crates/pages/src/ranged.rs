@@ -1,5 +1,6 @@
 //! Ranges of a page's complete response (RFC 9110 §14), for pages that have called `response.ranges`. The page produces
-//! the whole content; only the range that the client requests is sent.
+//! the whole content; only the range that the client requests is sent. A page that sets the status 206 or 416 itself has
+//! evaluated the request's Range and If-Range, and its response stays as it is.
 //!
 //! Absent by design: several ranges in one response, for which the client gets the whole content (§14.2).
 
@@ -117,6 +118,8 @@ mod tests {
             ("GET", &[][..], true, 200),
             ("GET", &[range], false, 200),
             ("GET", &[range], true, 404),
+            ("GET", &[range], true, 206),
+            ("GET", &[range], true, 416),
             ("HEAD", &[range], true, 200),
             ("POST", &[range], true, 200),
             ("GET", &[("Range", "lines=1-2")], true, 200),

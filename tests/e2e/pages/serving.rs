@@ -94,6 +94,60 @@ fn a_page_that_allows_ranges_responds_with_them() {
     assert_eq!((head.status, head.field("content-length")), (200, Some("100001")));
 }
 
+/// A page that reads parts of a large object, for example from a database, evaluates Range itself.
+#[test]
+fn a_page_may_respond_with_a_part_by_itself() {
+    const PARTS: &str = r#"<?lua
+cache("60s")
+response.ranges()
+local whole = string.rep("0123456789", 100)
+response.header("ETag", '"v1"')
+response.header("Content-Type", "text/plain")
+local first, last = string.match(request.header("Range") or "", "^bytes=(%d+)-(%d+)$")
+if first and (request.header("If-Range") or '"v1"') == '"v1"' then
+    if tonumber(first) >= #whole then
+        response.status = 416
+        response.header("Content-Range", "bytes */" .. #whole)
+        exit()
+    end
+    response.status = 206
+    response.header("Content-Range", "bytes " .. first .. "-" .. last .. "/" .. #whole)
+    whole = string.sub(whole, first + 1, last + 1)
+end
+?><?raw whole ?>"#;
+    let nothing_said = "<?lua response.status = 206 ?>x";
+    let (_folder, server) = site(&[("site/parts.lhtml", PARTS), ("site/wrong.lhtml", nothing_said)], "", "");
+    let edge = Folder::new();
+    let config = format!(
+        "workers 1\nadmin off=#true\nsite {{\n listen \"127.0.0.1:0\"\n cache\n proxy \"http://{}\"\n}}\n",
+        server.address
+    );
+    let edge = Server::run(&edge, &config);
+    let whole = "0123456789".repeat(100);
+    // The cache in front first sees parts.
+    for server in [&server, &edge, &edge] {
+        for (fields, status, range, content) in [
+            ("Range: bytes=5-14\r\n", 206, Some("bytes 5-14/1000"), "5678901234"),
+            (
+                "Range: bytes=5-14\r\nIf-Range: \"v1\"\r\nAccept-Encoding: gzip, br\r\n",
+                206,
+                Some("bytes 5-14/1000"),
+                "5678901234",
+            ),
+            ("Range: bytes=1000-1001\r\n", 416, Some("bytes */1000"), ""),
+            ("Range: bytes=5-14\r\nIf-Range: \"v0\"\r\n", 200, None, &*whole),
+            ("", 200, None, &*whole),
+        ] {
+            let request = format!("GET /parts HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{fields}\r\n");
+            let answer = Response::parse(&server.exchange(request.as_bytes()));
+            assert_eq!((answer.status, answer.field("content-range")), (status, range), "{fields}");
+            assert_eq!(String::from_utf8_lossy(&answer.body), content, "{fields}");
+            assert_eq!(answer.field("content-encoding"), None, "{fields}");
+        }
+    }
+    assert_eq!(server.get("/wrong").status, 500, "a part of what?");
+}
+
 #[test]
 fn pages_accept_get_head_options_and_post() {
     let (_folder, server) = site(SITE, "", "");

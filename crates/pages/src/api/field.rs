@@ -12,7 +12,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const FIELDS_MAX: usize = 64;
 
 /// Fields reserved for the server, in addition to connection-specific ones (RFC 9112 §6).
-const SERVERS_OWN: [&str; 4] = ["content-length", "date", "http2-settings", "content-range"];
+const SERVERS_OWN: [&str; 3] = ["content-length", "date", "http2-settings"];
 
 flatout_reason::reasons! {
     /// The reason why a page may not set a field.

@@ -308,11 +308,26 @@ fn read_policy(fresh: &Value, options: Option<&Table>) -> Result<CachePolicy, Na
     Ok(policy)
 }
 
+/// Checks that a 206 says which part of the content it has (RFC 9110 §15.3.7). A client would otherwise take the part for
+/// another one, or for the whole.
+fn check_part(exchange: &Exchange) -> Result<(), NativeError> {
+    let draft = &exchange.draft;
+    let is_multipart = || {
+        let content_type = draft.field(b"content-type").unwrap_or_default();
+        content_type.get(..20).is_some_and(|begin| begin.eq_ignore_ascii_case(b"multipart/byteranges"))
+    };
+    if draft.status == 206 && draft.field(b"content-range").is_none() && !is_multipart() {
+        return Err("a response with the status 206 must have Content-Range, or the type multipart/byteranges".into());
+    }
+    Ok(())
+}
+
 /// Implements [`Api::finish_head`].
 pub(super) fn finish(api: &Api, lua: &Lua, exchange: &mut Exchange) -> Result<(), NativeError> {
     if exchange.head_sent {
         return Ok(());
     }
+    check_part(exchange)?;
     let used_session = session::finish(api, lua, exchange)?;
     exchange.head_sent = true;
     reads::finish(exchange, used_session);
