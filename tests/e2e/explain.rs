@@ -1,6 +1,6 @@
 //! `flatout explain` and `flatout config show`, as users run them, compared with the behaviour of a server.
 
-use super::harness::{Folder, Server, flatout};
+use super::harness::{Folder, Response, Server, flatout, wait_until};
 use std::io::Write as _;
 use std::process::{Command, Output, Stdio};
 
@@ -57,6 +57,34 @@ fn a_request_is_explained_without_a_server() {
     assert_eq!((json["status"].as_u64(), json["outcome"].as_str()), (Some(301), Some("redirected")));
     let shown = stdout(&run_flatout(&folder, &["config", "show", "http://example.com/docs/a.html"]));
     assert!(shown.contains("files \"www\"  // flatout.kdl:17:9") && !shown.contains("route"), "{shown}");
+}
+
+#[test]
+fn the_charset_that_a_page_declares_is_shown_and_sent() {
+    let folder = site();
+    folder.write("404.html", b"<meta charset=iso-8859-1><p>Seite nicht verf\xfcgbar");
+    folder.write("www/docs/alt.html", b"<meta charset=iso-8859-1><p>\xfc");
+    let server = Server::run(&folder, CONFIG);
+    let get = |path: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
+        let response = Response::parse(&server.exchange(request.as_bytes()));
+        (response.status, response.field("content-type").unwrap_or_default().to_owned())
+    };
+    for (path, status, content_type) in [
+        ("/docs/alt.html", 200, "text/html"),
+        ("/docs/a.html", 200, "text/html; charset=utf-8"),
+        ("/docs/none", 404, "text/html"),
+    ] {
+        assert_eq!(get(path), (status, content_type.to_owned()), "{path}");
+        if status == 200 {
+            let explained = stdout(&run_flatout(&folder, &["explain", &format!("http://example.com{path}")]));
+            let line = explained.lines().find(|line| line.contains("a file of ")).unwrap();
+            assert!(line.trim_end().ends_with(&format!(", {content_type}")), "{line}");
+        }
+    }
+    // The next version of the page declares UTF-8.
+    folder.write("404.html", b"<meta charset=utf-8><p>none");
+    wait_until("the new error page", || get("/docs/none").1 == "text/html; charset=utf-8");
 }
 
 #[test]

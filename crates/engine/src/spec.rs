@@ -218,7 +218,6 @@ pub(crate) struct PageSpec {
     pub(crate) statuses: Vec<u16>,
     /// Path of the file below its folder, percent-encoded and with a leading slash.
     pub(crate) path: String,
-    pub(crate) content_type: String,
     /// Index into [`Spec::files`].
     pub(crate) files: u32,
 }

@@ -1,7 +1,7 @@
 //! The character encoding that a file declares for itself.
 
 /// Number of bytes at the beginning of a file in which a declaration counts (HTML §4.2.5.4).
-pub(crate) const DECLARED_BYTES_MAX: usize = 1024;
+pub const DECLARED_BYTES_MAX: usize = 1024;
 
 /// Returns whether files of this type can declare their encoding.
 pub(crate) fn can_declare(content_type: &str) -> bool {

@@ -1,26 +1,62 @@
 //! Media types and stored encodings by file extension.
 
+use crate::charset::{can_declare, declares_other};
 use flatout_config::model::EncodedExtension;
 use flatout_http::encoding::ContentCoding;
+use rustix::io::pread;
+use std::borrow::Cow;
+use std::os::fd::AsFd;
+
+pub use crate::charset::DECLARED_BYTES_MAX;
 
 /// Returns the Content-Type of the file called `name`, and the coding in which it is stored. `encoded` are the extensions
 /// of files that are stored encoded.
-pub fn stored_type(name: &[u8], encoded: &[EncodedExtension]) -> (String, ContentCoding) {
+pub(crate) fn stored_type(name: &[u8], encoded: &[EncodedExtension]) -> (String, ContentCoding) {
     let has = |extension: &str| {
         let stem_bytes = name.len().checked_sub(extension.len() + 1).filter(|&bytes| bytes > 0);
-        stem_bytes.is_some_and(|bytes| name[bytes] == b'.' && name[bytes + 1..].eq_ignore_ascii_case(extension.as_bytes()))
+        stem_bytes
+            .is_some_and(|bytes| name[bytes] == b'.' && name[bytes + 1..].eq_ignore_ascii_case(extension.as_bytes()))
     };
     let Some(known) = encoded.iter().find(|known| has(&known.extension)) else {
         return (content_type(name), ContentCoding::Identity);
     };
     // An image with the extension `svgz` has no other one.
-    let outer_bytes = if known.extension.ends_with("svgz") { 0 } else { known.extension.rsplit('.').next().map_or(0, |outer| outer.len() + 1) };
+    let outer_bytes = if known.extension.ends_with("svgz") {
+        0
+    } else {
+        known.extension.rsplit('.').next().map_or(0, |outer| outer.len() + 1)
+    };
     (content_type(&name[..name.len() - outer_bytes]), known.coding)
+}
+
+/// Returns the Content-Type and the coding with which the file called `name` is served. `beginning` returns the first
+/// [`DECLARED_BYTES_MAX`] bytes of its content, in which it may declare an encoding other than UTF-8.
+pub fn served_type<'a>(
+    name: &[u8],
+    encoded: &[EncodedExtension],
+    beginning: impl FnOnce() -> Option<Cow<'a, [u8]>>,
+) -> (String, ContentCoding) {
+    let (mut content_type, coding) = stored_type(name, encoded);
+    if coding == ContentCoding::Identity
+        && can_declare(&content_type)
+        && beginning().is_some_and(|beginning| declares_other(&content_type, &beginning))
+    {
+        content_type.truncate(content_type.find(';').unwrap_or(content_type.len()));
+    }
+    (content_type, coding)
+}
+
+/// Returns the beginning of the file `fd` for [`served_type`], or `None` if it cannot be read.
+pub fn read_beginning(fd: impl AsFd) -> Option<Cow<'static, [u8]>> {
+    let mut beginning = vec![0; DECLARED_BYTES_MAX];
+    let count = pread(fd, &mut beginning, 0).ok()?;
+    beginning.truncate(count);
+    Some(Cow::Owned(beginning))
 }
 
 /// Returns the Content-Type of the file called `name`. Text is declared as UTF-8. A file with an unknown extension is
 /// `application/octet-stream`, which a browser saves instead of guessing a type.
-pub fn content_type(name: &[u8]) -> String {
+pub(crate) fn content_type(name: &[u8]) -> String {
     let extension = name.rsplit(|&byte| byte == b'.').next().filter(|extension| extension.len() < name.len());
     let extension = extension.and_then(|extension| std::str::from_utf8(extension).ok()).unwrap_or("");
     let media_type = override_type(extension)

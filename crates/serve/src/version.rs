@@ -1,11 +1,10 @@
 //! A version of a file: its identity, and its plain and encoded representations.
 
-use crate::charset::{DECLARED_BYTES_MAX, can_declare, declares_other};
 use crate::digests::Digests;
 use crate::encode::{self, ENCODE_BYTES_MAX, ENCODE_BYTES_MIN};
 use crate::entity_tag::{self, HASHED_BYTES_MAX};
 use crate::lazy::LazyValue;
-use crate::media::{is_compressible, stored_type};
+use crate::media::{is_compressible, read_beginning, served_type};
 use crate::outcome::FileOutcome;
 use crate::representation::{Common, Representation, RepresentationContent};
 use crate::rules::FileRules;
@@ -118,20 +117,14 @@ impl Version {
         let mut settled = is_settled(&identity, loading.unix_ns);
         let digests = if settled { loading.services.digests(identity) } else { Arc::default() };
         let mut etag = make_etag(&content, &identity, settled.then_some(&digests));
-        let (mut content_type, mut coding) = stored_type(name, &rules.encoded);
-        if coding == ContentCoding::Identity {
-            coding = loading.policy.coding().unwrap_or(coding);
-        }
+        let declared = loading.policy.coding();
+        let readable = || beginning_of(&content).filter(|_| declared.is_none());
+        let (content_type, by_name) = served_type(name, &rules.encoded, readable);
+        let coding = declared.filter(|_| by_name == ContentCoding::Identity).unwrap_or(by_name);
         let is_encoded = coding != ContentCoding::Identity;
         if is_encoded {
             // Clients that have stored the file without its coding must not validate it.
             etag = etag.map(|tag| format!("{tag}-{}", coding.name()));
-        }
-        if !is_encoded
-            && can_declare(&content_type)
-            && beginning_of(&content).is_some_and(|beginning| declares_other(&content_type, &beginning))
-        {
-            content_type.truncate(content_type.find(';').unwrap_or(content_type.len()));
         }
         let last_modified_s = date_of(&identity, loading.unix_ns)
             .filter(|_| etag.is_some() || loading.unix_ns - identity.modified_ns >= DATED_NS);
@@ -349,12 +342,7 @@ fn date_of(identity: &FileIdentity, unix_ns: i128) -> Option<i64> {
 fn beginning_of(content: &RepresentationContent) -> Option<Cow<'_, [u8]>> {
     match content {
         RepresentationContent::Memory(bytes) => Some(Cow::Borrowed(bytes)),
-        RepresentationContent::File(file) => {
-            let mut beginning = vec![0; DECLARED_BYTES_MAX];
-            let count = pread(&*file.fd, &mut beginning, 0).ok()?;
-            beginning.truncate(count);
-            Some(Cow::Owned(beginning))
-        }
+        RepresentationContent::File(file) => read_beginning(&*file.fd),
     }
 }
 

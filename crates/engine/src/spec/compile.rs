@@ -20,7 +20,6 @@ use flatout_http::token::is_token;
 use flatout_pages::PagesStep;
 use flatout_proxy::realm::SiteIdentity;
 use flatout_proxy::{CacheStep, ProxyStep};
-use flatout_serve::media::content_type;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -447,7 +446,6 @@ impl Compiler<'_> {
             place: place.clone(),
             statuses: page.statuses.clone(),
             path: format!("/{}", encode_segment(name.as_bytes())),
-            content_type: content_type(name.as_bytes()),
             files,
         });
         Some(self.spec.pages.len() as u32 - 1)

@@ -5,7 +5,7 @@ use crate::spec::PageSpec;
 use flatout_handler::Request;
 use flatout_handler::content::Offers;
 use flatout_handler::later::ErrorPages;
-use flatout_handler::response::{Body, Response};
+use flatout_handler::response::Response;
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_http::framing::{Framing, Version};
 use flatout_http::head::Fields;
@@ -35,16 +35,20 @@ pub(super) fn answer_failure<'l>(
     for &number in pages.iter().rev() {
         let Some(page) = live.spec.pages.get(number as usize) else { continue };
         if page.statuses.contains(&refusal.status)
-            && let Some(content) = read_page(live, page, now)
+            && let Some(file) = read_page(live, page, now)
         {
-            return (refusal.respond(Some((&page.content_type, content)), policy), Some(page));
+            // The type depends on the encoding that the page declares.
+            let mut fields = file.head.fields();
+            let content_type = fields.find(|(name, _)| name.eq_ignore_ascii_case(b"content-type"));
+            let content_type = String::from_utf8_lossy(content_type.map_or(b"".as_slice(), |(_, value)| value));
+            return (refusal.respond(Some((&content_type, file.body)), policy), Some(page));
         }
     }
     (refusal.respond(None, policy), None)
 }
 
-/// Returns the current content of `page`, or `None` if it can no longer be read.
-fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Body> {
+/// Returns the response with the current content of `page`, or `None` if it can no longer be read.
+fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Response> {
     let files = live.files.get(page.files as usize)?;
     let path = page.path.as_bytes();
     let head = RequestHead {
@@ -62,7 +66,7 @@ fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Body> {
     };
     let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
     match read_file(files, &request, path, now) {
-        Handling::Now(Ok(response)) if response.status == 200 => Some(response.body),
+        Handling::Now(Ok(response)) if response.status == 200 => Some(response),
         _ => None,
     }
 }

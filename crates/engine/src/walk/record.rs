@@ -18,7 +18,7 @@ use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
 use flatout_os::root::{Named, Root};
 use flatout_proxy::explain::Sought;
 use flatout_proxy::{CacheStep, ProxyStep};
-use flatout_serve::media::stored_type;
+use flatout_serve::media::{read_beginning, served_type};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -186,11 +186,12 @@ impl Recorder {
             names.extend(spec.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
         }
         names.extend(targets(after));
-        self.explanation.files.extend(
-            names
-                .iter()
-                .map(|name| (format!("{root}/{}", String::from_utf8_lossy(name)), describe_name(&spec.root, name, &spec.settings.encoded))),
-        );
+        self.explanation.files.extend(names.iter().map(|name| {
+            (
+                format!("{root}/{}", String::from_utf8_lossy(name)),
+                describe_name(&spec.root, name, &spec.settings.encoded),
+            )
+        }));
     }
 }
 
@@ -247,15 +248,14 @@ fn explain_forwarding(
 fn describe_name(root: &Root, name: &[u8], encoded: &[EncodedExtension]) -> String {
     match root.identify(name) {
         Ok(Named::File(identity)) => {
-            let (media, coding) = stored_type(name, encoded);
+            let opened = root.open_file(name);
+            let beginning = || opened.as_ref().ok().and_then(|(fd, _)| read_beginning(fd));
+            let (media, coding) = served_type(name, encoded, beginning);
             let coding = match coding {
                 ContentCoding::Identity => String::new(),
                 coding => format!(", stored with the coding {}", coding.name()),
             };
-            let readable = match root.open_file(name) {
-                Ok(_) => "",
-                Err(_) => ", which flatout cannot read",
-            };
+            let readable = if opened.is_ok() { "" } else { ", which flatout cannot read" };
             format!("a file of {} bytes, {media}{coding}{readable}", identity.size_bytes)
         }
         Ok(Named::Folder) => "a folder".to_owned(),
