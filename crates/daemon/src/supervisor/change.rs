@@ -38,8 +38,8 @@ const REPLACE_TIMEOUT: Duration = Duration::from_mins(10);
 /// Worker processes are replaced because of replaced files at most this often: each loses the responses in memory.
 const FOLLOW_INTERVAL: Duration = Duration::from_mins(5);
 
-/// If so many worker processes exist, because earlier ones finish their requests, no other one is started for a replaced
-/// folder.
+/// Number of worker processes, including earlier ones that are finishing their requests, from which on no other one is
+/// started for a replaced folder.
 const PROCESSES_MAX: usize = 4;
 
 /// Upper bound of reloads that wait for another one.

@@ -70,7 +70,7 @@ fn forms() {
     // None at all is an empty one.
     assert_eq!(site.value("next(request.form())"), "nil");
     assert_eq!(site.value("request.text() == ''"), "true");
-    // Content is kept, and may be read in each form, in any order, and again.
+    // A page can read the content in every form, in any order, and more than once.
     for (content_type, content, code, expected) in [
         (FORM, &b"a=1"[..], "__r(request.text()) __r(request.form().a) __r(request.text())", "a=11a=1"),
         (FORM, b"a=1", "__r(request.form().a) __r(request.text()) __r(request.form_all('a')[1])", "1a=11"),
