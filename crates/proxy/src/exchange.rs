@@ -124,13 +124,14 @@ impl Begun {
 
 impl UpstreamRequest {
     /// Copies from `request` the data needed for the upstream request. `path` and `query` are those to send. `affinity`
-    /// is what is known of the client's session, or `None` if sessions do not matter.
+    /// is what is known of the client's session, or `None` if sessions do not matter. `client` is the result of
+    /// [`ProxyStep::original_client`].
     pub(crate) fn new(
         step: &ProxyStep,
         cache: Option<&CacheStep>,
         request: &Request<'_>,
         (path, query): (&[u8], Option<&[u8]>),
-        affinity: Option<Affinity>,
+        (client, affinity): (Option<IpAddr>, Option<Affinity>),
     ) -> Self {
         // Parameters excluded from the key are removed from the request.
         let rule = cache.map_or(&QueryKey::All, |cache| &cache.rules.query);
@@ -146,7 +147,6 @@ impl UpstreamRequest {
         let is_connect = upgrade.is_some() && request.head.version > Version::Http11;
         let websocket_key = if is_connect { WebSocketKey::random() } else { None };
         let upgrade = upgrade.filter(|_| !is_connect || websocket_key.is_some());
-        let client = step.original_client(request.head.fields, request.client.map(|client| client.ip()));
         Self {
             preference: Preference {
                 key_hash: hash_request(step.group.balance(), request, client),

@@ -4,7 +4,7 @@ use crate::failing::FailureSeries;
 use crate::forward::{LOOP_MARK_START, SentFields, original_client, unkeyed_fields};
 use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
-use flatout_balance::group::{Group, OriginStatus};
+use flatout_balance::group::{Group, OriginStatus, Preference};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
 use flatout_http::framing::Version;
@@ -80,15 +80,15 @@ impl ProxyStep {
         }
     }
 
-    /// Returns whether all origins to which a request may be sent now speak HTTP/1.0, as far as is known. They cannot
-    /// receive content of unknown length.
-    pub(crate) fn needs_length(&self, now_ms: u64) -> bool {
+    /// Returns whether all origins to which a request with this preference may be sent now speak HTTP/1.0, as far as is
+    /// known. They cannot receive content of unknown length.
+    pub(crate) fn needs_length(&self, now_ms: u64, preference: Preference) -> bool {
         let is_http10 = |noted: &AtomicBool| noted.load(Ordering::Relaxed);
         // Usually, none does.
         if !self.http10.iter().any(is_http10) {
             return false;
         }
-        let indices = self.group.selectable(now_ms);
+        let indices = self.group.selectable(now_ms, preference);
         !indices.is_empty() && indices.into_iter().all(|index| self.http10.get(index).is_some_and(is_http10))
     }
 
@@ -335,28 +335,35 @@ mod tests {
         let origin = |port, backup| Origin { secure: false, host: "a".to_owned(), port, weight: 1, backup };
         let origins = vec![origin(80, false), origin(81, false), origin(82, true)];
         let step = ProxyStep::new("a", "a", &Proxy { origins, ..Proxy::default() }).unwrap();
-        assert!(!step.needs_length(0));
+        assert!(!step.needs_length(0, Preference::NONE));
         // A group of both kinds.
         step.note_version(0, Version::Http10, 200);
-        assert!(!step.needs_length(0));
+        assert!(!step.needs_length(0, Preference::NONE));
         // An error says nothing about the version.
         step.note_version(1, Version::Http10, 503);
         step.note_version(1, Version::Http10, 400);
-        assert!(!step.needs_length(0));
+        assert!(!step.needs_length(0, Preference::NONE));
         // The backup gets no requests as long as others are available.
         step.note_version(1, Version::Http10, 304);
-        assert!(step.needs_length(0));
+        assert!(step.needs_length(0, Preference::NONE));
         step.note_version(1, Version::Http11, 502);
-        assert!(step.needs_length(0));
+        assert!(step.needs_length(0, Preference::NONE));
         step.note_version(1, Version::Http11, 204);
-        assert!(!step.needs_length(0));
+        assert!(!step.needs_length(0, Preference::NONE));
         // The second origin is paused, so only the first one can be selected.
         let mut tried = Tried::NONE;
         tried.add(0);
         for _ in 0..step.settings.passive.failures {
             let _ = step.group.choose(0, Preference::NONE, &tried).unwrap().finish(Ending::Failed, 0);
         }
-        assert!(step.needs_length(0) && !step.needs_length(step.settings.passive.pause_ms));
+        let session = |index| Preference { key_hash: None, origin: Some(index) };
+        assert!(
+            step.needs_length(0, session(0)) && step.needs_length(0, session(1)) && !step.needs_length(0, session(2))
+        );
+        assert!(
+            step.needs_length(0, Preference::NONE)
+                && !step.needs_length(step.settings.passive.pause_ms, Preference::NONE)
+        );
     }
 
     #[test]

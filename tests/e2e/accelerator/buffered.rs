@@ -60,7 +60,7 @@ fn origin(version: &'static str) -> (String, Receiver<(String, Vec<u8>)>) {
 
 fn serve(folder: &Folder, url: &str, settings: &str) -> Server {
     let text = format!(
-        "workers 1\nadmin off=#true\nsite \"*\" {{\n    listen \"127.0.0.1:0\" h2c=#true\n    proxy {url:?} {{ {settings} }}\n}}\n"
+        "workers 1\nadmin off=#true\nsite \"*\" {{\n    listen \"127.0.0.1:0\" h2c=#true\n    proxy \"{url}\" {{ {settings} }}\n}}\n"
     );
     Server::run(folder, &text)
 }
@@ -138,6 +138,37 @@ fn buffer_of(server: &Server, length: u64) -> Option<(PathBuf, PathBuf)> {
         let is_buffer = path.to_string_lossy().ends_with(" (deleted)");
         (is_buffer && descriptor.metadata().ok()?.len() == length).then_some((descriptor, path))
     })
+}
+
+/// If the policy sends a client's requests to one origin, only the version of that origin matters.
+#[test]
+fn hashing_selects_the_origin_that_needs_a_length() {
+    let folder = Folder::with(&[("file", b"abc")]);
+    let file = folder.path().join("file").display().to_string();
+    let origins = ["HTTP/1.0", "HTTP/1.1"].map(origin);
+    let urls = format!("{}\" \"{}", origins[0].0, origins[1].0);
+    let policy = "balance \"consistent-hash\" header=\"X-Key\"; passive off=#true";
+    let server = serve(&folder, &urls, policy);
+    let keys: Vec<String> = (0..16).map(|key| format!("X-Key: {key}")).collect();
+    // Returns the index of the origin that got the request, and the head of the request.
+    let asked =
+        || origins.iter().enumerate().find_map(|(index, (_, requests))| Some((index, requests.try_recv().ok()?.0)));
+    for key in &keys {
+        let request = format!("GET / HTTP/1.1\r\nHost: a\r\n{key}\r\nConnection: close\r\n\r\n");
+        assert_eq!(Response::parse(&server.exchange(request.as_bytes())).body, b"ok");
+    }
+    let mut counts = [0; 2];
+    while let Some((index, _)) = asked() {
+        counts[index] += 1;
+    }
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    for key in &keys {
+        assert_eq!(upload(&server, &file, &["--http1.1", "--header", key]), "200");
+        let (index, head) = asked().unwrap();
+        let (length, coding) = (field(&head, "content-length"), field(&head, "transfer-encoding"));
+        let expected = if index == 0 { (Some("3"), None) } else { (None, Some("chunked")) };
+        assert_eq!((length, coding), expected, "{head}");
+    }
 }
 
 #[test]

@@ -153,9 +153,16 @@ impl Group {
     }
 
     /// Returns the indices of the origins from which [`choose`](Self::choose) selects one for a new request: the
-    /// available ones; if there are none, the available backups; if there are none either, all whose health checks do
-    /// not fail.
-    pub fn selectable(&self, now_ms: u64) -> Vec<usize> {
+    /// preferred one, or the one to which the key is hashed; without such a preference, the available ones; if there are
+    /// none, the available backups; if there are none either, all whose health checks do not fail.
+    pub fn selectable(&self, now_ms: u64, preference: Preference) -> Vec<usize> {
+        let is_hashed = matches!(self.balance, Balance::ConsistentHash(_)) && preference.key_hash.is_some();
+        let hashed = |backup| self.pick(now_ms, preference, &Tried::NONE, backup).filter(|_| is_hashed);
+        let selected =
+            self.preferred(now_ms, preference, &Tried::NONE).or_else(|| hashed(false)).or_else(|| hashed(true));
+        if let Some(candidate) = selected {
+            return vec![candidate.index];
+        }
         for backup in [false, true] {
             let candidates = self.candidates(now_ms, &Tried::NONE, backup);
             let indices: Vec<_> = candidates.map(|(candidate, ..)| candidate.index).collect();

@@ -71,16 +71,38 @@ fn selectable_origins_are_those_that_are_available_and_else_backups() {
     settings.health_check = Some(HealthCheck { rise: 1, fall: 1, ..HealthCheck::default() });
     settings.passive.failures = 1;
     let group = Arc::new(Group::new(&settings));
-    assert_eq!(group.selectable(0), [0, 1]);
+    assert_eq!(group.selectable(0, Preference::NONE), [0, 1]);
     group.handle_check(0, false, 0);
-    assert_eq!(group.selectable(0), [1]);
+    assert_eq!(group.selectable(0, Preference::NONE), [1]);
     fail(&group, 1, 0);
-    assert_eq!(group.selectable(0), [2]);
+    assert_eq!(group.selectable(0, Preference::NONE), [2]);
     // If none is available, those that are only paused.
     group.handle_check(2, false, 0);
-    assert_eq!(group.selectable(0), [1]);
+    assert_eq!(group.selectable(0, Preference::NONE), [1]);
     group.handle_check(1, false, 0);
-    assert!(group.selectable(0).is_empty());
+    assert!(group.selectable(0, Preference::NONE).is_empty());
+}
+
+#[test]
+fn the_selectable_origin_of_a_session_or_a_key_is_the_one_that_is_chosen() {
+    for balance in [Balance::LeastConnections, Balance::RoundRobin, hashing()] {
+        let is_hashing = balance == hashing();
+        let mut settings = settings(balance, &[1, 1, 1, 1]);
+        settings.origins[3].backup = true;
+        settings.passive.failures = 1;
+        let group = Arc::new(Group::new(&settings));
+        let chosen = |preference| group.choose(0, preference, &Tried::NONE).unwrap().index();
+        for key in 0..100 {
+            let session = Preference { key_hash: Some(key), origin: Some(key as usize % 4) };
+            assert_eq!(group.selectable(0, session), [chosen(session)]);
+            let keyed = Preference::by_key(Some(key));
+            let expected = if is_hashing { vec![chosen(keyed)] } else { vec![0, 1, 2] };
+            assert_eq!(group.selectable(0, keyed), expected);
+        }
+        fail(&group, 1, 0);
+        let unavailable = Preference { key_hash: None, origin: Some(1) };
+        assert_eq!(group.selectable(0, unavailable), [0, 2]);
+    }
 }
 
 #[test]

@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 /// The largest value of sizes, in bytes; more than any script accepts.
 const BYTES_MAX: u64 = 1 << 40;
 
+/// The smallest value of `spool-total`, in bytes. Requests use half of it, and a file counts as at least 1 MiB.
+const SPOOL_TOTAL_BYTES_MIN: u64 = 2 << 20;
+
 /// The largest value of `spool-limit`, in bytes.
 const SPOOL_BYTES_MAX: u64 = 1 << 30;
 
@@ -72,7 +75,9 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::size("response-spool-limit", "response-spool-limit \"1GiB\"", 0..=BYTES_MAX, |php| {
         &mut php.response_spool_bytes_max
     }),
-    Setting::size("spool-total", "spool-total \"1GiB\"", 1..=BYTES_MAX, |php| &mut php.spool_total_bytes_max),
+    Setting::size("spool-total", "spool-total \"1GiB\"", SPOOL_TOTAL_BYTES_MIN..=BYTES_MAX, |php| {
+        &mut php.spool_total_bytes_max
+    }),
     Setting::list(
         "sendfile",
         Shape::values(1, "sendfile \"/srv/private\""),

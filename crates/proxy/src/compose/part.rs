@@ -67,7 +67,7 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         };
         let offers = Offers::new();
         let request = Request { head: &head, offers: &offers, ..*request };
-        UpstreamRequest::new(&page.step, Some(&page.cache), &request, (path, query), None)
+        UpstreamRequest::new(&page.step, Some(&page.cache), &request, (path, query), (page.ask.client, None))
     });
     let mut part = Query::new(ask, &page.step, &page.cache, (page.key.clone(), None), &Rc::default());
     let mut key = Vec::new();

@@ -2,6 +2,7 @@
 
 use crate::outcome::{ForwardOutcome, origin_failed};
 use crate::step::ProxyStep;
+use flatout_balance::group::Preference;
 use flatout_handler::content::{ContentPiece, ContentWriter, RequestContent, content_channel};
 use flatout_handler::ending::CloseReason;
 use flatout_handler::routed::Refusal;
@@ -17,16 +18,17 @@ use tokio::task::spawn_local;
 /// `buffer-requests` is off.
 const HTTP10_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// Buffers `content` if the step requires it. If the origins speak HTTP/1.0, content of unknown length is buffered
-/// completely to determine its length, because HTTP/1.0 has no chunked transfer coding (RFC 9112 §6.1). If the buffer
-/// cannot be read later, the content is cut and `has_failed` becomes true.
+/// Buffers `content` of a request with this preference if the step requires it. If the origins that may get the request
+/// speak HTTP/1.0, content of unknown length is buffered completely to determine its length, because HTTP/1.0 has no
+/// chunked transfer coding (RFC 9112 §6.1). If the buffer cannot be read later, the content is cut and `has_failed`
+/// becomes true.
 pub(super) async fn buffered(
-    step: &ProxyStep,
+    (step, preference): (&ProxyStep, Preference),
     content: RequestContent,
     has_failed: &Rc<Cell<bool>>,
 ) -> Result<RequestContent, Refusal> {
     let declared = content.length();
-    let needs_length = declared.is_none() && step.needs_length(Now::read().monotonic_ms);
+    let needs_length = declared.is_none() && step.needs_length(Now::read().monotonic_ms, preference);
     let bytes_max = match step.settings.buffer_bytes_max {
         0 if needs_length => HTTP10_BYTES_MAX,
         0 => return Ok(content),

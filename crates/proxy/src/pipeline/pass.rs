@@ -125,7 +125,8 @@ async fn ask_as_is(
     let content = match taken.map_err(|_| origin_failed(OriginFailure::ContentTooLarge))? {
         Some(content) => {
             let has_failed = buffer_failed.insert(Rc::default());
-            let content = if ask.upgrade.is_none() { buffered(step, content, has_failed).await? } else { content };
+            let selection = (&**step, ask.preference);
+            let content = if ask.upgrade.is_none() { buffered(selection, content, has_failed).await? } else { content };
             let step = Arc::clone(step);
             let filter = move |lines: &[u8]| forwarded_trailers(lines, &step.settings.request_fields);
             OutgoingContent::Content(content.with_trailer_filter(filter))

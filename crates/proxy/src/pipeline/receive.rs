@@ -52,7 +52,9 @@ impl ProxyWorker {
         routed: &RoutedRequest<'_>,
         affinity: Option<Affinity>,
     ) -> Handling {
-        let ask = Box::new(UpstreamRequest::new(step, None, routed.request, (routed.path, routed.query), affinity));
+        let (request, path_and_query) = (routed.request, (routed.path, routed.query));
+        let client = step.original_client(request.head.fields, request.client.map(|client| client.ip()));
+        let ask = Box::new(UpstreamRequest::new(step, None, request, path_and_query, (client, affinity)));
         let aim = Aim::Plain { step: Arc::clone(step), ask, policy: Rc::clone(routed.policy) };
         ForwardedRequest::begin(self, aim, routed, (Strip::default(), &[]))
     }
@@ -116,7 +118,7 @@ impl ProxyWorker {
                 fetch_alone::asks_alone(store, &cache_request, names_visitor, (hash, &key), &cache.rules, routed.now)
             })
             .flatten();
-        let ask = UpstreamRequest::new(step, Some(cache), request, (routed.path, routed.query), affinity);
+        let ask = UpstreamRequest::new(step, Some(cache), request, (routed.path, routed.query), (client, affinity));
         let object_key = ObjectKey::new(&key, locator(&key), hash);
         let mut query = Query::new(ask, step, cache, (object_key, search), routed.policy);
         (query.shows_status, query.names_visitor) = (shows_status, names_visitor);

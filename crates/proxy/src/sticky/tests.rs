@@ -93,7 +93,7 @@ fn set_cookie_by(
     let (first, is_secure) = ("HTTP/1.1 200 OK\r\n", client.ends_with(":443"));
     let mut out = format!("{first}{lines}").into_bytes();
     with_request("", client, is_secure, |request| {
-        let ask = UpstreamRequest::new(step, None, request, (b"/", None), affinity);
+        let ask = UpstreamRequest::new(step, None, request, (b"/", None), (None, affinity));
         write_set_cookie(step, &ask, served, first.len(), &mut out);
     });
     String::from_utf8(out.split_off(first.len() + lines.len())).unwrap()
