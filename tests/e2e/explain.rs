@@ -139,7 +139,7 @@ fn a_server_behaves_as_explained() {
         let explained = run_flatout(&folder, &["explain", "--json", &format!("http://example.com{path}")]);
         let explained: serde_json::Value = serde_json::from_slice(&explained.stdout).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
-        let answer = super::harness::Response::parse(&server.exchange(request.as_bytes()));
+        let answer = Response::parse(&server.exchange(request.as_bytes()));
         assert_eq!(explained["status"].as_u64(), Some(u64::from(answer.status)), "{path}");
         assert_eq!(explained["body_bytes"].as_u64(), Some(answer.body.len() as u64), "{path}");
         for field in explained["fields"].as_array().unwrap() {
@@ -148,7 +148,7 @@ fn a_server_behaves_as_explained() {
         }
     }
     let unknown = server.exchange(b"GET / HTTP/1.1\r\nHost: other.org\r\nConnection: close\r\n\r\n");
-    assert_eq!(super::harness::Response::parse(&unknown).status, 421);
+    assert_eq!(Response::parse(&unknown).status, 421);
     let guarded = server.exchange(b"GET /staff/ HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n\r\n");
-    assert_eq!(super::harness::Response::parse(&guarded).status, 401);
+    assert_eq!(Response::parse(&guarded).status, 401);
 }

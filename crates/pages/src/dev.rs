@@ -50,7 +50,8 @@ const STYLE: &str = "body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;mar
 /// Appends the script to the output of `exchange` if the output is an HTML page.
 pub(crate) fn add_script(exchange: &mut Exchange) {
     let is_html = exchange.draft.field(b"content-type").is_none_or(|value| value.starts_with(b"text/html"));
-    if is_html && has_content(exchange.draft.status) {
+    // A page that responds with a part has described its length.
+    if is_html && has_content(exchange.draft.status) && exchange.draft.status != 206 {
         exchange.output.write(|written| written.extend_from_slice(SCRIPT.as_bytes()));
     }
 }
