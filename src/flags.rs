@@ -199,6 +199,7 @@ impl ServerArgs {
                 http2_cleartext: self.h2c,
                 redirect_https_port: None,
                 http3: None,
+                proxy_protocol: None,
             });
         }
         Ok(listeners)

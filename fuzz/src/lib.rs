@@ -34,6 +34,9 @@ use flatout_http::http2::frame::{HEAD_BYTES, PAYLOAD_BYTES_MAX, PREFACE};
 use flatout_http::http2::window::Windows;
 use flatout_http::limits::Limits;
 use flatout_http::path::{SLASH_IN_SEGMENT, decode_path};
+use flatout_http::proxy_protocol::{
+    PROXY_HEADER_BYTES_MAX, ProxyClient, ProxyVersion, append_proxy_header, parse_proxy_header,
+};
 use flatout_http::ranges::{RangesDecision, decide_ranges};
 use flatout_http::refusal::Refusal;
 use flatout_http::request::parse_request_head;
@@ -75,6 +78,7 @@ pub const FUZZERS: &[Fuzzer] = &[
     Fuzzer { name: "chunked", seeds: CHUNKED_SEEDS, check: check_chunked, must_fail: false },
     Fuzzer { name: "target", seeds: TARGET_SEEDS, check: check_target, must_fail: false },
     Fuzzer { name: "host", seeds: HOST_SEEDS, check: check_host_bytes, must_fail: false },
+    Fuzzer { name: "proxy_header", seeds: PROXY_HEADER_SEEDS, check: check_proxy_header, must_fail: false },
     Fuzzer { name: "value", seeds: VALUE_SEEDS, check: check_values, must_fail: false },
     Fuzzer {
         name: "connection",
@@ -143,6 +147,14 @@ const REQUEST_SEEDS: &[&[u8]] = &[
     b"POST http://h:80/ HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc",
     b"GET / HTTP/1.1\r\nHost: [::1]:8\r\nTransfer-Encoding: chunked\r\n\r\n3;a=\"b\"\r\nabc\r\n0\r\nT: x\r\n\r\n",
     b"OPTIONS * HTTP/1.1\r\nHost: a\r\nRange: bytes=0-1\r\nIf-None-Match: \"x\"\r\n\r\nGET / HTTP/1.0\r\n\r\n",
+];
+const PROXY_HEADER_SEEDS: &[&[u8]] = &[
+    b"PROXY TCP4 - - - -\r\n",
+    b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\nGET / HTTP/1.1\r\n",
+    b"PROXY TCP6 2001:db8::1 2001:db8::2 1 65535\r\n",
+    b"PROXY UNKNOWN ffff::1 2\r\n",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0f\xc0\0\x02\x01\xc6\x33\x64\x01\xdc\x04\x01\xbb\x04\0\0",
+    b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0",
 ];
 const RESPONSE_SEEDS: &[&[u8]] = &[
     b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nabc",
@@ -312,6 +324,28 @@ fn check_target(bytes: &[u8]) {
 fn check_host_bytes(bytes: &[u8]) {
     if check_host(bytes).is_ok() {
         assert!(!bytes.is_empty() && bytes.iter().all(|byte| byte.is_ascii_graphic() && !b"/?#@\\".contains(byte)));
+    }
+}
+
+fn check_proxy_header(bytes: &[u8]) {
+    let decode =
+        |bytes: &[u8]| parse_proxy_header(bytes).map(|found| found.map(|header| (header.client, header.bytes)));
+    assert_three_ways(bytes, |bytes| decode(bytes).transpose());
+    match parse_proxy_header(bytes) {
+        Ok(Some(header)) => {
+            assert!(header.bytes <= bytes.len().min(PROXY_HEADER_BYTES_MAX));
+            let server = ([192, 0, 2, 1], 443).into();
+            for version in [ProxyVersion::V1, ProxyVersion::V2] {
+                let mut written = Vec::new();
+                append_proxy_header(version, header.client, server, &mut written);
+                // Version 1 has no LOCAL.
+                let is_unknown = (version, header.client) == (ProxyVersion::V1, ProxyClient::Sender);
+                let client = if is_unknown { ProxyClient::Hidden } else { header.client };
+                assert_eq!(decode(&written), Ok(Some((client, written.len()))), "what is written is read");
+            }
+        }
+        Ok(None) => assert!(bytes.len() < PROXY_HEADER_BYTES_MAX, "more than the largest header is incomplete"),
+        Err(_) => {}
     }
 }
 

@@ -20,6 +20,7 @@ mod origin;
 mod parts;
 mod paths;
 mod poisoning;
+mod proxy_protocol;
 mod purge;
 mod ranges;
 mod realms;

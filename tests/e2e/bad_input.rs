@@ -95,6 +95,9 @@ const STREAM_CLOSES: [CloseReason; 11] = [
     CloseReason::StoredCorrupt,
 ];
 
+const PROXY_HEADER_CLOSES: [CloseReason; 3] =
+    [CloseReason::ProxyHeaderInvalid, CloseReason::ProxyHeaderTimeout, CloseReason::ProxyHeaderUntrusted];
+
 #[test]
 fn every_close_reason_that_a_request_can_cause_is_in_a_table() {
     let closes: BTreeSet<_> = bad_rows()
@@ -105,6 +108,8 @@ fn every_close_reason_that_a_request_can_cause_is_in_a_table() {
         .chain(http2::CLOSES)
         .chain(http3::CLOSES)
         .chain(tls::CLOSES)
+        // These need a listener with `proxy-protocol`. They are tested in accelerator::proxy_protocol.
+        .chain(PROXY_HEADER_CLOSES.map(CloseReason::name))
         // Only a failing disk or a failing kernel causes these.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
         // These need responses that arrive in pieces, or tunnels. They are tested in crates/net/src/server/tests,

@@ -33,6 +33,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("systemd-analyze", "systemd"),
     ("umount", "mount"),
     ("valgrind", "valgrind"),
+    ("varnishd", "varnish"),
     ("wget", "wget"),
     ("wrk", "wrk"),
 ];

@@ -21,7 +21,7 @@ pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
 pub use process::{
     Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, Http3, Listener, Log, PageOutputBudget, Protocol,
-    RequestBodyLimits, RequestHeadLimits, Sockets,
+    ProxySenders, RequestBodyLimits, RequestHeadLimits, Sockets,
 };
 pub use proxy::{
     Balance, CacheSettings, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,

@@ -52,6 +52,7 @@ fn the_settings_of_flags_can_be_printed() {
             http2_cleartext: false,
             redirect_https_port: None,
             http3: None,
+            proxy_protocol: None,
         }],
         sites: vec![Site {
             hosts: vec!["*".into()],

@@ -9,7 +9,10 @@ use flatout_config::model::{Config, Listener};
 /// Returns whether two configurations describe the same listener. The protocol of a listener cannot change, because it
 /// determines how the first byte of a connection is interpreted.
 pub(crate) fn same(one: &Listener, other: &Listener) -> bool {
-    one.address == other.address && one.protocol == other.protocol && one.http2_cleartext == other.http2_cleartext
+    one.address == other.address
+        && one.protocol == other.protocol
+        && one.http2_cleartext == other.http2_cleartext
+        && one.proxy_protocol.is_some() == other.proxy_protocol.is_some()
 }
 
 /// Sorts the listeners of `config` into the order of `known`, the previous listeners, and appends new listeners.
@@ -46,7 +49,7 @@ pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::arrange;
-    use flatout_config::model::{Config, Listener, Place, Protocol, Site};
+    use flatout_config::model::{Config, Listener, Place, Protocol, ProxySenders, Site};
 
     fn listener(port: u16, protocol: Protocol) -> Listener {
         let address = format!("127.0.0.1:{port}").parse().unwrap();
@@ -57,6 +60,7 @@ mod tests {
             http2_cleartext: false,
             redirect_https_port: None,
             http3: None,
+            proxy_protocol: None,
         }
     }
 
@@ -80,5 +84,19 @@ mod tests {
         let mut third = config(&[b.clone(), a.clone()]);
         assert_eq!(arrange(&mut third, &second.listeners), [true, true, false]);
         assert_eq!(third.sites.iter().map(|site| site.listeners[0]).collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
+    fn the_senders_of_proxy_headers_can_change_but_not_whether_there_are_headers() {
+        let from = |senders| Listener { proxy_protocol: senders, ..listener(1, Protocol::Plain) };
+        let mut first = config(&[from(Some(ProxySenders::All))]);
+        arrange(&mut first, &[]);
+        let listed = from(Some(ProxySenders::Networks(Vec::new())));
+        let mut second = config(std::slice::from_ref(&listed));
+        assert_eq!(arrange(&mut second, &first.listeners), [true]);
+        assert_eq!(second.listeners, std::slice::from_ref(&listed));
+        let mut third = config(&[from(None)]);
+        assert_eq!(arrange(&mut third, &second.listeners), [false, true]);
+        assert_eq!(third.listeners, [listed, from(None)]);
     }
 }

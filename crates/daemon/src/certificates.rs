@@ -367,6 +367,7 @@ mod tests {
                 http2_cleartext: false,
                 redirect_https_port: None,
                 http3: None,
+                proxy_protocol: None,
             };
             let site = |host: &&str| Site {
                 hosts: vec![(*host).to_owned()],

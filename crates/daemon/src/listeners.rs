@@ -34,6 +34,8 @@ pub(crate) struct Address {
     pub(crate) bound: SocketAddr,
     /// The protocol spoken on the sockets.
     pub(crate) protocol: Protocol,
+    /// True if each connection begins with a PROXY header.
+    proxy_protocol: bool,
     /// The listening sockets: one per worker. There are fewer if another process bound them, and more if the previous
     /// process had more workers.
     sockets: Vec<OwnedFd>,
@@ -133,7 +135,8 @@ impl Address {
             complete(asked, sockets, workers, options).map_err(explain)?
         };
         let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
-        Ok(Self { id: id as u32, asked, bound, protocol: protocol_of(listener), sockets, datagrams })
+        let (protocol, proxy_protocol) = (protocol_of(listener), listener.proxy_protocol.is_some());
+        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets, datagrams })
     }
 
     /// Returns copies of the sockets under another listener number: for another protocol, or for an address that they
@@ -150,19 +153,20 @@ impl Address {
         check_shared(config, id, &self.sockets)?;
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(copy).collect();
         let sockets = copies.map_err(|error| explain_bind(listener, &error))?;
-        let (asked, protocol) = (listener.address, protocol_of(listener));
+        let (asked, protocol, proxy_protocol) =
+            (listener.address, protocol_of(listener), listener.proxy_protocol.is_some());
         let bound = if asked.port() == 0 { self.bound } else { asked };
         let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
-        Ok(Self { id: id as u32, asked, bound, protocol, sockets, datagrams })
+        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets, datagrams })
     }
 
     /// Returns copies of the sockets from which the worker with the index `worker` accepts connections. Every socket is
     /// assigned to some worker.
     pub(crate) fn listeners_of(&self, worker: usize, workers: usize) -> io::Result<Vec<Listener>> {
-        let (id, protocol) = (self.id, self.protocol);
+        let (id, protocol, proxy_protocol) = (self.id, self.protocol, self.proxy_protocol);
         let of_worker = shares(self.sockets.len(), worker, workers);
         let mut listeners: Vec<Listener> = of_worker
-            .map(|index| Ok(Listener { fd: copy(&self.sockets[index])?, id, protocol }))
+            .map(|index| Ok(Listener { fd: copy(&self.sockets[index])?, id, protocol, proxy_protocol }))
             .collect::<io::Result<_>>()?;
         listeners.extend(self.quic_listeners_of(&self.datagrams, worker, workers)?);
         Ok(listeners)
@@ -186,7 +190,8 @@ impl Address {
         workers: usize,
     ) -> io::Result<Vec<Listener>> {
         let own = shares(datagrams.len(), worker, workers);
-        own.map(|index| Ok(Listener { fd: copy(&datagrams[index])?, id: self.id, protocol: Protocol::Quic })).collect()
+        let listener = |fd| Listener { fd, id: self.id, protocol: Protocol::Quic, proxy_protocol: false };
+        own.map(|index| Ok(listener(copy(&datagrams[index])?))).collect()
     }
 
     /// Replaces the UDP sockets. If `datagrams` is empty, HTTP/3 is no longer served.

@@ -268,7 +268,9 @@ impl Unprivileged {
         // The store is opened as the final user, who owns the folders on disk.
         open_store(&accelerator, &config, &spec, (shares, worker_count), &event_sender)?;
         let published = Arc::new(ArcSwap::new(Arc::clone(&spec)));
-        let held = HeldCounters::new(&config.limit_connections.for_heads(&config.request_head), &published);
+        let said = event_sender.clone();
+        let limits = config.limit_connections.for_heads(&config.request_head);
+        let held = HeldCounters::new(&limits, &published, move |text| said.send(WorkerEvent::Said(text)));
         let (phase, phases) = phase_channel();
         let configuration = WorkerConfiguration {
             spec: Arc::clone(&spec),
@@ -492,7 +494,7 @@ impl WorkerConfiguration {
         let (cache_limits, settings, phases) = (self.cache_limits, self.settings, self.phases.clone());
         let (confinement, tls, log) = (self.confinement.clone(), self.tls.clone(), logs.worker());
         let (started, seccomp, whole) = (self.event_sender.clone(), self.seccomp, self.confined);
-        let HeldCounters { connections: held, requests } = self.held.clone();
+        let HeldCounters { connections: held, requests, untrusted } = self.held.clone();
         let all_exist = Arc::clone(all_exist);
         let body = move || {
             all_exist.wait();
@@ -500,7 +502,7 @@ impl WorkerConfiguration {
                 filter_calls(index);
             }
             let confined = confine(index, confinement.as_ref()) || whole;
-            let handler = Engine::new(spec, services, cache_limits, requests);
+            let handler = Engine::new(spec, services, cache_limits, requests).noticing(untrusted);
             let parts =
                 WorkerParts { handler, settings, tls, quic, listeners, commands: obeyed, log, counters, held, phases };
             // Sent once the worker has its listeners.

@@ -9,6 +9,7 @@ use crate::credentials::Believed;
 use crate::outcome::OUTCOMES;
 use crate::policy::Policies;
 use crate::spec::{SiteSpec, Spec};
+use crate::untrusted_proxy::{UntrustedProxy, UntrustedProxyWatch};
 use crate::walk::answer;
 use flatout_fastcgi::PhpWorker;
 use flatout_handler::response::Response;
@@ -24,6 +25,7 @@ use flatout_serve::cache::CacheLimits;
 use flatout_serve::files::{FileStore, Files, Services};
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -40,6 +42,7 @@ pub struct Engine {
     pages: Rc<PagesWorker>,
     policy_ids: Rc<Cell<u32>>,
     requests: Option<&'static ClientCounter>,
+    untrusted_proxy: UntrustedProxyWatch,
 }
 
 /// The configuration in use on a worker, with the worker's state for it.
@@ -120,7 +123,14 @@ impl Engine {
         let pages = PagesWorker::new(Arc::clone(&spec.pages_shared));
         let policy_ids = Rc::default();
         let live = Live { requests, ..make_live(spec, &store, &proxy, &pages, None, &policy_ids) };
-        Self { live: RefCell::new(Rc::new(live)), store, proxy, pages, policy_ids, requests }
+        let untrusted_proxy = UntrustedProxyWatch::new(None);
+        Self { live: RefCell::new(Rc::new(live)), store, proxy, pages, policy_ids, requests, untrusted_proxy }
+    }
+
+    /// Reports a proxy in front of this server that no setting trusts to `proxy`.
+    #[must_use]
+    pub fn noticing(self, proxy: Arc<UntrustedProxy>) -> Self {
+        Self { untrusted_proxy: UntrustedProxyWatch::new(Some(proxy)), ..self }
     }
 
     /// Replaces the configuration with `spec`.
@@ -198,7 +208,19 @@ impl Handler for Engine {
 
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
         let live = self.live();
+        if self.untrusted_proxy.is_due(now.monotonic_ms) {
+            // A client that a PROXY header names is no proxy whose clients appear to be one.
+            let client = request.client.filter(|_| live.spec.proxy_senders(request.listener).is_none());
+            let seen = Request { client, ..*request };
+            self.untrusted_proxy.sample(&seen, now.monotonic_ms, |peer| live.spec.trusts(peer));
+        }
         answer(&live, request, now, None, None)
+    }
+
+    fn may_name_client(&self, listener: u32, peer: Option<SocketAddr>) -> bool {
+        let live = self.live();
+        let senders = live.spec.proxy_senders(listener);
+        senders.is_some_and(|senders| senders.contains(peer.map(|peer| peer.ip())))
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `network`, `rate`, `cors` | access by address, rate limits, cross-origin requests |
 //! | `auth`, `credentials` | basic authentication |
 //! | `forwarded` | original client of a request forwarded by a trusted proxy |
+//! | [`untrusted_proxy`] | notice of a proxy that should be trusted |
 //! | [`engine`] | a worker's state, and replacement of its configuration |
 //! | [`explain`] | explanation of a request by recording its actions |
 //! | [`outcome`], [`error`] | named reasons |
@@ -40,6 +41,7 @@ mod rate;
 pub mod spec;
 mod step;
 mod text;
+pub mod untrusted_proxy;
 mod walk;
 
 #[cfg(feature = "fuzzing")]
@@ -49,3 +51,4 @@ pub use error::SpecError;
 pub use metrics::{MetricsFormat, MetricsText};
 pub use outcome::{OUTCOMES, RouteOutcome};
 pub use spec::{Sources, Spec};
+pub use untrusted_proxy::UntrustedProxy;

@@ -13,7 +13,7 @@ use crate::metrics::MetricsText;
 use crate::rate::RateTable;
 use crate::step::Block;
 use crate::walk::readings::ScriptNames;
-use flatout_config::model::{self, Cidr, Config, FieldOp, Place, Text};
+use flatout_config::model::{self, Cidr, Config, FieldOp, Place, ProxySenders, Text};
 use flatout_fastcgi::PhpStep;
 use flatout_os::root::Root;
 pub use flatout_pages::PagesShared;
@@ -105,6 +105,7 @@ pub(crate) struct ListenerSpec {
     pub(crate) address: Option<SocketAddr>,
     pub(crate) secure: bool,
     pub(crate) http3: bool,
+    pub(crate) proxy_protocol: Option<ProxySenders>,
     /// The log for requests that reach no site.
     pub(crate) log: u8,
 }
@@ -314,6 +315,11 @@ impl Spec {
                 let upstreams = &step.settings().upstreams;
                 upstreams.iter().any(|(_, origin)| origin.host.parse::<IpAddr>().is_err())
             })
+    }
+
+    /// Returns the peers that may send PROXY headers to a listener; `None` if its connections have none.
+    pub(crate) fn proxy_senders(&self, listener: u32) -> Option<&ProxySenders> {
+        self.listeners.get(listener as usize)?.proxy_protocol.as_ref()
     }
 
     /// Returns whether all sites, or any step, trust `client` as a proxy.

@@ -33,13 +33,16 @@ flatout_reason::reasons! {
     TunnelEnded, "tunnel_ended", false, "One side closed the upgraded connection.";
     FileChanged, "file_changed", true, "The file changed while it was being sent, so the rest would have come from another version.";
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
-    DescriptorPressure, "descriptor_pressure", false, "The process ran out of file descriptors, and this connection was idle, or its request head or TLS handshake had been incomplete for a second.";
+    DescriptorPressure, "descriptor_pressure", false, "The process ran out of file descriptors, and this connection was idle, or its request head, TLS handshake or PROXY header had been incomplete for a second.";
     ConnectionsLimit, "connections_limit", false, "The client's address already had as many connections as `limit-connections` allows; the server reset the new connection at once.";
-    HandshakesLimit, "handshakes_limit", false, "The client's address had too many incomplete TLS handshakes, or all clients together had too many, and this handshake was among the oldest.";
+    HandshakesLimit, "handshakes_limit", false, "The client's address had too many incomplete TLS handshakes, or all clients together had too many, and this handshake was among the oldest. Incomplete PROXY headers count as handshakes.";
     HeadsLimit, "heads_limit", true, "The client's address had too many incomplete request heads, or all clients together had too many, and this head was among the oldest.";
     DrainDeadline, "drain_deadline", true, "The server is stopping, and the drain timeout expired.";
     TlsHandshakeTimeout, "tls_handshake_timeout", false, "The TLS handshake was not complete within the handshake timeout.";
     TlsFailed, "tls_failed", true, "TLS failed; the name of the failure says why.";
+    ProxyHeaderInvalid, "proxy_header_invalid", false, "The connection to a listener with `proxy-protocol` did not begin with a valid PROXY header.";
+    ProxyHeaderTimeout, "proxy_header_timeout", false, "The PROXY header was not complete within the handshake timeout.";
+    ProxyHeaderUntrusted, "proxy_header_untrusted", false, "The connection to a listener with `proxy-protocol` did not come from an address that this setting lists; the server reset it at once.";
     PrefaceTimeout, "preface_timeout", false, "HTTP/2 or HTTP/3 was negotiated, but the client's preface or SETTINGS did not arrive within the handshake timeout.";
     H2Protocol, "h2_protocol", true, "The client violated HTTP/2, and the server sent GOAWAY with the error code; the name of the violation says why.";
     H2ClientError, "h2_client_error", true, "The client closed the connection with an HTTP/2 error.";

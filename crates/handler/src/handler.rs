@@ -69,6 +69,12 @@ pub trait Handler: 'static {
     /// worker wait until it returns. For slower work, return a [`Reply::Later`].
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply;
 
+    /// Returns whether `peer` may name the client of its connection to `listener` in a PROXY header. Called only for
+    /// listeners that require such a header.
+    fn may_name_client(&self, _listener: u32, _peer: Option<SocketAddr>) -> bool {
+        false
+    }
+
     /// Returns the response to a request that was refused or timed out, with `status` and the sentence `text`.
     fn handle_error(&self, status: u16, text: &'static str) -> Response {
         Refusal::new(status, text, Outcome::NONE).respond(None, &HeaderPolicy::default())

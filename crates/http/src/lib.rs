@@ -26,7 +26,7 @@
 //! | `compression` | code shared by HPACK and QPACK |
 //! | [`etag`], [`conditional`], [`ranges`], [`date`] | conditional and range requests |
 //! | [`accept`], [`encoding`] | weights of Accept fields; content coding negotiation |
-//! | [`forwarded`] | client information from proxies |
+//! | [`forwarded`], [`proxy_protocol`] | client information from proxies |
 //! | [`digest`] | digest fields |
 //! | [`structured`], [`base64`] | structured fields; base64 |
 //!
@@ -58,6 +58,7 @@ pub mod lines;
 pub mod media;
 pub mod path;
 pub mod percent;
+pub mod proxy_protocol;
 pub mod ranges;
 pub mod refusal;
 pub mod repair;

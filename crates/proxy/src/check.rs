@@ -6,6 +6,7 @@ use crate::worker::ProxyWorker;
 use flatout_balance::health::{CheckOutcome, CheckResult, due_ms};
 use flatout_config::model::{HostField, Origin, Proxy};
 use flatout_http::lines::write_line;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_os::clock::Now;
 use flatout_upstream::origin::{IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
 use std::future::poll_fn;
@@ -79,6 +80,7 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
         content: OutgoingContent::None,
         upgrade: None,
         head_left_ms: None,
+        client: ProxyClient::Sender,
     };
     let begun_ms = Now::read().monotonic_ms;
     let asked = client.within(check.timeout_ms, client.exchange(address, &mut request, |_, _| {})).await;

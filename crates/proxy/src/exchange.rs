@@ -21,6 +21,7 @@ use flatout_handler::response::Segment;
 use flatout_handler::routed::Refusal;
 use flatout_handler::stream::{ContentEvent, ContentSource};
 use flatout_http::framing::Version;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_os::clock::{Now, precise_ns};
 use flatout_upstream::origin::{
     ExchangeFailure, Incoming, IncomingBody, IncomingPiece, OriginClient, OriginFailure, OutgoingContent,
@@ -28,7 +29,7 @@ use flatout_upstream::origin::{
 };
 use flatout_upstream::permit::wait_for_permit;
 use std::cell::Cell;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 
@@ -123,6 +124,14 @@ impl Begun {
 }
 
 impl UpstreamRequest {
+    /// Returns the client for a PROXY header. If a trusted proxy has named the client without a port, the
+    /// port is 0.
+    pub(crate) fn proxy_client(&self) -> ProxyClient {
+        let Some(client) = self.client.map(|client| client.to_canonical()) else { return ProxyClient::Hidden };
+        let peer = self.request.client().filter(|peer| peer.ip().to_canonical() == client);
+        ProxyClient::At(SocketAddr::new(client, peer.map_or(0, |peer| peer.port())))
+    }
+
     /// Copies from `request` the data needed for the upstream request. `path` and `query` are those to send. `affinity`
     /// is what is known of the client's session, or `None` if sessions do not matter. `client` is the result of
     /// [`ProxyStep::original_client`].
@@ -359,6 +368,7 @@ impl Begun {
             content: std::mem::take(content),
             upgrade: ask.upgrade.as_deref(),
             head_left_ms,
+            client: ask.proxy_client(),
         };
         let tell = |status: u16, lines: &[u8]| {
             if let Some(interims) = interims {

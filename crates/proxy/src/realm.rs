@@ -83,6 +83,7 @@ fn deciding_proxy(settings: &Proxy) -> Proxy {
         trusted,
         request_fields,
         tls,
+        proxy_protocol,
         balance: _,
         sticky: _,
         health_check: _,
@@ -107,6 +108,7 @@ fn deciding_proxy(settings: &Proxy) -> Proxy {
         trusted: trusted.clone(),
         request_fields: request_fields.clone(),
         tls: tls.clone(),
+        proxy_protocol: *proxy_protocol,
         ..Proxy::default()
     }
 }

@@ -277,6 +277,7 @@ impl ProxyStep {
             idle_connections_max: self.settings.idle_connections_max,
             http2: self.settings.http2,
             unknown_codings: self.settings.unknown_codings,
+            proxy_protocol: self.settings.proxy_protocol,
             ..OriginSettings::default()
         }
     }

@@ -153,9 +153,9 @@ fn accept_connections<H: Handler>(
     mut phases: watch::Receiver<Phase>,
     mut removed: oneshot::Receiver<()>,
 ) -> io::Result<impl Future<Output = ()>> {
-    let Listener { fd, id, protocol } = listener;
+    let Listener { fd, id, protocol, proxy_protocol } = listener;
     let listener = Registered::new(fd)?;
-    let arrival = ListenerProperties { id, protocol };
+    let arrival = ListenerProperties { id, protocol, proxy_protocol };
     let batch = worker.settings.accept_batch.max(1);
     let mut usual = 1;
     let mut queue = AcceptQueue::new(listener.fd(), worker.settings.backlog.max(1));
@@ -203,6 +203,8 @@ fn accept_connections<H: Handler>(
 struct ListenerProperties {
     id: u32,
     protocol: Protocol,
+    /// True if each connection must begin with a PROXY header.
+    proxy_protocol: bool,
 }
 
 /// Accepts until the queue is empty or the batch is complete, and returns the number of connections. `usual` is the
@@ -262,10 +264,18 @@ fn accept<H: Handler>(
     }
     worker.counters.connections_accepted.add(1);
     let secure = arrival.protocol == Protocol::Tls;
-    match worker.held.admit(client, secure) {
-        Ok(permits) => {
-            begin(worker, socket, (Peer { client, listener: arrival.id, secure }, permits), arrival.protocol);
+    let admitted = if arrival.proxy_protocol {
+        // The client is not known before its PROXY header, so its own limits cannot apply yet.
+        if worker.handler.may_name_client(arrival.id, client) {
+            worker.held.admit(None, true)
+        } else {
+            Err(CloseReason::ProxyHeaderUntrusted)
         }
+    } else {
+        worker.held.admit(client, secure)
+    };
+    match admitted {
+        Ok(permits) => begin(worker, socket, (Peer { client, listener: arrival.id, secure }, permits), arrival),
         Err(reason) => {
             // A reset costs less than a handshake and leaves no state behind. Failure has no consequence.
             let _ = set_socket_linger(&socket, Some(Duration::ZERO));
@@ -280,9 +290,11 @@ fn begin<H: Handler>(
     worker: &Rc<Worker<H>>,
     socket: OwnedFd,
     (origin, permits): (Peer, ConnectionPermits),
-    protocol: Protocol,
+    arrival: ListenerProperties,
 ) {
-    let Some(mut connection) = ServerConnection::new(worker, (origin, permits), protocol) else {
+    let Some(mut connection) =
+        ServerConnection::new(worker, (origin, permits), arrival.protocol, arrival.proxy_protocol)
+    else {
         worker.counters.tls_failures[TlsFailure::Internal as usize].add(1);
         worker.counters.closes[CloseReason::TlsFailed as usize].add(1);
         return;

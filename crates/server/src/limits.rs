@@ -89,6 +89,24 @@ pub(crate) struct ConnectionPermits {
 }
 
 impl ConnectionPermits {
+    /// Replaces these permits, which were granted before the client was known, with permits for `client`. `is_tls` is
+    /// true if a TLS handshake follows.
+    ///
+    /// # Errors
+    /// The reason to close the connection, if the client has as many connections as it may have.
+    pub(crate) fn name_client<H: Handler>(
+        &mut self,
+        worker: &Worker<H>,
+        client: Option<SocketAddr>,
+        is_tls: bool,
+    ) -> Result<(), CloseReason> {
+        let marked = self.beginning.marked;
+        *self = worker.held.admit(client, is_tls)?;
+        // The entry in the table of deadlines stays marked until the next call of `set`.
+        self.beginning.marked = marked;
+        Ok(())
+    }
+
     /// Returns the permit of the connection itself, after its beginning is complete.
     pub(crate) fn into_connection(self) -> ClientPermit {
         self.connection

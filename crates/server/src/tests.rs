@@ -385,7 +385,7 @@ impl Running {
                 settings: Settings { timeouts, ..Settings::default() },
                 tls,
                 quic: None,
-                listeners: vec![Listener { fd, id: 0, protocol }],
+                listeners: vec![Listener { fd, id: 0, protocol, proxy_protocol: false }],
                 commands: command_channel().1,
                 log,
                 counters: counted,

@@ -245,6 +245,8 @@ pub struct Listener {
     pub id: u32,
     /// The listener's protocol.
     pub protocol: Protocol,
+    /// True if each connection must begin with a PROXY header, which names its client.
+    pub proxy_protocol: bool,
 }
 
 /// A command to a running worker.

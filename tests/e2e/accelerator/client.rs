@@ -60,12 +60,30 @@ fn the_client_is_the_one_that_a_trusted_proxy_names() {
         read_response(&mut stream).status
     };
     assert_eq!(raw(&format!("OPTIONS * HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: {CLIENT}\r\n\r\n")), 204);
-    assert_eq!(raw("GET /denied HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: unknown\r\n\r\n"), 403);
+    // It hides the client as well if its fields cannot be parsed.
+    let hidden = [
+        "X-Forwarded-For: unknown",
+        "X-Forwarded-For: nobody knows",
+        "X-Forwarded-For: 1.2.3.4, 203.0.113.8:x, [::1",
+        "X-Forwarded-For: 203.0.113.8 203.0.113.9",
+        "X-Forwarded-For: \u{fc}",
+        "Forwarded: garbage",
+        "Forwarded: for=\"203.0.113.8",
+        "Forwarded: for=203.0.113.8;for=203.0.113.8",
+        "Forwarded: for=203.0.113.8, for=[::1",
+        "Forwarded: for=_secret",
+    ];
+    for field in hidden {
+        for (path, status) in [("/denied", 403), ("/a.txt", 200), ("/app", 200)] {
+            assert_eq!(raw(&format!("GET {path} HTTP/1.1\r\nHost: test\r\n{field}\r\n\r\n")), status, "{path} {field}");
+        }
+        assert_eq!(origin.requests().pop().unwrap().field("x-real-ip").unwrap_or_default(), "", "{field}");
+    }
     server.stop();
     let lines = std::fs::read_to_string(&log).unwrap();
     assert_eq!(lines.lines().filter(|line| line.contains(CLIENT)).count(), 7, "{lines}");
     assert_eq!(lines.lines().filter(|line| line.contains(OTHER)).count(), 2, "{lines}");
-    assert_eq!(lines.lines().filter(|line| line.starts_with("- - -")).count(), 1, "{lines}");
+    assert_eq!(lines.lines().filter(|line| line.starts_with("- - -")).count(), 3 * hidden.len(), "{lines}");
     // Without the setting, anyone could claim to be anybody.
     let server = Server::run(&folder, &config(""));
     assert_eq!(send(&server, "/denied", CLIENT), (200, "127.0.0.1".to_owned()));

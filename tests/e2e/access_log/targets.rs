@@ -67,7 +67,8 @@ impl Inside {
                 let (commander, commands) = command_channel();
                 commanders.push(commander);
                 thread::spawn(move || {
-                    let listeners = vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: false } }];
+                    let listeners =
+                        vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: false }, proxy_protocol: false }];
                     let counters = Arc::default();
                     let parts = WorkerParts {
                         handler: OnePage,

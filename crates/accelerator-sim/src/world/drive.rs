@@ -149,7 +149,12 @@ fn simulate(scenario: &Scenario) -> Result<Figures, Violation> {
         settings: Settings::default(),
         tls: None,
         quic: None,
-        listeners: vec![Listener { fd: listener.into(), id: 0, protocol: Protocol::Plain { http2: false } }],
+        listeners: vec![Listener {
+            fd: listener.into(),
+            id: 0,
+            protocol: Protocol::Plain { http2: false },
+            proxy_protocol: false,
+        }],
         commands: obeyed,
         log: WorkerLog::none(),
         counters: Arc::clone(&counters),

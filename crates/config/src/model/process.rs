@@ -1,10 +1,10 @@
 //! Settings of the whole process.
 
-use super::{Block, Certificate, Cidr, Place, Site, Step, StepKind, StoreBudget};
+use super::{Block, Certificate, Cidr, Place, Site, Step, StepKind, StoreBudget, is_trusted};
 use flatout_http::access::{LogDestination, LogSettings};
 use flatout_http::limits::Limits;
 use flatout_http::timeouts::Timeouts;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 flatout_reason::defaults! {
@@ -101,9 +101,11 @@ impl Config {
 
     /// Returns how the listener at this index serves HTTP/3. By default, it serves HTTP/3 if one of its sites has a
     /// certificate from a file, because clients use HTTP/3 only if they trust the certificate, and if its address is
-    /// not a loopback address, where HTTP/3 would have no benefit.
+    /// not a loopback address, where HTTP/3 would have no benefit. With `proxy-protocol`, it never does: a load balancer
+    /// cannot name the clients of QUIC connections.
     pub fn http3(&self, listener: usize) -> Http3 {
-        let Some(described) = self.listeners.get(listener).filter(|on| on.protocol == Protocol::Tls) else {
+        let speaks_quic = |on: &&Listener| on.protocol == Protocol::Tls && on.proxy_protocol.is_none();
+        let Some(described) = self.listeners.get(listener).filter(speaks_quic) else {
             return Http3::Off;
         };
         let has_file = |site: &Site| {
@@ -154,6 +156,28 @@ pub struct Listener {
     pub redirect_https_port: Option<u16>,
     /// True if the listener also serves HTTP/3; `None` if the configuration does not say, see [`Config::http3`].
     pub http3: Option<bool>,
+    /// The load balancers whose connections each begin with a PROXY header, which names the client; `None` if
+    /// connections have no such header.
+    pub proxy_protocol: Option<ProxySenders>,
+}
+
+/// The peers that may send PROXY headers to a listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProxySenders {
+    /// Everyone who can connect.
+    All,
+    /// Peers in these networks.
+    Networks(Vec<Cidr>),
+}
+
+impl ProxySenders {
+    /// Returns whether `peer` may send a header.
+    pub fn contains(&self, peer: Option<IpAddr>) -> bool {
+        match self {
+            Self::All => true,
+            Self::Networks(networks) => is_trusted(networks, peer),
+        }
+    }
 }
 
 impl Listener {
@@ -378,10 +402,14 @@ mod tests {
             ("\"0.0.0.0:443\" tls=#true", "\"internal\"", Http3::Off),
             ("\"0.0.0.0:443\" tls=#true http3=#false", "cert=\"a\" key=\"b\"", Http3::Off),
             ("\"[::1]:0\" tls=#true http3=#true", "\"internal\"", Http3::On),
+            ("\"0.0.0.0:443\" tls=#true proxy-protocol=#true", "cert=\"a\" key=\"b\"", Http3::Off),
         ] {
             let config = load_text(&format!("site {{\n listen {listen}\n tls {tls}\n respond 200 \"x\"\n}}")).unwrap();
             assert_eq!(config.http3(0), expected, "{listen} {tls}");
         }
         assert!(load_text("site {\n listen \"0.0.0.0:80\" http3=#true\n respond 200 \"x\"\n}").is_err());
+        let both = "site {\n listen \"0.0.0.0:443\" tls=#true http3=#true proxy-protocol=#true\n tls \"internal\"\n\
+            respond 200 \"x\"\n}";
+        assert_eq!(load_text(both).unwrap_err().list[0].message, "`proxy-protocol` is for TCP connections");
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Cidr, FieldOp};
 use flatout_cache::rules::Rules;
+use flatout_http::proxy_protocol::ProxyVersion;
 use std::path::PathBuf;
 
 flatout_reason::defaults! {
@@ -35,6 +36,8 @@ flatout_reason::defaults! {
         pub trusted: Vec<Cidr>,
         /// The server's name in the Via field; `None` if no Via field is sent.
         pub via: Option<String> = Some("flatout".to_owned()),
+        /// The version of the PROXY header that names the client to origins; `None` if none is sent.
+        pub proxy_protocol: Option<ProxyVersion>,
         /// Operations on the header fields sent to origins.
         pub request_fields: Vec<FieldOp>,
         /// True if HTTP/2 is used to contact origins: with prior knowledge for http, by ALPN for https.

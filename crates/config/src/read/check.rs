@@ -38,6 +38,8 @@ impl Listeners {
             "`redirect-https` differs"
         } else if known.http3 != listener.http3 {
             "`http3` differs"
+        } else if known.proxy_protocol != listener.proxy_protocol {
+            "`proxy-protocol` differs"
         } else {
             return Some(index);
         };

@@ -103,12 +103,17 @@ pub(super) fn rules(reader: &mut Reader<'_>, node: &Node, access: &mut Access) {
     }
 }
 
-pub(super) fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network> {
+fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network> {
     let text = reader.line(value)?;
+    read_network(reader, value, &text)
+}
+
+/// Reads the network `text`, which is `value` or a part of it.
+pub(super) fn read_network(reader: &mut Reader<'_>, value: &Value, text: &str) -> Option<Network> {
     if text == "all" {
         return Some(Network::All);
     }
-    match parse::network(&text) {
+    match parse::network(text) {
         Ok(cidr) => Some(Network::Cidr(cidr)),
         Err(fault) => {
             let draft = reader.report.add(Code::NetworkBad, value.span, format!("`{text}` is not a valid network"));

@@ -1,11 +1,11 @@
 //! The `proxy` handler: its origins, and how requests to them are changed.
 
 use super::Reader;
-use super::guard::network;
+use super::guard::read_network;
 use super::origin::{FORM, parse_origin, show_origin};
 use super::parse;
 use super::pool;
-use super::setting::{Group, Inner, List, Parsed, Setting, read_block, write_block};
+use super::setting::{Group, Inner, List, Parsed, Setting, Words, read_block, write_block};
 use super::shape::{Shape, is_off, property};
 use super::step::{self, field_value};
 use crate::code::Code;
@@ -14,6 +14,7 @@ use crate::encode::{SettingWriter, quote, write_fields};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_of_a_connection;
+use flatout_http::proxy_protocol::ProxyVersion;
 use flatout_http::url::{parse_port, split_port};
 use std::ops::RangeInclusive;
 
@@ -72,6 +73,9 @@ const TLS: Group<OriginTls> = Group {
 };
 /// `trusted-proxies`: networks whose forwarded information about the client is trusted.
 pub(super) const TRUST: Shape = Shape::values(1, "trusted-proxies \"10.0.0.0/8\" \"2001:db8::/32\"");
+
+const PROXY_VERSIONS: &[(Option<ProxyVersion>, &str)] =
+    &[(Some(ProxyVersion::V1), "v1"), (Some(ProxyVersion::V2), "v2")];
 
 /// The settings of `proxy`, including its origins.
 pub(super) const SETTINGS: &[Setting<Draft>] = &[
@@ -152,6 +156,11 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
             }
         },
     ),
+    Setting::value(
+        "proxy-protocol",
+        "proxy-protocol \"v2\"",
+        &Words(PROXY_VERSIONS, |draft: &mut Draft| &mut draft.proxy.proxy_protocol),
+    ),
     Setting::custom("request-header", REQUEST_HEADER, request_header, |writer, name, draft| {
         if !draft.proxy.request_fields.is_empty() {
             write_fields(writer, name, &draft.proxy.request_fields);
@@ -208,6 +217,16 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node) -> Proxy {
             let draft = reader.report.add(Code::Contradiction, tls.span, "none of this proxy's origins uses https");
             draft.note("write https://… for an origin that uses TLS, or remove `tls`");
         }
+    }
+    let child = |name: &str| node.children.iter().flatten().find(|child| child.name == name);
+    if let (true, Some(http2), Some(header)) =
+        (proxy.http2 && proxy.proxy_protocol.is_some(), child("http2"), child("proxy-protocol"))
+    {
+        let message = "`proxy-protocol` and `http2` are mutually exclusive";
+        let draft = reader.report.add(Code::Contradiction, header.span, message);
+        draft
+            .related(http2.span, "all clients share a connection")
+            .note("a PROXY header names one client per connection");
     }
     proxy.origins = origins.list;
     proxy
@@ -301,7 +320,13 @@ fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
 
 /// Reads a network in a list. There is no keyword for all clients; users can write `0.0.0.0/0` and `::/0`.
 pub(super) fn listed_network(reader: &mut Reader<'_>, value: &Value) -> Option<Cidr> {
-    match network(reader, value)? {
+    let text = reader.line(value)?;
+    read_listed_network(reader, value, &text)
+}
+
+/// Reads the network `text`, which is `value` or a part of it, as [`listed_network`] does.
+pub(super) fn read_listed_network(reader: &mut Reader<'_>, value: &Value, text: &str) -> Option<Cidr> {
+    match read_network(reader, value, text)? {
         Network::Cidr(cidr) => Some(cidr),
         Network::All => {
             let message = "list the networks: `all` is not allowed here";

@@ -5,12 +5,13 @@ use super::check::Listeners;
 use super::log::Logs;
 use super::parse;
 use super::php;
+use super::proxy::read_listed_network;
 use super::setting::{Group, Parsed, Setting, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, VALUES_MAX, property};
 use super::step;
 use crate::code::Code;
-use crate::encode::{SettingWriter, path};
-use crate::model::{Certificate, Listener, Place, Protocol, Site};
+use crate::encode::{SettingWriter, path, quote};
+use crate::model::{Certificate, Cidr, Listener, Place, Protocol, ProxySenders, Site};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -41,6 +42,27 @@ const LISTEN: Group<Listener> = Group {
             },
         ),
         Setting::number("redirect-https", "", 1..=65_535, |listener| &mut listener.redirect_https_port),
+        Setting::value(
+            "proxy-protocol",
+            "",
+            &Parsed {
+                read: |reader, value| {
+                    let is_flag = |text: &str| text == "true" || text == "false";
+                    Some(if matches!(reader.scalar(value)?, Scalar::Text(text) if !is_flag(&text)) {
+                        Some(ProxySenders::Networks(sender_networks(reader, value)?))
+                    } else {
+                        reader.flag(value)?.then_some(ProxySenders::All)
+                    })
+                },
+                show: |senders| match senders {
+                    Some(ProxySenders::Networks(networks)) => {
+                        quote(&networks.iter().map(Cidr::to_string).collect::<Vec<_>>().join(" "))
+                    }
+                    senders => format!("#{}", senders.is_some()),
+                },
+                field: |listener: &mut Listener| &mut listener.proxy_protocol,
+            },
+        ),
     ],
     block: &[],
 };
@@ -131,6 +153,7 @@ const fn listener(place: Place, address: SocketAddr) -> Listener {
         http2_cleartext: false,
         redirect_https_port: None,
         http3: None,
+        proxy_protocol: None,
     }
 }
 
@@ -169,6 +192,13 @@ fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
         draft.label("add tls=#true");
         return;
     }
+    if let (true, Some(true), Some(property)) =
+        (described.proxy_protocol.is_some(), described.http3, property(node, "http3"))
+    {
+        let draft = reader.report.add(Code::Contradiction, property.span, "`proxy-protocol` is for TCP connections");
+        draft.label("a load balancer cannot name the client of a QUIC connection: remove http3=#true");
+        return;
+    }
     for address in addresses(reader, value).unwrap_or_default() {
         if let Some(property) = redirect.filter(|_| described.redirect_https_port == Some(address.port())) {
             let message = format!("port {} uses plain HTTP and would redirect to itself", address.port());
@@ -184,6 +214,21 @@ fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
         }
         draft.site.listeners.push(index);
     }
+}
+
+/// Reads networks separated by spaces.
+fn sender_networks(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<Cidr>> {
+    let text = reader.line(value)?;
+    let mut networks = Vec::new();
+    for word in text.split(' ').filter(|word| !word.is_empty() || text.trim().is_empty()) {
+        let network = read_listed_network(reader, value, word)?;
+        if networks.contains(&network) {
+            reader.same_twice(value.span, &format!("the network {network}"));
+            return None;
+        }
+        networks.push(network);
+    }
+    Some(networks)
 }
 
 fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<SocketAddr>> {

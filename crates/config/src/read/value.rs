@@ -28,7 +28,7 @@ enum Wanted {
 
 impl Reader<'_> {
     /// Returns a literal value, or the string from the environment or the file that the value refers to.
-    fn scalar(&mut self, value: &Value) -> Option<Scalar> {
+    pub(super) fn scalar(&mut self, value: &Value) -> Option<Scalar> {
         let Some(annotation) = value.annotation else {
             return Some(value.scalar.clone());
         };

@@ -130,6 +130,7 @@ pub(crate) fn listener(redirect_https_port: Option<u16>) -> Listener {
         http2_cleartext: false,
         redirect_https_port,
         http3: None,
+        proxy_protocol: None,
     }
 }
 

@@ -73,6 +73,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
             address: Some(listener.address),
             secure: listener.protocol == Protocol::Tls,
             http3: config.http3(index) != Http3::Off,
+            proxy_protocol: listener.proxy_protocol.clone(),
             log: LOG_NONE,
             ..ListenerSpec::default()
         });

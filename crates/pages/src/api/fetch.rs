@@ -10,6 +10,7 @@ use crate::sandbox::wait::{Made, NativeError, Wanted};
 use flatout_handler::shared::SharedBytes;
 use flatout_http::head::FieldStorage;
 use flatout_http::lines::is_of_a_connection;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_http::token::is_token;
 use flatout_http::url::OriginAddress;
 use flatout_upstream::origin::{Incoming, IncomingPiece, OriginClient, OutgoingContent, OutgoingRequest};
@@ -182,6 +183,7 @@ async fn exchange(
         content,
         upgrade: None,
         head_left_ms: None,
+        client: ProxyClient::Sender,
     };
     let answered = client.exchange(&prepared.address, &mut request, |_, _| {}).await;
     let mut incoming = answered.map_err(|failure| failure.failure.name())?;

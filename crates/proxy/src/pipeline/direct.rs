@@ -113,7 +113,9 @@ impl ForwardedRequest {
         let passage = Passage { origin: ticket.origin(), loop_mark: &step.loop_mark, strip, extra };
         let write_lines = |lines: &mut Vec<u8>| write_request_lines(request, &step.settings, &passage, lines).ok();
         let method = request.head.method.as_str();
-        let exchange = worker.with_client(step, |client| client.send_kept(address, method, ask.target(), write_lines));
+        let line = (method, ask.target());
+        let exchange =
+            worker.with_client(step, |client| client.send_kept(address, line, ask.proxy_client(), write_lines));
         let Some(exchange) = exchange else {
             ask.begun.set(Some(Box::new(Begun::with_place(ticket, Some(permit)))));
             return None;

@@ -2,6 +2,7 @@
 //! what the connection waits for next.
 
 use super::exchanges::{Exchanges, Peer, Turn};
+use super::proxy_header::ProxyHeaderState;
 use crate::deadline::Incomplete;
 use crate::limits::ConnectionPermits;
 use crate::sending::{SendProgress, Sending, Tail, Then, write_out};
@@ -47,6 +48,8 @@ pub(crate) enum Next {
 /// The event that a connection waits for, which determines the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
+    /// The PROXY header, which precedes everything else.
+    ProxyHeader,
     Handshake,
     /// The client preface of HTTP/2.
     Preface,
@@ -66,6 +69,7 @@ impl Wait {
     /// `drains` is true if the server is stopping.
     pub(crate) const fn limit(self, timeouts: &Timeouts, drains: bool) -> (u64, CloseReason) {
         match self {
+            Self::ProxyHeader => (timeouts.handshake_timeout_ms, CloseReason::ProxyHeaderTimeout),
             Self::Handshake => (timeouts.handshake_timeout_ms, CloseReason::TlsHandshakeTimeout),
             Self::Preface => (timeouts.handshake_timeout_ms, CloseReason::PrefaceTimeout),
             Self::Idle if drains => (DRAIN_IDLE_MS, CloseReason::Draining),
@@ -86,6 +90,7 @@ pub(crate) struct ServerConnection {
     pub(super) exchanges: Exchanges,
     /// The TLS session, if the listener uses TLS.
     pub(super) tls: Option<Box<TlsSession>>,
+    pub(super) proxy_header: ProxyHeaderState,
     /// True if the client may use HTTP/2 and has sent at most a part of the preface.
     pub(super) may_be_http2: bool,
     /// Unprocessed bytes: a partial head, or requests beyond the pipelining limit. Empty and without capacity while the
@@ -106,7 +111,7 @@ pub(crate) struct ServerConnection {
     /// The number of the request whose response is pending, and since when, in milliseconds.
     pub(super) watched: Option<(u32, u64)>,
     /// `None` after another protocol has taken over the connection.
-    permits: Option<ConnectionPermits>,
+    pub(super) permits: Option<ConnectionPermits>,
 }
 
 /// The parts of a connection that another protocol takes over.
@@ -123,6 +128,7 @@ impl ServerConnection {
         worker: &Worker<H>,
         (origin, permits): (Peer, ConnectionPermits),
         protocol: Protocol,
+        proxy_protocol: bool,
     ) -> Option<Self> {
         let (tls, may_be_http2) = match protocol {
             Protocol::Plain { http2 } => (None, http2),
@@ -133,6 +139,7 @@ impl ServerConnection {
         Some(Self {
             exchanges: Exchanges::new(origin),
             tls,
+            proxy_header: if proxy_protocol { ProxyHeaderState::Awaited } else { ProxyHeaderState::Done },
             may_be_http2,
             stash: Vec::new(),
             sending: None,
@@ -168,11 +175,12 @@ impl ServerConnection {
         since_ms: u64,
     ) -> Result<(), CloseReason> {
         let kind = match self.wait() {
-            Wait::Handshake | Wait::Preface => Some(Incomplete::Handshake),
+            Wait::ProxyHeader | Wait::Handshake | Wait::Preface => Some(Incomplete::Handshake),
             Wait::Head => Some(Incomplete::Head),
             _ => None,
         };
-        let client = self.origin().client;
+        // Before its PROXY header, a connection is not its client's.
+        let client = self.origin().client.filter(|_| self.proxy_header != ProxyHeaderState::Awaited);
         let incomplete = kind.map(|kind| (kind, since_ms));
         match &mut self.permits {
             Some(permits) if !permits.beginning.is_set(incomplete) => {
@@ -199,6 +207,9 @@ impl ServerConnection {
 
     /// Returns what the connection waits for.
     pub(crate) fn wait(&self) -> Wait {
+        if self.proxy_header == ProxyHeaderState::Awaited {
+            return Wait::ProxyHeader;
+        }
         if self.is_handshaking() {
             return Wait::Handshake;
         }
@@ -247,6 +258,11 @@ impl ServerConnection {
     pub(crate) fn turn<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> Next {
         // Once per turn is enough: the rest takes microseconds, and the clock is coarser than that.
         worker.clock.read();
+        if self.proxy_header != ProxyHeaderState::Done
+            && let Some(next) = self.receive_proxy_header(worker, fd)
+        {
+            return next;
+        }
         if self.is_handshaking()
             && let Some(next) = self.handshake(worker, fd)
         {

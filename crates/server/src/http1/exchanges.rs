@@ -112,6 +112,11 @@ impl Exchanges {
         self.origin
     }
 
+    /// Sets the client, as named or hidden by the peer of the connection.
+    pub(super) const fn set_client(&mut self, client: Option<SocketAddr>) {
+        self.origin.client = client;
+    }
+
     /// Records that bytes of a request have begun to arrive.
     pub(crate) fn handle_beginning(&mut self) {
         self.machine.advance(ConnectionEvent::RequestBegins);

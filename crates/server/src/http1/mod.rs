@@ -8,6 +8,7 @@
 //! | `awaiting` | pending responses and their interim responses |
 //! | `streaming` | streamed responses |
 //! | `polling` | a connection that waits for both the handler and the client |
+//! | `proxy_header` | the PROXY header that precedes everything else |
 //! | `opening` | connections that begin with TLS or HTTP/2, or use the wrong port |
 //! | `tunnel` | connections that switch to another protocol |
 //! | `fault` | requests that are refused, too slow or incomplete |
@@ -19,6 +20,7 @@ pub(crate) mod exchanges;
 pub(crate) mod fault;
 pub(crate) mod opening;
 pub(crate) mod polling;
+mod proxy_header;
 pub(crate) mod receiving;
 pub(crate) mod streaming;
 pub(crate) mod task;

@@ -113,7 +113,8 @@ impl<H: Handler> ServerTask<H> {
     /// Returns whether the client has had more than enough time for its request head or TLS handshake.
     fn is_slow_to_begin(&self) -> bool {
         let waited_ms = self.worker.clock.read().monotonic_ms.saturating_sub(self.began_ms);
-        matches!(self.connection.wait(), Wait::Head | Wait::Handshake) && waited_ms >= INCOMPLETE_GRACE_MS
+        matches!(self.connection.wait(), Wait::ProxyHeader | Wait::Handshake | Wait::Head)
+            && waited_ms >= INCOMPLETE_GRACE_MS
     }
 
     fn poll_connection(&mut self, socket: &Registered, context: &mut Context<'_>) -> Poll<TaskEnd> {

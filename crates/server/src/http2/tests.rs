@@ -94,7 +94,7 @@ fn with_worker<F: Future<Output = ()>>(client: impl FnOnce(SocketAddr) -> F) -> 
             settings: Settings { timeouts, ..Settings::default() },
             tls: None,
             quic: None,
-            listeners: vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: true } }],
+            listeners: vec![Listener { fd, id: 0, protocol: Protocol::Plain { http2: true }, proxy_protocol: false }],
             commands: command_channel().1,
             log: flatout_access_log::Logs::open(&[], Box::new(|_| {})).unwrap().worker(),
             counters: counted,

@@ -16,6 +16,7 @@ use flatout_handler::budget::{Budget, PIECE_BYTES_MAX};
 use flatout_handler::shared::SharedBytes;
 use flatout_http::connection_auth::authenticates_connection;
 use flatout_http::limits::Limits;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::{DeadlineTable, DeadlineTimer, now_ms};
 use flatout_net::transport::{Socket, Transport};
@@ -74,6 +75,11 @@ impl OriginShared {
     /// Copies received bytes, counting them in the budget.
     pub(super) fn copy(&self, bytes: &[u8]) -> SharedBytes {
         if bytes.len() < COUNTED_BYTES_MIN { bytes.into() } else { SharedBytes::counted(bytes.to_vec(), &self.budget) }
+    }
+
+    /// Returns the client that the PROXY header of a connection for a request of `client` names.
+    pub(super) fn named_client(&self, client: ProxyClient) -> ProxyClient {
+        if self.settings.proxy_protocol.is_some() { client } else { ProxyClient::Sender }
     }
 }
 
@@ -172,12 +178,13 @@ impl OriginClient {
 
     /// Sends a request without content and without an upgrade to `origin` immediately on an idle connection. Returns
     /// `None` if there is no idle connection or `write_lines` returns `None`; use [`exchange`](Self::exchange) then,
-    /// which opens a connection. `write_lines` appends lines to the head, as in [`OutgoingRequest::lines`].
+    /// which opens a connection. `write_lines` appends lines to the head, as in [`OutgoingRequest::lines`]. `client` is
+    /// as in [`OutgoingRequest::client`].
     pub fn send_kept(
         &self,
         origin: &OriginAddress,
-        method: &str,
-        target: &[u8],
+        (method, target): (&str, &[u8]),
+        client: ProxyClient,
         write_lines: impl FnOnce(&mut Vec<u8>) -> Option<()>,
     ) -> Option<KeptExchange> {
         let shared = &self.0;
@@ -188,7 +195,7 @@ impl OriginClient {
         let sent = write_lines(&mut head).and_then(|()| {
             head.extend_from_slice(b"\r\n");
             let pool = self.pool(origin);
-            let mut connection = pool.check_out(shared)?;
+            let mut connection = pool.check_out(shared, client)?;
             self.begin_sweep();
             let sent = connection.transport.send_now(&head);
             if sent.is_none() {
@@ -239,7 +246,12 @@ impl OriginClient {
     pub(crate) async fn connect_plain(&self, address: &OriginAddress) -> Result<Socket, OriginFailure> {
         self.begin_sweep();
         let pool = self.pool(address);
-        match connect(&self.0, &pool, false).await.map_err(|failure| failure.failure)?.connection.transport {
+        match connect(&self.0, &pool, false, ProxyClient::Sender)
+            .await
+            .map_err(|failure| failure.failure)?
+            .connection
+            .transport
+        {
             Transport::Plain(socket) => Ok(socket),
             Transport::Tls(_) => Err(OriginFailure::ConnectFailed),
         }
@@ -393,13 +405,13 @@ async fn exchange_http1(
     interims: &mut impl FnMut(u16, &[u8]),
     by_kept: bool,
 ) -> Result<Incoming, ExchangeFailure> {
-    if by_kept && let Some(connection) = pool.check_out(shared) {
+    if by_kept && let Some(connection) = pool.check_out(shared, request.client) {
         match http1::exchange(shared, pool, connection, true, request, interims).await {
             Err(failure) if may_repeat(failure, request) => shared.counts.repeats.add(1),
             answered => return answered,
         }
     }
-    let connected = Box::pin(connect(shared, pool, false)).await?;
+    let connected = Box::pin(connect(shared, pool, false, request.client)).await?;
     Box::pin(http1::exchange(shared, pool, connected.connection, false, request, interims)).await
 }
 

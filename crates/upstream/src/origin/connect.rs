@@ -4,6 +4,7 @@ use super::client::OriginShared;
 use super::failure::{ExchangeFailure, OriginFailure, Repeat};
 use super::pool::{Connection, OriginPool};
 use super::resolve::resolve;
+use flatout_http::proxy_protocol::{ProxyClient, append_proxy_header};
 use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_net::tls::ClientTlsFailure;
 use flatout_net::tls::config::ALPN_HTTP2;
@@ -19,6 +20,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::ready;
+use tokio::io::AsyncWriteExt as _;
 use tokio_rustls::TlsConnector;
 
 /// A new connection.
@@ -29,13 +31,14 @@ pub(super) struct Connected {
 }
 
 /// Connects to the origin of `pool`, including TLS if it is an https origin. `offers_http2` determines whether HTTP/2
-/// is offered by ALPN.
+/// is offered by ALPN. `client` is named in the PROXY header, if the settings require one.
 pub(super) async fn connect(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     offers_http2: bool,
+    client: ProxyClient,
 ) -> Result<Connected, ExchangeFailure> {
-    let connected = try_connect(shared, pool, offers_http2).await;
+    let connected = try_connect(shared, pool, offers_http2, shared.named_client(client)).await;
     if connected.is_ok() {
         shared.counts.connections_opened.add(1);
     }
@@ -46,6 +49,7 @@ async fn try_connect(
     shared: &Rc<OriginShared>,
     pool: &Rc<OriginPool>,
     offers_http2: bool,
+    client: ProxyClient,
 ) -> Result<Connected, OriginFailure> {
     let deadline_ms = now_ms().saturating_add(shared.settings.connect_timeout_ms);
     let mut timer = DeadlineTimer::new(&shared.deadlines);
@@ -59,11 +63,20 @@ async fn try_connect(
         let share = (addresses.len() - tried) as u64;
         timer.begin_until(now_ms() + deadline_ms.saturating_sub(now_ms()) / share);
         match connect_to(addresses[index], &mut timer).await {
-            Ok(socket) => {
+            Ok(mut socket) => {
                 pool.preferred.set(index);
                 timer.begin_until(deadline_ms);
+                if let Some(version) = shared.settings.proxy_protocol {
+                    let mut header = Vec::new();
+                    append_proxy_header(version, client, addresses[index], &mut header);
+                    match timer.bound(socket.write_all(&header)).await {
+                        None => return Err(OriginFailure::ConnectTimeout),
+                        Some(Err(error)) => return Err(name_connect_error(&error)),
+                        Some(Ok(())) => shared.counts.bytes_sent.add(header.len() as u64),
+                    }
+                }
                 let (transport, alpn_http2) = begin_tls(shared, pool, socket, offers_http2, &mut timer).await?;
-                let connection = Connection { transport, peer: addresses[index] };
+                let connection = Connection { transport, peer: addresses[index], client };
                 return Ok(Connected { connection, alpn_http2 });
             }
             Err(why) => failure = why,

@@ -4,6 +4,7 @@ use super::client::OriginShared;
 use super::http2::Http2Pool;
 use super::resolve::Resolution;
 use flatout_http::head::Fields;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_http::token::{parse_decimal, trim};
 use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::now_ms;
@@ -16,6 +17,8 @@ use std::net::SocketAddr;
 pub(super) struct Connection {
     pub(super) transport: Transport,
     pub(super) peer: SocketAddr,
+    /// The client that the connection's PROXY header names. Always `Sender` without such headers.
+    pub(super) client: ProxyClient,
 }
 
 /// An idle connection.
@@ -101,14 +104,17 @@ impl OriginPool {
         self.http2.retire(|peer| self.resolution.has(peer));
     }
 
-    /// Takes an idle connection that appears usable. Returns `None` if there is none.
-    pub(super) fn check_out(&self, shared: &OriginShared) -> Option<Connection> {
+    /// Takes an idle connection of `client` that appears usable. Without PROXY headers, connections belong to no client,
+    /// and any will do. Returns `None` if there is none.
+    pub(super) fn check_out(&self, shared: &OriginShared, client: ProxyClient) -> Option<Connection> {
         let mut idle = self.idle.borrow_mut();
         if idle.is_empty() {
             return None;
         }
         let now_ms = now_ms();
-        while let Some(mut last) = idle.pop() {
+        let client = shared.named_client(client);
+        while let Some(place) = idle.iter().rposition(|idle| idle.connection.client == client) {
+            let mut last = idle.remove(place);
             if last.until_ms < now_ms {
                 continue;
             }
@@ -135,7 +141,12 @@ impl OriginPool {
             return;
         }
         let mut idle = self.idle.borrow_mut();
-        if idle.len() < shared.settings.idle_connections_max as usize {
+        let idle_max = shared.settings.idle_connections_max as usize;
+        if shared.settings.proxy_protocol.is_some() && idle.len() == idle_max && idle_max > 0 {
+            // Connections of clients that have left must not take the place of others.
+            idle.remove(0);
+        }
+        if idle.len() < idle_max {
             idle.push(Idle { connection, until_ms: now_ms().saturating_add(idle_ms) });
             shared.deadlines.wake_sweep();
         }

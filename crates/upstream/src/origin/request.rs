@@ -2,6 +2,7 @@
 
 use flatout_handler::content::{RequestContent, Rewind};
 use flatout_handler::shared::SharedBytes;
+use flatout_http::proxy_protocol::ProxyClient;
 
 /// A request to an origin.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub struct OutgoingRequest<'a> {
     /// because all attempts at a request share one head timeout. It starts when the request has been sent completely or
     /// the origin stops reading it.
     pub head_left_ms: Option<u64>,
+    /// The client that a PROXY header names, if the settings require one.
+    pub client: ProxyClient,
 }
 
 /// Content of a request.

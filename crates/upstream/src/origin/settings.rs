@@ -2,6 +2,7 @@
 
 use flatout_http::limits::Limits;
 use flatout_http::media::{is_event_stream, is_grpc};
+use flatout_http::proxy_protocol::ProxyVersion;
 
 /// Timeouts and limits of a client of origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub struct OriginSettings {
     pub http2: bool,
     /// True to accept responses in unknown transfer codings unchanged; see `Limits::unknown_codings`.
     pub unknown_codings: bool,
+    /// The version of the PROXY header that names the client at the beginning of each connection; `None` for none. Each
+    /// connection is then used for the requests of one client only. Not together with HTTP/2.
+    pub proxy_protocol: Option<ProxyVersion>,
 }
 
 impl Default for OriginSettings {
@@ -56,6 +60,7 @@ impl Default for OriginSettings {
             interims_max: 1_000,
             http2: false,
             unknown_codings: false,
+            proxy_protocol: None,
         }
     }
 }

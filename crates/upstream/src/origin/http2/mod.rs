@@ -14,6 +14,7 @@ pub(super) use exchange::exchange;
 use flatout_http::http2::connection::Config;
 use flatout_http::http2::frame::ErrorCode;
 use flatout_http::http2::window::Windows;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_net::http2::{ClientConnection, ClientTask, StreamError};
 use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_net::windows::AdaptiveWindows;
@@ -191,7 +192,7 @@ async fn connection(
 async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option<ReadyConnection>, ExchangeFailure> {
     let http2 = &pool.http2;
     let mut attempt = Attempt { http2, state: None };
-    let connected = connect(shared, pool, true).await?;
+    let connected = connect(shared, pool, true, ProxyClient::Sender).await?;
     if pool.address.secure && !connected.alpn_http2 {
         attempt.state = Some(Http2PoolState::Http1(now_ms().saturating_add(HTTP1_TTL_MS)));
         pool.check_in(shared, connected.connection, u64::MAX);
@@ -199,7 +200,7 @@ async fn open(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>) -> Result<Option
     }
     let config = Config { streams_max: 0, windows: WINDOWS, section_bytes_max: shared.settings.head_bytes_max };
     let windows = AdaptiveWindows::new(WINDOWS, STREAMS_PER_CONNECTION, &shared.windows);
-    let Connection { transport, peer } = connected.connection;
+    let Connection { transport, peer, .. } = connected.connection;
     http2.peer.set(Some(peer));
     let (connection, task) = ClientTask::new(transport, config, Some(windows));
     let generation = http2.generation.get() + 1;

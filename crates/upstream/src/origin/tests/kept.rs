@@ -6,7 +6,7 @@ use std::future::poll_fn;
 
 /// Sends a GET on a pooled connection.
 fn send(client: &OriginClient, origin: &OriginAddress) -> Option<KeptExchange> {
-    client.send_kept(origin, "GET", b"/", |lines| {
+    client.send_kept(origin, ("GET", b"/"), ProxyClient::Sender, |lines| {
         lines.extend_from_slice(b"Host: origin\r\n");
         Some(())
     })
@@ -132,7 +132,7 @@ fn a_request_without_lines_is_not_sent() {
     run(async {
         let client = client();
         get(&client, &origin).await.unwrap();
-        assert!(client.send_kept(&origin, "GET", b"/", |_| None).is_none());
+        assert!(client.send_kept(&origin, ("GET", b"/"), ProxyClient::Sender, |_| None).is_none());
         assert_eq!(client.idle_connections(&origin), 1);
     });
 }
@@ -157,7 +157,7 @@ fn a_pooled_connection_that_may_be_authenticated_is_closed() {
                     lines.extend_from_slice(format!("Host: origin\r\n{line}").as_bytes());
                     Some(())
                 };
-                let sent = client.send_kept(&origin, "GET", b"/", write_lines).unwrap();
+                let sent = client.send_kept(&origin, ("GET", b"/"), ProxyClient::Sender, write_lines).unwrap();
                 let (answer, _) = finish_kept(sent, takes).await;
                 assert_eq!(matches!(answer, KeptAnswer::Taken), takes, "{answer:?}");
                 assert_eq!(client.idle_connections(&origin), 0, "{line}{challenge}");

@@ -16,6 +16,7 @@ use crate::origin::{
     OutgoingContent, OutgoingRequest,
 };
 use flatout_handler::shared::SharedBytes;
+use flatout_http::proxy_protocol::ProxyClient;
 use flatout_http::url::OriginAddress;
 use flatout_os::runtime::build_server_runtime;
 use std::io::{ErrorKind, Read, Write};
@@ -116,6 +117,7 @@ fn request(method: &str) -> OutgoingRequest<'_> {
         content: OutgoingContent::None,
         upgrade: None,
         head_left_ms: None,
+        client: ProxyClient::Sender,
     }
 }
 

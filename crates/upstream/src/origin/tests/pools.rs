@@ -1,5 +1,6 @@
 use super::*;
 use crate::origin::Repeat;
+use flatout_http::proxy_protocol::ProxyVersion;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 
@@ -30,6 +31,64 @@ fn connections_are_reused() {
         client.close_idle();
         assert_eq!(client.idle_connections(&origin), 0);
     });
+}
+
+#[test]
+fn connections_with_a_proxy_header_belong_to_one_client_each() {
+    let (sender, received) = channel();
+    let origin = serve(move |index, mut stream| {
+        let mut header = vec![0];
+        while !header.ends_with(b"\r\n") {
+            header.push(0);
+            let last = header.len() - 1;
+            stream.read_exact(&mut header[last..]).unwrap();
+        }
+        sender.send((index, String::from_utf8(header[1..].to_vec()).unwrap())).unwrap();
+        while read_request(&mut stream).is_some() && stream.write_all(OK).is_ok() {}
+    });
+    run(async {
+        let proxy_protocol = Some(ProxyVersion::V1);
+        let settings = OriginSettings { proxy_protocol, idle_connections_max: 2, ..OriginSettings::default() };
+        let client = client_with(settings);
+        let named = |from: &str| match from {
+            "check" => ProxyClient::Sender,
+            "hidden" => ProxyClient::Hidden,
+            address => ProxyClient::At(address.parse().unwrap()),
+        };
+        let open = async |from: &str| {
+            let request = OutgoingRequest { client: named(from), ..request("GET") };
+            exchange(&client, &origin, request).await.unwrap();
+            client.counts().connections_opened.get()
+        };
+        let (one, two) = ("192.0.2.1:5", "[2001:db8::2]:6");
+        for (from, opened) in [(one, 1), (one, 1), (two, 2), (one, 2), (two, 2), ("192.0.2.1:7", 3), (two, 3), (one, 4)]
+        {
+            assert_eq!(open(from).await, opened, "{from}");
+        }
+        // A request that is sent at once belongs to its client, too, and one without a client to no other.
+        let send = |from: &str| client.send_kept(&origin, ("GET", b"/"), named(from), |_| Some(())).is_some();
+        assert!(!send("192.0.2.1:7") && !send("check") && !send("hidden") && send(one));
+        // Hidden clients and health checks have connections of their own.
+        for (from, opened) in [("check", 5), ("hidden", 6), ("check", 6), ("hidden", 6)] {
+            assert_eq!(open(from).await, opened, "{from}");
+        }
+        assert!(send("hidden") && !send("hidden"));
+    });
+    let port = origin.port;
+    let mut headers: Vec<_> = received.try_iter().collect();
+    headers.sort();
+    let headers: Vec<String> = headers.into_iter().map(|(_, header)| header).collect();
+    assert_eq!(
+        headers,
+        [
+            format!("PROXY TCP4 192.0.2.1 127.0.0.1 5 {port}\r\n"),
+            format!("PROXY TCP6 2001:db8::2 ::ffff:127.0.0.1 6 {port}\r\n"),
+            format!("PROXY TCP4 192.0.2.1 127.0.0.1 7 {port}\r\n"),
+            format!("PROXY TCP4 192.0.2.1 127.0.0.1 5 {port}\r\n"),
+            "PROXY UNKNOWN\r\n".to_owned(),
+            format!("PROXY TCP4 0.0.0.0 127.0.0.1 0 {port}\r\n"),
+        ]
+    );
 }
 
 #[test]
@@ -121,7 +180,7 @@ fn a_connection_is_not_used_after_any_response_that_says_so() {
     run(async {
         let client = client();
         get(&client, &origin).await.unwrap();
-        let mut exchange = client.send_kept(&origin, "GET", b"/", |_| Some(())).unwrap();
+        let mut exchange = client.send_kept(&origin, ("GET", b"/"), ProxyClient::Sender, |_| Some(())).unwrap();
         let answer = std::future::poll_fn(|context| exchange.poll(context, |_, _| {}, |_| true)).await;
         assert!(matches!(answer, crate::origin::KeptAnswer::Taken), "{answer:?}");
         assert_eq!(client.idle_connections(&origin), 0);
