@@ -11,6 +11,7 @@ mod damage;
 mod explain;
 mod faults;
 mod fields;
+mod hangs;
 mod hints;
 mod hits;
 mod instructions;

@@ -32,6 +32,8 @@ pub struct Circumstances<'a> {
     pub is_expired: bool,
     /// The origin has failed since the request began, so stale responses may be served instead of errors.
     pub has_failed: bool,
+    /// The origin hangs, so stale responses may be served instead of waiting.
+    pub is_hanging: bool,
     /// The wall clock was set back since the response, so that its age is unknown.
     pub was_set_back: bool,
     /// Since the request began, or for it, the origin has confirmed the version.
@@ -127,7 +129,7 @@ fn age_most_ms(asked: &Asked, sent: &Sent, now: Circumstances<'_>) -> i64 {
     let extension_s =
         |name, configured_s: i64| seconds(control, name).unwrap_or(if may_configure { configured_s } else { 0 });
     let mut extra_s = extension_s("stale-while-revalidate", now.settings.stale_while_revalidate_s);
-    if now.has_failed {
+    if now.has_failed || now.is_hanging {
         extra_s = extra_s.max(extension_s("stale-if-error", now.settings.stale_if_error_s));
     }
     if now.settings.request_directives && may_configure {
@@ -165,7 +167,7 @@ fn check_age(asked: &Asked, sent: &Sent, now: Circumstances<'_>) -> Result<(), S
     if now.settings.request_directives
         && let Some(most_s) = seconds(wanted, "max-age")
         && age_ms > most_s * 1_000 + ROUNDING_MS
-        && !now.has_failed
+        && !(now.has_failed || now.is_hanging)
         && directive(control, "stale-while-revalidate").is_none()
     {
         return Err(format!("the response is {age_ms} ms old, but the request has max-age={most_s}"));

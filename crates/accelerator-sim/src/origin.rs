@@ -6,7 +6,7 @@
 
 use crate::oracle::directive;
 use crate::random::mix;
-use crate::scenario::{Audience, Fault, Framing, Resource, Scenario};
+use crate::scenario::{Audience, Fault, Framing, Method, Resource, Scenario};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 
@@ -171,6 +171,17 @@ pub struct Failure {
     pub known_order: u64,
 }
 
+/// Time without a response after which an attempt hangs: half of the timeout of [`Scenario::kdl`], less the inaccuracy of
+/// timers.
+const HANG_MS: u64 = 2_400;
+
+/// Maximum time that a response head takes after its first byte, in milliseconds.
+const HEAD_MS: u64 = 3_000;
+
+/// Time after an attempt that has hung for which visitors get stale responses at once; and time within which there is
+/// another attempt. Both in milliseconds, and with the inaccuracy of timers.
+const NOTE_MS: u64 = 30_100;
+
 /// The origin's state.
 #[derive(Debug)]
 pub struct Origin {
@@ -181,13 +192,27 @@ pub struct Origin {
     pub sent: Vec<Sent>,
     /// Every failure so far.
     pub failures: Vec<Failure>,
+    /// Every request that reached the origin.
+    asked: Vec<Attempt>,
+}
+
+/// A request that reached the origin. Times are in milliseconds since the start.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    serial: u32,
+    resource: usize,
+    at_ms: u64,
+    /// When its response began or it was given up; `None` until then.
+    ended_ms: Option<u64>,
+    /// The origin has responded, to a request for the only response that may be stored.
+    is_response: bool,
 }
 
 impl Origin {
     /// The origin of `scenario`.
     pub fn new(scenario: &Scenario) -> Self {
         let versions = vec![1; scenario.resources.len()];
-        Self { versions, attempts: HashMap::new(), sent: Vec::new(), failures: Vec::new() }
+        Self { versions, attempts: HashMap::new(), sent: Vec::new(), failures: Vec::new(), asked: Vec::new() }
     }
 
     /// Changes a resource.
@@ -200,12 +225,50 @@ impl Origin {
         let Some(request) = scenario.request(serial) else { return Fault::None };
         let (attempts, _) = self.attempts.entry(serial).or_insert((0, now));
         *attempts += 1;
+        let resource = request.resource;
+        self.asked.push(Attempt { serial, resource, at_ms: now.0, ended_ms: None, is_response: false });
         if *attempts <= request.origin.faults_max { request.origin.fault } else { Fault::None }
     }
 
     /// Returns true if a request for `resource` has failed, and the accelerator did not know of it before `order`.
     pub fn has_failed_since(&self, resource: usize, order: u64) -> bool {
         self.failures.iter().any(|failure| failure.resource == resource && failure.known_order >= order)
+    }
+
+    /// Ends the attempt of the request `serial` at `now_ms`. `is_response` is true if the origin has responded, to a
+    /// request for the only response that may be stored.
+    pub fn end(&mut self, serial: u32, now_ms: u64, is_response: bool) {
+        let attempt = self.asked.iter_mut().rev().find(|attempt| attempt.serial == serial);
+        if let Some(attempt) = attempt.filter(|attempt| attempt.ended_ms.is_none()) {
+            (attempt.ended_ms, attempt.is_response) = (Some(now_ms), is_response);
+        }
+    }
+
+    /// Returns true if visitors who come at `now_ms` need not wait for `resource`: attempts have hung since the origin
+    /// last responded, the last one recently.
+    pub fn has_hung(&self, resource: usize, now_ms: u64) -> bool {
+        let ended = || {
+            let attempts = self.asked.iter().filter(|attempt| attempt.resource == resource);
+            attempts.filter_map(|attempt| Some((attempt, attempt.ended_ms.filter(|ended_ms| *ended_ms < now_ms)?)))
+        };
+        let responded = ended().filter(|(attempt, ended_ms)| attempt.is_response && ended_ms + HEAD_MS < now_ms);
+        let since_ms = responded.map(|(_, ended_ms)| ended_ms).max();
+        let waits = || ended().filter(|(_, ended_ms)| since_ms.is_none_or(|since_ms| *ended_ms > since_ms));
+        let waited_ms: u64 = waits().map(|(attempt, ended_ms)| ended_ms - attempt.at_ms).sum();
+        waited_ms >= HANG_MS && waits().any(|(_, ended_ms)| now_ms <= ended_ms + NOTE_MS)
+    }
+
+    /// Returns true if the request `serial`, whose response has not begun at `now_ms`, hangs.
+    pub fn hangs(&self, serial: u32, now_ms: u64) -> bool {
+        self.attempts.get(&serial).is_some_and(|(_, first)| now_ms >= first.0 + HANG_MS)
+    }
+
+    /// Returns true if a request for `resource` reached the origin within the last 30 seconds before `now_ms`, or at once.
+    pub fn was_asked(&self, resource: usize, now_ms: u64) -> bool {
+        self.asked.iter().any(|attempt| {
+            let at_ms = attempt.at_ms;
+            attempt.resource == resource && (at_ms.saturating_sub(100)..at_ms + NOTE_MS).contains(&now_ms)
+        })
     }
 
     /// The number of attempts of the request `serial`.
@@ -229,6 +292,15 @@ impl Origin {
         if fault.is_failure() {
             let known_order = if fault == Fault::Hang { u64::MAX } else { now.1 };
             self.failures.push(Failure { resource: index, known_order });
+        }
+        // Other requests may concern another stored response.
+        let Resource { audience, by_language, by_encoding, has_ranges, .. } = scenario.resources[index];
+        let is_single = audience == Audience::Public && !by_language && !by_encoding && !has_ranges;
+        let is_plain = scenario.request(serial).is_some_and(|request| {
+            request.method == Method::Get && request.control.is_empty() && !request.has_authorization
+        });
+        if fault != Fault::Hang {
+            self.end(serial, now.0, matches!(fault, Fault::None | Fault::Unavailable) && is_single && is_plain);
         }
         match fault {
             Fault::Hang => return Reply { pieces: Vec::new(), piece_delay_ms, ending: Ending::Silence },

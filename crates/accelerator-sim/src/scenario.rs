@@ -263,7 +263,7 @@ impl Scenario {
     pub fn of(seed: u64) -> Self {
         let random = &mut Random::new(seed);
         let settings = draw_settings(random);
-        let resources: Vec<_> = (0..2 + random.below(5)).map(|_| draw_resource(random)).collect();
+        let mut resources: Vec<_> = (0..2 + random.below(5)).map(|_| draw_resource(random)).collect();
         let faults = random.pick(&[0, 5, 15, 40]);
         let gap_ms = random.pick(&[3, 50, 400, 3_000]);
         let count = 15 + random.below(45) as u32;
@@ -285,6 +285,9 @@ impl Scenario {
                 _ => Kind::Request(Box::new(draw_request(random, &resources, resource, faults))),
             };
             actions.push(Action { at_ms, serial, kind });
+        }
+        if random.chance(15) {
+            draw_outage(random, &mut resources, &mut actions, at_ms);
         }
         Self { seed, settings, resources, actions }
     }
@@ -430,6 +433,50 @@ fn draw_request(random: &mut Random, resources: &[Resource], resource: usize, fa
             fault: if random.chance(faults) { random.pick(&all) } else { Fault::None },
             faults_max: random.pick(&[1, 1, 99]),
         },
+    }
+}
+
+/// Adds a resource that may be served stale instead of errors, and visitors who request it after `at_ms`, when the
+/// origin hangs. Meanwhile the resource may change or be purged.
+fn draw_outage(random: &mut Random, resources: &mut Vec<Resource>, actions: &mut Vec<Action>, mut at_ms: u64) {
+    let resource = resources.len();
+    resources.push(Resource {
+        audience: Audience::Public,
+        control: random.pick(&["max-age=2, stale-if-error=20", "max-age=2, stale-if-error=200"]).to_owned(),
+        expires_s: None,
+        by_language: false,
+        by_encoding: false,
+        has_tag: random.chance(50),
+        modified_s: None,
+        has_ranges: false,
+        bytes: 700,
+        framing: Framing::Length,
+        group: 0,
+        status: 200,
+        age_s: 0,
+    });
+    for index in 0..8 + random.below(16) {
+        let gap_ms = random.below(6_000);
+        at_ms += if index < 2 { 4_000 } else { random.pick(&[0, 500, gap_ms]) };
+        let serial = actions.len() as u32 + 1;
+        if index > 1 && random.chance(10) {
+            let kind = random.pick(&[Kind::PurgeUrl(resource), Kind::Expire(resource), Kind::Change(resource)]);
+            actions.push(Action { at_ms, serial, kind });
+            continue;
+        }
+        let mut request = draw_request(random, resources, resource, 0);
+        (request.method, request.range, request.is_conditional) = (Method::Get, None, false);
+        (request.has_cookie, request.has_authorization, request.is_pipelined) = (false, false, false);
+        (request.language, request.encoding) = (String::new(), String::new());
+        random.pick(&["", "", "", "", "no-cache", "max-age=1"]).clone_into(&mut request.control);
+        request.leaves_after_ms = random.chance(15).then(|| random.below(6_000));
+        request.origin.faults_max = 99;
+        request.origin.fault = match index {
+            0 => Fault::None,
+            1 => Fault::Hang,
+            _ => random.pick(&[Fault::Hang, Fault::Hang, Fault::Hang, Fault::Unavailable, Fault::Close, Fault::None]),
+        };
+        actions.push(Action { at_ms, serial, kind: Kind::Request(Box::new(request)) });
     }
 }
 

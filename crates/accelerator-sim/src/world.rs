@@ -158,6 +158,8 @@ struct World {
     expiries: Vec<(PurgeScope, u64, u64)>,
     commands: UnboundedSender<Command<Engine>>,
     asked: HashMap<u32, Asked>,
+    /// Requests that got a stale response because the origin had hung, with the resource and when.
+    owed: Vec<(u32, usize, u64)>,
     tags: HashMap<(u8, usize), String>,
     figures: Figures,
     heads: u64,

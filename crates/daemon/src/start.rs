@@ -502,7 +502,7 @@ impl WorkerConfiguration {
                 filter_calls(index);
             }
             let confined = confine(index, confinement.as_ref()) || whole;
-            let handler = Engine::new(spec, services, cache_limits, requests).noticing(untrusted);
+            let handler = Engine::new(spec, services, cache_limits, requests).reporting_untrusted_proxy(untrusted);
             let parts =
                 WorkerParts { handler, settings, tls, quic, listeners, commands: obeyed, log, counters, held, phases };
             // Sent once the worker has its listeners.

@@ -127,10 +127,10 @@ impl Engine {
         Self { live: RefCell::new(Rc::new(live)), store, proxy, pages, policy_ids, requests, untrusted_proxy }
     }
 
-    /// Reports a proxy in front of this server that no setting trusts to `proxy`.
+    /// Reports a proxy in front of this server that no setting trusts to `found`.
     #[must_use]
-    pub fn noticing(self, proxy: Arc<UntrustedProxy>) -> Self {
-        Self { untrusted_proxy: UntrustedProxyWatch::new(Some(proxy)), ..self }
+    pub fn reporting_untrusted_proxy(self, found: Arc<UntrustedProxy>) -> Self {
+        Self { untrusted_proxy: UntrustedProxyWatch::new(Some(found)), ..self }
     }
 
     /// Replaces the configuration with `spec`.
@@ -208,11 +208,9 @@ impl Handler for Engine {
 
     fn handle(&self, request: &Request<'_>, now: Now) -> Reply {
         let live = self.live();
-        if self.untrusted_proxy.is_due(now.monotonic_ms) {
-            // A client that a PROXY header names is no proxy whose clients appear to be one.
-            let client = request.client.filter(|_| live.spec.proxy_senders(request.listener).is_none());
-            let seen = Request { client, ..*request };
-            self.untrusted_proxy.sample(&seen, now.monotonic_ms, |peer| live.spec.trusts(peer));
+        // A client that a PROXY header names is no proxy whose clients appear to be one.
+        if self.untrusted_proxy.is_due(now.monotonic_ms) && live.spec.proxy_senders(request.listener).is_none() {
+            self.untrusted_proxy.sample(request, now.monotonic_ms, |peer| live.spec.trusts(peer));
         }
         answer(&live, request, now, None, None)
     }

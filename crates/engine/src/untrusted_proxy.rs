@@ -205,7 +205,7 @@ mod tests {
             config.listeners[0].proxy_protocol.clone_from(&senders);
             let (reports, found) = found();
             let mut tester = Tester::new(compile(&config));
-            tester.engine = tester.engine.noticing(found);
+            tester.engine = tester.engine.reporting_untrusted_proxy(found);
             tester.client = "10.0.0.1:5".parse().unwrap();
             for _ in 0..=61 {
                 tester.get("/", &["X-Forwarded-For: 192.0.2.1"]);

@@ -64,7 +64,7 @@ pub struct InvalidProxyHeader;
 /// Parses the header at the beginning of `input`. Returns `None` if it is incomplete.
 pub fn parse_proxy_header(input: &[u8]) -> Result<Option<ProxyHeader>, InvalidProxyHeader> {
     let begins = |signature: &[u8]| input.iter().zip(signature).all(|(byte, expected)| byte == expected);
-    // With so many bytes, the header must be complete.
+    // A header is never longer than this.
     let bytes_max = if begins(V1_SIGNATURE) {
         V1_BYTES_MAX
     } else if begins(V2_SIGNATURE) {

@@ -133,7 +133,7 @@ impl UpstreamRequest {
     }
 
     /// Copies from `request` the data needed for the upstream request. `path` and `query` are those to send. `affinity`
-    /// is what is known of the client's session, or `None` if sessions do not matter. `client` is the result of
+    /// selects the origin of the client's session, or is `None` if any origin will do. `client` is the result of
     /// [`ProxyStep::original_client`].
     pub(crate) fn new(
         step: &ProxyStep,

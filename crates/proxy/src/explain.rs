@@ -11,11 +11,14 @@ use crate::rules::CacheStep;
 use crate::searches::{SearchRule, is_allowed};
 use crate::step::ProxyStep;
 use flatout_cache::cookie::names_visitor;
-use flatout_cache::decision::{Intake, Verdict, decide_miss, decide_request, decide_stored};
+use flatout_cache::decision::{
+    Intake, OriginFailureKind, Verdict, decide_failure, decide_miss, decide_request, decide_stored, may_wait,
+};
 use flatout_cache::explain::Explanation;
 use flatout_cache::key::write_key;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::request::CacheRequest;
+use flatout_cache::rules::Rules;
 use flatout_cache::stored::Stored;
 use flatout_cache::vary::{compare_variant, has_cookie_rules, matches_language, matches_variant};
 use flatout_os::clock::Now;
@@ -144,7 +147,7 @@ impl Accelerator {
             }
             _ => None,
         };
-        let (lookup, action) = decide(cache, request, (&chosen, set.as_ref()), marker.is_some(), now.unix_s);
+        let (lookup, action) = decide(cache, request, (&chosen, set.as_ref()), marker.is_some(), *now);
         let kept_s = chosen.as_ref().ok().map(|(object, _)| object.meta().stored.response_time_s);
         let variants =
             objects.iter().take(VARIANTS_SHOWN_MAX).map(|(place, object)| tell(store, request, place, object, now));
@@ -225,9 +228,9 @@ fn decide(
     request: &CacheRequest<'_>,
     (chosen, set): (&Chosen, Option<&PartSet>),
     is_marked: bool,
-    now_s: i64,
+    now: Now,
 ) -> (Lookup, String) {
-    let rules = &cache.rules;
+    let (rules, now_s) = (&cache.rules, now.unix_s);
     match decide_request(request, rules) {
         Intake::LookUp => {}
         Intake::Bypass(reason) => {
@@ -249,6 +252,14 @@ fn decide(
         }
         (Ok((object, _)), None) => decide_stored(request, &object.meta().stored, rules, now_s),
     };
+    let verdict = match (verdict, chosen) {
+        (verdict @ (Verdict::Validate { .. } | Verdict::Forward { .. }), Ok((object, purged)))
+            if set.is_none() && !is_marked && object.hang().is_in_force(now.monotonic_ms) =>
+        {
+            decide_while_hanging(rules, request, (object, *purged), now_s).unwrap_or(verdict)
+        }
+        (verdict, _) => verdict,
+    };
     match verdict {
         Verdict::Serve { age_s, reason } => (reason, format!("The stored response is served, with Age: {age_s}.")),
         Verdict::ServeStale { age_s, reason, revalidate } => {
@@ -266,6 +277,23 @@ fn decide(
             (reason, "504: no response is stored, and the request accepts only a stored one.".to_owned())
         }
     }
+}
+
+/// Returns how the request is handled because the origin hangs; `None` if it waits for the origin nevertheless.
+fn decide_while_hanging(
+    rules: &Rules,
+    request: &CacheRequest<'_>,
+    (object, purged): (&StoredResponse, Purged),
+    now_s: i64,
+) -> Option<Verdict> {
+    if request.method != "GET" || !may_wait(request, true, names_visitor(request, &rules.cookies), rules) {
+        return None;
+    }
+    let stored = &object.meta().stored;
+    let expired = (purged == Purged::Soft).then(|| stored.expired(now_s));
+    let stored = expired.as_ref().unwrap_or(stored);
+    let verdict = decide_failure(request, stored, OriginFailureKind::Unreachable, rules, now_s);
+    matches!(verdict, Verdict::ServeStale { .. }).then_some(verdict)
 }
 
 fn tell(

@@ -73,6 +73,8 @@ const WRITER: u32 = 0;
 #[derive(Debug)]
 struct FillState {
     standing: FetchState,
+    /// True if the response head is late. Clients that may use a stored response need not wait for it.
+    is_late: bool,
     content: Growing,
     end: Option<End>,
     /// Wakers by waiter identifier. Each waiter has one entry.
@@ -99,6 +101,7 @@ impl Fill {
     fn new() -> Self {
         let state = FillState {
             standing: FetchState::Asking,
+            is_late: false,
             content: Growing::default(),
             end: None,
             waiting: HashMap::default(),
@@ -148,11 +151,12 @@ impl Interest {
         Self { fill: Arc::clone(fill), id: state.next_id }
     }
 
-    /// Polls for the state of the fetch. Pending until the response head has arrived or the fetch has failed.
-    pub fn poll_standing(&self, context: &mut Context<'_>) -> Poll<FetchState> {
+    /// Polls for the state of the fetch. Pending until the response head has arrived or the fetch has failed, or, if
+    /// `may_leave` is true, until the head is late.
+    pub fn poll_standing(&self, may_leave: bool, context: &mut Context<'_>) -> Poll<FetchState> {
         let mut state = self.fill.lock();
         match &state.standing {
-            FetchState::Asking => {
+            FetchState::Asking if !(may_leave && state.is_late) => {
                 state.waiting.insert(self.id, context.waker().clone());
                 Poll::Pending
             }
@@ -255,6 +259,11 @@ impl FillWriter {
         }
         state.waiting.insert(WRITER, context.waker().clone());
         Poll::Pending
+    }
+
+    /// Reports that the response head is late.
+    pub fn set_late(&self) {
+        self.fill.change(|state| state.is_late = true);
     }
 
     /// Forbids storing the response.

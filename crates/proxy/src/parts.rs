@@ -264,7 +264,7 @@ impl ContentSource for Stitched {
                     }
                 },
                 Some(Current::Requested(missing, interest, is_theirs)) => {
-                    let Poll::Ready(standing) = interest.poll_standing(context) else {
+                    let Poll::Ready(standing) = interest.poll_standing(false, context) else {
                         self.current = Some(Current::Requested(missing, interest, is_theirs));
                         return Poll::Pending;
                     };

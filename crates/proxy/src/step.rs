@@ -265,6 +265,12 @@ impl ProxyStep {
         self.addresses.iter().enumerate().map(describe).collect()
     }
 
+    /// Returns the time without a response head after which an attempt to fetch a response hangs, in milliseconds: half
+    /// of the head timeout.
+    pub(crate) fn hang_ms(&self) -> u64 {
+        (self.settings.timeouts.head_timeout_ms / 2).max(1)
+    }
+
     /// Returns the settings for connections to the origins.
     pub(crate) fn client_settings(&self) -> OriginSettings {
         let timeouts = &self.settings.timeouts;

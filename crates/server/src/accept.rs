@@ -312,7 +312,7 @@ fn begin<H: Handler>(
     }
 }
 
-/// Asks connections to close: those whose request head or TLS handshake has been incomplete longest, or idle
+/// Asks connections to close: those whose request head or handshake has been incomplete longest, or idle
 /// connections if none has been incomplete for at least [`INCOMPLETE_GRACE_MS`].
 fn give_way<H: Handler>(worker: &Worker<H>) {
     let until_ms = worker.clock.read().monotonic_ms.saturating_sub(INCOMPLETE_GRACE_MS);

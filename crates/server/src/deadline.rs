@@ -7,7 +7,7 @@
 use flatout_net::deadlines::{DeadlineId, Deadlines};
 use std::task::Waker;
 
-/// Time after which an incomplete request head or TLS handshake may be closed in favour of a new connection that needs
+/// Time after which an incomplete request head or handshake may be closed in favour of a new connection that needs
 /// a file descriptor, in milliseconds.
 pub(crate) const INCOMPLETE_GRACE_MS: u64 = 1000;
 
@@ -25,7 +25,7 @@ struct TimerEntry {
 /// Part of a connection that the client has not completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Incomplete {
-    /// A TLS handshake, or the client preface of HTTP/2.
+    /// A PROXY header, a TLS handshake, or the client preface of HTTP/2.
     Handshake,
     /// The head of a request.
     Head,
@@ -38,8 +38,7 @@ pub(crate) enum Call {
     Expired,
     /// The worker is stopping: finish the current request, or close if idle.
     Drain,
-    /// File descriptors have run out: close if idle, or if the request head or TLS handshake has been incomplete for
-    /// long.
+    /// File descriptors have run out: close if idle, or if the request head or handshake has been incomplete for long.
     GiveWay,
     /// All clients together have too many incomplete parts of this kind, and the owner's is among the oldest: close if
     /// it is still incomplete.

@@ -1,5 +1,5 @@
-//! Limits on what clients may have at the same time: connections, incomplete TLS handshakes and incomplete request
-//! heads.
+//! Limits on what clients may have at the same time: connections, incomplete handshakes (TLS, or a PROXY header) and
+//! incomplete request heads.
 //!
 //! All workers of a process share the counts. A client that exceeds its own limit is refused. If all clients together
 //! have too many incomplete handshakes or heads, the worker closes its oldest ones, because they are the least likely
@@ -24,7 +24,7 @@ const DISPLACED_PART: u32 = 64;
 pub struct ConnectionCounters {
     /// TCP and QUIC connections.
     pub connections: &'static ClientCounter,
-    /// Connections with an incomplete TLS handshake.
+    /// Connections with an incomplete handshake: a PROXY header, TLS, or the client preface of HTTP/2.
     pub handshakes: &'static ClientCounter,
     /// Connections with an incomplete request head.
     pub heads: &'static ClientCounter,
@@ -113,7 +113,7 @@ impl ConnectionPermits {
     }
 }
 
-/// The incomplete TLS handshake or request head of one connection.
+/// The incomplete handshake or request head of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
     counted: Option<(Incomplete, ClientPermit)>,

@@ -10,6 +10,7 @@ pub mod body;
 mod configured;
 mod eviction;
 mod folder;
+mod hang;
 pub mod key;
 mod lookup;
 mod marker;
@@ -25,6 +26,7 @@ pub mod stats;
 mod volume;
 
 pub use body::{BodyFile, INLINE_BYTES_MAX, NewBody, NotKept, StoredBody};
+pub use hang::HangNote;
 pub use lookup::DiskLookup;
 pub use object::{Bucket, Meta, Object, ObjectKey};
 pub use private::create_private_folder;

@@ -1,6 +1,7 @@
 //! Stored objects, and buckets of the variants of a key.
 
 use crate::body::StoredBody;
+use crate::hang::HangNote;
 use crate::purge::{Purged, Subject, tag_hash};
 use flatout_os::huge::HUGE_PAGE_BYTES;
 use std::os::fd::OwnedFd;
@@ -96,7 +97,7 @@ const EVICTED: u8 = 2;
 /// Maximum number of hits that are counted. S3-FIFO needs no more.
 const HITS_MAX: u8 = 3;
 
-/// A stored response. Immutable: a freshened response is a new object with the same body.
+/// A stored response. Its content and metadata are immutable: a freshened response is a new object with the same body.
 #[derive(Debug)]
 pub struct Object<M> {
     key: ObjectKey,
@@ -116,6 +117,7 @@ pub struct Object<M> {
     pub(crate) eviction: AtomicU8,
     /// The latest purge generation that the object was compared with, times four, plus the result.
     compared: AtomicU64,
+    hang: HangNote,
 }
 
 impl<M: Meta> Object<M> {
@@ -149,6 +151,7 @@ impl<M: Meta> Object<M> {
             joined: AtomicBool::new(false),
             eviction: AtomicU8::new(0),
             compared: AtomicU64::new(generation << 2),
+            hang: HangNote::default(),
         }
     }
 
@@ -215,6 +218,11 @@ impl<M> Object<M> {
             }
             _ => None,
         }
+    }
+
+    /// Returns the note that attempts to replace or validate the object hang.
+    pub const fn hang(&self) -> &HangNote {
+        &self.hang
     }
 
     /// Returns whether the object is a part.

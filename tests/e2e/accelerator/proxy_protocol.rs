@@ -228,7 +228,7 @@ fn a_connection_without_a_valid_header_is_closed() {
     let long = v2_raw(0x21, 0x11, &[0; 4081]);
     let bad: [&[u8]; 6] = [
         b"GET / HTTP/1.1\r\nHost: test\r\n\r\n",
-        b"PROXY TCP4 203.0.113.7 nobody 1 2\r\n",
+        b"PROXY TCP4 203.0.113.7 wrong 1 2\r\n",
         &[b'P'; 200],
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         // Larger than any header may be.

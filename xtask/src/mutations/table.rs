@@ -183,6 +183,33 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         }],
     },
     Mutation {
+        name: "hang-not-retried",
+        effect: "does not ask the origin again while it serves stale responses because the origin hangs",
+        patches: &[Patch {
+            path: "crates/proxy/src/pipeline/hit.rs",
+            old: "&& !object.hang().claim_attempt(now_ms, query.step.hang_ms())",
+            new: "&& (MUTATED || !object.hang().claim_attempt(now_ms, query.step.hang_ms()))",
+        }],
+    },
+    Mutation {
+        name: "hang-remembered",
+        effect: "serves stale responses because the origin hung, although it has responded since",
+        patches: &[Patch {
+            path: "crates/proxy/src/pipeline/fetch/hanging.rs",
+            old: "            Some(false) => kept.hang().clear(),",
+            new: "            Some(false) if MUTATED => {}\n            Some(false) => kept.hang().clear(),",
+        }],
+    },
+    Mutation {
+        name: "hang-allows-stale",
+        effect: "serves stale responses while the origin hangs, no matter how old they are",
+        patches: &[Patch {
+            path: "crates/proxy/src/pipeline/fetch_shared.rs",
+            old: "        may_stand_in(&self.query, object, &object.meta().stored, OriginFailureKind::Unreachable)\n",
+            new: "        MUTATED || may_stand_in(&self.query, object, &object.meta().stored, OriginFailureKind::Unreachable)\n",
+        }],
+    },
+    Mutation {
         name: "soft-purge-forgotten",
         effect: "serves a stored response instead of an error although a soft purge has made it stale",
         patches: &[Patch {
@@ -310,8 +337,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             path: "crates/upstream/src/origin/streaming.rs",
             old: "    fn fail(&mut self, failure: ExchangeFailure) -> IncomingPiece {\n",
             new: "    fn fail(&mut self, failure: ExchangeFailure) -> IncomingPiece {\n        \
-                  if MUTATED && let Some(transport) = self.transport.take() {\n            \
-                  self.pool.check_in(&self.shared, transport);\n        }\n",
+                  if MUTATED && let Some(connection) = self.connection.take() {\n            \
+                  self.pool.check_in(&self.shared, connection, self.keep_alive_ms);\n        }\n",
         }],
     },
     Mutation {

@@ -78,6 +78,7 @@ impl World {
             purges: &purges,
             is_expired: covering(&self.expiries).iter().any(is_before),
             has_failed: self.origin.has_failed_since(sent.content.resource, asked.begun_order),
+            is_hanging: false,
             was_set_back: self.set_back_order > sent.asked_order,
             is_confirmed: self.origin.sent.iter().any(|other| {
                 (other.serial == serial || other.born_order >= asked.begun_order)
@@ -85,10 +86,24 @@ impl World {
                     && other.content == sent.content
             }),
         };
-        if let Err(rule) = check_reuse(&asked, &sent, circumstances) {
+        let mut checked = check_reuse(&asked, &sent, circumstances);
+        let resource = sent.content.resource;
+        if checked.is_err() && (self.origin.has_hung(resource, asked.begun_ms) || self.is_hanging(resource)) {
+            self.owed.push((serial, resource, self.now_ms));
+            checked = check_reuse(&asked, &sent, Circumstances { is_hanging: true, ..circumstances });
+        }
+        if let Err(rule) = checked {
             let rule = format!("{rule} (response {id} to request {}, control {:?})", sent.serial, sent.control);
             self.fail(serial, rule);
         }
+    }
+
+    /// Returns true if the origin has a request for `resource` that hangs.
+    fn is_hanging(&self, resource: usize) -> bool {
+        self.origins.iter().any(|origin| {
+            let is_waiting = origin.is_busy && origin.end.stream.is_some() && origin.received.resource() == resource;
+            is_waiting && self.origin.hangs(origin.received.serial(), self.now_ms)
+        })
     }
 
     /// Checks content, complete or as far as it has arrived.
@@ -138,6 +153,10 @@ impl World {
 
     /// The invariants that hold at the end.
     pub(super) fn check_end(&mut self, counters: &Counters) {
+        let owed = self.owed.iter().find(|(_, resource, at_ms)| !self.origin.was_asked(*resource, *at_ms));
+        if let Some((serial, ..)) = owed.copied() {
+            return self.fail(serial, "the response is stale, but no attempt was made within 30 seconds to replace it");
+        }
         let budget = self.accelerator.budget();
         // This counts what clients have read since as given back.
         let _ = self.accelerator.store().map(|store| store.stats());

@@ -130,6 +130,7 @@ fn simulate(scenario: &Scenario) -> Result<Figures, Violation> {
         expiries: Vec::new(),
         commands,
         asked: HashMap::new(),
+        owed: Vec::new(),
         tags: HashMap::new(),
         figures: Figures::default(),
         heads: 0,

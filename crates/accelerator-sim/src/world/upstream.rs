@@ -49,6 +49,8 @@ impl World {
                 if let Some(index) = origin.hanging.take() {
                     self.origin.failures[index].known_order = order;
                 }
+                let serial = origin.received.serial();
+                self.origin.end(serial, self.now_ms, false);
             }
             return true;
         }

@@ -47,11 +47,17 @@ const LISTEN: Group<Listener> = Group {
             "",
             &Parsed {
                 read: |reader, value| {
-                    let is_flag = |text: &str| text == "true" || text == "false";
-                    Some(if matches!(reader.scalar(value)?, Scalar::Text(text) if !is_flag(&text)) {
-                        Some(ProxySenders::Networks(sender_networks(reader, value)?))
-                    } else {
-                        reader.flag(value)?.then_some(ProxySenders::All)
+                    Some(match reader.scalar(value)? {
+                        Scalar::Text(text) if text != "true" && text != "false" => {
+                            Some(ProxySenders::Networks(sender_networks(reader, value)?))
+                        }
+                        Scalar::Bool(_) | Scalar::Text(_) => reader.flag(value)?.then_some(ProxySenders::All),
+                        other => {
+                            let message = "expected #true, #false, or networks such as \"10.0.0.0/8\"";
+                            let draft = reader.report.add(Code::TypeWrong, value.span, message);
+                            draft.label(format!("this is {}", other.kind()));
+                            return None;
+                        }
                     })
                 },
                 show: |senders| match senders {

@@ -60,7 +60,7 @@ fn head() -> FillHead {
 }
 
 fn standing(interest: &Interest) -> Option<FetchState> {
-    match interest.poll_standing(&mut Context::from_waker(Waker::noop())) {
+    match interest.poll_standing(false, &mut Context::from_waker(Waker::noop())) {
         Poll::Ready(standing) => Some(standing),
         Poll::Pending => None,
     }
@@ -106,14 +106,31 @@ fn who_asks_for_the_same_joins_until_it_has_ended() {
 }
 
 #[test]
+fn clients_that_may_leave_are_woken_if_the_head_is_late() {
+    let fills = Arc::<Fills>::default();
+    let writer = mine(&fills, b"a");
+    let (leaving, staying) = (writer.join(), theirs(&fills, b"a"));
+    let (woken, waker) = Woken::new();
+    let context = &mut Context::from_waker(&waker);
+    assert!(leaving.poll_standing(true, context).is_pending());
+    writer.set_late();
+    assert_eq!(woken.count(), 1);
+    assert!(matches!(leaving.poll_standing(true, context), Poll::Ready(FetchState::Asking)));
+    assert!(staying.poll_standing(false, context).is_pending());
+    writer.begin(head());
+    assert!(matches!(staying.poll_standing(false, context), Poll::Ready(FetchState::Streaming(_))));
+    assert!(matches!(leaving.poll_standing(true, context), Poll::Ready(FetchState::Streaming(_))));
+}
+
+#[test]
 fn a_reader_is_woken_by_what_comes_and_by_the_end() {
     let fills = Arc::<Fills>::default();
     let writer = mine(&fills, b"a");
     let interest = writer.join();
     let (woken, waker) = Woken::new();
-    assert!(interest.poll_standing(&mut Context::from_waker(&waker)).is_pending());
+    assert!(interest.poll_standing(false, &mut Context::from_waker(&waker)).is_pending());
     // Anyone who asks twice is woken once.
-    assert!(interest.poll_standing(&mut Context::from_waker(&waker)).is_pending());
+    assert!(interest.poll_standing(false, &mut Context::from_waker(&waker)).is_pending());
     writer.begin(head());
     assert_eq!(woken.count(), 1);
     let mut reader = interest.read(0, None);

@@ -4,6 +4,7 @@
 //! client disconnects.
 
 mod conditions;
+mod hanging;
 mod keeping;
 mod pumping;
 
@@ -35,6 +36,7 @@ use flatout_http::status::has_content;
 use flatout_os::clock::{Now, monotonic_ms};
 use flatout_store::{Inserted, Marker, Purged, Store};
 use flatout_upstream::origin::{Incoming, IncomingPiece, OutgoingContent};
+use hanging::AttemptEnd;
 use pumping::Pumping;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -72,8 +74,9 @@ impl Fetch {
         direct: Option<oneshot::Sender<FetchResult>>,
     ) {
         let wanted = direct.is_none();
+        let began_ms = monotonic_ms();
         let result = {
-            let mut asking = pin!(self.ask(&worker));
+            let mut asking = pin!(self.ask_noting_hangs(&worker, &writer));
             poll_fn(|context| {
                 if let Poll::Ready(result) = asking.as_mut().poll(context) {
                     return Poll::Ready(Some(result));
@@ -87,7 +90,10 @@ impl Fetch {
         };
         match result {
             // No client is waiting any more, so cancel the request.
-            None => writer.settle(FetchState::Released),
+            None => {
+                self.note_abandoned(began_ms);
+                writer.settle(FetchState::Released);
+            }
             Some(Asked::Settled(standing)) => {
                 writer.settle(standing);
                 tell(direct, FetchResult::Shared);
@@ -110,7 +116,8 @@ impl Fetch {
         let mut question = &self.question;
         let plain = FetchConditions::NONE;
         loop {
-            let mark = self.query.ask.mark.take().unwrap_or_else(|| SendMark::read(worker, Now::read().unix_s));
+            let now = Now::read();
+            let mark = self.query.ask.mark.take().unwrap_or_else(|| SendMark::read(worker, now.unix_s));
             let SendMark { generation, invalidations, unix_s: request_time_s } = mark;
             let asks_itself = !question.is_none() && !question.keeps_range;
             let strip = if asks_itself || self.query.fetches_whole() || self.query.cache.esi {
@@ -128,6 +135,13 @@ impl Fetch {
             let manner = Manner { strip, extra: &extra, method: None };
             let (step, ask) = (&self.query.step, &self.query.ask);
             let asked = ask_origin(worker, step, ask, OutgoingContent::None, manner, self.interims.as_ref()).await;
+            self.note_attempt(
+                now.monotonic_ms,
+                match &asked {
+                    Ok(answered) => AttemptEnd::Response(answered.incoming.status),
+                    Err(refused) => AttemptEnd::Refusal(refused.status),
+                },
+            );
             let answered = match asked {
                 Ok(answered) => answered,
                 Err(refused) => return self.settle_failure(worker, invalidations, refused),
@@ -260,14 +274,9 @@ impl Fetch {
     }
 
     fn may_stand_in(&self, kept: &StoredResponse, failure: OriginFailureKind) -> bool {
-        let rules = &self.query.cache.rules;
-        let now_s = Now::read().unix_s;
         // If there are several parts, each request checks whether they suffice.
         let stored = self.question.set.as_ref().map_or(&kept.meta().stored, |set| set.whole());
-        let expired = kept.is_soft_purged().then(|| stored.expired(now_s));
-        let stored = expired.as_ref().unwrap_or(stored);
-        let verdict = self.query.with(|request| decide_failure(request, stored, failure, rules, now_s));
-        matches!(verdict, Verdict::ServeStale { .. } | Verdict::Serve { .. })
+        may_stand_in(&self.query, kept, stored, failure)
     }
 
     /// Applies a 304 to the stored response. Returns `None` if the 304 applies to a different response.
@@ -461,6 +470,15 @@ impl Fetch {
             }
         }
     }
+}
+
+/// Returns whether the stored response `kept`, with the metadata `stored`, may be served to `query` after `failure`.
+pub(super) fn may_stand_in(query: &Query, kept: &StoredResponse, stored: &Stored, failure: OriginFailureKind) -> bool {
+    let now_s = Now::read().unix_s;
+    let expired = kept.is_soft_purged().then(|| stored.expired(now_s));
+    let stored = expired.as_ref().unwrap_or(stored);
+    let verdict = query.with(|request| decide_failure(request, stored, failure, &query.cache.rules, now_s));
+    matches!(verdict, Verdict::ServeStale { .. } | Verdict::Serve { .. })
 }
 
 /// Counts and records a response with `status` if it is not stored. Returns the metadata to store, or the reason for

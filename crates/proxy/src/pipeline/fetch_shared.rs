@@ -1,9 +1,9 @@
 //! Fetches that other clients may join.
 
-use super::fetch::{Fetch, FetchResult, write_range};
+use super::fetch::{Fetch, FetchResult, may_stand_in, write_range};
 use super::lookup::{LookupResult, is_superseded};
 use super::miss::Need;
-use super::{Next, Pipeline, Step};
+use super::{Next, Pipeline, StaleChance, Step};
 use crate::fill::{FetchJoin, Interest};
 use crate::hints::links_in;
 use crate::meta::StoredResponse;
@@ -11,6 +11,8 @@ use crate::note::Note;
 use crate::parts::PartSet;
 use crate::query::Query;
 use crate::worker::ProxyWorker;
+use flatout_cache::decision::OriginFailureKind;
+use flatout_cache::reason::Lookup;
 use flatout_cache::validate::Conditions;
 use flatout_cache::vary::{apply_cookie_rules, write_variant_key};
 use flatout_handler::content::InterimResponse;
@@ -39,8 +41,13 @@ pub(crate) struct SharedFetch {
 }
 
 impl Pipeline {
-    /// Step FetchShared: joins a fetch in progress, or starts a fetch that others may join.
-    pub(super) fn fetch_shared(&self, found: LookupResult, need: Need, kept: Option<Arc<StoredResponse>>) -> Next {
+    /// Step FetchShared: joins a fetch in progress, or starts a fetch that others may join. If the origin hangs, continues
+    /// with a stale response, if that is allowed.
+    pub(super) fn fetch_shared(&mut self, found: LookupResult, need: Need, kept: Option<Arc<StoredResponse>>) -> Next {
+        if self.serves_stale(&found) {
+            let reason = Lookup::HitIfUnreachable;
+            return ControlFlow::Continue(Step::Hit { found, reason, revalidate: true });
+        }
         let (worker, query) = (&self.worker, &self.query);
         let Need { reason, question, completion } = need;
         if let Some(stale) = &kept {
@@ -75,6 +82,24 @@ impl Pipeline {
                 SharedFetch { found, key, stretch, interest, note, own: Some(own), had_kept }
             }
         }))
+    }
+}
+
+impl Pipeline {
+    /// Returns whether to serve `found` stale at once, because the last attempt to fetch a newer response has hung.
+    fn serves_stale(&mut self, found: &LookupResult) -> bool {
+        let LookupResult::Object(object, _) = found else { return false };
+        if self.stale == StaleChance::Taken || !object.hang().is_in_force(Now::read().monotonic_ms) {
+            return false;
+        }
+        self.stale = StaleChance::Taken;
+        self.has_substitute(found)
+    }
+
+    /// Returns whether `found` may be served if the origin hangs.
+    pub(super) fn has_substitute(&self, found: &LookupResult) -> bool {
+        let LookupResult::Object(object, _) = found else { return false };
+        may_stand_in(&self.query, object, &object.meta().stored, OriginFailureKind::Unreachable)
     }
 }
 

@@ -26,7 +26,7 @@ impl Pipeline {
     /// Step Hit: responds from `found`. If some of its content is no longer available, continues with a miss.
     pub(super) fn hit(&mut self, found: LookupResult, reason: Lookup, revalidate: bool) -> Next {
         if revalidate {
-            revalidate_behind(&self.worker, &self.query, &found);
+            revalidate_behind(&self.worker, &self.query, &found, reason);
         }
         let note = self.validated.take().unwrap_or_else(|| Note::hit(reason));
         let now_s = Now::read().unix_s;
@@ -70,12 +70,16 @@ fn make_ready(worker: &ProxyWorker, query: &Query, object: &Arc<StoredResponse>)
     }
 }
 
-/// Revalidates the stored response in the background while it is served stale, unless a fetch is in progress or has
-/// just ended.
-fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &LookupResult) {
+/// Revalidates the stored response in the background while it is served stale because of `reason`, unless a fetch is in
+/// progress or has just ended, or, if the origin hangs, unless this was done within the last 30 seconds.
+fn revalidate_behind(worker: &Rc<ProxyWorker>, query: &Rc<Query>, found: &LookupResult, reason: Lookup) {
     let Some(object) = found.object() else { return };
-    let is_superseded = || is_superseded(worker, query, found);
-    let join = worker.accelerator().fills.begin_unless(&fill_key(query, found), is_superseded);
+    let now_ms = Now::read().monotonic_ms;
+    let is_unneeded = || {
+        is_superseded(worker, query, found)
+            || reason == Lookup::HitIfUnreachable && !object.hang().claim_attempt(now_ms, query.step.hang_ms())
+    };
+    let join = worker.accelerator().fills.begin_unless(&fill_key(query, found), is_unneeded);
     let Some(FetchJoin::Yours(writer)) = join else { return };
     let question = make_conditions(&object.meta().stored)
         .map_or(FetchConditions::NONE, |conditions| validation(query, found, conditions));

@@ -5,8 +5,9 @@
 //! receive ─┬─> Lookup ─┬─> Hit ─────────────────────────────> response
 //!          │     ^     └─> Miss ─┬─> Pass ──────────────────> response
 //!          │     │               ├─> FetchAlone ────────────> response
-//!          │     │               └─> FetchShared ─> Wait ─┬─> response
-//!          │     └──────── nothing usable ────────────────┘
+//!          │     │               └─> FetchShared ─┬─> Wait ─┬─> response
+//!          │     │                                └─> Hit   │   (origin hangs)
+//!          │     └──────── nothing usable ──────────────────┘
 //!          ├─> Pass, FetchAlone ────────────────────────────> response
 //!          └─> purge ───────────────────────────────────────> response
 //! ```
@@ -21,9 +22,9 @@
 //! | `pass` | requests forwarded without the cache |
 //! | `buffer` | buffering of request content before an origin is selected |
 //! | `fetch_alone` | fetches for one client |
-//! | `fetch_shared` | fetches that other clients may join |
+//! | `fetch_shared` | fetches that other clients may join; a stale response while the origin hangs |
 //! | `wait` | waiting for a shared fetch, and use of its result |
-//! | `fetch` | the upstream request of a fetch, and storage of its response |
+//! | `fetch` | the upstream request of a fetch, notes about origins that hang, and storage of its response |
 //! | `deliver` | the client's response, from the store or from an origin |
 //! | `purge` | PURGE, and invalidation by unsafe methods |
 //! | `tunnel` | upgraded connections |
@@ -109,6 +110,19 @@ impl From<Intake> for Step {
 /// The next step, or the response.
 type Next = ControlFlow<Result<Response, Refusal>, Step>;
 
+/// The chance that a request gets a stale response because the origin hangs. Each change happens once, so that the steps
+/// cannot repeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum StaleChance {
+    /// The request may leave a shared fetch whose response head is late.
+    #[default]
+    Leave,
+    /// The request has left a fetch, and may get a stale response.
+    Left,
+    /// The request has used its chance.
+    Taken,
+}
+
 /// State of a request that is handled by the steps.
 struct Pipeline {
     worker: Rc<ProxyWorker>,
@@ -123,6 +137,7 @@ struct Pipeline {
     released: Option<Lookup>,
     /// True if the request has waited for another request's fetch that failed, and may not do so again.
     retried: bool,
+    stale: StaleChance,
     /// Note for the response from stored parts that the origin has just validated.
     validated: Option<Note>,
 }
@@ -137,8 +152,8 @@ impl Pipeline {
 
 /// Handles `query` by running the steps, beginning with `step`.
 pub(crate) async fn run(worker: Rc<ProxyWorker>, query: Rc<Query>, mut step: Step) -> Result<Response, Refusal> {
-    let (alone, whole, released, retried, validated) = Default::default();
-    let mut pipeline = Pipeline { worker, query, lookups: 0, alone, whole, released, retried, validated };
+    let (alone, whole, released, retried, stale, validated) = Default::default();
+    let mut pipeline = Pipeline { worker, query, lookups: 0, alone, whole, released, retried, stale, validated };
     loop {
         if let Some(reason) = step.forward_reason() {
             pipeline.query.forwarded.set(Some(reason));

@@ -5,7 +5,7 @@ use super::fetch::FetchResult;
 use super::fetch_alone::respond_unstored;
 use super::fetch_shared::SharedFetch;
 use super::lookup::LookupResult;
-use super::{LOOKUPS_MAX, Next, Pipeline, Step};
+use super::{LOOKUPS_MAX, Next, Pipeline, StaleChance, Step};
 use crate::fill::{FetchState, FillHead, Interest, Use};
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching, Supply};
@@ -34,7 +34,12 @@ impl Pipeline {
         {
             return ControlFlow::Break(respond_unstored(&self.query, *answered, why, note, had_kept));
         }
-        let standing = poll_fn(|context| interest.poll_standing(context)).await;
+        // The next lookup then finds that a stale response may be served.
+        let may_leave = note.collapsed && self.stale == StaleChance::Leave && self.has_substitute(&found);
+        let standing = poll_fn(|context| interest.poll_standing(may_leave, context)).await;
+        if matches!(standing, FetchState::Asking) {
+            self.stale = StaleChance::Left;
+        }
         if note.collapsed && is_purged(&self.worker, &self.query, &standing) {
             // The upstream request was sent before the purge, but this request may have arrived after it.
             self.worker.accelerator().fills.close(&key, &interest);
