@@ -1,11 +1,14 @@
 //! Reloads: nobody notices one that succeeds, and one that is refused changes nothing.
 
 use super::cli::get;
-use super::harness::{Folder, flatout, wait_until, worker_of};
+use super::harness::{Folder, flatout, read_response, wait_until, worker_of};
 use super::site::{Crowd, Site, TWO_PROCESSES, config, configure, files, prepare, rss_anon_kb};
+use super::tls::Certificate;
 use super::tool::{said, tool};
 use crate::e2e::skip::skip;
 use std::fs;
+use std::io::Write as _;
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Output;
 
@@ -107,6 +110,31 @@ fn a_sighup_reloads_and_reports_the_changes() {
     assert!(text.contains("\n  no longer listening on 127.0.0.2:"), "{text}");
     wait_until("the listener is closed", || std::net::TcpStream::connect(added).is_err());
     assert_eq!(get(site.address(), "/").body, b"another");
+}
+
+#[test]
+fn connections_of_a_listener_that_is_replaced_are_served() {
+    let site = Site::start("");
+    let listen = |settings: &str| format!("    listen \"127.0.0.1:0\"{settings}\n    respond 200 \"here\"");
+    configure(&site.folder, "", &listen(""));
+    assert!(site.order(&["reload"]).status.success());
+    let mut stream = TcpStream::connect(site.address()).unwrap();
+    let mut ask = || {
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+        read_response(&mut stream)
+    };
+    assert_eq!(ask().body, b"here");
+    for settings in [" h2c=#true", " proxy-protocol=#true", ""] {
+        configure(&site.folder, "", &listen(settings));
+        assert!(site.order(&["reload"]).status.success());
+        let response = ask();
+        assert_eq!((response.status, &response.body[..]), (200, &b"here"[..]), "{settings}: {response:?}");
+    }
+    // A connection without TLS does not reach a site that requires it.
+    let Certificate { chain, key, .. } = &Certificate::new();
+    configure(&site.folder, "", &listen(&format!(" tls=#true\n    tls cert=\"{chain}\" key=\"{key}\"")));
+    assert!(site.order(&["reload"]).status.success());
+    assert_eq!(ask().status, 421);
 }
 
 /// Asserts that it was refused with exit code 2 and its reason, and that the old configuration still runs.

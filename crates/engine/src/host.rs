@@ -27,7 +27,7 @@ pub(crate) enum Match {
 }
 
 /// The sites of a listener, by host name.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct HostTable {
     exact: HashMap<Box<[u8]>, u32, HashState>,
     /// Names that begin with `*.`, without it.

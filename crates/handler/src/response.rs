@@ -398,7 +398,8 @@ pub struct LogFacts {
     pub user: Option<Rc<str>>,
     /// The first name of the site that handled the request.
     pub site: Option<Rc<str>>,
-    /// The result of the cache lookup: a name from the tables of `flatout_proxy`.
+    /// `storing`, or the reason why the origin's response is not stored: a name from the tables of `flatout_proxy`.
+    /// `None` for stored responses, and without a cache.
     pub cache: Option<&'static str>,
 }
 

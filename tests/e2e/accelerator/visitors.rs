@@ -4,7 +4,7 @@
 use super::super::harness::{Folder, Server};
 use super::super::tool::{run, tool};
 use super::origin::{Origin, Request, Then, response};
-use super::{Answer, configuration, configure};
+use super::{Answer, ask, configuration, configure, get};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -267,5 +267,27 @@ fn a_connection_that_a_visitor_has_authenticated_serves_nobody_else() {
         assert_eq!(visit(&format!("/mail{round}"), "Authorization: NTLM alice\r\n"), "mailbox of alice");
         assert_eq!(visit(&format!("/mail{round}"), ""), "nobody");
         assert_eq!(visit(&format!("/news{round}"), ""), "nobody");
+    }
+}
+
+/// An error that one visitor provokes does not remove the response that others get. If access is denied, the resource
+/// may be restricted from now on.
+#[test]
+fn errors_of_one_request_leave_the_stored_response_alone() {
+    let origin = Origin::responding(|request| match request.field("x-status") {
+        Some(status) => response(&format!("{status} Refused"), "", b"refused"),
+        None => response("200 OK", "Cache-Control: max-age=600\r\n", b"page"),
+    });
+    let folder = Folder::new();
+    let server = configure(&folder, &origin.url(), "", "");
+    for (status, stays) in
+        [(400, true), (406, true), (429, true), (431, true), (401, false), (403, false), (404, false)]
+    {
+        let target = format!("/{status}");
+        assert_eq!(get(&server, &target).status, 200);
+        let refused = ask(&server, "GET", &target, &format!("Cache-Control: no-cache\r\nX-Status: {status}\r\n"));
+        assert_eq!(refused.status, status);
+        assert_eq!(get(&server, &target).status, 200);
+        assert_eq!(origin.count(&target), if stays { 2 } else { 3 }, "{status}");
     }
 }

@@ -89,11 +89,31 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     for (place, what, advice) in exposed(config) {
         compiler.fail(&place, what, advice);
     }
+    add_sites_of_successors(&mut compiler.spec.listeners);
     for listener in &mut compiler.spec.listeners {
         let first = listener.hosts.sites.first().and_then(|&site| compiler.spec.sites.get(site as usize));
         listener.log = first.map_or(LOG_NONE, |site| site.log);
     }
     if compiler.errors.is_empty() { Ok(compiler.spec) } else { Err(compiler.errors) }
+}
+
+/// Connects removed listeners with the sites of those that have taken over their addresses, for instance with another
+/// setting of HTTP/2: the connections of a removed listener outlive it. Connections without TLS do not continue with
+/// sites that now require it.
+fn add_sites_of_successors(listeners: &mut [ListenerSpec]) {
+    for index in 0..listeners.len() {
+        let removed = &listeners[index];
+        let is_successor = |other: &&ListenerSpec| {
+            other.address == removed.address && other.secure == removed.secure && !other.hosts.sites.is_empty()
+        };
+        if removed.hosts.sites.is_empty()
+            && let Some(successor) = listeners.iter().find(is_successor)
+        {
+            let (hosts, port, http3) = (successor.hosts.clone(), successor.redirect_https_port, successor.http3);
+            let listener = &mut listeners[index];
+            (listener.hosts, listener.redirect_https_port, listener.http3) = (hosts, port, http3);
+        }
+    }
 }
 
 /// Returns whether another site, which must be on other listeners, has one of the host names of `site`.

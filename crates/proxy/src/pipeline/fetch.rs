@@ -188,8 +188,11 @@ impl Fetch {
                 return Asked::Settled(FetchState::Use(Arc::clone(kept), Use::InsteadOfError));
             }
             let asked = self.decide(worker, answered, times, generation);
-            if let (Asked::Unshared(..), false, true, Some(store)) =
+            // Another request may succeed, unless access to the resource is now restricted.
+            let is_of_request = |reason| reason == NoStore::StatusOfRequest && !matches!(status, 401 | 403);
+            if let (Asked::Unshared(_, reason), false, true, Some(store)) =
                 (&asked, question.is_none(), status < 500, worker.store())
+                && !is_of_request(*reason)
             {
                 // The new response must not be stored, so the stored one is obsolete.
                 self.drop_kept(store);
