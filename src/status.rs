@@ -107,6 +107,21 @@ fn render(status: &Status, colour: bool) -> String {
     }
     row("connections", &format!("{} open, {} accepted", status.connections_open, status.connections_accepted));
     row("requests", &format!("{}, {} bytes sent", status.requests, status.bytes_sent));
+    for (name, refusals) in [("overload", &status.overload), ("resources", &status.resources)] {
+        match refusals.since_unix_s {
+            Some(since_unix_s) => {
+                let seconds = (status.started_unix_s + status.uptime_s).saturating_sub(since_unix_s);
+                row(name, &paint("31", &format!("for {}: {}", duration(seconds), refusals.describe())));
+            }
+            None if name == "overload" => row(name, "none"),
+            None => {}
+        }
+    }
+    let width = status.queues.iter().map(|queue| queue.name.len()).max().unwrap_or(0);
+    for (index, queue) in status.queues.iter().enumerate() {
+        let value = format!("{} waiting, at most {}", queue.waiting, queue.waiting_max);
+        row(if index == 0 { "queues" } else { "" }, &format!("{:<width$} {value}", queue.name));
+    }
     if status.log_lines_lost > 0 {
         row("logs", &paint("31", &format!("{} lines lost", status.log_lines_lost)));
     }
@@ -164,5 +179,20 @@ mod tests {
         let rows = r#"{"name": "memory", "value": "1 MiB of 2 MiB"}, {"name": "hits", "value": "7"}"#;
         let text = render(&status(&format!(r#""store": [{rows}],"#)), false);
         assert!(text.contains("\ncache        memory 1 MiB of 2 MiB\n             hits   7\n"), "{text}");
+    }
+
+    #[test]
+    fn an_overload_is_shown_with_its_queues() {
+        assert!(render(&status(""), false).contains("\noverload     none\n"));
+        let rows = r#""overload": {"since_unix_s": 5, "refused": [{"name": "page_overloaded", "count": 9}]}, "queues": [
+            {"name": "accept: [::1]:80", "waiting": 65, "waiting_max": 64},
+            {"name": "passwords", "waiting": 0, "waiting_max": 65}],"#;
+        let text = render(&status(rows), false);
+        let lines = [
+            "overload     for 2s: 9 × page_overloaded",
+            "queues       accept: [::1]:80 65 waiting, at most 64",
+            "             passwords        0 waiting, at most 65",
+        ];
+        assert!(text.contains(&lines.join("\n")), "{text}");
     }
 }

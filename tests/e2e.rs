@@ -27,6 +27,7 @@ mod e2e {
     mod lab;
     mod memory;
     mod nginx;
+    mod overload;
     mod pages;
     mod php;
     mod pictures;

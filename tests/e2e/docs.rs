@@ -17,6 +17,7 @@ use flatout_pages::sandbox::FailureKind;
 use flatout_proxy::esi::EsiError;
 use flatout_proxy::outcome::ForwardOutcome;
 use flatout_serve::outcome::FileOutcome;
+use flatout_server::AcceptProblem;
 use flatout_store::notice::VolumeEvent;
 use flatout_upstream::origin::OriginFailure;
 use std::collections::HashMap;
@@ -40,6 +41,10 @@ fn reasons() -> String {
     for reason in CloseReason::ALL {
         let cuts = if reason.cuts() { "yes" } else { "" };
         writeln!(text, "| `{}` | {cuts} | {} |", reason.name(), reason.text()).unwrap();
+    }
+    text.push_str("\n## Connections that are not accepted\n\n| name | meaning |\n|---|---|\n");
+    for problem in AcceptProblem::ALL {
+        writeln!(text, "| `{}` | {} |", problem.name(), problem.text()).unwrap();
     }
     text.push_str("\n## Violations of HTTP/2\n\n| name | error code | meaning |\n|---|---|---|\n");
     for violation in http2::ConnectionError::ALL {

@@ -27,7 +27,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 /// The close reasons that tests here cause. `expect_closed` looks them up.
-pub(super) const CLOSES: [&str; 14] = [
+pub(super) const CLOSES: [&str; 16] = [
     "client_closed",
     "client_reset",
     "descriptor_pressure",
@@ -39,7 +39,9 @@ pub(super) const CLOSES: [&str; 14] = [
     "idle_timeout",
     "connections_limit",
     "handshakes_limit",
+    "handshakes_total",
     "heads_limit",
+    "heads_total",
     "refused_body",
     "write_timeout",
 ];

@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use flatout_config::model::Config;
 use flatout_engine::explain::Question;
 use flatout_engine::spec::Spec;
+use flatout_overload::QueueReading;
 use flatout_proxy::{Accelerator, OriginStanding, url_purges};
 use flatout_store::{Purge, StoreSettings, StoreStats, VolumeState};
 use flatout_units::show;
@@ -62,7 +63,7 @@ pub(crate) fn open_store(
 /// error.
 pub(crate) fn tell_changes(accelerator: &Accelerator, event_sender: &EventSender) {
     let event_sender = event_sender.clone();
-    accelerator.on_change(Box::new(move |line| event_sender.send(WorkerEvent::Said(line))));
+    accelerator.on_change(Box::new(move |event| event_sender.send(WorkerEvent::Origin(event))));
 }
 
 /// The admin interface's view of the store.
@@ -167,6 +168,18 @@ impl StoreView for View {
             }
         }
         rows
+    }
+
+    fn queues(&self) -> Vec<(String, QueueReading)> {
+        let mut queues = Vec::<(String, QueueReading)>::new();
+        // Several steps may use the same server.
+        for (name, reading) in self.spec.load().queues() {
+            match queues.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, sum)) => sum.add(reading),
+                None => queues.push((name, reading)),
+            }
+        }
+        queues
     }
 
     fn metric_rows(&self) -> Vec<MetricRow> {

@@ -15,6 +15,8 @@ use crate::inherit::READY_WORD;
 use crate::link::SupervisorLink;
 use crate::listeners::Address;
 use crate::messages::{ToSupervisor, ToWorker};
+use crate::notices::Notices;
+use crate::overload::OverloadWatches;
 use crate::quic::QuicContext;
 use crate::reload::PendingReload;
 use crate::service_manager::ServiceManager;
@@ -29,9 +31,9 @@ use flatout_config::model::Config;
 use flatout_engine::MetricsText;
 use flatout_engine::engine::Engine;
 use flatout_engine::spec::{PagesShared, Spec};
-use flatout_os::clock;
+use flatout_os::clock::{self, Now};
 use flatout_os::signals::{SignalAction, Signals};
-use flatout_proxy::Accelerator;
+use flatout_proxy::{Accelerator, OriginEvent};
 use flatout_server::counters::sum_rows;
 use flatout_server::{Command, Phase};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -61,6 +63,11 @@ pub(crate) struct Control {
     pub(crate) admin_thread: Option<AdminThread>,
     pub(crate) shared: Arc<StatusState>,
     pub(crate) events: ControlEvents,
+    pub(crate) overload: OverloadWatches,
+    /// The lines about origins.
+    pub(crate) notices: Notices,
+    /// True if an origin may have changed since they were last looked at.
+    pub(crate) has_changed_origins: bool,
     pub(crate) service_manager: ServiceManager,
     /// `None` if there is no supervisor.
     pub(crate) link: Option<SupervisorLink>,
@@ -128,6 +135,10 @@ pub(crate) struct Ending {
     pub(crate) failed: bool,
 }
 
+fn monotonic_ms() -> u64 {
+    Now::read().monotonic_ms
+}
+
 impl Control {
     /// Runs until the last worker has exited.
     pub(crate) fn run(mut self) -> Result<ExitCode, Failure> {
@@ -154,6 +165,8 @@ impl Control {
                 looked_at = clock::now();
             }
             self.look_at_folders();
+            self.overload.look(&self.shared);
+            self.look_at_origins();
             if let Some(interval) = self.alive_interval()
                 && clock::since(alive_at) >= interval
             {
@@ -183,6 +196,8 @@ impl Control {
             self.upgrade.as_ref().map(Upgrade::time_left),
             self.certificates.as_ref().filter(|all| all.any()).map(|_| left(LOOK_INTERVAL, looked_at)),
             self.folder_check.time_left().filter(|_| self.follows_folders()),
+            Some(self.overload.time_left(monotonic_ms())),
+            self.notices.due_ms().map(|due_ms| Duration::from_millis(due_ms.saturating_sub(monotonic_ms()))),
         ];
         let timeout = waits.into_iter().flatten().min();
         let timeout = timeout.map(|timeout| Timespec {
@@ -266,6 +281,17 @@ impl Control {
         }
     }
 
+    /// Reports changes of origins, if there may be any.
+    fn look_at_origins(&mut self) {
+        let now_ms = monotonic_ms();
+        let is_due = self.notices.due_ms().is_some_and(|due_ms| due_ms <= now_ms);
+        if std::mem::take(&mut self.has_changed_origins) || is_due {
+            let steps = self.accelerator.steps();
+            let origins = steps.iter().flat_map(|step| step.origin_states());
+            self.notices.look(origins, now_ms).iter().for_each(|line| say(line));
+        }
+    }
+
     fn look_at_certificates(&mut self) {
         let shown = self.certificates.as_mut().and_then(|certificates| certificates.look(&self.in_force.config));
         if let Some(shown) = shown {
@@ -294,6 +320,8 @@ impl Control {
             WorkerEvent::Order(order) => self.handle_order(order),
             WorkerEvent::Compiled(number, compiled) => self.finish_received_reload(number, compiled),
             WorkerEvent::Said(text) => say(&text),
+            WorkerEvent::Origin(OriginEvent::Said(line)) => say(&line),
+            WorkerEvent::Origin(OriginEvent::Changed) => self.has_changed_origins = true,
         }
     }
 
@@ -403,6 +431,7 @@ impl Control {
         let mut view = self.shared.view();
         view.config = self.in_force.options.source.path().map(|path| path.display().to_string());
         (view.listeners, view.sites) = (listeners, sites);
+        view.accept_queues = self.addresses.iter().map(Address::queues).collect();
     }
 
     /// Returns a line that summarizes what is served.
@@ -439,6 +468,7 @@ impl Control {
             store.release_volumes();
         }
         self.abandon_upgrade("it has exited");
+        self.overload.finish(&self.shared);
         // The socket file is removed first, so that no more clients connect.
         self.admin = None;
         self.logs.close();

@@ -4,6 +4,7 @@
 use crate::admin::AdminCommand;
 use crate::failure::Failure;
 use crate::reload::CompiledReload;
+use flatout_proxy::OriginEvent;
 use flatout_server::WorkerReport;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -27,6 +28,8 @@ pub(crate) enum WorkerEvent {
     Compiled(u64, Result<Box<CompiledReload>, Failure>),
     /// A line for standard error.
     Said(String),
+    /// News about an origin.
+    Origin(OriginEvent),
 }
 
 /// How a worker ended.

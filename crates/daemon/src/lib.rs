@@ -58,6 +58,8 @@ mod listeners;
 mod memory;
 mod messages;
 mod metrics;
+mod notices;
+pub mod overload;
 mod prepare;
 mod privileges;
 pub mod purge;

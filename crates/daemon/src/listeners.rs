@@ -10,7 +10,10 @@ use crate::inherit::{Inherited, covers};
 use crate::quic::QuicContext;
 use flatout_config::model::{self, Http3};
 use flatout_os::datagram::{self, receive_buffer};
-use flatout_os::socket::{ListenOptions, bind_listener, check_free, find_port_owner, has_ipv6, suggest_port};
+use flatout_os::socket::{
+    ListenOptions, accept_queue, bind_listener, check_free, find_port_owner, has_ipv6, suggest_port,
+};
+use flatout_overload::QueueReading;
 use flatout_server::{Listener, Protocol};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::getsockname;
@@ -19,6 +22,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Weak};
 
 /// Most ports that are tried where the kernel chooses the port.
 const PORTS_TRIED: usize = 8;
@@ -38,9 +42,28 @@ pub(crate) struct Address {
     proxy_protocol: bool,
     /// The listening sockets: one per worker. There are fewer if another process bound them, and more if the previous
     /// process had more workers.
-    sockets: Vec<OwnedFd>,
+    sockets: Arc<Vec<OwnedFd>>,
     /// The UDP sockets for HTTP/3: one per worker, or none.
     datagrams: Vec<OwnedFd>,
+}
+
+/// The accept queues of an address. It does not keep the sockets open.
+#[derive(Clone, Debug)]
+pub(crate) struct AcceptQueues {
+    pub(crate) address: SocketAddr,
+    sockets: Weak<Vec<OwnedFd>>,
+}
+
+impl AcceptQueues {
+    /// Returns the sum over all sockets; `None` if the address is not served any more.
+    pub(crate) fn read(&self) -> Option<QueueReading> {
+        let sockets = self.sockets.upgrade()?;
+        let mut sum = QueueReading::default();
+        for queue in sockets.iter().filter_map(|socket| accept_queue(socket.as_fd()).ok()) {
+            sum.add(QueueReading { waiting: queue.length.into(), waiting_max: queue.length_max.into() });
+        }
+        Some(sum)
+    }
 }
 
 /// Returns the workers' protocol for a configured listener.
@@ -136,7 +159,7 @@ impl Address {
         };
         let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
         let (protocol, proxy_protocol) = (protocol_of(listener), listener.proxy_protocol.is_some());
-        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets, datagrams })
+        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets: Arc::new(sockets), datagrams })
     }
 
     /// Returns copies of the sockets under another listener number: for another protocol, or for an address that they
@@ -157,7 +180,7 @@ impl Address {
             (listener.address, protocol_of(listener), listener.proxy_protocol.is_some());
         let bound = if asked.port() == 0 { self.bound } else { asked };
         let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
-        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets, datagrams })
+        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets: Arc::new(sockets), datagrams })
     }
 
     /// Returns copies of the sockets from which the worker with the index `worker` accepts connections. Every socket is
@@ -207,6 +230,11 @@ impl Address {
     /// The listening sockets, for an upgrade.
     pub(crate) fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
+    }
+
+    /// The listening sockets, for the status, as long as this address is served.
+    pub(crate) fn queues(&self) -> AcceptQueues {
+        AcceptQueues { address: self.bound, sockets: Arc::downgrade(&self.sockets) }
     }
 }
 

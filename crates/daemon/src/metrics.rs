@@ -1,7 +1,7 @@
 //! Metrics for Prometheus, generated from the workers' counters at each scrape. The format is text format 0.0.4, or
 //! OpenMetrics if the scraper requests it.
 
-use crate::status::StatusState;
+use crate::status::{QueueStatus, StatusState};
 use crate::store::{MetricKind, MetricRow};
 use flatout_engine::MetricsFormat;
 use flatout_server::counters::{CounterFamily, FAMILIES, GAUGES, ROWS};
@@ -67,10 +67,23 @@ impl Rows {
             counter: false,
             samples: vec![Sample { labels: vec![("version", env!("CARGO_PKG_VERSION").into())], value: 1 }],
         });
+        rows.queues(&shared.queues());
         for row in shared.store.metric_rows() {
             rows.store(row);
         }
         rows
+    }
+
+    fn queues(&mut self, queues: &[QueueStatus]) {
+        let length = "Connections or requests in a queue, over all workers, by queue.";
+        let limit = "Maximum length of a queue, by queue. It is lower during overload.";
+        for queue in queues {
+            let mut add = |name, help, kind, value| {
+                self.store(MetricRow { name, help, kind, labels: vec![("queue", queue.name.clone())], value });
+            };
+            add("queue_length", length, MetricKind::Gauge, queue.waiting);
+            add("queue_limit", limit, MetricKind::Gauge, queue.waiting_max);
+        }
     }
 
     /// In text format 0.0.4, the name of a counter's family includes the suffix `_total`. In OpenMetrics, it does not,
@@ -134,6 +147,7 @@ mod tests {
     use flatout_engine::MetricsFormat;
     use flatout_engine::explain::Question;
     use flatout_handler::ending::CloseReason;
+    use flatout_overload::QueueReading;
     use flatout_reason::Table;
     use flatout_server::counters::Counters;
     use std::sync::Arc;
@@ -151,7 +165,7 @@ mod tests {
         let text = encode_metrics(
             &StatusState::new(
                 counters,
-                &[&Table { names: &["hit", "not_found"], texts: &[] }],
+                &[&Table { names: &["hit", "not_found"], texts: &[], marks: &[] }],
                 Arc::new(logs),
                 Arc::new(NoStore),
             ),
@@ -187,6 +201,10 @@ mod tests {
             vec![StatusRow { name: "objects".to_owned(), value: "2".to_owned() }]
         }
 
+        fn queues(&self) -> Vec<(String, QueueReading)> {
+            vec![("pages: short".to_owned(), QueueReading { waiting: 3, waiting_max: 6 })]
+        }
+
         fn metric_rows(&self) -> Vec<MetricRow> {
             let row = |name, kind, label: Option<&str>, value| {
                 let labels = label.map(|label| ("reason", label.to_owned())).into_iter().collect();
@@ -213,6 +231,8 @@ mod tests {
             "# TYPE flatout_cache_objects gauge",
             "flatout_cache_objects 2",
             "flatout_cache_disk_bytes{reason=\"/a \\\"b\\\"\"} 5",
+            "flatout_queue_length{queue=\"pages: short\"} 3",
+            "flatout_queue_limit{queue=\"pages: short\"} 6",
         ] {
             assert_eq!(text.lines().filter(|found| *found == line).count(), 1, "{line} is not once in\n{text}");
         }
@@ -228,5 +248,6 @@ mod tests {
         }
         assert!(!text.contains("# EOF"));
         assert_eq!(shared.status().store[0].value, "2");
+        assert_eq!((shared.status().queues[0].waiting, shared.status().queues[0].waiting_max), (3, 6));
     }
 }

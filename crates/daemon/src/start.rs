@@ -20,6 +20,8 @@ use crate::limits::HeldCounters;
 use crate::link::SupervisorLink;
 use crate::listeners::{Address, bindable};
 use crate::messages::History;
+use crate::notices::Notices;
+use crate::overload::OverloadWatches;
 use crate::prepare::prepare_files;
 use crate::privileges::{NoPrivileges, decide_identity, drop_privileges, harden, root_warning};
 use crate::quic::QuicContext;
@@ -306,6 +308,9 @@ impl Unprivileged {
             admin,
             admin_thread: None,
             shared,
+            overload: OverloadWatches::default(),
+            notices: Notices::default(),
+            has_changed_origins: false,
             events: ControlEvents { signals, sender: event_sender, receiver: event_receiver },
             service_manager: if link.is_some() { ServiceManager::none() } else { ServiceManager::find() },
             link,

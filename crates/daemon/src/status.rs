@@ -1,13 +1,15 @@
 //! The status of the process for operators, shared by the threads that update it and the admin thread.
 
 use crate::limits::HeldCounters;
-use crate::listeners::Address;
+use crate::listeners::{AcceptQueues, Address};
 use crate::messages::History;
+use crate::overload::RefusalStatus;
 use crate::store::{StatusRow, StoreView};
 use flatout_access_log::Logs;
 use flatout_config::model::{Config, Protocol};
 use flatout_os::clock;
 use flatout_os::counter::Counter;
+use flatout_overload::QueueReading;
 use flatout_reason::Table;
 use flatout_server::Phase;
 use flatout_server::counters::{Counters, sum_rows};
@@ -58,6 +60,9 @@ pub(crate) struct View {
     pub(crate) phase: &'static str,
     pub(crate) landlock: bool,
     pub(crate) last_error: Option<String>,
+    pub(crate) accept_queues: Vec<AcceptQueues>,
+    pub(crate) overload: RefusalStatus,
+    pub(crate) resources: RefusalStatus,
 }
 
 /// A listener as `flatout status` shows it.
@@ -79,6 +84,17 @@ pub struct SiteStatus {
     pub hosts: Vec<String>,
     /// The addresses of the listeners that serve the site.
     pub listeners: Vec<String>,
+}
+
+/// A queue of connections or requests, over all workers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// The queue's name: `accept: ADDRESS`, `pages: short`, `pages: long`, `passwords` or `php: SERVER`.
+    pub name: String,
+    /// Number of waiting entries.
+    pub waiting: u64,
+    /// Maximum of that number. It is lower while more arrive than can be served in time.
+    pub waiting_max: u64,
 }
 
 /// A certificate as `flatout status` shows it.
@@ -154,6 +170,16 @@ pub struct Status {
     /// The state of the store of origin responses, as rows of text; empty if there is no store.
     #[serde(default)]
     pub store: Vec<StatusRow>,
+    /// Connections and requests that are refused now because of overload.
+    #[serde(default)]
+    pub overload: RefusalStatus,
+    /// Connections and requests that are refused now because file descriptors, ports or memory of the kernel have run
+    /// out.
+    #[serde(default)]
+    pub resources: RefusalStatus,
+    /// The queues of connections and requests.
+    #[serde(default)]
+    pub queues: Vec<QueueStatus>,
     /// The limits on connections, requests and buffers of clients, as rows of text.
     #[serde(default)]
     pub limits: Vec<StatusRow>,
@@ -283,9 +309,23 @@ impl StatusState {
             bytes_sent: self.sum(|counters| counters.bytes_sent.get()),
             log_lines_lost: self.log_lines_lost(),
             store: self.store.status_rows(),
+            overload: view.overload,
+            resources: view.resources,
+            queues: self.queues(),
             limits: self.limit_rows(),
             reasons: self.reasons(),
         }
+    }
+
+    /// Returns the state of all queues.
+    pub(crate) fn queues(&self) -> Vec<QueueStatus> {
+        let accepts = self.view().accept_queues.clone();
+        let accepts = accepts.iter().filter_map(|queue| Some((format!("accept: {}", queue.address), queue.read()?)));
+        let show = |(name, reading)| {
+            let QueueReading { waiting, waiting_max } = reading;
+            QueueStatus { name, waiting, waiting_max }
+        };
+        accepts.chain(self.store.queues()).map(show).collect()
     }
 
     fn limit_rows(&self) -> Vec<StatusRow> {

@@ -7,6 +7,7 @@
 use crate::cache::CacheReply;
 use crate::purge::{PurgeReply, PurgeRequest};
 use flatout_engine::explain::Question;
+use flatout_overload::QueueReading;
 use serde::{Deserialize, Serialize};
 
 /// The interface of a store for threads that are not workers.
@@ -30,6 +31,9 @@ pub trait StoreView: Send + Sync {
     /// Returns rows for the metrics. Rows with the same name are consecutive, and have the same help, kind and label
     /// names.
     fn metric_rows(&self) -> Vec<MetricRow>;
+
+    /// Returns the queues of requests, by name.
+    fn queues(&self) -> Vec<(String, QueueReading)>;
 }
 
 /// A row of `flatout status`.
@@ -85,6 +89,10 @@ impl StoreView for NoStore {
     }
 
     fn metric_rows(&self) -> Vec<MetricRow> {
+        Vec::new()
+    }
+
+    fn queues(&self) -> Vec<(String, QueueReading)> {
         Vec::new()
     }
 }

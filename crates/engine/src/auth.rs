@@ -8,6 +8,7 @@ use argon2::{Argon2, Params};
 use bcrypt::HashParts;
 use flatout_os::clock;
 use flatout_os::random::HashState;
+use flatout_overload::QueueReading;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
@@ -189,6 +190,12 @@ impl Verifier {
             }
         }
         Some(answered)
+    }
+
+    /// The queue of passwords that wait for their verification, including the one being verified.
+    pub(crate) fn queue(&self) -> QueueReading {
+        let waiting = lock(&self.waiting).len() as u64;
+        QueueReading { waiting, waiting_max: QUEUE_MAX as u64 + 1 }
     }
 }
 

@@ -23,9 +23,9 @@ flatout_reason::reasons! {
     AccessDenied, "access_denied", "The client's address is denied: 403.";
     RateLimited, "rate_limited", "The client's address exceeded the rate limit: 429.";
     AddressRequestsLimit, "address_requests_limit", "The concurrent requests of the client's address had reached the limit in `limit-connections`: 429.";
-    RequestsLimit, "requests_limit", "The concurrent requests of all clients together had reached the limit in `limit-connections`: 503.";
+    RequestsLimit: overload, "requests_limit", "The concurrent requests of all clients together had reached the limit in `limit-connections`: 503.";
     Unauthorized, "unauthorized", "The user name or password is missing or wrong: 401.";
-    AuthBusy, "auth_busy", "The queue for password verification is full: 503.";
+    AuthBusy: overload, "auth_busy", "The queue for password verification is full: 503.";
     AmbiguousPath, "ambiguous_path", "The path contains `%2F`, `%5C`, `\\`, `;` or a suffix after a script's name. Servers interpret these differently, and different rules would apply under another interpretation: 400.";
     Unrouted, "unrouted", "No handler in the site responded: 404.";
 }
@@ -56,7 +56,7 @@ const _: () = assert!(COUNT <= flatout_handler::OUTCOMES_MAX);
 
 #[cfg(test)]
 mod tests {
-    use super::OUTCOMES;
+    use super::{OUTCOMES, OriginFailure};
     use std::collections::HashSet;
 
     #[test]
@@ -64,5 +64,40 @@ mod tests {
         let names: Vec<_> = OUTCOMES.iter().flat_map(|table| table.names).collect();
         assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
         assert!(OUTCOMES.iter().flat_map(|table| table.texts).all(|text| text.contains('.')));
+    }
+
+    /// Otherwise a new outcome would not be reported on standard error.
+    #[test]
+    fn refusals_because_of_overload_are_marked() {
+        // The request or its page is at fault, an origin, a disk, or a client that takes up more than its share.
+        const OTHERS: [&str; 15] = [
+            "file_unsettled",
+            "no_healthy_origin",
+            "origin_queue_client",
+            "page_changing",
+            "page_content_budget",
+            "page_cpu_limit",
+            "page_memory_budget",
+            "page_memory_limit",
+            "page_no_yield",
+            "page_output_budget",
+            "page_run_limit",
+            "php_spool_failed",
+            "php_too_many_client",
+            "request_buffer_failed",
+            "thread_pool_full",
+        ];
+        let is_busy = |name, text: &str| {
+            text.contains("503") || {
+                OriginFailure::ALL.iter().any(|failure| failure.name() == name && failure.status() == 503)
+            }
+        };
+        for table in OUTCOMES {
+            for ((name, mark), text) in table.rows().zip(table.texts) {
+                let is_known = matches!(mark, "" | "overload" | "resources");
+                let is_marked = !mark.is_empty();
+                assert!(is_known && is_marked == (is_busy(name, text) && !OTHERS.contains(&name)), "{name}: {mark}");
+            }
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::walk::readings::ScriptNames;
 use flatout_config::model::{self, Cidr, Config, FieldOp, Place, ProxySenders, Text};
 use flatout_fastcgi::PhpStep;
 use flatout_os::root::Root;
+use flatout_overload::QueueReading;
 pub use flatout_pages::PagesShared;
 use flatout_pages::PagesStep;
 pub use flatout_pages::api::budget::ContentBudget as PageBudget;
@@ -58,6 +59,22 @@ impl Spec {
             *bytes_max = bytes_max.saturating_add(step.settings().spool_total_bytes_max);
         }
         buffers
+    }
+
+    /// The queues of requests that wait for a page's turn, a password's verification or an application server, by name.
+    pub fn queues(&self) -> Vec<(String, QueueReading)> {
+        let mut queues = Vec::new();
+        if self.has_pages() {
+            let PagesShared { short_queues, long_queues, .. } = &*self.pages_shared;
+            for (name, gauges) in [("pages: short", short_queues), ("pages: long", long_queues)] {
+                queues.push((name.to_owned(), gauges.read()));
+            }
+        }
+        queues.extend(self.verifier.as_ref().map(|verifier| ("passwords".to_owned(), verifier.queue())));
+        for PhpSpec { step, .. } in &self.php {
+            queues.push((format!("php: {}", step.describe()), step.load().queue()));
+        }
+        queues
     }
 
     /// State shared by all active pages in the process.

@@ -27,10 +27,11 @@ flatout_reason::reasons! {
     Unresolved, "php_unresolved", 502, "The application server's name has no address, or the resolver failed: 502.";
     ConnectTimeout, "php_connect_timeout", 504, "Connecting to the application server timed out: 504.";
     ConnectFailed, "php_connect_failed", 502, "Connecting to the application server failed for another reason: 502.";
-    Busy, "php_busy", 503, "The application server's listen queue stayed full until the connect timeout expired: 503.";
-    NoDescriptor, "php_no_descriptor", 503, "No file descriptor or port was available for a connection to the application server: 503.";
-    TooMany, "php_too_many", 503, "All processes of the application server are busy, and the requests already waiting will keep them busy until the queue timeout expires: 503.";
-    Overloaded, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
+    Busy: overload, "php_busy", 503, "The application server's listen queue stayed full until the connect timeout expired: 503.";
+    NoDescriptor: resources, "php_no_descriptor", 503, "No file descriptor or port was available for a connection to the application server: 503.";
+    TooMany: overload, "php_too_many", 503, "All processes of the application server are busy, and the requests already waiting will keep them busy until the queue timeout expires: 503.";
+    TooManyClient, "php_too_many_client", 503, "All processes of the application server are busy, and requests of the same client take up a quarter of the queue: 503.";
+    Overloaded: overload, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
     RoleUnknown, "php_role_unknown", 502, "The application server does not support the FastCGI responder role: 502.";
     ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";
     CutHead, "php_cut_head", 502, "The connection closed, or the script exited, before the response head was complete: 502.";

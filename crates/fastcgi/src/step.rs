@@ -1,7 +1,7 @@
 //! A `php` step, shared by all workers.
 
 use crate::split::{Meaning, ScriptRules, find_script};
-use flatout_balance::limit::ConcurrencyLimiter;
+use flatout_balance::limit::{ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Concurrency, Php, PhpAddress};
 use flatout_os::root::Root;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
@@ -104,6 +104,11 @@ impl PhpStep {
     /// Number of bytes that the step buffers for requests and responses now, over all workers.
     pub fn buffered_bytes(&self) -> u64 {
         self.spools.held_bytes()
+    }
+
+    /// The requests that the application server processes, and those that wait for it.
+    pub fn load(&self) -> LimiterStatus {
+        self.limiter.status()
     }
 
     /// Maps `decoded`, which must be the output of `flatout_http::path::decode_path`.

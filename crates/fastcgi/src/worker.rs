@@ -9,7 +9,7 @@ use crate::split::Meaning;
 use crate::step::PhpStep;
 use crate::upload::{Feed, SentContent};
 use crate::variables::VariableInput;
-use flatout_balance::limit::{Arrival, Permit, WaitingRequest};
+use flatout_balance::limit::{Arrival, Permit, QueueRefusal, WaitingRequest};
 use flatout_handler::Request;
 use flatout_handler::content::RequestContent;
 use flatout_handler::owned::OwnedRequest;
@@ -190,7 +190,10 @@ impl Entrance {
             return Ok(Self::Open(permit));
         }
         let queued = step.limiter.enqueue(&arrival);
-        queued.map(Self::Queued).map_err(|_| PhpOutcome::TooMany)
+        queued.map(Self::Queued).map_err(|refusal| match refusal {
+            QueueRefusal::ClientShare => PhpOutcome::TooManyClient,
+            QueueRefusal::Full | QueueRefusal::Timeout => PhpOutcome::TooMany,
+        })
     }
 }
 

@@ -35,8 +35,10 @@ flatout_reason::reasons! {
     FileFailed, "file_failed", true, "Reading the file failed while it was being sent.";
     DescriptorPressure, "descriptor_pressure", false, "The process ran out of file descriptors, and this connection was idle, or its request head, TLS handshake or PROXY header had been incomplete for a second.";
     ConnectionsLimit, "connections_limit", false, "The client's address already had as many connections as `limit-connections` allows; the server reset the new connection at once.";
-    HandshakesLimit, "handshakes_limit", false, "The client's address had too many incomplete TLS handshakes, or all clients together had too many, and this handshake was among the oldest. Incomplete PROXY headers count as handshakes.";
-    HeadsLimit, "heads_limit", true, "The client's address had too many incomplete request heads, or all clients together had too many, and this head was among the oldest.";
+    HandshakesLimit, "handshakes_limit", false, "The client's address had too many incomplete TLS handshakes. Incomplete PROXY headers count as handshakes.";
+    HandshakesTotal: overload, "handshakes_total", false, "All clients together had too many incomplete TLS handshakes, and this one was among the oldest, or over QUIC, the newest.";
+    HeadsLimit, "heads_limit", true, "The client's address had too many incomplete request heads.";
+    HeadsTotal: overload, "heads_total", true, "All clients together had too many incomplete request heads, and this one was among the oldest.";
     DrainDeadline, "drain_deadline", true, "The server is stopping, and the drain timeout expired.";
     TlsHandshakeTimeout, "tls_handshake_timeout", false, "The TLS handshake was not complete within the handshake timeout.";
     TlsFailed, "tls_failed", true, "TLS failed; the name of the failure says why.";

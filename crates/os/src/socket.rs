@@ -225,8 +225,17 @@ pub fn unacknowledged_bytes(fd: BorrowedFd<'_>) -> io::Result<u32> {
     if result == 0 { Ok(u32::try_from(bytes).unwrap_or(0)) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Number of connections waiting to be accepted at a listener, from the listening socket's `TCP_INFO`.
-pub fn accept_queue_length(listener: BorrowedFd<'_>) -> io::Result<u32> {
+/// The accept queue of a listener.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AcceptQueueStatus {
+    /// Number of connections waiting to be accepted.
+    pub length: u32,
+    /// The backlog. The kernel queues one connection more.
+    pub length_max: u32,
+}
+
+/// Returns the state of the accept queue of a listener, from the listening socket's `TCP_INFO`.
+pub fn accept_queue(listener: BorrowedFd<'_>) -> io::Result<AcceptQueueStatus> {
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
     // SAFETY: the descriptor is open for as long as it is borrowed. The kernel writes at most `length` bytes to `info`,
     // which is that large, and every bit pattern is a valid `tcp_info`.
@@ -236,7 +245,8 @@ pub fn accept_queue_length(listener: BorrowedFd<'_>) -> io::Result<u32> {
         let result = libc::getsockopt(listener.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, at, &raw mut length);
         (result, info)
     };
-    if result == 0 { Ok(info.tcpi_unacked) } else { Err(io::Error::last_os_error()) }
+    let status = AcceptQueueStatus { length: info.tcpi_unacked, length_max: info.tcpi_sacked };
+    if result == 0 { Ok(status) } else { Err(io::Error::last_os_error()) }
 }
 
 /// The process that listens on `port`, as (pid, name). Returns `None` if no process does or if /proc cannot be read.
@@ -400,9 +410,9 @@ pub fn raise_descriptor_limit() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        BACKLOG, DEFER_ACCEPT_S, ListenOptions, ListeningSocket, bind_listener, check_free, find_port_owner,
-        parse_address, parse_listening, parse_socket_link, read_holders, read_listening_unix, suggest_port,
-        unacknowledged_bytes,
+        AcceptQueueStatus, BACKLOG, DEFER_ACCEPT_S, ListenOptions, ListeningSocket, accept_queue, bind_listener,
+        check_free, find_port_owner, parse_address, parse_listening, parse_socket_link, read_holders,
+        read_listening_unix, suggest_port, unacknowledged_bytes,
     };
     use std::fs;
     use std::io::{Read, Write};
@@ -421,6 +431,13 @@ mod tests {
         assert!(suggested > address.port());
         // Our own other workers may share it.
         assert!(bind_listener(&address, &ListenOptions::DEFAULT).is_ok());
+    }
+
+    #[test]
+    fn the_accept_queue_is_read_from_the_listener() {
+        let options = ListenOptions { backlog: 2, ..ListenOptions::DEFAULT };
+        let (listener, _) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        assert_eq!(accept_queue(listener.as_fd()).unwrap(), AcceptQueueStatus { length: 0, length_max: 2 });
     }
 
     #[test]

@@ -11,11 +11,17 @@
 //! |---|---|
 //! | `bound` | bound on the length of a queue, derived from the measured service rate |
 //! | `clients` | limits on the connections, requests or the like of each client |
+//! | `episode` | when an overload begins and ends, and how much was refused meanwhile |
+//! | `gauge` | the state of a queue for other threads |
 //!
 //! By design, this crate contains no queues, sockets or clock, and does not decide what happens to refused work.
 
 mod bound;
 mod clients;
+mod episode;
+mod gauge;
 
 pub use bound::{QueueBound, QueueSettings};
 pub use clients::{ClientCounter, ClientLimit, ClientPermit, LimitReached, PER_CLIENT_MAX, Subject, subject};
+pub use episode::{Episode, EpisodeEvent, EpisodeWatch, QUIET_MS, Refusals};
+pub use gauge::{QueueGauge, QueueGauges, QueueReading};

@@ -23,7 +23,7 @@ flatout_reason::reasons! {
     Malformed, "page_malformed", 500, "The page or an included file does not compile: 500.";
     Unreadable, "page_unreadable", 500, "The page or an included file cannot be read: 500.";
     Changing, "page_changing", 503, "The page changed during every attempt to read it: 503.";
-    Busy, "page_busy", 503, "Too many pages are waiting on this worker: 503.";
+    Busy: overload, "page_busy", 503, "Too many pages are waiting on this worker: 503.";
     OutputBudget, "page_output_budget", 503, "Unsent page output has reached the limit for all clients or for this one: 503.";
     NoInterpreter, "page_no_interpreter", 500, "The interpreter for pages could not be created: 500.";
 }

@@ -11,12 +11,14 @@
 use crate::job::PageRun;
 use crate::sandbox::ResumeResult;
 use crate::sandbox::failure::FailureKind;
+use crate::step::PagesShared;
 use flatout_os::clock;
 use flatout_os::clock::Now;
-use flatout_overload::{QueueBound, QueueSettings};
+use flatout_overload::{QueueBound, QueueGauge, QueueSettings};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Waker;
 use tokio::task::{spawn_local, yield_now};
 
@@ -49,6 +51,9 @@ flatout_reason::defaults! {
         /// refused.
         short_bound: RefCell<QueueBound> = RefCell::new(QueueBound::new(SETTINGS)),
         long_bound: RefCell<QueueBound> = RefCell::new(QueueBound::new(SETTINGS)),
+        /// The state of short and of long pages, for other threads.
+        short_gauge: Arc<QueueGauge>,
+        long_gauge: Arc<QueueGauge>,
         is_running: Cell<bool> = Cell::new(false),
         /// Number of pages that have used up their first slice since sockets were last polled.
         preempted: Cell<u32> = Cell::new(0),
@@ -70,6 +75,19 @@ struct Ticket {
 }
 
 impl RunQueue {
+    /// Creates an empty queue, whose state is shown in the gauges of `shared`.
+    pub(crate) fn shown_in(shared: &PagesShared) -> Self {
+        let (short_gauge, long_gauge) = (shared.short_queues.add(), shared.long_queues.add());
+        let queue = Self { short_gauge, long_gauge, ..Self::default() };
+        queue.show();
+        queue
+    }
+
+    fn show(&self) {
+        self.short_gauge.set(self.short_count(), self.short_bound.borrow().bound());
+        self.long_gauge.set(self.long_count(), self.long_bound.borrow().bound());
+    }
+
     /// Returns whether another page may start. `is_long` says whether it was long when it last ran. The queued pages of
     /// the same kind must be able to finish within the target delay.
     pub(crate) fn admits(&self, is_long: bool) -> bool {
@@ -97,6 +115,7 @@ impl RunQueue {
         };
         report(&self.short_bound, short_ended, self.short_count());
         report(&self.long_bound, long_ended, self.long_count());
+        self.show();
     }
 
     /// Lets a page take turns, or makes it wait if it is long and enough long pages already take turns.

@@ -6,6 +6,7 @@ use crate::messages::MessageWriter;
 use crate::open::{Means, OpenResources};
 use flatout_config::model::{PageSettings, Pages};
 use flatout_os::root::Root;
+use flatout_overload::QueueGauges;
 use flatout_upstream::origin::OriginTls;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,10 @@ pub struct PagesShared {
     pub told: MessageWriter,
     /// Output that is buffered for clients.
     pub backlog: Backlog,
+    /// The queues of short pages that are ready to run, one of each worker.
+    pub short_queues: QueueGauges,
+    /// Those of long pages.
+    pub long_queues: QueueGauges,
     /// The open resources of pages.
     pub(crate) opened: Mutex<OpenResources>,
 }

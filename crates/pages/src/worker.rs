@@ -82,11 +82,11 @@ impl PagesWorker {
     /// Creates the state of a worker. Interpreters are created when needed.
     pub fn new(shared: Arc<PagesShared>) -> Rc<Self> {
         Rc::new(Self {
+            queue: Rc::new(RunQueue::shown_in(&shared)),
             shared,
             vms: RefCell::default(),
             exchanges: RefCell::default(),
             spare: RefCell::default(),
-            queue: Rc::default(),
             deadlines: Rc::default(),
             waiting: Cell::new(0),
         })

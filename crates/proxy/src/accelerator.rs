@@ -1,6 +1,6 @@
 //! State shared by all proxies and caches in the process.
 
-use crate::events::{NotKeptCounts, OnChange, UnstoredResponses};
+use crate::events::{NotKeptCounts, OnChange, OriginEvent, UnstoredResponses};
 use crate::fill::Fills;
 use crate::meta::Meta;
 use crate::ranges::RangeFetches;
@@ -99,11 +99,10 @@ impl Accelerator {
         let _ = self.on_change.set(tell);
     }
 
-    /// Reports `change`, if there is one, of the origin with this index.
-    pub(crate) fn tell_change(&self, step: &ProxyStep, index: usize, change: Option<Change>) {
-        if let Some(change) = change {
-            let effect = change.effect(step.addresses.len() == 1);
-            self.tell(step, index, &format!("{effect}: [{}] {}", change.name(), change.text()));
+    /// Reports that an origin has changed, if it has.
+    pub(crate) fn tell_change(&self, change: Option<Change>) {
+        if let (Some(tell), Some(_)) = (self.on_change.get(), change) {
+            tell(OriginEvent::Changed);
         }
     }
 
@@ -119,22 +118,20 @@ impl Accelerator {
         if let Some(report) = step.failures.get(index).and_then(|series| series.add(failure, now_ms)) {
             self.tell(step, index, &report);
         }
-        self.tell_change(step, index, change);
+        self.tell_change(change);
     }
 
     /// Reports that the origin with this index has answered, if its requests had failed.
     pub(crate) fn tell_answer(&self, step: &ProxyStep, index: usize, change: Option<Change>, now_ms: u64) {
-        let report = step.failures.get(index).and_then(|series| series.end(now_ms));
-        match (change, report) {
-            // One line suffices.
-            (None, Some(report)) => self.tell(step, index, &report),
-            _ => self.tell_change(step, index, change),
+        if let Some(report) = step.failures.get(index).and_then(|series| series.end(now_ms)) {
+            self.tell(step, index, &report);
         }
+        self.tell_change(change);
     }
 
     fn tell(&self, step: &ProxyStep, index: usize, what: &str) {
         if let (Some(tell), Some(address)) = (self.on_change.get(), step.addresses.get(index)) {
-            tell(format!("origin {address} {what}"));
+            tell(OriginEvent::Said(format!("origin {address} {what}")));
         }
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn watch(worker: &Rc<ProxyWorker>, step: &Arc<ProxyStep>) {
                 if outcome.is_good() && change.is_some() {
                     accelerator.tell_answer(&step, index, change, now_ms);
                 } else {
-                    accelerator.tell_change(&step, index, change);
+                    accelerator.tell_change(change);
                 }
             }
         });

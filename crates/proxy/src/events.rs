@@ -73,8 +73,17 @@ impl NotKeptCounts {
     }
 }
 
-/// Callback for a line about an origin: its availability has changed, or it fails.
-pub type OnChange = Box<dyn Fn(String) + Send + Sync>;
+/// News about an origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginEvent {
+    /// Its availability or its concurrency limit has changed; see [`crate::ProxyStep::origin_states`].
+    Changed,
+    /// A line: its requests fail, or it answers again.
+    Said(String),
+}
+
+/// Callback for news about an origin.
+pub type OnChange = Box<dyn Fn(OriginEvent) + Send + Sync>;
 
 #[cfg(test)]
 mod tests {

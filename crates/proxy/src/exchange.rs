@@ -404,7 +404,7 @@ impl Begun {
         let now_ms = Now::read().monotonic_ms;
         let index = ticket.index();
         let limited = permit.report(sample_of(failure), now_ms);
-        worker.accelerator().tell_change(step, index, limited);
+        worker.accelerator().tell_change(limited);
         // A URL that times out must not take an origin that answers others out of rotation.
         let others_are_answered = failure.failure == OriginFailure::HeadTimeout
             && step.limiters.get(index).is_some_and(|limiter| limiter.is_answering(now_ms));
@@ -413,7 +413,7 @@ impl Begun {
         if failed {
             worker.accelerator().tell_failure(step, index, (failure.failure, change), now_ms);
         } else {
-            worker.accelerator().tell_change(step, index, change);
+            worker.accelerator().tell_change(change);
         }
         self.tried.add(index);
         self.attempts = self.attempts.saturating_add(1);
@@ -470,7 +470,7 @@ pub(crate) fn finish_answer(
     now_ms: u64,
 ) {
     let limited = permit.finish(sample_of_answer(status, delay_us), now_ms);
-    worker.accelerator().tell_change(step, ticket.index(), limited);
+    worker.accelerator().tell_change(limited);
     let change = ticket.report(Ending::Answered, now_ms);
     worker.accelerator().tell_answer(step, ticket.index(), change, now_ms);
 }
@@ -486,7 +486,7 @@ fn report_answer(
 ) {
     let now_ms = Now::read().monotonic_ms;
     let limited = permit.report(sample_of_answer(status, delay_us), now_ms);
-    worker.accelerator().tell_change(step, ticket.index(), limited);
+    worker.accelerator().tell_change(limited);
     let change = ticket.report(Ending::Answered, now_ms);
     worker.accelerator().tell_answer(step, ticket.index(), change, now_ms);
 }

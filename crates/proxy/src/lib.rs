@@ -53,8 +53,10 @@ pub mod worker;
 mod worker_cache;
 
 pub use accelerator::{Accelerator, url_purges};
+pub use events::OriginEvent;
 pub use explain::CacheExplanation;
+pub use flatout_balance::group::Change;
 pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;
-pub use step::{OriginStanding, ProxyStep};
+pub use step::{OriginStanding, OriginState, ProxyStep};
 pub use worker::ProxyWorker;

@@ -26,8 +26,8 @@ flatout_reason::reasons! {
     BufferFailed, "request_buffer_failed", 503, "The request's content could not be buffered, because there was no space, or its buffer could not be read: 503.";
     Purged, "purged", 200, "An allowed client sent PURGE: 200.";
     PurgeDenied, "purge_denied", 403, "The client is not allowed to use PURGE, or the request has more tags than a response can have: 403.";
-    OriginQueueFull, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";
-    OriginQueueTimeout, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout expired: 503.";
+    OriginQueueFull: overload, "origin_queue_full", 503, "The origin is at its concurrency limit, and its queue is full: 503.";
+    OriginQueueTimeout: overload, "origin_queue_timeout", 503, "The request waited in the origin's queue until the queue timeout expired: 503.";
     OriginQueueClient, "origin_queue_client", 503, "The origin is at its concurrency limit, and requests of the same client take up a quarter of its queue: 503.";
     EsiComposed, "esi_composed", 0, "flatout assembled the page from its ESI fragments.";
     EsiIncomplete, "esi_incomplete", 0, "flatout assembled the page without an optional fragment that failed.";

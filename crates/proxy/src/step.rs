@@ -4,7 +4,7 @@ use crate::failing::FailureSeries;
 use crate::forward::{LOOP_MARK_START, SentFields, original_client, unkeyed_fields};
 use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
-use flatout_balance::group::{Group, OriginStatus, Preference};
+use flatout_balance::group::{Change, Group, OriginStatus, Preference};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
 use flatout_http::framing::Version;
@@ -64,6 +64,19 @@ pub struct OriginStanding {
     pub text: String,
     /// The origin's load.
     pub load: Option<LimiterStatus>,
+}
+
+/// State of an origin for notices to operators.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginState {
+    /// The origin's URL.
+    pub address: String,
+    /// True if the step has no other origin.
+    pub is_only: bool,
+    /// The change that made the origin unavailable; `None` if it is available.
+    pub fault: Option<Change>,
+    /// True while the origin has a concurrency limit because of overload.
+    pub is_limited: bool,
 }
 
 impl ProxyStep {
@@ -269,6 +282,25 @@ impl ProxyStep {
     /// of the head timeout.
     pub(crate) fn hang_ms(&self) -> u64 {
         (self.settings.timeouts.head_timeout_ms / 2).max(1)
+    }
+
+    /// Returns the states of the origins of which operators are notified.
+    pub fn origin_states(&self) -> Vec<OriginState> {
+        let now_ms = flatout_os::clock::Now::read().monotonic_ms;
+        let read = |(index, address): (usize, &OriginAddress)| OriginState {
+            address: address.to_string(),
+            is_only: self.addresses.len() == 1,
+            fault: match self.group.standing(index, now_ms) {
+                Some(OriginStatus::Down) => Some(Change::ChecksFailed),
+                Some(OriginStatus::PausedUntil(_) | OriginStatus::Trial) => Some(Change::Paused),
+                Some(OriginStatus::Well | OriginStatus::Starting(_)) | None => None,
+            },
+            is_limited: self.limiters.get(index).is_some_and(|limiter| {
+                let load = limiter.status();
+                load.quick.limit.is_some() || load.slow.limit.is_some()
+            }),
+        };
+        self.addresses.iter().enumerate().map(read).collect()
     }
 
     /// Returns the settings for connections to the origins.

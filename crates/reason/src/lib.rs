@@ -59,15 +59,15 @@ macro_rules! reasons {
     };
     (
         $(#[$about:meta])* pub enum $table:ident { name, text, }
-        $($(#[$note:meta])* $variant:ident, $name:literal, $text:literal;)+
+        $($(#[$note:meta])* $variant:ident $(: $mark:ident)?, $name:literal, $text:literal;)+
     ) => {
-        $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant, $name, $text;)+ }
+        $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant $(: $mark)?, $name, $text;)+ }
     };
     (
         $(#[$about:meta])* pub enum $table:ident { name, $(#[$what:meta])* $column:ident: $type:ty, text, }
-        $($(#[$note:meta])* $variant:ident, $name:literal, $cell:expr, $text:literal;)+
+        $($(#[$note:meta])* $variant:ident $(: $mark:ident)?, $name:literal, $cell:expr, $text:literal;)+
     ) => {
-        $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant, $name, $text;)+ }
+        $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant $(: $mark)?, $name, $text;)+ }
         $crate::reasons! { @column $table $(#[$what])* $column: $type; $($variant, $cell;)+ }
     };
     (
@@ -77,9 +77,12 @@ macro_rules! reasons {
             $(#[$what_else:meta])* $second:ident: $second_type:ty,
             text,
         }
-        $($(#[$note:meta])* $variant:ident, $name:literal, $cell:literal, $second_cell:literal, $text:literal;)+
+        $(
+            $(#[$note:meta])* $variant:ident $(: $mark:ident)?,
+            $name:literal, $cell:literal, $second_cell:literal, $text:literal;
+        )+
     ) => {
-        $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant, $name, $text;)+ }
+        $crate::reasons! { @table $(#[$about])* $table $($(#[$note])* $variant $(: $mark)?, $name, $text;)+ }
         $crate::reasons! { @column $table $(#[$what])* $column: $type; $($variant, $cell;)+ }
         $crate::reasons! { @column $table $(#[$what_else])* $second: $second_type; $($variant, $second_cell;)+ }
     };
@@ -92,7 +95,7 @@ macro_rules! reasons {
     };
     (
         @table $(#[$about:meta])* $table:ident
-        $($(#[$note:meta])* $variant:ident, $name:literal, $text:literal;)+
+        $($(#[$note:meta])* $variant:ident $(: $mark:ident)?, $name:literal, $text:literal;)+
     ) => {
         $crate::reasons! { @rows $(#[$about])* pub $table $($(#[$note])* #[doc = $text] $variant;)+ }
         $crate::reasons! { @names pub $table $($variant, $name;)+ }
@@ -101,7 +104,11 @@ macro_rules! reasons {
         impl $table {
             /// The names and meanings of all variants, for logs, counters and documentation.
             pub const TABLE: &'static $crate::Table = {
-                static TABLE: $crate::Table = $crate::Table { names: $table::NAMES, texts: $table::TEXTS };
+                static TABLE: $crate::Table = $crate::Table {
+                    names: $table::NAMES,
+                    texts: $table::TEXTS,
+                    marks: &[$(concat!($(stringify!($mark))?),)+],
+                };
                 &TABLE
             };
         }
@@ -206,6 +213,15 @@ pub struct Table {
     pub names: &'static [&'static str],
     /// The meanings, in the same order.
     pub texts: &'static [&'static str],
+    /// The marks, in the same order; empty for a row without one.
+    pub marks: &'static [&'static str],
+}
+
+impl Table {
+    /// Returns the name and the mark of each row.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        self.names.iter().zip(self.marks).map(|(name, mark)| (*name, *mark))
+    }
 }
 
 /// A row of any table.
@@ -218,7 +234,7 @@ pub struct Outcome {
 impl Outcome {
     /// An outcome that belongs to no table. Its name is `-`.
     pub const NONE: Self = {
-        static NONE: Table = Table { names: &["-"], texts: &[""] };
+        static NONE: Table = Table { names: &["-"], texts: &[""], marks: &[""] };
         Self::new(&NONE, 0)
     };
 
@@ -277,7 +293,7 @@ mod tests {
         pub enum Plain { name, text, }
         First, "first", "The first.";
         /// A doc comment on a row.
-        Second, "second", "The second.";
+        Second: late, "second", "The second.";
     }
 
     crate::reasons! {
@@ -290,7 +306,7 @@ mod tests {
             is_ours: bool,
             text,
         }
-        Third, "third", 503, true, "The third.";
+        Third: late, "third", 503, true, "The third.";
         Fourth, "fourth", 400, false, "The fourth.";
     }
 
@@ -320,6 +336,8 @@ mod tests {
         assert_eq!((Wide::Fourth.status(), Wide::Fourth.is_ours()), (400, false));
         assert_eq!((Told::Fifth.text(), Told::Fifth.change()), ("The fifth.", "Take another."));
         assert_eq!(size_of::<Wide>(), 1);
+        let rows: Vec<_> = Plain::TABLE.rows().chain(Wide::TABLE.rows()).collect();
+        assert_eq!(rows, [("first", ""), ("second", "late"), ("third", "late"), ("fourth", "")]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ flatout_reason::reasons! {
     MethodNotAllowed, "method_not_allowed", "The method is not allowed for files: 405.";
     MethodUnknown, "method_unknown", "The method is unknown, or not supported for files: 501.";
     FileUnsettled, "file_unsettled", "The file changed during every attempt to read it, so any response would mix versions: 503.";
-    NoDescriptor, "no_descriptor", "No file descriptor was available to open the file: 503.";
+    NoDescriptor: resources, "no_descriptor", "No file descriptor was available to open the file: 503.";
     FileFailed, "file_failed", "The file could not be read: 500.";
     PathAboveRoot, "path_above_root", "The path escapes the root with `..` segments: 400.";
     TryStatus, "try_status", "No entry in the try list matched, so flatout responded with the status at the end of the list.";

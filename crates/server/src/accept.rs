@@ -15,7 +15,7 @@ use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
 use flatout_net::tls::TlsFailure;
 use flatout_os::registered::Registered;
-use flatout_os::socket::{accept_queue_length, set_backlog, set_tcp_quickack};
+use flatout_os::socket::{accept_queue, set_backlog, set_tcp_quickack};
 use flatout_overload::{QueueBound, QueueSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -44,6 +44,29 @@ const ACCEPT_DELAY_TARGET_MS: u64 = 100;
 /// with SYN cookies when the queue is full, which may reset a client that sends its request in several packets.
 const ACCEPT_QUEUE_MIN: u32 = 64;
 
+flatout_reason::reasons! {
+    /// The reason flatout accepts no connection, or cannot accept all that clients begin.
+    pub enum AcceptProblem { name, text, }
+    QueueFull: overload, "accept_queue_full", "flatout accepted a connection from a full listen backlog. While it is full, the kernel ignores further connection attempts, and clients repeat them.";
+    ConnectionsTotal: overload, "accept_connections_total", "All clients together have as many connections as `limit-connections` allows, and more clients connect.";
+    QuicHandshakes: overload, "accept_quic_handshakes", "A worker has too many QUIC handshakes in progress, and refused another.";
+    DescriptorShare: resources, "accept_descriptor_share", "A worker has as many connections as its share of the process's file descriptors allows, and more clients connect.";
+    ProcessDescriptors: resources, "accept_process_descriptors", "The process has as many open files as it may have (EMFILE), and connections wait.";
+    SystemDescriptors: resources, "accept_system_descriptors", "The system has as many open files as it may have (ENFILE), and connections wait.";
+    KernelMemory: resources, "accept_kernel_memory", "The kernel has no memory for another connection (ENOBUFS or ENOMEM), and connections wait.";
+}
+
+impl AcceptProblem {
+    /// Returns the limit that allows no further connection, if there is one.
+    pub(crate) fn of_limits<H: Handler>(worker: &Worker<H>) -> Option<Self> {
+        if worker.open.get() >= worker.settings.connections_max {
+            Some(Self::DescriptorShare)
+        } else {
+            worker.held.connections.is_full().then_some(Self::ConnectionsTotal)
+        }
+    }
+}
+
 /// The accept queue of one listener. While more clients connect than the worker can serve, the queue is shortened so
 /// that no connection waits longer than the target. The kernel then ignores further connection attempts, which costs
 /// the worker nothing; clients retry them after a second.
@@ -51,6 +74,8 @@ struct AcceptQueue {
     control: QueueBound,
     /// The backlog that was last set.
     backlog: u32,
+    /// Number of connections accepted since the length of the queue was last read.
+    served: u32,
 }
 
 impl AcceptQueue {
@@ -62,16 +87,27 @@ impl AcceptQueue {
         };
         // A listener inherited from another process may still have a shortened queue.
         let _ = set_backlog(listener, backlog);
-        Self { control: QueueBound::new(settings), backlog }
+        Self { control: QueueBound::new(settings), backlog, served: 0 }
     }
 
     /// Handles a batch of `count` accepted connections. `is_empty` is true if the queue was empty after it.
     fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
         let was_limiting = self.control.is_limiting();
         if is_empty {
+            self.served = 0;
             self.control.handle_empty(now_ms);
         } else {
-            self.control.handle_saturated(count, now_ms, || accept_queue_length(listener).ok());
+            let served = &mut self.served;
+            *served = served.saturating_add(count);
+            self.control.handle_saturated(count, now_ms, || {
+                let queue = accept_queue(listener).ok()?;
+                let served = std::mem::take(served);
+                // The kernel queues one connection more than the backlog.
+                if queue.length.saturating_add(count) > queue.length_max {
+                    counters.accept_problems[AcceptProblem::QueueFull as usize].add(served.into());
+                }
+                Some(queue.length)
+            });
         }
         let bound = self.control.bound();
         // Small changes are not worth the system call.
@@ -90,8 +126,8 @@ enum Accepted {
     All,
     /// The batch is complete, and there may be more connections.
     Batch,
-    /// No file descriptor or memory is left.
-    NoDescriptor,
+    /// A limit is reached, or no file descriptor or memory is left.
+    Nothing,
 }
 
 /// The listeners of a worker, with one task for each.
@@ -179,7 +215,7 @@ fn accept_connections<H: Handler>(
                     match accepted {
                         Accepted::All => guard.clear_ready(),
                         Accepted::Batch => yield_now().await,
-                        Accepted::NoDescriptor => make_room(&worker).await,
+                        Accepted::Nothing => make_room(&worker).await,
                     }
                 }
                 // The listener failed, was removed, or the server is stopping.
@@ -218,20 +254,25 @@ fn accept_batch<H: Handler>(
 ) -> (u32, Accepted) {
     let batch = worker.settings.accept_batch.max(1);
     for count in 0..batch {
-        if worker.open.get() >= worker.settings.connections_max || worker.held.connections.is_full() {
-            worker.counters.accepts_without_descriptor.add(1);
-            return (count as u32, Accepted::NoDescriptor);
+        let limit = AcceptProblem::of_limits(worker);
+        let is_empty = (limit.is_some() || count >= *usual) && !is_ready(listener);
+        if limit.is_some() && !is_empty {
+            worker.counters.count_accept_problem(limit);
+            return (count as u32, Accepted::Nothing);
         }
-        let is_empty = count >= *usual && !is_ready(listener);
         match if is_empty { Err(Errno::AGAIN) } else { accept(worker, listener, arrival) } {
             Ok(()) => {}
             Err(Errno::AGAIN) => {
                 *usual = count.max(1);
                 return (count as u32, Accepted::All);
             }
-            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                worker.counters.accepts_without_descriptor.add(1);
-                return (count as u32, Accepted::NoDescriptor);
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
+                worker.counters.count_accept_problem(Some(match error {
+                    Errno::MFILE => AcceptProblem::ProcessDescriptors,
+                    Errno::NFILE => AcceptProblem::SystemDescriptors,
+                    _ => AcceptProblem::KernelMemory,
+                }));
+                return (count as u32, Accepted::Nothing);
             }
             // The client has disconnected already (ECONNABORTED and the network errors of accept(2)), and the next
             // client may be waiting.
@@ -336,10 +377,10 @@ async fn make_room<H: Handler>(worker: &Worker<H>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{ACCEPT_QUEUE_MIN, AcceptQueue};
+    use super::{ACCEPT_QUEUE_MIN, AcceptProblem, AcceptQueue};
     use crate::counters::Counters;
     use crate::tests::wait_until;
-    use flatout_os::socket::{BACKLOG, ListenOptions, accept_queue_length, bind_listener};
+    use flatout_os::socket::{BACKLOG, ListenOptions, accept_queue, bind_listener};
     use std::io::Write as _;
     use std::net::TcpStream;
     use std::os::fd::AsFd as _;
@@ -359,7 +400,7 @@ mod tests {
         for mut client in &clients {
             client.write_all(b"G").unwrap();
         }
-        wait_until("the queue", || accept_queue_length(listener.as_fd()).unwrap() == ACCEPT_QUEUE_MIN * 2);
+        wait_until("the queue", || accept_queue(listener.as_fd()).unwrap().length == ACCEPT_QUEUE_MIN * 2);
         for now_ms in (1_000..3_000).step_by(20) {
             queue.handle_batch(listener.as_fd(), 1, false, now_ms, &counters);
         }
@@ -368,5 +409,31 @@ mod tests {
             queue.handle_batch(listener.as_fd(), 1, true, now_ms, &counters);
         }
         assert_eq!((queue.backlog, counters.accept_queue_limited.get()), (BACKLOG as u32, 1));
+        assert!(counters.accept_problems[AcceptProblem::QueueFull as usize].get() > 0);
+    }
+
+    /// Even if it is too short to be shortened.
+    #[test]
+    fn connections_from_a_full_queue_are_counted() {
+        let options = ListenOptions { backlog: 4, ..ListenOptions::DEFAULT };
+        let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let counters = Counters::default();
+        let full = || counters.accept_problems[AcceptProblem::QueueFull as usize].get();
+        let mut queue = AcceptQueue::new(listener.as_fd(), 4);
+        let mut clients = Vec::new();
+        for (length, now_ms, expected) in [(3, 0, 0), (5, 1_000, 2)] {
+            clients.resize_with(length, || TcpStream::connect(address).unwrap());
+            for mut client in &clients {
+                client.write_all(b"G").unwrap();
+            }
+            wait_until("the queue", || accept_queue(listener.as_fd()).unwrap().length == length as u32);
+            // The length is read at the end of a measurement.
+            queue.handle_batch(listener.as_fd(), 1, false, now_ms, &counters);
+            queue.handle_batch(listener.as_fd(), 1, false, now_ms + 500, &counters);
+            assert_eq!(full(), expected, "{length}");
+        }
+        queue.handle_batch(listener.as_fd(), 1, true, 2_000, &counters);
+        queue.handle_batch(listener.as_fd(), 1, false, 2_001, &counters);
+        assert_eq!(full(), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! Counters of a worker. Only the worker writes its counters, so an increment is a plain load and store. Any thread may
 //! read them.
 
+use crate::accept::AcceptProblem;
 use flatout_handler::OUTCOMES_MAX;
 use flatout_handler::ending::CloseReason;
 use flatout_http::http2::error::{self as http2, StreamError};
@@ -9,6 +10,7 @@ use flatout_http::refusal::Refusal;
 use flatout_net::tls::TlsFailure;
 use flatout_os::counter::Counter;
 use flatout_reason::Table;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -72,6 +74,9 @@ macro_rules! counters {
     };
 }
 
+/// Returns the counters of a family.
+type CountersOf = fn(&Counters) -> &[Counter];
+
 /// A counter or gauge in [`Counters`].
 #[derive(Debug)]
 pub struct CounterRow {
@@ -97,7 +102,7 @@ pub struct CounterFamily {
     prefix: &'static str,
     /// The values of the label. If empty, the values are the names of the handler's outcomes.
     names: &'static [&'static str],
-    counters: fn(&Counters) -> &[Counter],
+    counters: CountersOf,
 }
 
 impl CounterRow {
@@ -128,8 +133,6 @@ counters! {
         requests, "requests", "Requests that got a response, including refused requests.";
         bytes_received, "received_bytes", "Bytes received.";
         bytes_sent, "sent_bytes", "Bytes of heads and bodies passed to the kernel for sending.";
-        accepts_without_descriptor, "accepts_without_descriptor",
-            "Number of times flatout could not accept a connection because it had no file descriptor or had reached its connection limit.";
         accepts_failed, "accepts_failed", "Accept calls that failed for another reason.";
         accept_queue_limited, "accept_queue_limited",
             "Number of times flatout shortened a listen backlog because more clients connected than it could serve.";
@@ -165,12 +168,21 @@ counters! {
             http3::ConnectionError::ALL.len(), "Violations of HTTP/3 that closed a connection, by name.";
         stream_errors, "stream_errors", "reason", "", StreamError::NAMES, StreamError::ALL.len(),
             "HTTP/2 and HTTP/3 streams reset because of a client error, by name.";
+        accept_problems, "accept_problems", "reason", "", AcceptProblem::NAMES, AcceptProblem::ALL.len(),
+            "Number of times flatout accepted no connection, or accepted one from a full listen backlog, by reason.";
         closes, "closes", "reason", "closed_", CloseReason::NAMES, CloseReason::ALL.len(),
             "Closed connections, by reason.";
     }
 }
 
 impl Counters {
+    /// Counts a problem with accepting a connection, if there is one.
+    pub(crate) fn count_accept_problem(&self, problem: Option<AcceptProblem>) {
+        if let Some(problem) = problem {
+            self.accept_problems[problem as usize].add(1);
+        }
+    }
+
     /// Counts a response with `status`. Status codes of 600 and above count as 5xx (RFC 9110 §15).
     pub fn add_status(&self, status: u16) {
         let class = (status / 100).min(5).checked_sub(1);
@@ -178,6 +190,29 @@ impl Counters {
             class.add(1);
         }
     }
+}
+
+/// Returns the sums over all workers of the reasons with this mark: accept problems, close reasons, and the outcomes in
+/// the tables `outcomes`.
+pub fn marked_sums(
+    workers: &[impl Deref<Target = Counters>],
+    outcomes: &[&'static Table],
+    mark: &str,
+) -> BTreeMap<&'static str, u64> {
+    let families: [(&[&'static Table], CountersOf); 3] = [
+        (&[AcceptProblem::TABLE], |counters| &counters.accept_problems),
+        (&[CloseReason::TABLE], |counters| &counters.closes),
+        (outcomes, |counters| &counters.outcomes),
+    ];
+    let mut sums = BTreeMap::new();
+    for (tables, counters) in families {
+        let rows = tables.iter().flat_map(|table| table.rows()).enumerate();
+        for (index, (name, _)) in rows.filter(|(_, (_, other))| *other == mark) {
+            let count = |worker: &Counters| counters(worker).get(index).map_or(0, Counter::get);
+            sums.insert(name, workers.iter().map(|worker| count(worker)).sum());
+        }
+    }
+    sums
 }
 
 /// Returns the sums over all workers as (name, count) rows, without rows of 0, for reports and tests.
@@ -191,7 +226,8 @@ pub fn sum_rows(workers: &[impl Deref<Target = Counters>], outcomes: &[&'static 
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, sum_rows};
+    use super::{Counters, marked_sums, sum_rows};
+    use crate::accept::AcceptProblem;
     use flatout_handler::ending::CloseReason;
     use flatout_reason::Table;
 
@@ -204,10 +240,25 @@ mod tests {
         two.add_status(999);
         two.closes[CloseReason::IdleTimeout as usize].add(1);
         two.outcomes[1].add(7);
-        let rows = sum_rows(&[&one, &two], &[&Table { names: &["hit", "missing"], texts: &[] }]);
+        let rows = sum_rows(&[&one, &two], &[&Table { names: &["hit", "missing"], texts: &[], marks: &[] }]);
         // Status codes of no class count as server errors (RFC 9110 §15).
         let expected =
             [("requests", 5), ("status_4xx", 1), ("status_5xx", 1), ("outcome_missing", 7), ("closed_idle_timeout", 1)];
         assert_eq!(rows, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+
+    #[test]
+    fn reasons_with_a_mark_are_summed() {
+        let (one, two) = (Counters::default(), Counters::default());
+        one.outcomes[1].add(7);
+        two.count_accept_problem(Some(AcceptProblem::QueueFull));
+        two.count_accept_problem(Some(AcceptProblem::KernelMemory));
+        two.closes[CloseReason::HeadsTotal as usize].add(2);
+        let table = Table { names: &["hit", "busy"], texts: &[], marks: &["", "overload"] };
+        let table: &'static Table = Box::leak(Box::new(table));
+        let mut sums = marked_sums(&[&one, &two], &[table], "overload");
+        sums.retain(|_, count| *count > 0);
+        assert_eq!(sums, [("accept_queue_full", 1), ("busy", 7), ("heads_total", 2)].into());
+        assert_eq!(marked_sums(&[&two], &[], "resources")["accept_kernel_memory"], 1);
     }
 }

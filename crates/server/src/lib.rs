@@ -36,6 +36,7 @@ pub mod worker;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use accept::AcceptProblem;
 pub use limits::ConnectionCounters;
 pub use settings::Settings;
 pub use worker::{

@@ -58,17 +58,20 @@ impl ConnectionCounters {
     }
 
     fn begin(&self, kind: Incomplete, client: Option<SocketAddr>) -> Result<Beginning, CloseReason> {
-        let (counter, reason) = self.of(kind);
-        let permit =
-            counter.admit(client.map(|client| client.ip()), |address| (self.is_proxy)(address)).map_err(|_| reason)?;
+        let reason = match kind {
+            Incomplete::Handshake => CloseReason::HandshakesLimit,
+            Incomplete::Head => CloseReason::HeadsLimit,
+        };
+        let address = client.map(|client| client.ip());
+        let permit = self.of(kind).0.admit(address, |address| (self.is_proxy)(address)).map_err(|_| reason)?;
         Ok(Beginning { counted: Some((kind, permit)), marked: None })
     }
 
-    /// Returns the counter of `kind`, and the reason to close connections beyond its limits.
+    /// Returns the counter of `kind`, and the reason to close connections beyond its total limit.
     pub(crate) const fn of(&self, kind: Incomplete) -> (&'static ClientCounter, CloseReason) {
         match kind {
-            Incomplete::Handshake => (self.handshakes, CloseReason::HandshakesLimit),
-            Incomplete::Head => (self.heads, CloseReason::HeadsLimit),
+            Incomplete::Handshake => (self.handshakes, CloseReason::HandshakesTotal),
+            Incomplete::Head => (self.heads, CloseReason::HeadsTotal),
         }
     }
 }

@@ -70,4 +70,14 @@ fn excess_pages_are_refused_while_others_are_served() {
     assert_eq!(page(&server, "/work"), "80000200000");
     let (_, said) = server.stop();
     assert!(said.contains("outcome_page_overloaded"), "{said}");
+    // The lines for the beginning and the end of each overload. The ends have the totals.
+    let began = said.matches("overload began: ").count();
+    let totals = said.lines().filter_map(|line| line.strip_prefix("overload ended ")?.split_once(": "));
+    let totals: Vec<u32> = totals
+        .filter_map(|(_, counts)| {
+            counts.split(", ").find_map(|count| count.strip_suffix(" × page_overloaded")?.parse().ok())
+        })
+        .collect();
+    assert!(began > 0 && totals.len() == began, "{said}");
+    assert_eq!(totals.iter().sum::<u32>(), refused, "{said}");
 }

@@ -180,15 +180,37 @@ fn idle_connections_are_closed_at_the_total_limit() {
     assert!(count(&counters, "closed_descriptor_pressure") >= 30, "{counters}");
 }
 
-#[test]
-fn handshakes_are_limited_per_address() {
-    let (folder, certificate) = (site(), Certificate::new());
+/// Serves `folder` over TLS with these limits on handshakes.
+fn start_tls(folder: &Folder, certificate: &Certificate, limits: &str) -> Server {
     let config = format!(
-        "workers 1\nadmin off=#true\nlimit-connections {{ handshakes per-address=3 }}\n\
+        "workers 1\nadmin off=#true\nlimit-connections {{ handshakes {limits} }}\n\
          site \"*\" {{ listen \"127.0.0.1:0\" tls=#true; tls cert=\"{}\" key=\"{}\"; files \".\"; }}\n",
         certificate.chain, certificate.key
     );
-    let server = Server::run(&folder, &config);
+    Server::run(folder, &config)
+}
+
+#[test]
+fn the_oldest_incomplete_handshake_is_dropped_first_at_the_total_limit() {
+    let (folder, certificate) = (site(), Certificate::new());
+    let server = start_tls(&folder, &certificate, "per-address=0 total=3");
+    let connect = |_| {
+        let mut stream = server.connect();
+        stream.write_all(HALF_HELLO).unwrap();
+        stream
+    };
+    let mut stalled: Vec<_> = (0..4).map(connect).collect();
+    assert_eq!(read_to_end(&mut stalled[0]), b"");
+    drop(stalled);
+    let said = stop(server);
+    assert!(count(&said, "closed_handshakes_total") >= 1, "{said}");
+    assert!(said.contains("overload began: ") && said.contains(" × handshakes_total\n"), "{said}");
+}
+
+#[test]
+fn handshakes_are_limited_per_address() {
+    let (folder, certificate) = (site(), Certificate::new());
+    let server = start_tls(&folder, &certificate, "per-address=3");
     let mut stalled = Vec::new();
     for _ in 0..3 {
         let mut stream = server.connect();
@@ -208,6 +230,31 @@ fn handshakes_are_limited_per_address() {
     drop(stalled);
     let counters = stop(server);
     assert!(count(&counters, "closed_handshakes_limit") >= 2, "{counters}");
+}
+
+/// As many connections as allowed are no overload, unless another one waits.
+#[test]
+fn the_total_limit_is_reported_only_if_connections_wait() {
+    let folder = site();
+    for waits in [false, true] {
+        let server = start(&folder, "connections per-address=0 total=2");
+        let mut streams = [server.connect(), server.connect()];
+        for stream in &mut streams {
+            stream.write_all(get("/").as_bytes()).unwrap();
+            assert_eq!(read_response(stream).status, 200);
+        }
+        let [first, second] = streams;
+        if waits {
+            let mut third = server.connect();
+            third.write_all(get("/").as_bytes()).unwrap();
+            // flatout closes idle connections to make room.
+            assert_eq!(read_response(&mut third).status, 200);
+        }
+        drop((first, second));
+        let said = stop(server);
+        let lines = ["overload began: ", " × accept_connections_total", "\naccept_connections_total "];
+        assert!(lines.iter().all(|line| said.contains(line) == waits), "{said}");
+    }
 }
 
 #[test]
@@ -263,5 +310,5 @@ fn the_oldest_incomplete_head_is_dropped_first_at_the_total_limit() {
         }
     }
     drop(halves);
-    expect_closed(&stop(server), CloseReason::HeadsLimit, 12);
+    expect_closed(&stop(server), CloseReason::HeadsTotal, 12);
 }

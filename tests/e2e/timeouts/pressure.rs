@@ -209,7 +209,16 @@ fn a_server_without_descriptors_waits_without_spinning() {
     prlimit(pid, Resource::Nofile, usual).unwrap();
     assert_eq!(read_response(&mut stream).status, 200);
     drop(stream);
-    assert!(count(&stop(server), "accepts_without_descriptor") > 0);
+    let counters = stop(server);
+    assert!(count(&counters, "accept_process_descriptors") > 0);
+    // One line for the begin and one for the end.
+    assert_eq!(
+        counters.matches("shortage of file descriptors, ports or kernel memory began: ").count(),
+        1,
+        "{counters}"
+    );
+    assert_eq!(counters.matches(" kernel memory ended").count(), 1, "{counters}");
+    assert!(counters.contains(" × accept_process_descriptors"), "{counters}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! State of a limiter, for display.
 
 use super::{ConcurrencyLimiter, LaneName, Places, Relaxed, SeqCst};
+use flatout_overload::QueueReading;
 use std::fmt;
 
 /// State of the requests of some kinds.
@@ -21,6 +22,8 @@ pub struct LimiterStatus {
     pub under_way: u32,
     /// Maximum number of requests in progress.
     pub max: u32,
+    /// Maximum number of queued requests.
+    pub queue_max: u32,
     /// Kinds of requests that are usually answered soon.
     pub quick: LaneStatus,
     /// Number of requests of such kinds that have been waiting for a response head for so long that they no longer
@@ -30,6 +33,14 @@ pub struct LimiterStatus {
     pub slow: LaneStatus,
     /// The path of which the most requests wait for a response head, and their number.
     pub most: Option<(String, u32)>,
+}
+
+impl LimiterStatus {
+    /// The queue of all kinds of requests.
+    pub fn queue(&self) -> QueueReading {
+        let waiting = u64::from(self.quick.queued) + u64::from(self.slow.queued);
+        QueueReading { waiting, waiting_max: self.queue_max.into() }
+    }
 }
 
 impl ConcurrencyLimiter {
@@ -44,6 +55,7 @@ impl ConcurrencyLimiter {
         LimiterStatus {
             under_way: places.under_way(),
             max: self.settings.max,
+            queue_max: self.settings.queue_max,
             quick: lane(LaneName::Quick),
             aged: u32::try_from(self.aged.load(Relaxed)).unwrap_or(0),
             slow: lane(LaneName::Slow),

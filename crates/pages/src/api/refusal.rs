@@ -25,9 +25,9 @@ flatout_reason::reasons! {
     ContentCut, "page_content_cut", 400, "The client did not send all of the content that the page reads: 400.";
     ContentType, "page_content_type", 415, "The content is not of the type that the page reads: 415.";
     SpoolFailed, "page_spool_failed", 507, "There was no space to store the files of the form: 507.";
-    ContentBudget, "page_content_budget", 503, "Forms, files and other content have reached the limit for all pages together: 503.";
-    PasswordsBusy, "page_passwords_busy", 503, "The queue for hashing and verifying passwords is full: 503.";
-    DatabaseBusy, "page_database_busy", 503, "The database is saturated, and the page's statement was not started: 503.";
+    ContentBudget, "page_content_budget", 503, "Forms, files and other content have reached the limit for all clients or for this one: 503.";
+    PasswordsBusy: overload, "page_passwords_busy", 503, "The queue for hashing and verifying passwords is full: 503.";
+    DatabaseBusy: overload, "page_database_busy", 503, "The database is saturated, and the page's statement was not started: 503.";
     DatabaseDiskFull, "page_database_disk_full", 507, "The disk is full, and the page's statement changed nothing: 507.";
     CsrfInvalid, "page_csrf_invalid", 403, "The form has no valid CSRF token for this session: 403.";
 }

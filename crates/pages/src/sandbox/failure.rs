@@ -16,7 +16,7 @@ flatout_reason::reasons! {
     CpuLimit, "page_cpu_limit", 503, "The page used up the CPU time allowed for one request: 503.";
     Held, "page_no_yield", 503, "The page computed for too long inside a metamethod or a callback, where it cannot yield: 503.";
     RunLimit, "page_run_limit", 503, "The page exceeded the time limit for one request, which includes waiting: 503.";
-    Overloaded, "page_overloaded", 503, "More pages need the CPU than the worker can run within the target delay: 503.";
+    Overloaded: overload, "page_overloaded", 503, "More pages need the CPU than the worker can run within the target delay: 503.";
     MemoryLimit, "page_memory_limit", 503, "The page used up the memory allowed for one request: 503.";
     MemoryBudget, "page_memory_budget", 503, "Pages have reached the memory limit for all clients or for this one: 503.";
     Stray, "page_stray_yield", 500, "The page's code yielded outside any coroutine: 500.";

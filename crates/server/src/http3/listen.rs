@@ -4,6 +4,7 @@ use super::receiving::reason_of_loss;
 use super::relay::{MESSAGE_BYTES, RelayInbox, Route, decode, route};
 use super::settings::{HANDSHAKES_MAX, HANDSHAKES_UNPROVEN_MAX, QuicIdentity, bounds};
 use super::task::Http3Task;
+use crate::accept::AcceptProblem;
 use crate::worker::{Listener, Worker};
 use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
@@ -153,7 +154,12 @@ fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: &QuicListener, incoming:
     let counters = &worker.counters;
     let handshakes = worker.handshakes.get();
     let is_leaving = endpoint.is_closing() || worker.draining.get() && !worker.handing_over.get();
-    if is_leaving || handshakes >= HANDSHAKES_MAX || worker.open.get() >= worker.settings.connections_max {
+    let problem = match AcceptProblem::of_limits(worker) {
+        None if handshakes >= HANDSHAKES_MAX => Some(AcceptProblem::QuicHandshakes),
+        problem => problem,
+    };
+    if is_leaving || problem.is_some() {
+        counters.count_accept_problem(problem.filter(|_| !is_leaving));
         counters.quic_refused.add(1);
         return endpoint.refuse(incoming);
     }
@@ -161,10 +167,8 @@ fn accept<H: Handler>(worker: &Rc<Worker<H>>, listener: &QuicListener, incoming:
         counters.quic_retries.add(1);
         return endpoint.retry(incoming);
     }
-    let permits = if worker.held.connections.is_full() {
-        Err(CloseReason::ConnectionsLimit)
-    } else if worker.held.handshakes.is_full() {
-        Err(CloseReason::HandshakesLimit)
+    let permits = if worker.held.handshakes.is_full() {
+        Err(CloseReason::HandshakesTotal)
     } else {
         worker.held.admit(Some(incoming.remote_address()), true)
     };

@@ -22,8 +22,8 @@ flatout_reason::reasons! {
     Unreachable, "origin_unreachable", 502, true, "There is no route to the origin's address.";
     ConnectTimeout, "origin_connect_timeout", 504, true, "No connection was established within the connect timeout.";
     ConnectFailed, "origin_connect_failed", 502, true, "The connection could not be established for another reason.";
-    NoLocalPort, "origin_no_local_port", 503, false, "No local port was available for a connection to the origin.";
-    NoDescriptor, "origin_no_descriptor", 503, false, "No file descriptor was available for a connection to the origin.";
+    NoLocalPort: resources, "origin_no_local_port", 503, false, "No local port was available for a connection to the origin.";
+    NoDescriptor: resources, "origin_no_descriptor", 503, false, "No file descriptor was available for a connection to the origin.";
     TlsUntrusted, "origin_tls_untrusted", 502, true, "No trusted authority has signed the origin's certificate.";
     TlsName, "origin_tls_name", 502, true, "The origin's certificate is not valid for its name.";
     TlsExpired, "origin_tls_expired", 502, true, "The origin's certificate is not valid at this time.";

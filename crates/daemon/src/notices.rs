@@ -1,0 +1,172 @@
+//! Lines on standard error about the availability and the concurrency limits of origins: at most one line per origin in
+//! ten seconds. Each line says what has changed since the last one, so a state that lasted for less is not reported.
+
+use flatout_proxy::{Change, OriginState};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+/// Minimum time between two lines about the same origin, in milliseconds.
+const INTERVAL_MS: u64 = 10_000;
+
+/// The last lines about each origin that exists, by its URL. It stays the same when a reload changes its settings.
+#[derive(Debug, Default)]
+pub(crate) struct Notices(BTreeMap<String, Said>);
+
+#[derive(Debug, Default)]
+struct Said {
+    /// The effect of the origin's fault according to the last line about its availability; `None` if it is available.
+    effect: Option<&'static str>,
+    /// The last fault that was seen.
+    fault: Option<Change>,
+    /// True if the origin is limited according to the last line about its limit.
+    is_limited: bool,
+    /// Time from which another line is allowed, in milliseconds.
+    next_ms: u64,
+    /// True if the origin's state differs from what was said.
+    is_stale: bool,
+}
+
+impl Said {
+    fn look(&mut self, origin: &OriginState, now_ms: u64) -> Option<String> {
+        let OriginState { address, is_only, fault, is_limited, .. } = origin;
+        self.fault = fault.or(self.fault);
+        let effect = fault.map(|fault| fault.effect(*is_only));
+        let is_about_limit = self.effect == effect;
+        self.is_stale = !is_about_limit || self.is_limited != *is_limited;
+        if !self.is_stale || now_ms < self.next_ms {
+            return None;
+        }
+        let change = match (fault, self.fault) {
+            _ if is_about_limit && *is_limited => Change::LimitBegan,
+            _ if is_about_limit => Change::LimitEnded,
+            (Some(fault), _) => *fault,
+            (None, Some(Change::ChecksFailed)) => Change::ChecksPassed,
+            (None, _) => Change::TrialPassed,
+        };
+        if is_about_limit {
+            self.is_limited = *is_limited;
+        }
+        self.effect = effect;
+        self.is_stale = self.is_limited != *is_limited;
+        self.next_ms = now_ms.saturating_add(INTERVAL_MS);
+        Some(format!("origin {address} {}: [{}] {}", change.effect(*is_only), change.name(), change.text()))
+    }
+}
+
+impl Notices {
+    /// Compares the states of all origins with what was said. Returns the lines to print now. Forgets origins that are
+    /// not among `origins`. An origin that occurs several times, for different routes, has the faults of all of them.
+    pub(crate) fn look(&mut self, origins: impl IntoIterator<Item = OriginState>, now_ms: u64) -> Vec<String> {
+        let mut states = BTreeMap::<String, OriginState>::new();
+        for origin in origins {
+            match states.entry(origin.address.clone()) {
+                Entry::Vacant(entry) => {
+                    entry.insert(origin);
+                }
+                Entry::Occupied(mut entry) => {
+                    let state = entry.get_mut();
+                    state.fault = state.fault.or(origin.fault);
+                    state.is_only &= origin.is_only;
+                    state.is_limited |= origin.is_limited;
+                }
+            }
+        }
+        let mut before = std::mem::take(&mut self.0);
+        let mut lines = Vec::new();
+        for (address, origin) in states {
+            let mut said = before.remove(&address).unwrap_or_default();
+            lines.extend(said.look(&origin, now_ms));
+            self.0.insert(address, said);
+        }
+        lines
+    }
+
+    /// Returns when [`Notices::look`] must be called again even if no origin changes, in milliseconds.
+    pub(crate) fn due_ms(&self) -> Option<u64> {
+        self.0.values().filter(|said| said.is_stale).map(|said| said.next_ms).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Notices;
+    use flatout_proxy::{Change, OriginState};
+
+    fn origin(index: usize, fault: Option<Change>) -> OriginState {
+        OriginState { address: index.to_string(), is_only: false, fault, is_limited: false }
+    }
+
+    /// Returns the beginning of each line.
+    fn look(notices: &mut Notices, origins: &[&OriginState], now_ms: u64) -> Vec<String> {
+        let lines = notices.look(origins.iter().map(|origin| (*origin).clone()), now_ms);
+        lines.iter().map(|line| line.split_once(']').unwrap().0.to_owned()).collect()
+    }
+
+    #[test]
+    fn lines_come_in_pairs_and_late_rather_than_never() {
+        let mut notices = Notices::default();
+        let (well, out) = (origin(0, None), origin(0, Some(Change::Paused)));
+        assert_eq!(look(&mut notices, &[&well], 0), [""; 0]);
+        assert_eq!(look(&mut notices, &[&out], 1_000), ["origin 0 is out of rotation: [origin_paused"]);
+        assert_eq!(look(&mut notices, &[&out], 12_000), [""; 0]);
+        assert_eq!(notices.due_ms(), None);
+        assert_eq!(look(&mut notices, &[&well], 13_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
+        // Another origin has its own lines.
+        let other = origin(1, Some(Change::ChecksFailed));
+        let lines = look(&mut notices, &[&out, &other], 14_000);
+        assert_eq!(
+            (lines.as_slice(), notices.due_ms()),
+            (["origin 1 is out of rotation: [origin_checks_failed".to_owned()].as_slice(), Some(23_000))
+        );
+        // What lasted for a short time is not said.
+        assert_eq!(look(&mut notices, &[&well, &other], 22_999), [""; 0]);
+        assert_eq!((look(&mut notices, &[&out, &other], 23_000).len(), notices.due_ms()), (1, None));
+    }
+
+    #[test]
+    fn an_origin_of_several_routes_is_reported_once() {
+        let mut notices = Notices::default();
+        let (well, out) = (origin(0, None), origin(0, Some(Change::Paused)));
+        assert_eq!(look(&mut notices, &[&well, &out], 0), ["origin 0 is out of rotation: [origin_paused"]);
+        assert_eq!(look(&mut notices, &[&out, &out], 20_000), [""; 0]);
+        assert_eq!(look(&mut notices, &[&well, &well], 30_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
+    }
+
+    /// "Back in rotation" must not be said of an origin that is down.
+    #[test]
+    fn the_last_line_is_true_whatever_came_between() {
+        let mut notices = Notices::default();
+        let mut said = Vec::new();
+        let states = [Some(Change::Paused), Some(Change::ChecksFailed), None, Some(Change::Paused), None];
+        for now_ms in (0..200_000).step_by(500) {
+            // It changes every 500 ms, then stays in one state.
+            let fault = states[(now_ms / 500).min(102) as usize % states.len()];
+            let lines = look(&mut notices, &[&origin(0, fault)], now_ms);
+            said.extend(lines.into_iter().map(|line| (now_ms, line)));
+        }
+        assert!(said.windows(2).all(|pair| pair[1].0 - pair[0].0 >= 10_000), "{said:?}");
+        for (at, (_, line)) in said.iter().enumerate() {
+            assert!(line.contains(if at % 2 == 0 { "is out of" } else { "is back in" }), "{said:?}");
+        }
+        assert!(said.len() % 2 == 0 && notices.due_ms().is_none(), "{said:?}");
+        // The only origin: each fault has another effect.
+        let only = |fault| OriginState { is_only: true, ..origin(0, fault) };
+        let paused = look(&mut notices, &[&only(Some(Change::Paused))], 300_000);
+        assert_eq!(paused, ["origin 0 is failing, but still gets all requests: there is no other: [origin_paused"]);
+        let down = look(&mut notices, &[&only(Some(Change::ChecksFailed))], 310_000);
+        assert!(down[0].starts_with("origin 0 is unhealthy, "), "{down:?}");
+        assert_eq!(look(&mut notices, &[&only(None)], 320_000), ["origin 0 is healthy again: [origin_checks_passed"]);
+    }
+
+    #[test]
+    fn limits_are_reported_after_the_availability_and_removed_origins_are_forgotten() {
+        let mut notices = Notices::default();
+        let limited = OriginState { is_limited: true, ..origin(0, Some(Change::Paused)) };
+        assert_eq!(look(&mut notices, &[&limited], 0), ["origin 0 is out of rotation: [origin_paused"]);
+        assert_eq!(notices.due_ms(), Some(10_000));
+        assert!(look(&mut notices, &[&limited], 10_000)[0].ends_with("[origin_limit_began"));
+        let lines = look(&mut notices, &[&origin(0, Some(Change::Paused))], 20_000);
+        assert_eq!(lines, ["origin 0 gets all requests at once again: [origin_limit_ended"]);
+        assert_eq!((look(&mut notices, &[], 20_000), notices.0.len()), (Vec::new(), 0));
+    }
+}
