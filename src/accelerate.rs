@@ -101,7 +101,7 @@ fn settings(arguments: &AccelerateArgs) -> Result<Config, Failure> {
 /// Reports an origin that is one of the process's own listeners. Such an accelerator would forward to itself, which is
 /// always a mistake.
 fn check_loop(config: &Config, origins: &[Origin]) -> Result<(), Failure> {
-    let is_us = |origin: &&Origin| config.listeners.iter().any(|on| leads_to(origin, on.address));
+    let is_us = |origin: &&Origin| config.listeners.iter().any(|on| leads_to(origin, &on.address));
     match origins.iter().find(is_us) {
         Some(origin) => Err(Failure::usage(format!(
             "this accelerator itself listens on {}\n  try: --listen with another port, or another origin",

@@ -3,7 +3,7 @@
 use crate::topics::{self, text_about};
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
-use flatout_daemon::here::check_here;
+use flatout_daemon::here::{check_here, find_exposed};
 use flatout_load::FailureKind;
 use flatout_load::judge::failing::Finding;
 use flatout_load::judge::figures::effect;
@@ -183,10 +183,12 @@ pub(crate) fn validate(arguments: &ValidateArgs) -> ExitCode {
     match load(&path, &Disk) {
         Ok(config) => {
             let faults = if arguments.no_machine_checks { Vec::new() } else { check_here(&config) };
+            let warnings = if arguments.no_machine_checks { Vec::new() } else { find_exposed(&config) };
             if arguments.json {
                 let mut result = Diagnostics::default().to_json();
                 result["valid"] = faults.is_empty().into();
                 result["here"] = faults.clone().into();
+                result["warnings"] = warnings.clone().into();
                 print(&format!("{result:#}\n"));
             }
             if !faults.is_empty() {
@@ -196,6 +198,9 @@ pub(crate) fn validate(arguments: &ValidateArgs) -> ExitCode {
                 return ExitCode::from(EXIT_USAGE);
             }
             if !arguments.json {
+                for warning in &warnings {
+                    eprintln!("{warning}");
+                }
                 let sites = config.sites.len();
                 let noun = if sites == 1 { "site" } else { "sites" };
                 print(&format!("{} is valid: {sites} {noun}\n", path.display()));

@@ -11,7 +11,7 @@ use flatout_daemon::cache::{CacheReply, cache_target};
 use flatout_engine::explain::{Explanation, Question};
 use flatout_engine::{Sources, Spec};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -73,9 +73,9 @@ struct RequestArgs {
     /// Add a request header; may be repeated
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     fields: Vec<String>,
-    /// IP address of the client
-    #[arg(long, value_name = "ADDR", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
-    from: IpAddr,
+    /// IP address of the client [default: 127.0.0.1, or none on a Unix socket]
+    #[arg(long, value_name = "ADDR")]
+    from: Option<IpAddr>,
     /// When to use colors
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: Color,

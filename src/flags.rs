@@ -1,14 +1,15 @@
 //! The flags that all serving commands share: listeners, logs and timeouts.
 
 use clap::Args;
-use flatout_config::model::{Certificate, Config, Listener, Log, Place, Protocol, Site, Step, StepKind};
+use flatout_config::model::{
+    Certificate, Config, ListenAddress, Listener, Log, Place, Protocol, Site, SocketAccess, Step, StepKind,
+};
 use flatout_config::{FILE_CHECK_INTERVAL_MS_DEFAULT, Style, parse_addresses, to_kdl};
 use flatout_daemon::{ConfigSource, Failure, Options};
 use flatout_http::access::{LogDestination, LogFormat, LogSettings};
 use flatout_http::timeouts::Timeouts;
 use flatout_units::quantity::{MILLISECOND, parse_duration};
 use std::io::{self, IsTerminal as _, Write as _};
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,8 +18,9 @@ use std::process::ExitCode;
 pub(crate) struct ServerArgs {
     /// Listen on this address; may be repeated
     ///
-    /// `:8080` means port 8080 on all IPv4 and IPv6 addresses; port 0 means any free port.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
+    /// `:8080` means port 8080 on all IPv4 and IPv6 addresses; port 0 means any free port. `unix:/run/flatout/site.sock`
+    /// is a Unix socket.
+    #[arg(long, value_name = "ADDR:PORT|unix:PATH", default_value = "127.0.0.1:8080", value_parser = parse_listen)]
     listen: Vec<Listen>,
 
     /// Number of worker threads, 1 to 1024 [default: one per available core]
@@ -83,18 +85,20 @@ pub(crate) struct ServerArgs {
     drain_timeout: u64,
 }
 
-/// The value of `--listen`: a single address, or all addresses of the machine.
+/// The value of `--listen`: a single address, all addresses of the machine, or a Unix socket.
 #[derive(Clone, Debug)]
-struct Listen(Vec<SocketAddr>);
+struct Listen(Vec<ListenAddress>);
 
 fn parse_listen(text: &str) -> Result<Listen, String> {
-    parse_addresses(text).map(Listen).ok_or_else(|| {
+    parse_addresses(text).map(Listen).map_err(|fault| {
         let is_port = |port: &str| port.parse::<u16>().is_ok();
         match text.rsplit_once(':') {
+            _ if text.starts_with("unix:") || text.starts_with('/') => fault.to_owned(),
             None if is_port(text) => format!("write :{text} for all addresses, or 127.0.0.1:{text}"),
             Some(("localhost", port)) if is_port(port) => format!("write 127.0.0.1:{port}"),
             Some(("*", port)) if is_port(port) => format!("write :{port}"),
-            _ => "use an address such as 127.0.0.1:8080, [::1]:8080, or :8080 for all addresses".to_owned(),
+            _ => "use an address such as 127.0.0.1:8080, [::1]:8080, or :8080 for all addresses, or unix:/run/flatout/site.sock"
+                .to_owned(),
         }
     })
 }
@@ -188,13 +192,14 @@ impl ServerArgs {
 
     fn listeners(&self) -> Result<Vec<Listener>, Failure> {
         let mut listeners: Vec<Listener> = Vec::new();
-        for address in self.listen.iter().flat_map(|listen| &listen.0).copied() {
-            if listeners.iter().any(|other| other.address == address) {
+        for address in self.listen.iter().flat_map(|listen| &listen.0) {
+            if listeners.iter().any(|other| other.address == *address) {
                 return Err(Failure::usage(format!("--listen {address} occurs twice")));
             }
             listeners.push(Listener {
                 place: Place::default(),
-                address,
+                address: address.clone(),
+                access: SocketAccess::default(),
                 protocol: if self.certificate().is_some() { Protocol::Tls } else { Protocol::Plain },
                 http2_cleartext: self.h2c,
                 redirect_https_port: None,
@@ -254,6 +259,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_family_or_of_both() {
+        assert_eq!(parse_listen("unix:/a.sock").unwrap().0, ["unix:/a.sock".parse().unwrap()]);
         assert_eq!(parse_listen("[::1]:80").unwrap().0, ["[::1]:80".parse().unwrap()]);
         assert_eq!(parse_listen(":80").unwrap().0, ["0.0.0.0:80".parse().unwrap(), "[::]:80".parse().unwrap()]);
         for (bad, advice) in [
@@ -263,6 +269,8 @@ mod tests {
             ("a.example:80", "use an address such as"),
             ("127.0.0.1", "use an address such as"),
             ("", "use an address such as"),
+            ("unix:site.sock", "absolute path"),
+            ("/run/site.sock", "write `unix:`"),
         ] {
             assert!(parse_listen(bad).unwrap_err().contains(advice), "{bad}");
         }

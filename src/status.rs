@@ -90,7 +90,13 @@ fn render(status: &Status, colour: bool) -> String {
             Some(bytes) => format!(", HTTP/3 with receive buffers of {}", exact_size(bytes)),
             None => String::new(),
         };
-        row(if index == 0 { "listeners" } else { "" }, &format!("{}://{}{http3}", listener.protocol, listener.address));
+        let (protocol, address) = (&listener.protocol, &listener.address);
+        let shown = if address.starts_with("unix:") {
+            format!("{address} ({protocol})")
+        } else {
+            format!("{protocol}://{address}")
+        };
+        row(if index == 0 { "listeners" } else { "" }, &format!("{shown}{http3}"));
     }
     for (index, site) in status.sites.iter().enumerate() {
         row(if index == 0 { "sites" } else { "" }, &site.hosts.join(" "));

@@ -101,7 +101,7 @@ pub(crate) fn check_forward(bytes: &[u8]) {
     let settings = Proxy { request_fields: Vec::new(), ..Proxy::default() };
     let origin = Origin { secure: false, host: "o".to_owned(), port: 80, weight: 1, backup: false };
     let offers = Offers::new();
-    let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &offers };
+    let request = Request { head: &head, client: None, unix: false, secure: false, listener: 0, offers: &offers };
     let passage = Passage { origin: &origin, loop_mark: "flatout;id=0", strip: Strip::NOTHING, extra: b"" };
     let mut lines = Vec::new();
     if write_request_lines(&request, &settings, &passage, &mut lines).is_err() {

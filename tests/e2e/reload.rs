@@ -108,7 +108,7 @@ fn a_sighup_reloads_and_reports_the_changes() {
     configure(&site.folder, "", body);
     let text = said(&site.order(&["reload"]));
     assert!(text.contains("\n  no longer listening on 127.0.0.2:"), "{text}");
-    wait_until("the listener is closed", || std::net::TcpStream::connect(added).is_err());
+    wait_until("the listener is closed", || TcpStream::connect(added).is_err());
     assert_eq!(get(site.address(), "/").body, b"another");
 }
 

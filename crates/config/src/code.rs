@@ -69,7 +69,7 @@ codes! {
 
     SizeBad, "C0301", "invalid size", "A size is a number with a unit: `512KiB`, `64MiB`, `1GB`. `KB`, `MB` and `GB` are powers of 1,000, `KiB`, `MiB` and `GiB` powers of 1,024; `B` is bytes.";
     DurationBad, "C0302", "invalid duration", "A duration is a number with a unit: `250ms`, `10s`, `2m`, `1h`, `7d`.";
-    AddressBad, "C0303", "invalid address", "An address is an IP address and a port: `127.0.0.1:8080`, `[::1]:8080`, or `:8080` for all addresses of this machine.";
+    AddressBad, "C0303", "invalid address", "An address is an IP address and a port: `127.0.0.1:8080`, `[::1]:8080`, or `:8080` for all addresses of this machine. `unix:/run/flatout/site.sock` is a Unix socket.";
     NumberBounds, "C0304", "out of range", "The value is too small or too large for the setting. The message shows the allowed range.";
     WordUnknown, "C0305", "unknown value", "The setting accepts only certain values, and this is not one of them. The message lists them.";
     HostBad, "C0306", "invalid host name", "A host name consists of labels of letters, digits and hyphens, separated by dots: `example.com`. `*.example.com` matches all names under example.com, and `*` matches all other hosts. A host name must not include a scheme, port or path.";

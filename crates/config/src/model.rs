@@ -6,6 +6,7 @@
 //! the steps after the route.
 
 mod handler;
+mod listen;
 mod pages;
 mod php;
 mod private;
@@ -16,6 +17,7 @@ mod trust;
 
 pub use flatout_http::lines::FieldOp;
 pub use handler::{Compression, EncodedExtension, Files, Handler, Listing, Redirect, Respond, TryTarget};
+pub use listen::{ListenAddress, SOCKET_PATH_BYTES_MAX, SocketAccess};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
@@ -31,7 +33,7 @@ pub use step::{
     Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,
     TextPart, Variable,
 };
-pub use trust::is_trusted;
+pub use trust::{TrustedProxy, is_listed, is_trusted};
 
 /// The place of a setting in a file, for `explain` and for errors that are found later.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -42,12 +42,13 @@ fn a_printed_configuration_reads_as_the_same() {
 /// A configuration without any settings must be readable, because the printed one relies on defaults.
 #[test]
 fn the_settings_of_flags_can_be_printed() {
-    use flatout_config::model::{Files, Handler, Listener, Place, Protocol, Site, Step, StepKind};
+    use flatout_config::model::{Files, Handler, Listener, Place, Protocol, Site, SocketAccess, Step, StepKind};
     let files = Files { root: "public".into(), ..Files::default() };
     let config = Config {
         listeners: vec![Listener {
             place: Place::default(),
             address: "127.0.0.1:0".parse().unwrap(),
+            access: SocketAccess::default(),
             protocol: Protocol::Plain,
             http2_cleartext: false,
             redirect_https_port: None,

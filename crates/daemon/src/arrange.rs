@@ -49,13 +49,14 @@ pub(crate) fn arrange(config: &mut Config, known: &[Listener]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::arrange;
-    use flatout_config::model::{Config, Listener, Place, Protocol, ProxySenders, Site};
+    use flatout_config::model::{Config, Listener, Place, Protocol, ProxySenders, Site, SocketAccess};
 
     fn listener(port: u16, protocol: Protocol) -> Listener {
         let address = format!("127.0.0.1:{port}").parse().unwrap();
         Listener {
             place: Place::default(),
             address,
+            access: SocketAccess::default(),
             protocol,
             http2_cleartext: false,
             redirect_https_port: None,

@@ -1,10 +1,11 @@
 //! The first lines of output: clickable URLs, and the served folder or origins.
 
 use crate::failure::say;
+use crate::here::find_exposed;
 use crate::listeners::Address;
 use crate::memory::{default_bytes, memory_limit};
 use crate::source::ConfigSource;
-use flatout_config::model::{Config, Handler, StepKind, StoreBudget};
+use flatout_config::model::{Config, Handler, ListenAddress, StepKind, StoreBudget};
 use flatout_config::show_origin;
 use flatout_server::Protocol;
 use flatout_units::quantity::exact_size;
@@ -36,6 +37,9 @@ pub(crate) fn introduce(
     if let Some(warning) = root_warning.filter(|_| !is_alone) {
         say(warning);
     }
+    for warning in find_exposed(config) {
+        say(&warning);
+    }
 }
 
 /// Prints the lines to standard output, or to standard error if a log uses standard output.
@@ -44,7 +48,12 @@ fn announce(source: &ConfigSource, config: &Config, addresses: &[Address], worke
     for address in addresses {
         let scheme = if address.protocol == Protocol::Tls { "https" } else { "http" };
         // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "{scheme}://{}/", openable(address.bound));
+        let _ = match &address.bound {
+            ListenAddress::Ip(bound) => writeln!(text, "{scheme}://{}/", openable(*bound)),
+            ListenAddress::Unix(path) => {
+                writeln!(text, "{}: curl --unix-socket {} {scheme}://localhost/", address.bound, path.display())
+            }
+        };
     }
     let plural = if workers == 1 { "worker" } else { "workers" };
     let what = match source {

@@ -11,7 +11,6 @@ use flatout_engine::explain::{Explanation, Question};
 use flatout_proxy::CacheExplanation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::net::{IpAddr, Ipv4Addr};
 
 /// Name and version of the schema of [`CacheReply`].
 pub const CACHE_SCHEMA: &str = "flatout-cache/1";
@@ -53,17 +52,17 @@ impl CacheReply {
 pub fn cache_target(question: &Question) -> String {
     let fields = question.fields.iter().map(|(name, value)| format!("&header={}", encode(&format!("{name}: {value}"))));
     format!(
-        "/cache?url={}&method={}&from={}{}",
+        "/cache?url={}&method={}{}{}",
         encode(&question.url()),
         encode(&question.method),
-        encode(&question.client.to_string()),
+        question.client.map(|client| format!("&from={}", encode(&client.to_string()))).unwrap_or_default(),
         fields.collect::<String>()
     )
 }
 
 /// Parses the query of `GET /cache`.
 pub(crate) fn parse_question(query: &str) -> Result<Question, String> {
-    let (mut url, mut method, mut client) = (None, "GET".to_owned(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let (mut url, mut method, mut client) = (None, "GET".to_owned(), None);
     let mut fields = Vec::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -71,7 +70,7 @@ pub(crate) fn parse_question(query: &str) -> Result<Question, String> {
         match name {
             "url" => url = Some(value),
             "method" => method = value,
-            "from" => client = value.parse().map_err(|_| format!("`{value}` is not an address"))?,
+            "from" => client = Some(value.parse().map_err(|_| format!("`{value}` is not an address"))?),
             "header" if fields.len() < FIELDS_MAX => fields.push(value),
             "header" => return Err(format!("there are more than {FIELDS_MAX} fields")),
             _ => return Err(format!("unknown parameter `{name}`; use url, method, header or from")),
@@ -88,7 +87,7 @@ mod tests {
     #[test]
     fn questions_survive_the_way() {
         let fields = ["Accept-Language: de, en;q=0.5".to_owned(), "Cookie: a=b&c".to_owned()];
-        let from = "2001:db8::1".parse().unwrap();
+        let from = Some("2001:db8::1".parse().unwrap());
         let question = Question::parse("HEAD", "https://a.example:8443/ä?b=%20&c", &fields, from).unwrap();
         let target = cache_target(&question);
         assert!(target.is_ascii(), "{target}");

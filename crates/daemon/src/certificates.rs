@@ -332,7 +332,7 @@ fn internal_names(config: &Config, site: &Site) -> Vec<String> {
     let mut names: Vec<String> = site.hosts.iter().filter(|host| *host != "*").cloned().collect();
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     let addresses = site.listeners.iter().filter_map(|&index| config.listeners.get(index));
-    let addresses = addresses.map(|listener| listener.address.ip()).filter(|ip| !ip.is_unspecified());
+    let addresses = addresses.filter_map(|on| Some(on.address.ip()?.ip())).filter(|ip| !ip.is_unspecified());
     for name in own.into_iter().chain(addresses.map(|ip| ip.to_string())) {
         if !names.contains(&name) {
             names.push(name);
@@ -345,7 +345,7 @@ fn internal_names(config: &Config, site: &Site) -> Vec<String> {
 mod tests {
     use super::Certificates;
     use crate::authority::Authority;
-    use flatout_config::model::{Certificate, Config, Listener, Place, Protocol, Site};
+    use flatout_config::model::{Certificate, Config, Listener, Place, Protocol, Site, SocketAccess};
     use std::fs;
     use std::path::PathBuf;
 
@@ -363,6 +363,7 @@ mod tests {
             let listener = Listener {
                 place: Place::default(),
                 address: "127.0.0.1:443".parse().unwrap(),
+                access: SocketAccess::default(),
                 protocol: Protocol::Tls,
                 http2_cleartext: false,
                 redirect_https_port: None,

@@ -11,9 +11,9 @@ use crate::confine::Confinement;
 use crate::events::{EventReceiver, EventSender, WorkerEnd, WorkerEvent};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say, shortened};
 use crate::folders::FolderCheck;
-use crate::inherit::READY_WORD;
+use crate::inherit::PreviousProcess;
 use crate::link::SupervisorLink;
-use crate::listeners::Address;
+use crate::listeners::{Address, change_access, socket_files};
 use crate::messages::{ToSupervisor, ToWorker};
 use crate::notices::Notices;
 use crate::overload::OverloadWatches;
@@ -119,8 +119,8 @@ pub(crate) struct ControlEvents {
 pub(crate) struct Readiness {
     /// The warning to print if this process runs as root.
     pub(crate) root_warning: Option<String>,
-    /// The pipe on which this process reports to the previous process that it is ready.
-    pub(crate) previous: Option<OwnedFd>,
+    /// The previous process, which waits until this one is ready.
+    pub(crate) previous: Option<PreviousProcess>,
     pub(crate) workers_started: usize,
     /// One line per database with the migrations that were applied, for the supervisor.
     pub(crate) applied: Vec<String>,
@@ -369,13 +369,9 @@ impl Control {
         introduce(source, config, &self.addresses, self.workers.all.len(), said);
         self.announced = true;
         self.service_manager.ready(&self.summary());
-        if let Some(ready) = self.readiness.previous.take() {
-            // The previous process leaves the socket file to this process when it receives the message.
-            if let Some(admin) = &mut self.admin {
-                admin.own_file();
-            }
-            // If the previous process has stopped waiting, it has reported this failure and will stop this process.
-            let _ = rustix::io::write(&ready, READY_WORD);
+        if let Some(previous) = self.readiness.previous.take() {
+            change_access(&self.addresses, &self.in_force.config);
+            previous.take_over(socket_files(self.admin.as_ref(), &self.addresses));
         }
     }
 

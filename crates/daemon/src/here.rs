@@ -8,11 +8,14 @@ pub use loops::leads_to;
 use crate::certificates::Certificates;
 use crate::listeners::{bindable, is_without_ipv6};
 use crate::privileges::find_identity;
-use flatout_config::model::{Certificate, Config, Listener, Place};
+use flatout_config::model::{Certificate, Config, ListenAddress, Listener, Place};
 use flatout_engine::{Sources, Spec};
 use flatout_os::process::Identity;
-use flatout_os::socket::{check_free, find_port_owner};
+use flatout_os::socket::{check_free, find_path_owners, find_port_owner};
 use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Returns all problems that running `config` on this machine would have, as messages for display.
@@ -43,6 +46,27 @@ pub fn check_here(config: &Config) -> Vec<String> {
     faults
 }
 
+/// Returns warnings about Unix sockets of `config` whose clients are trusted, although every user of this machine may be
+/// one of them.
+pub fn find_exposed(config: &Config) -> Vec<String> {
+    // A folder that others cannot search protects the socket.
+    let is_reachable = |path: &Path| {
+        let folder = path.parent().and_then(|folder| std::fs::metadata(folder).ok());
+        folder.is_none_or(|folder| folder.permissions().mode() & 0o001 != 0)
+    };
+    let exposed = config.exposed_sockets().filter(|on| on.address.path().is_some_and(is_reachable));
+    let describe = |on: &Listener| {
+        let cause = if on.proxy_protocol.is_some() { "`proxy-protocol`" } else { "`trusted-proxies \"unix\"`" };
+        format!(
+            "warning: {}every user of this machine can connect to {} and claim any client address, because of \
+             {cause}\n  try: mode=\"0660\" and group= for the socket, or a folder that only the proxy can enter",
+            at(&on.place),
+            on.address
+        )
+    };
+    exposed.map(describe).collect()
+}
+
 /// Checks the certificates of each site separately, so that one invalid certificate does not hide another. Certificates
 /// of the local authority are not checked, because they are issued when the server starts.
 fn check_certificates(config: &Config, faults: &mut Vec<String>) {
@@ -57,10 +81,43 @@ fn check_certificates(config: &Config, faults: &mut Vec<String>) {
     }
 }
 
-/// Checks whether a port is free. A port held by flatout itself is considered free, because a reload or an upgrade
+/// Checks whether an address is free. A port held by flatout itself is considered free, because a reload or an upgrade
 /// takes it over. A port that only root may bind is not checked.
 fn check_port(listener: &Listener) -> Option<String> {
-    let address = listener.address;
+    let what = match &listener.address {
+        ListenAddress::Ip(address) => find_port_fault(*address)?,
+        ListenAddress::Unix(path) => find_path_fault(path)?,
+    };
+    Some(format!(
+        "{}{what}\n  try: another address, or --no-machine-checks to check only the configuration itself",
+        at(&listener.place)
+    ))
+}
+
+/// Returns why a socket cannot be bound at `path`. A path at which flatout itself listens is considered free, and one at
+/// which systemd listens, which passes the socket on. No connection is made: it would activate a service of systemd.
+fn find_path_fault(path: &Path) -> Option<String> {
+    let shown = path.display();
+    let owners = find_path_owners(path);
+    if owners.iter().any(|(pid, name)| *pid == 1 || name == "flatout") {
+        return None;
+    }
+    if let Some((pid, name)) = owners.first() {
+        return Some(format!("{shown} is already in use by {name} (pid {pid})"));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if !metadata.file_type().is_socket() => Some(format!("{shown} exists and is not a socket")),
+        // Processes of other users may be invisible, so its owner may be the running server.
+        Ok(_) => None,
+        Err(error) if error.kind() == ErrorKind::NotFound && !path.parent().is_some_and(Path::is_dir) => {
+            Some(format!("the folder of {shown} does not exist"))
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => None,
+        Err(error) => Some(format!("cannot listen on {shown}: {error}")),
+    }
+}
+
+fn find_port_fault(address: SocketAddr) -> Option<String> {
     let error = check_free(&address).err()?;
     let what = match error.kind() {
         ErrorKind::PermissionDenied => return None,
@@ -74,10 +131,7 @@ fn check_port(listener: &Listener) -> Option<String> {
         ErrorKind::AddrNotAvailable => format!("this machine does not have the address {}", address.ip()),
         _ => format!("cannot listen on {address}: {error}"),
     };
-    Some(format!(
-        "{}{what}\n  try: another address, or --no-machine-checks to check only the configuration itself",
-        at(&listener.place)
-    ))
+    Some(what)
 }
 
 fn at(place: &Place) -> String {

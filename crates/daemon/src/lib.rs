@@ -16,6 +16,7 @@
 //! | `reload` | the atomic switch to a new configuration |
 //! | `upgrade`, `inherit` | handing over to a new process, and taking over from a previous one |
 //! | `listeners`, `arrange` | sockets by address, and stable listener numbers |
+//! | `socket_file` | files of Unix sockets, for listeners and for the admin socket |
 //! | `quic` | UDP sockets for HTTP/3, and the keys of its connections |
 //! | `workers`, `events` | worker threads, their commands, and events |
 //! | [`admin`], [`status`], `metrics` | the admin socket, status and metrics |
@@ -69,6 +70,7 @@ mod reload;
 mod seccomp;
 mod service_manager;
 mod shares;
+mod socket_file;
 pub mod source;
 mod spec;
 mod start;

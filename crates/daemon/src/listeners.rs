@@ -1,27 +1,33 @@
-//! Served addresses with their sockets: one socket per worker, if the kernel permits sharing a port.
+//! Served addresses with their sockets: one socket per worker, if the kernel permits sharing a port. A Unix socket is
+//! shared by all workers.
 //!
 //! The control thread keeps a copy of each worker's socket, for handing it over in an upgrade and for changing the
 //! protocol of an address without a gap. A socket lives until its last copy is closed. So the control thread's copy is
 //! closed before the worker removes its listener; otherwise, the kernel would keep queueing connections that are never
 //! accepted.
 
-use crate::failure::Failure;
+use crate::admin::socket::AdminSocket;
+use crate::failure::{Failure, say};
 use crate::inherit::{Inherited, covers};
 use crate::quic::QuicContext;
-use flatout_config::model::{self, Http3};
+use crate::socket_file::{BindFault, SocketFile};
+use flatout_config::model::{self, Http3, ListenAddress};
 use flatout_os::datagram::{self, receive_buffer};
+use flatout_os::process::find_group;
 use flatout_os::socket::{
-    ListenOptions, accept_queue, bind_listener, check_free, find_port_owner, has_ipv6, suggest_port,
+    ListenOptions, accept_queue, bind_listener, check_free, find_path_owners, find_port_owner, has_ipv6, suggest_port,
 };
 use flatout_overload::QueueReading;
 use flatout_server::{Listener, Protocol};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::getsockname;
 use rustix::net::sockopt::socket_reuseport;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 /// Most ports that are tried where the kernel chooses the port.
@@ -33,9 +39,9 @@ pub(crate) struct Address {
     /// The listener's stable number; see `arrange`.
     pub(crate) id: u32,
     /// The configured address. Its port may be 0.
-    pub(crate) asked: SocketAddr,
+    pub(crate) asked: ListenAddress,
     /// The bound address.
-    pub(crate) bound: SocketAddr,
+    pub(crate) bound: ListenAddress,
     /// The protocol spoken on the sockets.
     pub(crate) protocol: Protocol,
     /// True if each connection begins with a PROXY header.
@@ -45,21 +51,25 @@ pub(crate) struct Address {
     sockets: Arc<Vec<OwnedFd>>,
     /// The UDP sockets for HTTP/3: one per worker, or none.
     datagrams: Vec<OwnedFd>,
+    /// The file of a Unix socket, unless systemd has bound it or this is a worker process.
+    file: Option<Rc<SocketFile>>,
 }
 
 /// The accept queues of an address. It does not keep the sockets open.
 #[derive(Clone, Debug)]
 pub(crate) struct AcceptQueues {
-    pub(crate) address: SocketAddr,
+    pub(crate) address: ListenAddress,
     sockets: Weak<Vec<OwnedFd>>,
 }
 
 impl AcceptQueues {
-    /// Returns the sum over all sockets; `None` if the address is not served any more.
+    /// Returns the sum over all sockets; `None` if the address is not served any more, or if the kernel does not report
+    /// the length of its queue, as for Unix sockets.
     pub(crate) fn read(&self) -> Option<QueueReading> {
         let sockets = self.sockets.upgrade()?;
         let mut sum = QueueReading::default();
-        for queue in sockets.iter().filter_map(|socket| accept_queue(socket.as_fd()).ok()) {
+        for socket in sockets.iter() {
+            let queue = accept_queue(socket.as_fd()).ok()?;
             sum.add(QueueReading { waiting: queue.length.into(), waiting_max: queue.length_max.into() });
         }
         Some(sum)
@@ -80,8 +90,8 @@ pub(crate) fn bindable<'a>(config: &'a model::Config, live: &'a [bool]) -> impl 
     let has_ipv6 = has_ipv6();
     let in_use = move |id: &usize| live.get(*id) == Some(&true);
     let is_left_out = move |id: &usize| {
-        let address = config.listeners[*id].address;
-        let twin = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+        let Some(address) = config.listeners[*id].address.ip() else { return false };
+        let twin = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port())).into();
         let mut listeners = config.listeners.iter().enumerate();
         !has_ipv6
             && address.is_ipv6()
@@ -98,16 +108,17 @@ pub(crate) fn bindable<'a>(config: &'a model::Config, live: &'a [bool]) -> impl 
 /// If other sites, or another protocol, are configured for IPv6.
 fn check_shared(config: &model::Config, id: usize, sockets: &[OwnedFd]) -> Result<(), Failure> {
     let listener = &config.listeners[id];
-    let twin = SocketAddr::from((Ipv6Addr::UNSPECIFIED, listener.address.port()));
+    let Some(address) = listener.address.ip() else { return Ok(()) };
+    let twin = SocketAddr::from((Ipv6Addr::UNSPECIFIED, address.port()));
     let is_twin = |socket: &OwnedFd| getsockname(socket).is_ok_and(|bound| SocketAddr::try_from(bound) == Ok(twin));
-    if !listener.address.is_ipv4() || !sockets.iter().any(is_twin) {
+    if !address.is_ipv4() || !sockets.iter().any(is_twin) {
         return Ok(());
     }
     let sites_of = |id: usize| config.sites.iter().map(move |site| site.listeners.contains(&id));
     let differs = |&other: &usize| {
         let shown = &config.listeners[other];
         // A listener that was removed has no sites.
-        let is_in_use = shown.address == twin && sites_of(other).any(|has| has);
+        let is_in_use = shown.address == twin.into() && sites_of(other).any(|has| has);
         is_in_use && (!sites_of(other).eq(sites_of(id)) || !shown.is_like(listener))
     };
     if !(0..config.listeners.len()).any(|other| differs(&other)) {
@@ -147,19 +158,32 @@ impl Address {
     ) -> Result<Self, Failure> {
         let Some(listener) = config.listeners.get(id) else { return Err(Failure::runtime("no such listener")) };
         let options = &listen_options(config);
-        let asked = listener.address;
-        let explain = |error: io::Error| explain_bind(listener, &error);
-        let sockets = inherited.take_listeners(asked).map_err(explain)?;
+        let asked = &listener.address;
+        let failed = |error: io::Error| Failure::runtime(format!("cannot listen on {asked}: {error}"));
+        let sockets = inherited.take_listeners(asked).map_err(failed)?;
         check_shared(config, id, &sockets)?;
-        let (bound, sockets) = if sockets.is_empty() {
-            let suits = |bound: &SocketAddr| config.http3(id) == Http3::Off || datagram::check_free(bound).is_ok();
-            bind_suitable(asked, workers, options, suits).map_err(explain)?
-        } else {
-            complete(asked, sockets, workers, options).map_err(explain)?
+        let (bound, sockets, file) = match asked {
+            ListenAddress::Unix(path) if sockets.is_empty() => {
+                let (socket, file) = bind_path(path, listener, options)?;
+                (asked.clone(), vec![socket], Some(file))
+            }
+            ListenAddress::Unix(path) => (asked.clone(), sockets, inherited.take_file(path)),
+            ListenAddress::Ip(address) => {
+                let explain = |error: io::Error| explain_bind(listener, address, &error);
+                let (bound, sockets) = if sockets.is_empty() {
+                    let suits =
+                        |bound: &SocketAddr| config.http3(id) == Http3::Off || datagram::check_free(bound).is_ok();
+                    bind_suitable(*address, workers, options, suits).map_err(explain)?
+                } else {
+                    complete(*address, sockets, workers, options).map_err(explain)?
+                };
+                (bound.into(), sockets, None)
+            }
         };
-        let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
+        let datagrams = bind_datagrams(id, config, &bound, workers, quic, inherited)?;
         let (protocol, proxy_protocol) = (protocol_of(listener), listener.proxy_protocol.is_some());
-        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets: Arc::new(sockets), datagrams })
+        let (file, sockets) = (file.map(Rc::new), Arc::new(sockets));
+        Ok(Self { id: id as u32, asked: asked.clone(), bound, protocol, proxy_protocol, sockets, datagrams, file })
     }
 
     /// Returns copies of the sockets under another listener number: for another protocol, or for an address that they
@@ -175,12 +199,14 @@ impl Address {
         let Some(listener) = config.listeners.get(id) else { return Err(Failure::runtime("no such listener")) };
         check_shared(config, id, &self.sockets)?;
         let copies: io::Result<Vec<OwnedFd>> = self.sockets.iter().map(copy).collect();
-        let sockets = copies.map_err(|error| explain_bind(listener, &error))?;
-        let (asked, protocol, proxy_protocol) =
-            (listener.address, protocol_of(listener), listener.proxy_protocol.is_some());
-        let bound = if asked.port() == 0 { self.bound } else { asked };
-        let datagrams = quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(asked))?;
-        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets: Arc::new(sockets), datagrams })
+        let asked = listener.address.clone();
+        let sockets =
+            copies.map_err(|error| Failure::runtime(format!("no descriptor to listen on {asked}: {error}")))?;
+        let bound = if asked.port() == Some(0) { self.bound.clone() } else { asked.clone() };
+        let datagrams = bind_datagrams(id, config, &bound, workers, quic, inherited)?;
+        let (protocol, proxy_protocol) = (protocol_of(listener), listener.proxy_protocol.is_some());
+        let (file, sockets) = (self.file.clone(), Arc::new(sockets));
+        Ok(Self { id: id as u32, asked, bound, protocol, proxy_protocol, sockets, datagrams, file })
     }
 
     /// Returns copies of the sockets from which the worker with the index `worker` accepts connections. Every socket is
@@ -227,6 +253,11 @@ impl Address {
         &self.datagrams
     }
 
+    /// The file of a Unix socket, if this process removes it at the end or takes it over from another one.
+    pub(crate) fn file(&self) -> Option<&SocketFile> {
+        self.file.as_deref()
+    }
+
     /// The listening sockets, for an upgrade.
     pub(crate) fn sockets(&self) -> &[OwnedFd] {
         &self.sockets
@@ -234,7 +265,7 @@ impl Address {
 
     /// The listening sockets, for the status, as long as this address is served.
     pub(crate) fn queues(&self) -> AcceptQueues {
-        AcceptQueues { address: self.bound, sockets: Arc::downgrade(&self.sockets) }
+        AcceptQueues { address: self.bound.clone(), sockets: Arc::downgrade(&self.sockets) }
     }
 }
 
@@ -262,10 +293,10 @@ pub(crate) fn bind_added(
     }
     let mut added = Vec::new();
     for id in bindable(config, live).filter(|id| !has(*id)) {
-        let asked = config.listeners[id].address;
+        let asked = &config.listeners[id].address;
         let covers = |address: &&Address| address.sockets.iter().any(|socket| covers(socket, asked));
         // If only the protocol of an address changes, the same sockets are used, so that there is no gap.
-        let old = addresses.iter().find(|address| address.asked == asked).or_else(|| addresses.iter().find(covers));
+        let old = addresses.iter().find(|address| address.asked == *asked).or_else(|| addresses.iter().find(covers));
         let address = if let Some(old) = old {
             old.with_protocol(id, config, workers, quic, inherited)?
         } else {
@@ -294,12 +325,104 @@ pub(crate) fn change_http3(
         if (wanted != Http3::Off) == address.serves_http3() {
             continue;
         }
-        let sockets = quic.bind(wanted, address.bound, workers, inherited.take_datagrams(address.asked))?;
+        let sockets = bind_datagrams(address.id as usize, config, &address.bound, workers, quic, inherited)?;
         if wanted == Http3::Off || !sockets.is_empty() {
             changed.push((address.id, sockets));
         }
     }
     Ok(changed)
+}
+
+/// Binds the UDP sockets of the listener `id`, or takes over inherited ones. A Unix socket has none.
+fn bind_datagrams(
+    id: usize,
+    config: &model::Config,
+    bound: &ListenAddress,
+    workers: usize,
+    quic: &QuicContext,
+    inherited: &mut Inherited,
+) -> Result<Vec<OwnedFd>, Failure> {
+    let (Some(bound), Some(listener)) = (bound.ip(), config.listeners.get(id)) else { return Ok(Vec::new()) };
+    quic.bind(config.http3(id), bound, workers, inherited.take_datagrams(&listener.address))
+}
+
+/// Returns the socket files that this process removes, or takes over from another one.
+pub(crate) fn socket_files<'a>(
+    admin: Option<&'a AdminSocket>,
+    addresses: &'a [Address],
+) -> impl Iterator<Item = &'a SocketFile> {
+    admin.map(|admin| &admin.file).into_iter().chain(addresses.iter().filter_map(Address::file))
+}
+
+/// Gives the socket files of `addresses` the permissions in `config`.
+pub(crate) fn change_access(addresses: &[Address], config: &model::Config) {
+    for address in addresses {
+        let (Some(file), Some(listener)) = (address.file(), config.listeners.get(address.id as usize)) else {
+            continue;
+        };
+        let changed = find_gid(listener).and_then(|gid| {
+            file.set_access(listener.access.mode, gid).map_err(|error| explain_access(listener, &error))
+        });
+        if let Err(failure) = changed {
+            say(&format!("warning: {failure}"));
+        }
+    }
+}
+
+/// Looks up the configured group of a socket file.
+fn find_gid(listener: &model::Listener) -> Result<Option<u32>, Failure> {
+    let Some(name) = &listener.access.group else { return Ok(None) };
+    let gid = find_group(name).map_err(|error| explain_access(listener, &error))?;
+    gid.ok_or_else(|| explain_access(listener, &"there is no such group")).map(Some)
+}
+
+fn explain_access(listener: &model::Listener, error: &dyn fmt::Display) -> Failure {
+    let advice = listener.access.group.as_ref().map_or_else(String::new, |name| {
+        format!("\n  try: a group to which the user of flatout belongs, instead of {name}")
+    });
+    Failure::runtime(format!("cannot set the permissions of {}: {error}{advice}", listener.address))
+}
+
+/// Binds a Unix socket, which all workers share.
+fn bind_path(
+    path: &Path,
+    listener: &model::Listener,
+    options: &ListenOptions,
+) -> Result<(OwnedFd, SocketFile), Failure> {
+    let gid = find_gid(listener)?;
+    let bound = SocketFile::bind(path, listener.access.mode, gid, options.backlog);
+    bound.map_err(|fault| explain_path(path, listener, &fault))
+}
+
+/// Explains why a socket could not be bound at `path`.
+fn explain_path(path: &Path, listener: &model::Listener, fault: &BindFault) -> Failure {
+    let address = &listener.address;
+    let another = if listener.place.line == 0 { "--listen with another path" } else { "`listen` with another path" };
+    let folder = path.parent().unwrap_or(path).display();
+    match fault {
+        BindFault::InUse => {
+            let owner = find_path_owners(path)
+                .into_iter()
+                .next()
+                .map_or_else(|| "another process".to_owned(), |(pid, name)| format!("{name} (process {pid})"));
+            Failure::runtime(format!("{address} is already in use by {owner}\n  try: {another}"))
+        }
+        BindFault::NotSocket => Failure::usage(format!(
+            "cannot listen on {address}: a file that is not a socket already exists at this path\n  try: {another}"
+        )),
+        BindFault::Failed(error) => {
+            let advice = match error.kind() {
+                io::ErrorKind::NotFound => {
+                    format!("\n  try: create the folder {folder}, or RuntimeDirectory= in the unit")
+                }
+                io::ErrorKind::PermissionDenied => {
+                    format!("\n  try: a folder in which the user of flatout may create files, instead of {folder}")
+                }
+                _ => String::new(),
+            };
+            Failure::runtime(format!("cannot listen on {address}: {error}{advice}"))
+        }
+    }
 }
 
 /// Returns the indices of the sockets for one worker: its own socket, and surplus sockets. If there are fewer sockets
@@ -377,8 +500,7 @@ pub(crate) fn is_without_ipv6(address: &SocketAddr, error: &io::Error) -> bool {
 }
 
 /// Explains why a bind failed: names the process that holds the port, and suggests a free port.
-fn explain_bind(listener: &model::Listener, error: &io::Error) -> Failure {
-    let address = &listener.address;
+fn explain_bind(listener: &model::Listener, address: &SocketAddr, error: &io::Error) -> Failure {
     // Suggests an address in the syntax in which this listener was configured.
     let propose = |free: SocketAddr| {
         if listener.place.line == 0 { format!("--listen {free}") } else { format!("listen \"{free}\"") }

@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use crate::inherit::Inherited;
 use crate::listeners::Address;
 use crate::source::RecordedFiles;
+use flatout_config::model::ListenAddress;
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -94,8 +94,8 @@ pub(crate) struct History {
 #[derive(Serialize, Deserialize)]
 pub(crate) struct ConfigParcel {
     pub(crate) files: RecordedFiles,
-    /// Listeners by configured address, with the numbers of TCP and of UDP sockets.
-    listeners: Vec<(SocketAddr, usize, usize)>,
+    /// Listeners by configured address, with the numbers of listening and of UDP sockets.
+    listeners: Vec<(String, usize, usize)>,
     pub(crate) certificates: CertificateParcel,
 }
 
@@ -106,11 +106,11 @@ impl ConfigParcel {
         files: RecordedFiles,
         certificates: CertificateParcel,
         addresses: impl Iterator<Item = &'a Address>,
-        changed: impl Iterator<Item = (SocketAddr, &'a [OwnedFd])>,
+        changed: impl Iterator<Item = (&'a ListenAddress, &'a [OwnedFd])>,
     ) -> (Self, Vec<BorrowedFd<'a>>) {
         let (mut parcel, mut descriptors) = (Self { files, listeners: Vec::new(), certificates }, Vec::new());
         for address in addresses {
-            parcel.add(address.asked, address.sockets(), address.datagrams(), &mut descriptors);
+            parcel.add(&address.asked, address.sockets(), address.datagrams(), &mut descriptors);
         }
         for (asked, datagrams) in changed {
             parcel.add(asked, &[], datagrams, &mut descriptors);
@@ -121,18 +121,18 @@ impl ConfigParcel {
     /// Adds a listener, and its sockets to `descriptors`.
     pub(crate) fn add<'a>(
         &mut self,
-        asked: SocketAddr,
+        asked: &ListenAddress,
         sockets: &'a [OwnedFd],
         datagrams: &'a [OwnedFd],
         descriptors: &mut Vec<BorrowedFd<'a>>,
     ) {
-        self.listeners.push((asked, sockets.len(), datagrams.len()));
+        self.listeners.push((asked.to_string(), sockets.len(), datagrams.len()));
         descriptors.extend(sockets.iter().chain(datagrams).map(|socket| socket.as_fd()));
     }
 
     /// The number of its descriptors.
     pub(crate) fn socket_count(&self) -> usize {
-        self.listeners.iter().map(|(_, tcp, udp)| tcp + udp).sum()
+        self.listeners.iter().map(|(_, listening, udp)| listening + udp).sum()
     }
 
     /// Checks that all descriptors have been received.
@@ -152,9 +152,12 @@ impl ConfigParcel {
     /// The sockets, from the first of `descriptors`.
     pub(crate) fn take_sockets(&self, descriptors: &mut impl Iterator<Item = OwnedFd>) -> Inherited {
         let (mut sockets, mut datagrams) = (Vec::new(), Vec::new());
-        for &(asked, tcp, udp) in &self.listeners {
-            sockets.push((asked, descriptors.take(tcp).collect()));
-            datagrams.push((asked, descriptors.take(udp).collect()));
+        for (asked, listening, udp) in &self.listeners {
+            let (own, of_quic) = (descriptors.take(*listening).collect(), descriptors.take(*udp).collect());
+            // The supervisor has written it.
+            let Ok(asked) = asked.parse::<ListenAddress>() else { continue };
+            sockets.push((asked.clone(), own));
+            datagrams.push((asked, of_quic));
         }
         Inherited::received(sockets, datagrams)
     }
@@ -205,8 +208,8 @@ mod tests {
             listeners: Vec::new(),
             certificates: CertificateParcel::default(),
         };
-        parcel.add("127.0.0.1:80".parse().unwrap(), &sockets, &sockets[..1], &mut descriptors);
-        parcel.add("127.0.0.1:81".parse().unwrap(), &sockets[..1], &[], &mut descriptors);
+        parcel.add(&"127.0.0.1:80".parse().unwrap(), &sockets, &sockets[..1], &mut descriptors);
+        parcel.add(&"unix:/run/a.sock".parse().unwrap(), &sockets[..1], &[], &mut descriptors);
         assert_eq!((parcel.socket_count(), descriptors.len()), (4, 4));
         assert!(ConfigParcel::check_count(4, 4).is_ok());
         let failure = ConfigParcel::check_count(0, 4).unwrap_err();

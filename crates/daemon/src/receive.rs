@@ -13,6 +13,7 @@ use crate::messages::{AdminPath, ConfigParcel, QuicParcel, Start, ToWorker};
 use crate::privileges::{drop_capabilities, harden};
 use crate::quic::{QuicContext, ReceivedQuic};
 use crate::shares::raise_open_files;
+use crate::socket_file::SocketFile;
 use crate::source::RecordedFiles;
 use crate::start::{Bound, CompiledConfig, Supervised, confine, count_workers, filter_calls};
 use flatout_engine::spec::Spec;
@@ -51,7 +52,8 @@ impl Bound {
         let live = arrange(&mut config, &[]);
         let worker_count = count_workers(&config);
         let limit = raise_open_files(config.open_files)?;
-        let admin = admin.and_then(|AdminPath(path)| AdminSocket::adopt(descriptors.next()?, &path));
+        let admin =
+            admin.and_then(|AdminPath(path)| Some(AdminSocket::adopt(descriptors.next()?, SocketFile::adopt(&path)?)));
         let quic = receive_quic(worker_count, &quic, &mut descriptors);
         // Read once here: a confined process cannot.
         let _ = memory_limit();

@@ -14,8 +14,9 @@ use crate::control::Control;
 use crate::events::WorkerEvent;
 use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
+use crate::here::find_exposed;
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_http3, find_live};
+use crate::listeners::{Address, bind_added, change_access, change_http3, find_live};
 use crate::memory::{decide_budget, memory_limit};
 use crate::messages::{ConfigParcel, ToSupervisor};
 use crate::receive::check_opened;
@@ -367,6 +368,7 @@ impl Control {
             self.workers.tell(|_| Command::RemoveListener(id));
         }
         self.addresses.extend(added);
+        change_access(&self.addresses, &config);
         for (id, sockets) in datagrams {
             if sockets.is_empty() {
                 self.workers.tell(|_| Command::RemoveQuic(id));
@@ -422,6 +424,8 @@ pub(crate) fn describe_served(
         let change = if sockets.is_empty() { "no longer serving HTTP/3" } else { "also serving HTTP/3" };
         lines.push(format!("{change} on {}", bound.unwrap_or_default()));
     }
+    let known = find_exposed(old);
+    lines.extend(find_exposed(config).into_iter().filter(|warning| !known.contains(warning)));
     lines
 }
 

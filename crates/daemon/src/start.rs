@@ -179,9 +179,15 @@ impl Bound {
             // The user may not be permitted to create these files, but opens them now, and again when logs are reopened
             // and in an upgrade.
             prepare_files(&self.config, identity)?;
-            if let Some(admin) = &self.admin {
-                admin.give_to(identity.uid, identity.gid).map_err(|error| {
-                    Failure::runtime(format!("cannot change the owner of {}: {error}", admin.path().display()))
+            // So that this user can remove the files at the end, and change their permissions.
+            let files = self.addresses.iter().filter_map(|address| {
+                let has_group = self.config.listeners[address.id as usize].access.group.is_some();
+                Some((address.file()?, (!has_group).then_some(identity.gid)))
+            });
+            let admin = self.admin.iter().map(|admin| (&admin.file, Some(identity.gid)));
+            for (file, gid) in files.filter(|(file, _)| file.is_own()).chain(admin) {
+                file.give_to(Some(identity.uid), gid).map_err(|error| {
+                    Failure::runtime(format!("cannot change the owner of {}: {error}", file.path().display()))
                 })?;
             }
         }
@@ -215,7 +221,7 @@ impl Unprivileged {
         let Bound {
             options,
             signals,
-            inherited,
+            mut inherited,
             config,
             compiled,
             worker_count,
@@ -314,7 +320,7 @@ impl Unprivileged {
             events: ControlEvents { signals, sender: event_sender, receiver: event_receiver },
             service_manager: if link.is_some() { ServiceManager::none() } else { ServiceManager::find() },
             link,
-            readiness: Readiness { root_warning, previous: inherited.ready, workers_started: 0, applied },
+            readiness: Readiness { root_warning, previous: inherited.take_previous(), workers_started: 0, applied },
             upgrade: None,
             pending_reload: None,
             reload_number: 0,
@@ -402,9 +408,9 @@ fn open_admin(config: &Config, options: &Options, inherited: &mut Inherited) -> 
         return Ok(None);
     };
     if let Some((socket, _)) = handed.filter(|(_, handed)| *handed == path)
-        && let Some(admin) = AdminSocket::adopt(socket, &path)
+        && let Some(file) = inherited.take_file(&path)
     {
-        return Ok(Some(admin));
+        return Ok(Some(AdminSocket::adopt(socket, file)));
     }
     match AdminSocket::bind(&path) {
         Err(failure) if !options.needs_admin => {

@@ -19,8 +19,8 @@ use crate::channel::Incoming;
 use crate::confine::{Confinement, lacks_port_rules};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::folders::FolderCheck;
-use crate::inherit::READY_WORD;
-use crate::listeners::Address;
+use crate::inherit::PreviousProcess;
+use crate::listeners::{Address, change_access, socket_files};
 use crate::messages::{History, ToSupervisor, ToWorker};
 use crate::quic::QuicContext;
 use crate::service_manager::ServiceManager;
@@ -83,8 +83,8 @@ pub(crate) struct Supervisor {
     root_warning: Option<String>,
     /// The user that this process has become, if it was another one.
     identity: Option<Identity>,
-    /// The pipe on which the previous server process waits for readiness.
-    previous: Option<OwnedFd>,
+    /// The previous server process, which waits until this one is ready.
+    previous: Option<PreviousProcess>,
     history: History,
     processes: Vec<WorkerProcess>,
     phase: Phase,
@@ -110,7 +110,7 @@ impl Unprivileged {
         let Bound {
             options,
             signals,
-            inherited,
+            mut inherited,
             config,
             files,
             compiled,
@@ -157,7 +157,7 @@ impl Unprivileged {
             service_manager: ServiceManager::find(),
             root_warning,
             identity,
-            previous: inherited.ready,
+            previous: inherited.take_previous(),
             history: History { generation: 1, ..History::default() },
             processes: Vec::new(),
             phase: Phase::Serve,
@@ -401,13 +401,9 @@ impl Supervisor {
         let (config, workers) = (&self.config, count_workers(&self.config));
         introduce(&self.options.source, config, &self.addresses, workers, (self.root_warning.as_deref(), root));
         self.service_manager.ready(&self.summary());
-        if let Some(ready) = self.previous.take() {
-            // The other process leaves the file to this one when it receives the message.
-            if let Some(admin) = &mut self.admin {
-                admin.own_file();
-            }
-            // It may have given up; then it has reported that, and will stop this process.
-            let _ = rustix::io::write(&ready, READY_WORD);
+        if let Some(previous) = self.previous.take() {
+            change_access(&self.addresses, &self.config);
+            previous.take_over(socket_files(self.admin.as_ref(), &self.addresses));
         }
     }
 

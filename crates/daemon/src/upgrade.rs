@@ -10,15 +10,16 @@ use crate::admin::CommandResult;
 use crate::admin::socket::AdminSocket;
 use crate::control::Control;
 use crate::failure::say;
-use crate::inherit::{ADMIN, DATAGRAMS, LISTENERS, QUIC, READY, READY_WORD, format_listeners};
-use crate::listeners::Address;
+use crate::inherit::{ADMIN, DATAGRAMS, FILES, LISTENERS, QUIC, READY, READY_WORD, format_files, format_listeners};
+use crate::listeners::{Address, socket_files};
 use crate::quic::Handover;
+use crate::socket_file::SocketFile;
+use flatout_config::model::ListenAddress;
 use flatout_os::clock;
 use flatout_server::{Command as ServerCommand, Phase};
 use rustix::io::{Errno, dup, read};
 use rustix::pipe::{PipeFlags, pipe_with};
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Upgrade {
         for (name, sockets_of) in
             [(LISTENERS, Address::sockets as fn(&Address) -> &[OwnedFd]), (DATAGRAMS, Address::datagrams)]
         {
-            let mut listed: Vec<(SocketAddr, Vec<RawFd>)> = Vec::new();
+            let mut listed: Vec<(ListenAddress, Vec<RawFd>)> = Vec::new();
             for address in addresses.iter().filter(|address| !sockets_of(address).is_empty()) {
                 let mut numbers = Vec::new();
                 for socket in sockets_of(address) {
@@ -89,10 +90,11 @@ impl Upgrade {
                     numbers.push(copy.as_raw_fd());
                     copies.push(copy);
                 }
-                listed.push((address.asked, numbers));
+                listed.push((address.asked.clone(), numbers));
             }
             command.env(name, format_listeners(&listed));
         }
+        command.env(FILES, format_files(socket_files(admin, addresses)));
         let go = if let Some(handover) = quic {
             command.env(QUIC, &handover.text);
             copies.extend(handover.copies);
@@ -103,7 +105,7 @@ impl Upgrade {
         };
         if let Some(admin) = admin {
             let copy = dup(&admin.listener)?;
-            command.env(ADMIN, format!("{}:{}", copy.as_raw_fd(), admin.path().display()));
+            command.env(ADMIN, format!("{}:{}", copy.as_raw_fd(), admin.file.path().display()));
             copies.push(copy);
         } else {
             command.env_remove(ADMIN);
@@ -243,9 +245,7 @@ impl Control {
         if let Some(thread) = &self.admin_thread {
             thread.stop();
         }
-        if let Some(admin) = &mut self.admin {
-            admin.leave_file();
-        }
+        socket_files(self.admin.as_ref(), &self.addresses).for_each(SocketFile::leave);
         self.admin = None;
         if let Some(go) = go {
             // Only one process at a time receives, so that neither process responds to packets of the other's

@@ -11,9 +11,9 @@ pub use question::Question;
 
 use crate::engine::Engine;
 use crate::error::show_place;
-use crate::spec::Spec;
+use crate::spec::{ListenerSpec, Spec};
 use crate::walk::{Effect, Recorder, answer};
-use flatout_config::model::{FieldOp, Place};
+use flatout_config::model::{FieldOp, ListenAddress, Place};
 use flatout_handler::content::Offers;
 use flatout_handler::response::Response;
 use flatout_handler::{Reply, Request};
@@ -24,7 +24,7 @@ use flatout_http::url::split_port;
 use flatout_os::clock::Now;
 use flatout_proxy::CacheExplanation;
 use serde_json::{Value, json};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// A step that the request reached.
@@ -129,10 +129,10 @@ impl Spec {
         let request = format!("{} {}", question.method, question.url());
         let mut explanation = Explanation { request, ..Explanation::default() };
         if let Some(chosen) = self.listeners.get(listener as usize) {
-            let address = chosen.address.map_or_else(String::new, |address| address.to_string());
+            let address = chosen.address.as_ref().map_or_else(String::new, ToString::to_string);
             explanation.listener =
                 Some((format!("{address} ({})", if chosen.secure { "https" } else { "http" }), remark));
-            let port = chosen.address.map_or(0, |address| address.port());
+            let port = chosen.address.as_ref().and_then(ListenAddress::port).unwrap_or(0);
             let (host, _) = split_port(&question.host);
             let is_name = host.trim_matches(['[', ']']).parse::<IpAddr>().is_err();
             explanation.dns_record = (chosen.http3 && is_name).then(|| dns_record(host, port));
@@ -157,8 +157,10 @@ impl Spec {
                 return explanation;
             }
         };
-        let client = Some(SocketAddr::new(question.client, 0));
-        let request = Request { head: &head, client, secure: question.secure, listener, offers: &Offers::new() };
+        let is_unix = self.listeners.get(listener as usize).is_some_and(ListenerSpec::is_unix);
+        let (unix, local) = (is_unix && question.client.is_none(), IpAddr::V4(Ipv4Addr::LOCALHOST));
+        let client = (!unix).then(|| SocketAddr::new(question.client.unwrap_or(local), 0));
+        let request = Request { head: &head, client, unix, secure: question.secure, listener, offers: &Offers::new() };
         let engine = Engine::apart(Arc::clone(self));
         let live = engine.live();
         let mut recorder = Recorder { explanation, changes: Vec::new() };
@@ -177,21 +179,26 @@ impl Spec {
 
     /// Returns the listener with the URL's scheme and port or, failing that, the most similar listener and a remark.
     fn choose_listener(&self, question: &Question) -> (u32, Option<&'static str>) {
-        let fits = |scheme: bool, port: bool, host: bool| {
+        let fits = |scheme: bool, port: fn(&ListenerSpec, u16) -> bool, host: bool| {
             self.listeners.iter().position(|listener| {
                 (!scheme || listener.secure == question.secure)
-                    && (!port || listener.address.is_some_and(|address| address.port() == question.port))
+                    && port(listener, question.port)
                     && (!host || listener.hosts.find(Some(question.host.as_bytes())).is_some())
             })
         };
-        let fitting = fits(true, true, true).or_else(|| fits(true, true, false));
+        let same =
+            |listener: &ListenerSpec, port| listener.address.as_ref().and_then(ListenAddress::port) == Some(port);
+        let fitting = fits(true, same, true).or_else(|| fits(true, same, false));
         if let Some(listener) = fitting {
             return (listener as u32, None);
         }
-        if let Some(listener) = fits(true, false, true).or_else(|| fits(true, false, false)) {
+        if let Some(listener) = fits(true, |listener, _| listener.is_unix(), true) {
+            return (listener as u32, Some("no listener has the URL's port; a Unix socket serves any"));
+        }
+        if let Some(listener) = fits(true, |_, _| true, true).or_else(|| fits(true, |_, _| true, false)) {
             return (listener as u32, Some("no listener has the URL's port; this is the first one with its scheme"));
         }
-        let listener = fits(false, false, true).unwrap_or(0);
+        let listener = fits(false, |_, _| true, true).unwrap_or(0);
         (listener as u32, Some("no listener has the URL's scheme; this is the first one that has the site"))
     }
 }

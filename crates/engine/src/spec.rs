@@ -13,8 +13,9 @@ use crate::metrics::MetricsText;
 use crate::rate::RateTable;
 use crate::step::Block;
 use crate::walk::readings::ScriptNames;
-use flatout_config::model::{self, Cidr, Config, FieldOp, Place, ProxySenders, Text};
+use flatout_config::model::{self, Config, FieldOp, ListenAddress, Place, ProxySenders, Text, TrustedProxy};
 use flatout_fastcgi::PhpStep;
+use flatout_http::forwarded::Sender;
 use flatout_os::root::Root;
 use flatout_overload::QueueReading;
 pub use flatout_pages::PagesShared;
@@ -23,7 +24,7 @@ pub use flatout_pages::api::budget::ContentBudget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::hidden::SourceNames;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,7 +108,7 @@ pub struct Spec {
     pub(crate) accelerator: Arc<Accelerator>,
     pub(crate) rates: Vec<(String, Arc<RateTable>)>,
     /// Proxies that all sites trust.
-    pub(crate) trusted: Vec<Cidr>,
+    pub(crate) trusted: Vec<TrustedProxy>,
     pub(crate) verifier: Option<Arc<Verifier>>,
     pub(crate) metrics: Option<MetricsText>,
     /// Next unused number for a `files` step.
@@ -119,12 +120,19 @@ pub struct Spec {
 pub(crate) struct ListenerSpec {
     pub(crate) hosts: HostTable,
     pub(crate) redirect_https_port: Option<u16>,
-    pub(crate) address: Option<SocketAddr>,
+    pub(crate) address: Option<ListenAddress>,
     pub(crate) secure: bool,
     pub(crate) http3: bool,
     pub(crate) proxy_protocol: Option<ProxySenders>,
     /// The log for requests that reach no site.
     pub(crate) log: u8,
+}
+
+impl ListenerSpec {
+    /// Returns whether this is a Unix socket.
+    pub(crate) fn is_unix(&self) -> bool {
+        self.address.as_ref().is_some_and(|address| address.path().is_some())
+    }
 }
 
 /// The compiled configuration of a site.
@@ -341,7 +349,7 @@ impl Spec {
 
     /// Returns whether all sites, or any step, trust `client` as a proxy.
     pub fn trusts(&self, client: IpAddr) -> bool {
-        let is_trusted = |networks: &[Cidr]| model::is_trusted(networks, Some(client));
+        let is_trusted = |proxies: &[TrustedProxy]| model::is_trusted(proxies, Sender::Ip(client));
         is_trusted(&self.trusted)
             || self.proxies.iter().any(|proxy| is_trusted(proxy.trusted()))
             || self.active.iter().any(|step| is_trusted(&step.settings().trusted))

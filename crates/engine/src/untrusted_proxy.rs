@@ -139,7 +139,7 @@ mod tests {
         let mut storage = FieldStorage::new();
         let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let client = Some((peer.parse::<IpAddr>().unwrap(), 5).into());
-        let request = Request { head: &head, client, secure: false, listener: 0, offers: &Offers::new() };
+        let request = Request { head: &head, client, unix: false, secure: false, listener: 0, offers: &Offers::new() };
         if watch.is_due(now_ms) {
             watch.sample(&request, now_ms, |peer| peer.to_string() == "10.9.0.1");
         }

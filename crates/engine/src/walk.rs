@@ -338,7 +338,7 @@ impl<'w> Walk<'w> {
             policy,
             user: self.user.as_deref(),
             site: self.site.name.as_deref(),
-            server: self.live.spec.listeners.get(request.listener as usize).and_then(|listener| listener.address),
+            server: self.live.spec.listeners.get(request.listener as usize).and_then(|on| on.address.as_ref()?.ip()),
             host: None,
             port: None,
             now: self.now,

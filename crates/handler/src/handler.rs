@@ -4,6 +4,7 @@ use crate::content::Offers;
 use crate::later::LaterResponse;
 use crate::response::{LogFacts, Response};
 use crate::routed::{HeaderPolicy, Refusal};
+use flatout_http::forwarded::Sender;
 use flatout_http::request::RequestHead;
 use flatout_os::clock::Now;
 use flatout_reason::{Outcome, Table};
@@ -19,12 +20,25 @@ pub struct Request<'a> {
     pub head: &'a RequestHead<'a>,
     /// The client's address, or `None` if the kernel does not report it.
     pub client: Option<SocketAddr>,
+    /// True if `client` is the peer of a connection to a Unix socket, which has no address.
+    pub unix: bool,
     /// True if the request arrived over TLS.
     pub secure: bool,
     /// The listener that accepted the connection, as numbered in `WorkerParts::listeners`.
     pub listener: u32,
     /// The request's content, and the channel for interim responses, for handlers that use them.
     pub offers: &'a Offers,
+}
+
+impl Request<'_> {
+    /// Returns the sender, as `trusted-proxies` can name it.
+    pub fn sender(&self) -> Sender {
+        match self.client {
+            Some(client) => Sender::Ip(client.ip()),
+            None if self.unix => Sender::Unix,
+            None => Sender::Unknown,
+        }
+    }
 }
 
 /// The immediate result of a handler.

@@ -61,6 +61,7 @@ pub struct OwnedRequest {
     asked: Asked,
     head_bytes: usize,
     client: Option<SocketAddr>,
+    unix: bool,
     secure: bool,
     listener: u32,
     offers: Offers,
@@ -163,6 +164,7 @@ impl OwnedRequest {
             asked: head.asked,
             head_bytes: head.head_bytes,
             client: request.client,
+            unix: request.unix,
             secure: request.secure,
             listener: request.listener,
             offers: request.offers.carry(),
@@ -240,6 +242,7 @@ impl OwnedRequest {
         look(&Request {
             head: &head,
             client: self.client,
+            unix: self.unix,
             secure: self.secure,
             listener: self.listener,
             offers: &self.offers,
@@ -271,7 +274,7 @@ mod tests {
             let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
             let offers = Offers::new();
             let request =
-                Request { head: &head, client: "[::1]:9".parse().ok(), secure: true, listener: 3, offers: &offers };
+                Request { head: &head, client: "[::1]:9".parse().ok(), unix: false, secure: true, listener: 3, offers: &offers };
             let owned = OwnedRequest::with_addendum(&request, |bytes| bytes.extend_from_slice(b"more"));
             assert_eq!((owned.method(), owned.addendum()), (head.method.as_str(), &b"more"[..]));
             owned.with(|copy| {

@@ -268,7 +268,8 @@ mod tests {
         let mut storage = FieldStorage::new();
         let text = b"GET //a.example?q HTTP/1.1\r\nHost: a\r\n\r\n";
         let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-        let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
+        let request =
+            Request { head: &head, client: None, unix: false, secure: false, listener: 0, offers: &Offers::new() };
         let routed = RoutedRequest {
             request: &request,
             path: b"/folder",

@@ -37,6 +37,27 @@ pub enum ClientClaim {
     At(SocketAddr),
 }
 
+/// The sender of a request, as a list of trusted proxies can name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// A client with this address.
+    Ip(IpAddr),
+    /// The peer of a connection to a Unix socket.
+    Unix,
+    /// A client whose address is unknown.
+    Unknown,
+}
+
+impl Sender {
+    /// Returns the address of the sender, if it has one.
+    pub const fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Ip(address) => Some(address),
+            Self::Unix | Self::Unknown => None,
+        }
+    }
+}
+
 /// Reads client information from the `fields` of a request that a trusted peer sent. `is_trusted` returns whether an
 /// address belongs to a trusted proxy.
 pub fn read_claim(fields: Fields<'_>, is_trusted: impl Fn(IpAddr) -> bool) -> Claim<'_> {

@@ -3,7 +3,9 @@
 #![allow(unsafe_code)] // socket options and one question that no safe wrapper offers
 
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay};
+use rustix::net::sockopt::{
+    set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay, socket_domain,
+};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, getsockname, listen, recv, send, socket_with,
 };
@@ -135,6 +137,11 @@ pub fn set_tcp_defer_accept(fd: BorrowedFd<'_>, seconds: u32) -> rustix::io::Res
     set_option(fd, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, value)
 }
 
+/// Returns whether `socket` is a Unix socket.
+pub fn is_unix(socket: BorrowedFd<'_>) -> bool {
+    socket_domain(socket) == Ok(AddressFamily::UNIX)
+}
+
 /// Changes the backlog of a listener. Connections that are already queued stay, even if there are more than
 /// `connections`.
 pub fn set_backlog(fd: BorrowedFd<'_>, connections: u32) -> rustix::io::Result<()> {
@@ -255,6 +262,14 @@ pub fn find_port_owner(port: u16) -> Option<(u32, String)> {
     let inodes = sockets.iter().filter(|socket| socket.local.port() == port).map(|socket| socket.inode).collect();
     let pid = read_holders(&inodes).ok()?.0.first().copied()?;
     Some((pid, read_process_name(pid).unwrap_or_default()))
+}
+
+/// The processes that listen on the Unix socket at `path`, as (pid, name), in the order of their numbers. Empty if none
+/// does or if /proc does not show them.
+pub fn find_path_owners(path: &Path) -> Vec<(u32, String)> {
+    let holders = read_listening_unix(path).and_then(|inodes| read_holders(&inodes));
+    let named = |pid| Some((pid, read_process_name(pid)?));
+    holders.map(|(holders, _)| holders.into_iter().filter_map(named).collect()).unwrap_or_default()
 }
 
 /// Returns whether an address belongs to this machine.

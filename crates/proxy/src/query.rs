@@ -116,7 +116,7 @@ impl Query {
     pub(crate) fn with<T>(&self, look: impl FnOnce(&CacheRequest<'_>) -> T) -> T {
         let (path, query) = self.ask.path_and_query();
         self.ask.request.with(|request| {
-            let forwarding = self.step.forwarding(request.client.map(|client| client.ip()));
+            let forwarding = self.step.forwarding(request.sender());
             let cache_request = CacheRequest {
                 method: request.head.method.as_str(),
                 secure: request.secure,

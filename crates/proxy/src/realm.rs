@@ -7,9 +7,8 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use flatout_cache::rules::Rules;
 use flatout_config::encode::step_to_kdl;
-use flatout_config::model::{CacheSettings, Handler, Origin, Place, Proxy, Step, StepKind};
+use flatout_config::model::{CacheSettings, Handler, ListenAddress, Origin, Place, Proxy, Step, StepKind};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 
 /// Maximum length in characters of the host name in a realm. The digest covers the whole name.
 const NAME_CHARS_MAX: usize = 100;
@@ -21,7 +20,7 @@ pub struct SiteIdentity<'a> {
     pub hosts: &'a [String],
     /// The addresses of the site's listeners, if another site has one of the host names on other listeners; otherwise
     /// empty.
-    pub listeners: &'a [SocketAddr],
+    pub listeners: &'a [ListenAddress],
 }
 
 impl SiteIdentity<'_> {
@@ -130,9 +129,9 @@ fn write_digest(deciding: &str, realm: &mut String) {
 mod tests {
     use super::{SiteIdentity, cache_realm};
     use flatout_cache::rules::{QueryKey, Rules, SetCookie};
+    use flatout_config::model::ListenAddress;
     use flatout_config::model::{Balance, CacheSettings, Cidr, HostField, Origin, Proxy};
     use flatout_http::lines::{FieldOp, FieldOpKind};
-    use std::net::SocketAddr;
 
     fn origin(host: &str) -> Origin {
         Origin { secure: false, host: host.to_owned(), port: 80, weight: 1, backup: false }
@@ -144,7 +143,7 @@ mod tests {
 
     fn realm(hosts: &[&str], listeners: &[&str], settings: &Proxy) -> String {
         let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-        let listeners: Vec<SocketAddr> = listeners.iter().map(|address| address.parse().unwrap()).collect();
+        let listeners: Vec<ListenAddress> = listeners.iter().map(|address| address.parse().unwrap()).collect();
         SiteIdentity { hosts: &hosts, listeners: &listeners }.proxy_realm(settings)
     }
 
@@ -175,7 +174,7 @@ mod tests {
             |proxy| proxy.origins[0].secure = true,
             |proxy| proxy.host = HostField::Fixed("b.example".to_owned()),
             |proxy| proxy.forwarded.x_forwarded = false,
-            |proxy| proxy.trusted = vec![Cidr { address: "10.0.0.0".parse().unwrap(), bits: 8 }],
+            |proxy| proxy.trusted = vec![Cidr { address: "10.0.0.0".parse().unwrap(), bits: 8 }.into()],
             |proxy| {
                 proxy.request_fields = vec![FieldOp::new(FieldOpKind::SET, "X-Group".to_owned(), "staff".to_owned())];
             },

@@ -3,7 +3,7 @@
 use crate::realm::cache_realm;
 use flatout_cache::key::write_query;
 use flatout_cache::rules::Rules;
-use flatout_config::model::{CacheSettings, Cidr, StatusField, is_trusted};
+use flatout_config::model::{CacheSettings, Cidr, StatusField, is_listed};
 use std::net::IpAddr;
 
 /// A `cache` step of the configuration.
@@ -71,13 +71,13 @@ impl CacheStep {
         match &self.status_field {
             StatusField::Everybody => true,
             StatusField::Nobody => false,
-            StatusField::Networks(networks) => is_trusted(networks, client),
+            StatusField::Networks(networks) => is_listed(networks, client),
         }
     }
 
     /// Returns whether `client` may use PURGE. PURGE is never forwarded, because an origin might obey unauthorized
     /// clients.
     pub(crate) fn allows_purge(&self, client: Option<IpAddr>) -> bool {
-        is_trusted(&self.purge, client)
+        is_listed(&self.purge, client)
     }
 }

@@ -6,7 +6,8 @@ use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
 use flatout_balance::group::{Change, Group, OriginStatus, Preference};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
-use flatout_config::model::{Balance, Cidr, HashKey, Proxy, is_trusted};
+use flatout_config::model::{Balance, HashKey, Proxy, TrustedProxy, is_trusted};
+use flatout_http::forwarded::Sender;
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::url::OriginAddress;
@@ -105,8 +106,8 @@ impl ProxyStep {
         !indices.is_empty() && indices.into_iter().all(|index| self.http10.get(index).is_some_and(is_http10))
     }
 
-    /// Returns the networks of clients whose Forwarded and X-Forwarded-… fields are trusted.
-    pub fn trusted(&self) -> &[Cidr] {
+    /// Returns the clients whose Forwarded and X-Forwarded-… fields are trusted.
+    pub fn trusted(&self) -> &[TrustedProxy] {
         &self.settings.trusted
     }
 
@@ -154,7 +155,7 @@ impl ProxyStep {
 
     /// Returns the address of the client that sent a request with these `fields`: `peer`, or the client that the fields
     /// name if the peer is a trusted proxy. `None` if the address is unknown.
-    pub(crate) fn original_client(&self, fields: Fields<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+    pub(crate) fn original_client(&self, fields: Fields<'_>, peer: Sender) -> Option<IpAddr> {
         original_client(&self.settings.trusted, fields, peer)
     }
 
@@ -167,9 +168,9 @@ impl ProxyStep {
         }
     }
 
-    /// Returns how fields in requests from a client with this address are forwarded.
-    pub fn forwarding(&self, client: Option<IpAddr>) -> SentFields<'_> {
-        SentFields::new(&self.unkeyed, &self.settings.trusted, client)
+    /// Returns how fields in requests from this peer are forwarded.
+    pub fn forwarding(&self, peer: Sender) -> SentFields<'_> {
+        SentFields::new(&self.unkeyed, &self.settings.trusted, peer)
     }
 
     /// Returns the step's name for display: the site's first host name, with a number unless the step is the first of
@@ -240,7 +241,7 @@ impl ProxyStep {
     /// Describes a request for the concurrency limit of an origin.
     pub(crate) fn arrival<'a>(&self, path: &'a [u8], client: Option<IpAddr>, now_ms: u64) -> Arrival<'a> {
         // All clients behind a proxy that does not name them would share its address.
-        let client = client.filter(|client| !is_trusted(self.trusted(), Some(*client)));
+        let client = client.filter(|client| !is_trusted(self.trusted(), Sender::Ip(*client)));
         Arrival::new(path, client, now_ms)
     }
 
@@ -365,7 +366,8 @@ fn new_loop_mark() -> String {
 mod tests {
     use super::ProxyStep;
     use flatout_balance::group::{Ending, Preference, Tried};
-    use flatout_config::model::{Cidr, Origin, Proxy};
+    use flatout_config::model::{Cidr, Origin, Proxy, TrustedProxy};
+    use flatout_http::forwarded::Sender;
     use flatout_http::framing::Version;
     use flatout_http::head::FieldStorage;
 
@@ -408,7 +410,7 @@ mod tests {
     #[test]
     fn the_original_client_is_the_peer_unless_it_is_a_trusted_proxy() {
         let origin = Origin { secure: false, host: "a".to_owned(), port: 80, weight: 1, backup: false };
-        let trusted = vec![Cidr { address: "127.0.0.0".parse().unwrap(), bits: 8 }];
+        let trusted = vec![Cidr { address: "127.0.0.0".parse().unwrap(), bits: 8 }.into(), TrustedProxy::Unix];
         let step = ProxyStep::new("a", "a", &Proxy { origins: vec![origin], trusted, ..Proxy::default() }).unwrap();
         for (peer, forwarded_for, expected) in [
             ("127.0.0.1", "", Some("127.0.0.1")),
@@ -417,12 +419,21 @@ mod tests {
             ("127.0.0.1", "127.0.0.1, 192.0.2.7", Some("192.0.2.7")),
             ("127.0.0.1", "unknown", None),
             ("192.0.2.7", "127.0.0.1", Some("192.0.2.7")),
+            ("unix", "", None),
+            ("unix", "192.0.2.7", Some("192.0.2.7")),
+            // A client that another proxy hides.
+            ("unknown", "192.0.2.7", None),
         ] {
             let mut storage = FieldStorage::new();
             let line = ("x-forwarded-for", forwarded_for.as_bytes());
             let count = usize::from(!forwarded_for.is_empty());
             let fields = storage.fill([line].into_iter().take(count), count);
-            let client = step.original_client(fields, peer.parse().ok());
+            let peer_of = |text: &str| match text {
+                "unix" => Sender::Unix,
+                "unknown" => Sender::Unknown,
+                address => Sender::Ip(address.parse().unwrap()),
+            };
+            let client = step.original_client(fields, peer_of(peer));
             assert_eq!(client.map(|client| client.to_string()).as_deref(), expected, "{peer} for {forwarded_for}");
         }
     }

@@ -18,7 +18,7 @@ use flatout_handler::Request;
 use flatout_handler::routed::RoutedRequest;
 use flatout_http::base64::{BASE64URL_NOPAD, decode};
 use flatout_http::cookie::cookies;
-use flatout_http::forwarded::read_claim;
+use flatout_http::forwarded::{Sender, read_claim};
 use flatout_http::head::{Fields, Header};
 use flatout_http::request::RequestHead;
 use flatout_http::token::trim;
@@ -198,10 +198,10 @@ fn is_code(key: &Key, signed: &[u8], code: &[u8]) -> bool {
 /// Returns whether the client uses https, according to the connection or to a trusted proxy.
 fn is_secure(settings: &Proxy, request: &Request<'_>) -> bool {
     let trusted = &settings.trusted;
-    if !is_trusted(trusted, request.client.map(|client| client.ip())) {
+    if !is_trusted(trusted, request.sender()) {
         return request.secure;
     }
-    read_claim(request.head.fields, |address| is_trusted(trusted, Some(address))).secure.unwrap_or(request.secure)
+    read_claim(request.head.fields, |address| is_trusted(trusted, Sender::Ip(address))).secure.unwrap_or(request.secure)
 }
 
 /// Appends a Set-Cookie line to `lines` if the cookie of the client that sent `ask` does not name the origin that has

@@ -15,7 +15,7 @@ use flatout_handler::Handler;
 use flatout_handler::ending::CloseReason;
 use flatout_net::tls::TlsFailure;
 use flatout_os::registered::Registered;
-use flatout_os::socket::{accept_queue, set_backlog, set_tcp_quickack};
+use flatout_os::socket::{accept_queue, is_unix, set_backlog, set_tcp_quickack};
 use flatout_overload::{QueueBound, QueueSettings};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -191,10 +191,12 @@ fn accept_connections<H: Handler>(
 ) -> io::Result<impl Future<Output = ()>> {
     let Listener { fd, id, protocol, proxy_protocol } = listener;
     let listener = Registered::new(fd)?;
-    let arrival = ListenerProperties { id, protocol, proxy_protocol };
+    let unix = is_unix(listener.fd());
+    let arrival = ListenerProperties { id, protocol, proxy_protocol, unix };
     let batch = worker.settings.accept_batch.max(1);
     let mut usual = 1;
-    let mut queue = AcceptQueue::new(listener.fd(), worker.settings.backlog.max(1));
+    // Clients of a Unix socket do not retry, so its queue keeps its length.
+    let mut queue = (!unix).then(|| AcceptQueue::new(listener.fd(), worker.settings.backlog.max(1)));
     Ok(async move {
         let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
@@ -211,7 +213,9 @@ fn accept_connections<H: Handler>(
                     let (count, accepted) = accept_batch(&worker, listener.fd(), arrival, &mut usual);
                     let is_empty = matches!(accepted, Accepted::All);
                     let now_ms = worker.clock.latest().monotonic_ms;
-                    queue.handle_batch(listener.fd(), count, is_empty, now_ms, &worker.counters);
+                    if let Some(queue) = &mut queue {
+                        queue.handle_batch(listener.fd(), count, is_empty, now_ms, &worker.counters);
+                    }
                     match accepted {
                         Accepted::All => guard.clear_ready(),
                         Accepted::Batch => yield_now().await,
@@ -241,6 +245,8 @@ struct ListenerProperties {
     protocol: Protocol,
     /// True if each connection must begin with a PROXY header.
     proxy_protocol: bool,
+    /// True for a Unix socket.
+    unix: bool,
 }
 
 /// Accepts until the queue is empty or the batch is complete, and returns the number of connections. `usual` is the
@@ -299,7 +305,7 @@ fn accept<H: Handler>(
     let client = client.and_then(|client| SocketAddr::try_from(client).ok());
     // A socket for both families names IPv4 addresses as IPv6 addresses. Rules and logs must not depend on that.
     let client = client.map(|client| SocketAddr::new(client.ip().to_canonical(), client.port()));
-    if worker.settings.quickack {
+    if worker.settings.quickack && !arrival.unix {
         // Only a hint, so failure has no consequence.
         let _ = set_tcp_quickack(socket.as_fd());
     }
@@ -316,7 +322,10 @@ fn accept<H: Handler>(
         worker.held.admit(client, secure)
     };
     match admitted {
-        Ok(permits) => begin(worker, socket, (Peer { client, listener: arrival.id, secure }, permits), arrival),
+        Ok(permits) => {
+            let peer = Peer { client, unix: arrival.unix, listener: arrival.id, secure };
+            begin(worker, socket, (peer, permits), arrival);
+        }
         Err(reason) => {
             // A reset costs less than a handshake and leaves no state behind. Failure has no consequence.
             let _ = set_socket_linger(&socket, Some(Duration::ZERO));

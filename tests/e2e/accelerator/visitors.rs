@@ -260,7 +260,7 @@ fn mailboxes() -> Origin {
 fn a_connection_that_a_visitor_has_authenticated_serves_nobody_else() {
     let (origin, folder) = (mailboxes(), Folder::new());
     let server = configure(&folder, &origin.url(), "", "");
-    let visit = |target: &str, fields: &str| super::ask(&server, "GET", target, fields).text();
+    let visit = |target: &str, fields: &str| ask(&server, "GET", target, fields).text();
     for round in 0..3 {
         // An ordinary exchange leaves a connection for the next request.
         assert_eq!(visit(&format!("/open{round}"), ""), "nobody");
@@ -276,7 +276,7 @@ fn a_connection_that_a_visitor_has_authenticated_serves_nobody_else() {
 fn errors_of_one_request_leave_the_stored_response_alone() {
     let origin = Origin::responding(|request| match request.field("x-status") {
         Some(status) => response(&format!("{status} Refused"), "", b"refused"),
-        None => response("200 OK", "Cache-Control: max-age=600\r\n", b"page"),
+        None => response("200 OK", "Cache-Control: max-age=600\r\nETag: \"a\"\r\n", b"page"),
     });
     let folder = Folder::new();
     let server = configure(&folder, &origin.url(), "", "");

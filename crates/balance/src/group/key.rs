@@ -74,7 +74,7 @@ mod tests {
         let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let offers = Offers::new();
         let client: Option<SocketAddr> = client.parse().ok();
-        let request = Request { head: &head, client, secure: false, listener: 0, offers: &offers };
+        let request = Request { head: &head, client, unix: false, secure: false, listener: 0, offers: &offers };
         hash_request(&Balance::ConsistentHash(key.clone()), &request, client.map(|client| client.ip()))
     }
 
@@ -106,7 +106,7 @@ mod tests {
         let text = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
         let head = parse_request_head(text, &Limits::DEFAULT, &mut storage).unwrap().unwrap();
         let offers = Offers::new();
-        let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &offers };
+        let request = Request { head: &head, client: None, unix: false, secure: false, listener: 0, offers: &offers };
         assert_eq!(hash_request(&Balance::RoundRobin, &request, None), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Handlers: the steps that respond to requests.
 
-use super::{Cidr, Pages, Php, Proxy, Text, TextPart, Variable};
+use super::{Pages, Php, Proxy, Text, TextPart, TrustedProxy, Variable};
 use flatout_http::encoding::ContentCoding;
 use std::path::PathBuf;
 
@@ -27,7 +27,7 @@ pub enum Handler {
 
 impl Handler {
     /// The networks of the proxies that the handler trusts; `None` if it does not use what they say.
-    pub(crate) const fn trusted_mut(&mut self) -> Option<&mut Vec<Cidr>> {
+    pub(crate) const fn trusted_mut(&mut self) -> Option<&mut Vec<TrustedProxy>> {
         match self {
             Self::Proxy(proxy) => Some(&mut proxy.trusted),
             Self::Pages(pages) | Self::Page(pages) => Some(&mut pages.settings.trusted),

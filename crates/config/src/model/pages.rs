@@ -1,6 +1,6 @@
 //! Settings of active pages: pages and scripts that flatout itself runs.
 
-use super::{Cidr, Origin};
+use super::{Origin, TrustedProxy};
 use std::path::PathBuf;
 
 /// A folder of pages, or a single page or script.
@@ -38,7 +38,7 @@ flatout_reason::defaults! {
         /// The names and origins that `fetch` may contact.
         pub upstreams: Vec<(String, Origin)>,
         /// Proxies whose Forwarded and X-Forwarded fields are trusted.
-        pub trusted: Vec<Cidr>,
+        pub trusted: Vec<TrustedProxy>,
         /// How long cached metadata of a page's files is used before the files are checked again, in milliseconds;
         /// `None` for the same time as for the site's other files.
         pub file_check_interval_ms: Option<u64>,

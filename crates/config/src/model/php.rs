@@ -1,6 +1,6 @@
 //! Settings of scripts that an application server runs over FastCGI.
 
-use super::{Cidr, OriginTimeouts};
+use super::{OriginTimeouts, TrustedProxy};
 use std::path::PathBuf;
 
 flatout_reason::defaults! {
@@ -26,7 +26,7 @@ flatout_reason::defaults! {
         /// True if request fields whose names contain underscores become variables.
         pub underscores_in_headers: bool,
         /// Proxies whose Forwarded and X-Forwarded fields are trusted.
-        pub trusted: Vec<Cidr>,
+        pub trusted: Vec<TrustedProxy>,
         /// Timeouts for connecting, for the response headers and between pieces of content.
         pub timeouts: OriginTimeouts,
         /// The maximum number of idle connections per worker; 0 if connections are not reused. An idle connection holds

@@ -1,10 +1,13 @@
 //! Settings of the whole process.
 
-use super::{Block, Certificate, Cidr, Place, Site, Step, StepKind, StoreBudget, is_trusted};
+use super::{
+    Block, Certificate, Cidr, ListenAddress, Place, Site, SocketAccess, Step, StepKind, StoreBudget, TrustedProxy,
+    is_listed,
+};
 use flatout_http::access::{LogDestination, LogSettings};
 use flatout_http::limits::Limits;
 use flatout_http::timeouts::Timeouts;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 flatout_reason::defaults! {
@@ -39,7 +42,7 @@ flatout_reason::defaults! {
         pub request_body: RequestBodyLimits,
         /// Proxies in front of this server, whose Forwarded and X-Forwarded fields name the client. Every handler that
         /// trusts proxies trusts these, too.
-        pub trusted: Vec<Cidr>,
+        pub trusted: Vec<TrustedProxy>,
         /// Limits for each client and for all clients together.
         pub limit_connections: ConnectionLimits,
         /// Socket options of listeners and connections.
@@ -85,13 +88,32 @@ impl Config {
                     _ => None,
                 };
                 let Some(trusted) = trusted else { continue };
-                for network in &self.trusted {
-                    if !trusted.contains(network) {
-                        trusted.push(*network);
+                for proxy in &self.trusted {
+                    if !trusted.contains(proxy) {
+                        trusted.push(*proxy);
                     }
                 }
             }
         }
+    }
+
+    /// Returns the Unix sockets to which every user may write, although a site trusts what their clients say.
+    pub fn exposed_sockets(&self) -> impl Iterator<Item = &Listener> {
+        let trusts = |site: &Site| {
+            let mut handlers = site.steps().filter_map(|step| match &step.kind {
+                StepKind::Handler(handler) => Some(handler.clone()),
+                _ => None,
+            });
+            self.trusted.contains(&TrustedProxy::Unix)
+                || handlers
+                    .any(|mut handler| handler.trusted_mut().is_some_and(|all| all.contains(&TrustedProxy::Unix)))
+        };
+        let is_exposed = move |&(id, listener): &(usize, &Listener)| {
+            let is_open = listener.address.path().is_some() && listener.access.mode & 0o002 != 0;
+            let is_trusted = || self.sites.iter().any(|site| site.listeners.contains(&id) && trusts(site));
+            is_open && (listener.proxy_protocol.is_some() || is_trusted())
+        };
+        self.listeners.iter().enumerate().filter(is_exposed).map(|(_, listener)| listener)
     }
 
     /// The steps of all sites, including those in routes, in written order.
@@ -113,7 +135,11 @@ impl Config {
         };
         match described.http3 {
             Some(true) => Http3::On,
-            None if !described.address.ip().is_loopback() && self.sites.iter().any(has_file) => Http3::Default,
+            None if described.address.ip().is_some_and(|on| !on.ip().is_loopback())
+                && self.sites.iter().any(has_file) =>
+            {
+                Http3::Default
+            }
             Some(false) | None => Http3::Off,
         }
     }
@@ -147,7 +173,9 @@ pub struct Listener {
     /// The place of the first setting that mentions the listener.
     pub place: Place,
     /// The address to listen on.
-    pub address: SocketAddr,
+    pub address: ListenAddress,
+    /// The permissions of the socket file; only for Unix sockets.
+    pub access: SocketAccess,
     /// The protocol of the listener.
     pub protocol: Protocol,
     /// True if the listener also accepts HTTP/2 with prior knowledge; only without TLS.
@@ -175,7 +203,7 @@ impl ProxySenders {
     pub fn contains(&self, peer: Option<IpAddr>) -> bool {
         match self {
             Self::All => true,
-            Self::Networks(networks) => is_trusted(networks, peer),
+            Self::Networks(networks) => is_listed(networks, peer),
         }
     }
 }
@@ -362,7 +390,7 @@ mod tests {
     fn what_all_sites_trust_every_handler_trusts() {
         let text = "site {\n route \"/a\" {\n route \"/b\" { proxy \"http://127.0.0.1:1\" { trusted-proxies \"::1\"; }; }\n\
             php \"127.0.0.1:9000\" { root \"/srv\"; }\n }\n route \"/c\" { page \"c.lhtml\"; }\n pages \"site\"\n}\n\
-            trusted-proxies \"10.0.0.0/8\" \"::1\"";
+            trusted-proxies \"10.0.0.0/8\" \"::1\" \"unix\"";
         let mut config = load_text(text).unwrap();
         let handlers = config.sites[0].steps().filter_map(|step| match &step.kind {
             StepKind::Handler(handler) => {
@@ -373,7 +401,7 @@ mod tests {
         let handlers: Vec<_> = handlers.collect();
         assert_eq!(handlers.len(), 4);
         for (handler, mut trusted) in handlers {
-            trusted.sort_by_key(|network| network.bits);
+            trusted.sort_by_key(ToString::to_string);
             assert_eq!(trusted, config.trusted, "{handler:?}");
         }
         let before = config.clone();
@@ -411,5 +439,21 @@ mod tests {
         let both = "site {\n listen \"0.0.0.0:443\" tls=#true http3=#true proxy-protocol=#true\n tls \"internal\"\n\
             respond 200 \"x\"\n}";
         assert_eq!(load_text(both).unwrap_err().list[0].message, "`proxy-protocol` is for TCP connections");
+    }
+
+    #[test]
+    fn sockets_that_everyone_may_write_are_exposed_if_their_clients_are_trusted() {
+        let exposed = |global: &str, listen: &str, inside: &str| {
+            let text = format!("{global}\nsite {{\n listen {listen}\n {inside}\n}}");
+            let config = load_text(&text).unwrap_or_else(|errors| panic!("{errors:?}"));
+            config.exposed_sockets().map(|on| on.address.to_string()).collect::<Vec<_>>()
+        };
+        let (trust, proxy) = ("trusted-proxies \"unix\"", "proxy \"http://127.0.0.1:1\" { trusted-proxies \"unix\"; }");
+        assert_eq!(exposed(trust, "\"unix:/a\"", "respond 200 \"a\""), ["unix:/a"]);
+        assert_eq!(exposed("", "\"unix:/a\" mode=\"0777\"", proxy), ["unix:/a"]);
+        assert_eq!(exposed("", "\"unix:/a\" proxy-protocol=#true", "respond 200 \"a\""), ["unix:/a"]);
+        assert!(exposed(trust, "\"unix:/a\" mode=\"0660\"", proxy).is_empty());
+        assert!(exposed("trusted-proxies \"10.0.0.0/8\"", "\"unix:/a\"", "respond 200 \"a\"").is_empty());
+        assert!(exposed(trust, "\"127.0.0.1:1\"", proxy).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Settings of proxies, and of the shared cache of their responses.
 
-use super::{Cidr, FieldOp};
+use super::{Cidr, FieldOp, TrustedProxy};
 use flatout_cache::rules::Rules;
 use flatout_http::proxy_protocol::ProxyVersion;
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ flatout_reason::defaults! {
         pub forwarded: Forwarded,
         /// Clients whose Forwarded and X-Forwarded fields are trusted and extended. The fields of other clients are
         /// replaced.
-        pub trusted: Vec<Cidr>,
+        pub trusted: Vec<TrustedProxy>,
         /// The server's name in the Via field; `None` if no Via field is sent.
         pub via: Option<String> = Some("flatout".to_owned()),
         /// The version of the PROXY header that names the client to origins; `None` if none is sent.

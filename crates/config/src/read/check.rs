@@ -4,16 +4,15 @@ use super::Reader;
 use super::site::ADDRESS_DEFAULT;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Listener, Protocol, Site, StepKind};
+use crate::model::{ListenAddress, Listener, Protocol, Site, StepKind};
 use crate::syntax::Node;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 
 /// All listeners, one per address.
 #[derive(Clone, Default)]
 pub(super) struct Listeners {
     list: Vec<(Listener, Span)>,
-    known: HashMap<SocketAddr, usize>,
+    known: HashMap<ListenAddress, usize>,
 }
 
 impl Listeners {
@@ -25,7 +24,7 @@ impl Listeners {
     /// listener.
     pub(super) fn insert(&mut self, reader: &mut Reader<'_>, listener: Listener, span: Span) -> Option<usize> {
         let Some(index) = self.known.get(&listener.address).copied() else {
-            self.known.insert(listener.address, self.list.len());
+            self.known.insert(listener.address.clone(), self.list.len());
             self.list.push((listener, span));
             return Some(self.list.len() - 1);
         };
@@ -36,6 +35,8 @@ impl Listeners {
             "only one of the two has `h2c`"
         } else if known.redirect_https_port != listener.redirect_https_port {
             "`redirect-https` differs"
+        } else if known.access != listener.access {
+            "`mode` or `group` differs"
         } else if known.http3 != listener.http3 {
             "`http3` differs"
         } else if known.proxy_protocol != listener.proxy_protocol {
@@ -46,7 +47,7 @@ impl Listeners {
         let message = format!("conflicting options for {}", listener.address);
         let draft = reader.report.add(Code::ListenerConflict, span, message);
         draft.label(what).related(*first, "the other definition");
-        if listener.address == ADDRESS_DEFAULT {
+        if listener.address == ADDRESS_DEFAULT.into() {
             draft.note(format!("a site without `listen` is served on {ADDRESS_DEFAULT}"));
         }
         None
@@ -68,7 +69,7 @@ pub(super) fn sites(reader: &mut Reader<'_>, nodes: &[&Node], sites: &[Site], li
             for listener in &site.listeners {
                 let span = host_span(host);
                 if let Some(first) = hosts.get(&(*listener, host.as_str())) {
-                    let address = listeners.list[*listener].0.address;
+                    let address = &listeners.list[*listener].0.address;
                     let message = format!("another site already has `{host}` on {address}");
                     reader.report.add(Code::HostTwice, span, message).related(*first, "the other site");
                     continue 'hosts;

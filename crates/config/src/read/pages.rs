@@ -2,12 +2,12 @@
 
 use super::Reader;
 use super::origin::show_origin;
-use super::proxy::{TRUST, listed_network, read_origin};
+use super::proxy::{TRUST, read_origin, trusted_proxy};
 use super::setting::{Group, List, Setting, Words, read_block, write_block};
 use super::shape::Shape;
 use crate::code::Code;
 use crate::encode::{SettingWriter, path};
-use crate::model::{Cidr, Database, PageSettings, Pages};
+use crate::model::{Database, PageSettings, Pages, TrustedProxy};
 use crate::syntax::Node;
 
 /// The maximum number of upstreams per step, each of which has its own connections in every worker.
@@ -74,7 +74,9 @@ pub(super) const SETTINGS: &[Setting<PageSettings>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List("this network", listed_network, Cidr::to_string, |settings: &mut PageSettings| &mut settings.trusted),
+        &List("this proxy", trusted_proxy, TrustedProxy::to_string, |settings: &mut PageSettings| {
+            &mut settings.trusted
+        }),
     ),
     Setting::duration("file-check-interval", "file-check-interval \"1s\"", 0..=86_400_000, |settings| {
         &mut settings.file_check_interval_ms

@@ -1,6 +1,6 @@
 //! Parsers for durations, addresses, networks and names, which need no other settings.
 
-use crate::model::Cidr;
+use crate::model::{Cidr, ListenAddress};
 use flatout_http::url::split_port;
 use flatout_units::quantity::{MILLISECOND, exact_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,13 +10,17 @@ pub(crate) fn show_duration(duration_ms: u64) -> String {
     exact_duration(duration_ms, MILLISECOND)
 }
 
-/// Parses `127.0.0.1:8080`, `[::1]:8080`, or `:8080` for all addresses of both families.
-pub fn addresses(text: &str) -> Option<Vec<SocketAddr>> {
+/// Parses `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses of both families, or `unix:/run/flatout/site.sock`.
+///
+/// # Errors
+/// What is wrong, or how to correct it.
+pub fn addresses(text: &str) -> Result<Vec<ListenAddress>, &'static str> {
     if let Some(port) = text.strip_prefix(':') {
-        let port = digits(port)?;
-        return Some(vec![(Ipv4Addr::UNSPECIFIED, port).into(), (Ipv6Addr::UNSPECIFIED, port).into()]);
+        let port = digits(port).ok_or("a port is a number from 0 to 65535")?;
+        let all = [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()];
+        return Ok(all.map(|ip| SocketAddr::new(ip, port).into()).into());
     }
-    text.parse().ok().map(|address| vec![address])
+    Ok(vec![text.parse()?])
 }
 
 /// Parses a port or another small number that consists only of digits; `u16::from_str` would accept a plus sign.
@@ -298,10 +302,10 @@ mod tests {
 
     #[test]
     fn addresses_of_both_families() {
-        assert_eq!(addresses(":80").map(|list| list.len()), Some(2));
-        assert_eq!(addresses("[::1]:80"), Some(vec!["[::1]:80".parse().unwrap()]));
+        assert_eq!(addresses(":80").map(|list| list.len()), Ok(2));
+        assert_eq!(addresses("[::1]:80"), Ok(vec!["[::1]:80".parse().unwrap()]));
         for text in [":", ":+80", ":65536", "80", "localhost:80", "::1", "127.0.0.1", "127.0.0.1:", ""] {
-            assert_eq!(addresses(text), None, "{text}");
+            assert!(addresses(text).is_err(), "{text}");
         }
     }
 

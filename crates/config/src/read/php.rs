@@ -3,13 +3,13 @@
 use super::Reader;
 use super::parse::{digits, host_fault};
 use super::pool;
-use super::proxy::{TRUST, listed_network};
+use super::proxy::{TRUST, trusted_proxy};
 use super::setting::{Inner, List, Parsed, Setting, read_block, write_block};
 use super::shape::Shape;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path, quote};
-use crate::model::{Cidr, Handler, Php, PhpAddress, Site, Step, StepKind};
+use crate::model::{Handler, Php, PhpAddress, Site, Step, StepKind, TrustedProxy};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List("this network", listed_network, Cidr::to_string, |php: &mut Php| &mut php.trusted),
+        &List("this proxy", trusted_proxy, TrustedProxy::to_string, |php: &mut Php| &mut php.trusted),
     ),
     Setting::group("timeouts", &Inner(&pool::TIMEOUTS, |php: &mut Php| &mut php.timeouts)),
     Setting::number("idle-connections", "idle-connections 2", 0..=65_535, |php| &mut php.idle_connections_max),

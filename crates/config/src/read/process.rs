@@ -1,7 +1,7 @@
 //! The top-level settings, which apply to the whole process.
 
 use super::Reader;
-use super::proxy::{TIMEOUT_MS, TRUST, listed_network};
+use super::proxy::{TIMEOUT_MS, TRUST, trusted_proxy};
 use super::setting::{Group, Inner, List, Parsed, Setting, WholeField, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, property};
 use super::{cache, check, private, site, sockets, store};
@@ -9,8 +9,8 @@ use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, path};
 use crate::model::{
-    Admin, CacheBudget, Cidr, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestBodyLimits,
-    RequestHeadLimits,
+    Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestBodyLimits, RequestHeadLimits,
+    TrustedProxy,
 };
 use crate::syntax::Node;
 use flatout_http::timeout_settings;
@@ -63,7 +63,7 @@ pub(super) const SETTINGS: &[Setting<Config>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List("this network", listed_network, Cidr::to_string, |config: &mut Config| &mut config.trusted),
+        &List("this proxy", trusted_proxy, TrustedProxy::to_string, |config: &mut Config| &mut config.trusted),
     ),
     Setting::group(
         "limit-connections",

@@ -11,7 +11,7 @@ use super::step::{self, field_value};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::{SettingWriter, quote, write_fields};
-use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy};
+use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy, TrustedProxy};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::proxy_protocol::ProxyVersion;
@@ -71,7 +71,7 @@ const TLS: Group<OriginTls> = Group {
     ],
     block: &[],
 };
-/// `trusted-proxies`: networks whose forwarded information about the client is trusted.
+/// `trusted-proxies`: networks, or Unix sockets, whose forwarded information about the client is trusted.
 pub(super) const TRUST: Shape = Shape::values(1, "trusted-proxies \"10.0.0.0/8\" \"2001:db8::/32\"");
 
 const PROXY_VERSIONS: &[(Option<ProxyVersion>, &str)] =
@@ -144,7 +144,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::list(
         "trusted-proxies",
         TRUST,
-        &List("this network", listed_network, Cidr::to_string, |draft: &mut Draft| &mut draft.proxy.trusted),
+        &List("this proxy", trusted_proxy, TrustedProxy::to_string, |draft: &mut Draft| &mut draft.proxy.trusted),
     ),
     Setting::custom(
         "via",
@@ -316,6 +316,14 @@ fn origin(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
 
 fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
     draft.proxy.request_fields.extend(step::field_changes(reader, node, REQUEST_HEADER.example, find_owned, &["rest"]));
+}
+
+/// Reads an entry of `trusted-proxies`: a network, or `"unix"`.
+pub(super) fn trusted_proxy(reader: &mut Reader<'_>, value: &Value) -> Option<TrustedProxy> {
+    if reader.line(value)? == "unix" {
+        return Some(TrustedProxy::Unix);
+    }
+    listed_network(reader, value).map(TrustedProxy::Network)
 }
 
 /// Reads a network in a list. There is no keyword for all clients; users can write `0.0.0.0/0` and `::/0`.

@@ -6,12 +6,12 @@ use super::log::Logs;
 use super::parse;
 use super::php;
 use super::proxy::read_listed_network;
-use super::setting::{Group, Parsed, Setting, names, read_row, write_block};
+use super::setting::{Group, Parsed, Setting, Words, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, VALUES_MAX, property};
 use super::step;
 use crate::code::Code;
 use crate::encode::{SettingWriter, path, quote};
-use crate::model::{Certificate, Cidr, Listener, Place, Protocol, ProxySenders, Site};
+use crate::model::{Certificate, Cidr, ListenAddress, Listener, Place, Protocol, ProxySenders, Site, SocketAccess};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -69,9 +69,23 @@ const LISTEN: Group<Listener> = Group {
                 field: |listener: &mut Listener| &mut listener.proxy_protocol,
             },
         ),
+        Setting::value("mode", "", &Words(SOCKET_MODES, |listener: &mut Listener| &mut listener.access.mode)),
+        Setting::value(
+            "group",
+            "",
+            &Parsed {
+                read: |reader, value| reader.line(value).map(Some),
+                show: |group| quote(group.as_deref().unwrap_or_default()),
+                field: |listener: &mut Listener| &mut listener.access.group,
+            },
+        ),
     ],
     block: &[],
 };
+
+/// Modes of socket files: to connect, a client needs write permission.
+const SOCKET_MODES: &[(u32, &str)] =
+    &[(0o600, "0600"), (0o660, "0660"), (0o666, "0666"), (0o700, "0700"), (0o770, "0770"), (0o777, "0777")];
 
 /// The settings of a site that are not steps. Listeners and the log are printed by other code.
 pub(super) const SETTINGS: &[Setting<Draft>] = &[
@@ -127,7 +141,7 @@ pub(super) fn read(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) -> S
         }
     }
     if !children().any(|child| child.name == "listen") {
-        let listener = listener(reader.place(node.span), ADDRESS_DEFAULT);
+        let listener = listener(reader.place(node.span), ADDRESS_DEFAULT.into());
         draft.site.listeners.extend(draft.listeners.insert(reader, listener, node.span));
     }
     let mut site = std::mem::take(&mut draft.site);
@@ -147,14 +161,15 @@ pub(crate) fn write(writer: &mut SettingWriter, site: &Site) {
 }
 
 pub(crate) fn write_listener(writer: &mut SettingWriter, shown: &Listener) {
-    let default = listener(Place::default(), shown.address);
+    let default = listener(Place::default(), shown.address.clone());
     LISTEN.write(writer.begin("listen").text(&shown.address.to_string()), shown, &default);
 }
 
-const fn listener(place: Place, address: SocketAddr) -> Listener {
+fn listener(place: Place, address: ListenAddress) -> Listener {
     Listener {
         place,
         address,
+        access: SocketAccess::default(),
         protocol: Protocol::Plain,
         http2_cleartext: false,
         redirect_https_port: None,
@@ -180,7 +195,7 @@ fn hosts(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
 }
 
 fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
-    let mut described = listener(reader.place(node.span), ADDRESS_DEFAULT);
+    let mut described = listener(reader.place(node.span), ADDRESS_DEFAULT.into());
     LISTEN.read(reader, node, &mut described);
     let Some(value) = node.arguments.first() else { return };
     let redirect = property(node, "redirect-https");
@@ -206,13 +221,18 @@ fn listen(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
         return;
     }
     for address in addresses(reader, value).unwrap_or_default() {
-        if let Some(property) = redirect.filter(|_| described.redirect_https_port == Some(address.port())) {
-            let message = format!("port {} uses plain HTTP and would redirect to itself", address.port());
+        let listener = Listener { address: address.clone(), ..described.clone() };
+        if unsuitable(reader, node, &listener) {
+            return;
+        }
+        if let (Some(property), Some(port)) = (redirect, address.port())
+            && described.redirect_https_port == Some(port)
+        {
+            let message = format!("port {port} uses plain HTTP and would redirect to itself");
             let draft = reader.report.add(Code::Contradiction, property.span, message);
             draft.label("use the TLS listener's port, such as 443");
             return;
         }
-        let listener = Listener { address, ..described.clone() };
         let Some(index) = draft.listeners.insert(reader, listener, node.span) else { continue };
         if draft.site.listeners.contains(&index) {
             reader.same_twice(value.span, &format!("the address {address}"));
@@ -237,7 +257,23 @@ fn sender_networks(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<Cidr>> 
     Some(networks)
 }
 
-fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<SocketAddr>> {
+/// Reports properties that are not for this kind of address.
+fn unsuitable(reader: &mut Reader<'_>, node: &Node, listener: &Listener) -> bool {
+    let networks = matches!(listener.proxy_protocol, Some(ProxySenders::Networks(_)));
+    let (names, reason) = match &listener.address {
+        ListenAddress::Ip(_) => (&["mode", "group"][..], "is for Unix sockets, but this address is a port"),
+        ListenAddress::Unix(_) if networks => (
+            &["proxy-protocol"][..],
+            "lists networks, but clients of a Unix socket have no address: write proxy-protocol=#true",
+        ),
+        ListenAddress::Unix(_) => (&["http3"][..], "needs UDP, so it is not for Unix sockets"),
+    };
+    let Some(property) = names.iter().find_map(|name| property(node, name)) else { return false };
+    reader.report.add(Code::Contradiction, property.span, format!("`{}` {reason}", property.name));
+    true
+}
+
+fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<ListenAddress>> {
     if let Scalar::Integer(port) = value.scalar {
         let draft = reader.report.add(Code::AddressBad, value.span, format!("{port} is not a valid address"));
         draft.label(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\""));
@@ -245,8 +281,12 @@ fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<SocketAddr>> 
     }
     let text = reader.line(value)?;
     let addresses = parse::addresses(&text);
-    if addresses.is_none() {
+    if let Err(fault) = addresses {
         let draft = reader.report.add(Code::AddressBad, value.span, format!("`{text}` is not a valid address"));
+        if text.starts_with("unix:") || text.starts_with('/') {
+            draft.label(fault);
+            return None;
+        }
         let port = text.rsplit_once(':').map_or(text.as_str(), |(_, port)| port);
         match (text.rsplit_once(':'), parse::digits(port)) {
             (None, Some(port)) => draft.label(format!("write \":{port}\" for all addresses, or \"127.0.0.1:{port}\"")),
@@ -261,7 +301,7 @@ fn addresses(reader: &mut Reader<'_>, value: &Value) -> Option<Vec<SocketAddr>> 
         };
         draft.note("an address is an IP address and a port: \"127.0.0.1:8080\", \"[::1]:8080\", or \":8080\" for all");
     }
-    addresses
+    addresses.ok()
 }
 
 fn certificate(reader: &mut Reader<'_>, node: &Node) -> Option<Certificate> {

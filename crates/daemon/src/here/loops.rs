@@ -6,14 +6,14 @@
 
 use super::at;
 use flatout_config::model::{
-    Config, Handler, HostField, Matcher, Origin, Place, Protocol, Proxy, Respond, Step, StepKind,
+    Config, Handler, HostField, ListenAddress, Matcher, Origin, Place, Protocol, Proxy, Respond, Step, StepKind,
 };
 use flatout_engine::explain::Question;
 use flatout_engine::{Sources, Spec};
 use flatout_http::lines::apply_operations;
 use flatout_os::socket::is_local;
 use std::collections::HashSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Maximum number of requests followed for one configuration.
@@ -42,7 +42,7 @@ pub(super) fn check_loops(config: &Config, spec: Option<Arc<Spec>>, faults: &mut
         })
         .collect();
     let leads_here = |proxy: &Proxy| {
-        proxy.origins.iter().any(|origin| config.listeners.iter().any(|on| leads_to(origin, on.address)))
+        proxy.origins.iter().any(|origin| config.listeners.iter().any(|on| leads_to(origin, &on.address)))
     };
     if !proxies.iter().any(|(_, proxy)| leads_here(proxy)) {
         return;
@@ -91,10 +91,10 @@ impl<'a> LoopSearch<'a> {
             method: "GET".to_owned(),
             secure: listener.protocol == Protocol::Tls,
             host: arrival.host.clone(),
-            port: listener.address.port(),
+            port: listener.address.port().unwrap_or(if listener.protocol == Protocol::Tls { 443 } else { 80 }),
             target: arrival.target.clone(),
             fields: arrival.fields.clone(),
-            client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            client: None,
         };
         let told = self.spec.explain_at(&question, arrival.listener as u32, None);
         let Some(forwarded) = told.proxy else { return };
@@ -113,7 +113,7 @@ impl<'a> LoopSearch<'a> {
                 .config
                 .listeners
                 .iter()
-                .position(|on| leads_to(origin, on.address) && origin.secure == (on.protocol == Protocol::Tls));
+                .position(|on| leads_to(origin, &on.address) && origin.secure == (on.protocol == Protocol::Tls));
             let Some(reached) = reached else { continue };
             let host = match &proxy.host {
                 HostField::Client => arrival.host.clone(),
@@ -195,10 +195,8 @@ fn without_other_handlers(config: &Config) -> Config {
 
 /// Returns whether a connection to `origin` would reach a listener at `own`. Names other than `localhost` are not
 /// resolved.
-pub fn leads_to(origin: &Origin, own: SocketAddr) -> bool {
-    if origin.port != own.port() {
-        return false;
-    }
+pub fn leads_to(origin: &Origin, own: &ListenAddress) -> bool {
+    let Some(own) = own.ip().filter(|own| own.port() == origin.port) else { return false };
     let covers = |address: IpAddr| {
         own.ip() == address || own.ip().is_unspecified() && (own.is_ipv6() || address.is_ipv4()) && is_local(address)
     };

@@ -9,7 +9,7 @@ use crate::confine::{Confinement, digest_file};
 use crate::failure::{Failure, say};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_http3, find_live};
+use crate::listeners::{Address, bind_added, change_access, change_http3, find_live};
 use crate::messages::{ConfigParcel, ToWorker};
 use crate::reload::{describe_served, fixed_by_supervisor, warn_of_fixed};
 use crate::source::{RecordedFiles, RecordingDisk};
@@ -255,7 +255,7 @@ impl Supervisor {
         if let Some(outside) = outside {
             return self.replace(change, format!("the previous one may not {outside} (landlock)"));
         }
-        let asked = |id: u32| self.addresses.iter().find(|address| address.id == id).map(|address| address.asked);
+        let asked = |id: u32| self.addresses.iter().find(|address| address.id == id).map(|address| &address.asked);
         let datagrams = change.datagrams.iter();
         let datagrams = datagrams.filter_map(|(id, sockets)| Some((asked(*id)?, sockets.as_slice())));
         let (parcel, descriptors) = ConfigParcel::new(
@@ -341,6 +341,7 @@ impl Supervisor {
         let mut change = self.change.take()?;
         self.addresses.retain(|address| !change.removed.contains(&address.id));
         self.addresses.append(&mut change.added);
+        change_access(&self.addresses, &change.config);
         for (id, sockets) in change.datagrams.drain(..) {
             if let Some(address) = self.addresses.iter_mut().find(|address| address.id == id) {
                 address.set_datagrams(sockets);

@@ -179,12 +179,12 @@ impl Supervisor {
         for address in self.addresses.iter().filter(is_kept).filter(changed) {
             let datagrams = change.into_iter().flat_map(|change| &change.datagrams);
             for (_, sockets) in datagrams.filter(|(id, _)| *id == address.id) {
-                parcel.add(address.asked, address.sockets(), sockets, &mut descriptors);
+                parcel.add(&address.asked, address.sockets(), sockets, &mut descriptors);
             }
         }
         let admin = self.admin.as_ref().map(|admin| {
             descriptors.push(admin.listener.as_fd());
-            AdminPath(admin.path().to_owned())
+            AdminPath(admin.file.path().to_owned())
         });
         descriptors.extend(wait.map(|wait| wait.as_fd()));
         let mut predecessors = Vec::new();

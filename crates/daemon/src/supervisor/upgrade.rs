@@ -2,9 +2,10 @@
 
 use super::{Asker, Supervisor};
 use crate::failure::say;
-use crate::listeners::Address;
+use crate::listeners::{Address, socket_files};
 use crate::messages::ToWorker;
 use crate::quic::Handover;
+use crate::socket_file::SocketFile;
 use crate::upgrade::{Upgrade, Word};
 use flatout_server::Phase;
 use std::io;
@@ -69,9 +70,7 @@ impl Supervisor {
         say(&format!("upgrade: process {pid} is serving; this process finishes its requests in progress"));
         let own = std::process::id();
         let text = format!("process {pid} is serving; process {own} finishes its requests in progress\n");
-        if let Some(admin) = &mut self.admin {
-            admin.leave_file();
-        }
+        socket_files(self.admin.as_ref(), &self.addresses).for_each(SocketFile::leave);
         self.admin = None;
         self.phase = Phase::HandOver;
         self.restart_at = None;

@@ -126,6 +126,7 @@ pub(crate) fn listener(redirect_https_port: Option<u16>) -> Listener {
     Listener {
         place: Place::default(),
         address: "127.0.0.1:80".parse().unwrap(),
+        access: SocketAccess::default(),
         protocol: Protocol::Plain,
         http2_cleartext: false,
         redirect_https_port,
@@ -215,8 +216,14 @@ impl Tester {
     pub(crate) fn reply(&self, request: &str, listener: u32) -> Reply {
         let mut storage = FieldStorage::new();
         let head = parse_request_head(request.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-        let request =
-            Request { head: &head, client: Some(self.client), secure: false, listener, offers: &Offers::new() };
+        let request = Request {
+            head: &head,
+            client: Some(self.client),
+            unix: false,
+            secure: false,
+            listener,
+            offers: &Offers::new(),
+        };
         self.engine.handle(&request, self.now)
     }
 
@@ -240,8 +247,14 @@ impl Tester {
         let fields = flatout_http::head::Fields::EMPTY;
         let authority = Some(authority.as_bytes());
         let head = assemble_request_head(b"GET", path.as_bytes(), authority, fields, &Limits::DEFAULT).unwrap();
-        let request =
-            Request { head: &head, client: Some(self.client), secure: true, listener: 0, offers: &Offers::new() };
+        let request = Request {
+            head: &head,
+            client: Some(self.client),
+            unix: false,
+            secure: true,
+            listener: 0,
+            offers: &Offers::new(),
+        };
         Answer::of(wait(self.engine.handle(&request, self.now)))
     }
 }

@@ -18,8 +18,9 @@ pub struct Question {
     pub target: String,
     /// Additional fields, as name and value.
     pub fields: Vec<(String, String)>,
-    /// The client's address.
-    pub client: IpAddr,
+    /// The client's address. By default, the client is on this machine: at 127.0.0.1, or at the other end of a Unix
+    /// socket.
+    pub client: Option<IpAddr>,
 }
 
 impl Question {
@@ -27,7 +28,7 @@ impl Question {
     ///
     /// # Errors
     /// Returns a description of the problem and the correct syntax.
-    pub fn parse(method: &str, url: &str, fields: &[String], client: IpAddr) -> Result<Self, String> {
+    pub fn parse(method: &str, url: &str, fields: &[String], client: Option<IpAddr>) -> Result<Self, String> {
         let url = Url::parse_lenient(url).map_err(|error| error.to_string())?;
         let field = |line: &String| match line.split_once(':') {
             Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.trim().to_owned())),
@@ -50,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_urls_port_is_checked() {
-        let parse = |url| Question::parse("GET", url, &[], [127, 0, 0, 1].into());
+        let parse = |url| Question::parse("GET", url, &[], None);
         let question = parse("https://[::1]:8443?x#y").unwrap();
         assert_eq!((question.host.as_str(), question.port, question.target.as_str()), ("[::1]:8443", 8443, "/?x"));
         assert!(parse("http://a:99999/").unwrap_err().contains("\"99999\" is not a number from 1 to 65535"));

@@ -15,7 +15,7 @@ fn question(method: &str, url: &str) -> Question {
         port,
         target: format!("/{path}"),
         fields: Vec::new(),
-        client: "127.0.0.1".parse().unwrap(),
+        client: None,
     }
 }
 

@@ -12,7 +12,9 @@ use crate::step::{Block, Kind, Rewrite, Route, Step};
 use crate::text::{Template, encode_segment};
 use crate::walk::readings::ScriptNames;
 use flatout_config::encode::{hide_secrets, step_to_kdl};
-use flatout_config::model::{self, Config, FieldOp, Handler, Http3, Place, Protocol, StepKind, Text, Variable};
+use flatout_config::model::{
+    self, Config, FieldOp, Handler, Http3, ListenAddress, Place, Protocol, StepKind, Text, Variable,
+};
 use flatout_config::parse_field_text;
 use flatout_handler::response::LOG_NONE;
 use flatout_http::lines::new_fields;
@@ -22,7 +24,6 @@ use flatout_proxy::realm::SiteIdentity;
 use flatout_proxy::{CacheStep, ProxyStep};
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -70,7 +71,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     for (index, listener) in config.listeners.iter().enumerate() {
         compiler.spec.listeners.push(ListenerSpec {
             redirect_https_port: listener.redirect_https_port,
-            address: Some(listener.address),
+            address: Some(listener.address.clone()),
             secure: listener.protocol == Protocol::Tls,
             http3: config.http3(index) != Http3::Off,
             proxy_protocol: listener.proxy_protocol.clone(),
@@ -80,7 +81,7 @@ pub(super) fn compile(config: &Config, sources: &Sources<'_>) -> Result<Spec, Ve
     }
     for site in &config.sites {
         compiler.site_listeners = if shares_host(config, site) {
-            site.listeners.iter().filter_map(|&index| Some(config.listeners.get(index)?.address)).collect()
+            site.listeners.iter().filter_map(|&index| Some(config.listeners.get(index)?.address.clone())).collect()
         } else {
             Vec::new()
         };
@@ -157,7 +158,7 @@ pub(super) struct Compiler<'a> {
     answers: u32,
     auths: u32,
     /// Addresses of the current site's listeners, if another site has one of its host names; otherwise empty.
-    site_listeners: Vec<SocketAddr>,
+    site_listeners: Vec<ListenAddress>,
     /// Number of `proxy` steps so far by the site's name.
     proxy_names: HashMap<String, u32>,
     rate_keys: HashSet<String>,

@@ -64,7 +64,8 @@ fn read_page(live: &Live, page: &PageSpec, now: Now) -> Option<Response> {
         asked: Asked::default(),
         head_bytes: 0,
     };
-    let request = Request { head: &head, client: None, secure: false, listener: 0, offers: &Offers::new() };
+    let request =
+        Request { head: &head, client: None, unix: false, secure: false, listener: 0, offers: &Offers::new() };
     match read_file(files, &request, path, now) {
         Handling::Now(Ok(response)) if response.status == 200 => Some(response),
         _ => None,

@@ -8,11 +8,12 @@ use crate::credentials::{Proof, parse_basic};
 use crate::engine::Live;
 use crate::outcome::RouteOutcome;
 use crate::rate::{Decision, RateTable};
-use flatout_config::model::{Cidr, is_trusted};
+use flatout_config::model::{TrustedProxy, is_trusted};
 use flatout_handler::Reply;
 use flatout_handler::owned::OwnedRequest;
 use flatout_handler::response::Response;
 use flatout_handler::routed::Refusal;
+use flatout_http::forwarded::Sender;
 use flatout_os::clock::Now;
 use flatout_overload::{ClientPermit, LimitReached};
 use std::net::{IpAddr, SocketAddr};
@@ -53,7 +54,7 @@ impl Walk<'_> {
     pub(super) fn admit(
         &self,
         client: impl FnOnce() -> Option<SocketAddr>,
-        trusted: &[Cidr],
+        trusted: &[TrustedProxy],
     ) -> Result<Option<ClientPermit>, Refusal> {
         let Some(counter) = self.live.requests else { return Ok(None) };
         if counter.is_full() {
@@ -61,7 +62,7 @@ impl Walk<'_> {
             return Err(Refusal::new(503, text, RouteOutcome::RequestsLimit).with("Retry-After", RETRY_AFTER_S));
         }
         let client = client().map(|client| client.ip());
-        counter.admit(client, |client| is_trusted(trusted, Some(client))).map(Some).map_err(|LimitReached| {
+        counter.admit(client, |client| is_trusted(trusted, Sender::Ip(client))).map(Some).map_err(|LimitReached| {
             let text = "Too many concurrent requests from your network. Please try again.";
             Refusal::new(429, text, RouteOutcome::AddressRequestsLimit).with("Retry-After", RETRY_AFTER_S)
         })

@@ -6,7 +6,7 @@ use crate::answer::{respond, text};
 use crate::forwarded::resolve_forwarded;
 use crate::metrics::MetricsFormat;
 use crate::outcome::RouteOutcome;
-use flatout_config::model::{Cidr, Respond};
+use flatout_config::model::{Respond, TrustedProxy};
 use flatout_handler::Reply;
 use flatout_handler::response::Response;
 use flatout_handler::routed::{Handling, Refusal, RoutedRequest};
@@ -40,7 +40,7 @@ impl Walk<'_> {
     /// Runs a handler that trusts the proxies in `trusted`, unless the client has too many requests in progress.
     pub(super) fn run_admitted(
         &mut self,
-        trusted: &[Cidr],
+        trusted: &[TrustedProxy],
         handle: impl FnOnce(&RoutedRequest<'_>) -> Handling,
     ) -> Option<Reply> {
         let (policy, told) = (self.policy(), resolve_forwarded(self.request, trusted));

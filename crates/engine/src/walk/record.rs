@@ -208,7 +208,7 @@ fn explain_forwarding(
         Some(cache) => (!cache.is_enabled()).then_some((NoStore::Off.text(), NoStore::Off.change())),
     };
     let kept = cache.zip(request.head.host).and_then(|(cache, authority)| {
-        let forwarding = proxy.forwarding(request.client.map(|client| client.ip()));
+        let forwarding = proxy.forwarding(request.sender());
         proxy.without_sticky(request.head.fields, |fields| {
             let request = CacheRequest {
                 method: request.head.method.as_str(),

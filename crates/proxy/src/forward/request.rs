@@ -5,9 +5,9 @@ use super::operations::Operations;
 use super::{ConnectionNames, elements};
 use crate::outcome::ForwardOutcome;
 use flatout_cache::key::write_authority;
-use flatout_config::model::{Cidr, HostField, Origin, Proxy, is_trusted};
+use flatout_config::model::{HostField, Origin, Proxy, TrustedProxy, is_trusted};
 use flatout_handler::Request;
-use flatout_http::forwarded::{ClientClaim, read_claim};
+use flatout_http::forwarded::{ClientClaim, Sender, read_claim};
 use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::lines::write_line;
@@ -87,7 +87,7 @@ pub fn write_request_lines(
         fields: head.fields,
         operations: Operations(&settings.request_fields),
         connection: ConnectionNames::new(head.fields),
-        trusted: is_trusted(&settings.trusted, request.client.map(|client| client.ip())),
+        trusted: is_trusted(&settings.trusted, request.sender()),
         settings,
         strip: passage.strip,
         seen: SeenFields::default(),
@@ -100,19 +100,19 @@ pub fn write_request_lines(
     }
     writer.write_forwarded(request, host);
     writer.out.extend_from_slice(passage.extra);
-    let client = || original_client(&settings.trusted, head.fields, request.client.map(|client| client.ip()));
+    let client = || original_client(&settings.trusted, head.fields, request.sender());
     writer.operations.write(request, &client, host, writer.out);
     Ok(())
 }
 
 /// Returns the address of the client that sent a request with these `fields`: `peer`, or the client that the fields name
 /// if the peer is a trusted proxy. `None` if the address is unknown.
-pub(crate) fn original_client(trusted: &[Cidr], fields: Fields<'_>, peer: Option<IpAddr>) -> Option<IpAddr> {
+pub(crate) fn original_client(trusted: &[TrustedProxy], fields: Fields<'_>, peer: Sender) -> Option<IpAddr> {
     if !is_trusted(trusted, peer) {
-        return peer;
+        return peer.ip();
     }
-    match read_claim(fields, |address| is_trusted(trusted, Some(address))).client {
-        ClientClaim::Nothing => peer,
+    match read_claim(fields, |address| is_trusted(trusted, Sender::Ip(address))).client {
+        ClientClaim::Nothing => peer.ip(),
         ClientClaim::Unknown => None,
         ClientClaim::At(client) => Some(client.ip()),
     }

@@ -4,22 +4,22 @@
 use super::names::{FieldClass, Name};
 use super::operations::{is_free, names_request};
 use flatout_cache::request::{FieldSource, Forwarding};
-use flatout_config::model::{Cidr, Proxy, is_trusted};
-use std::net::IpAddr;
+use flatout_config::model::{Proxy, TrustedProxy, is_trusted};
+use flatout_http::forwarded::Sender;
 
 /// How fields in the requests of one client are forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFields<'a> {
     unkeyed: &'a [Box<str>],
-    trusted: &'a [Cidr],
-    client: Option<IpAddr>,
+    trusted: &'a [TrustedProxy],
+    peer: Sender,
 }
 
 impl<'a> SentFields<'a> {
-    /// Describes forwarding for a client with the address `client`. `unkeyed` is the result of [`unkeyed_fields`], and
+    /// Describes forwarding for the peer of a connection. `unkeyed` is the result of [`unkeyed_fields`], and
     /// `trusted` comes from the same configuration.
-    pub const fn new(unkeyed: &'a [Box<str>], trusted: &'a [Cidr], client: Option<IpAddr>) -> Self {
-        Self { unkeyed, trusted, client }
+    pub const fn new(unkeyed: &'a [Box<str>], trusted: &'a [TrustedProxy], peer: Sender) -> Self {
+        Self { unkeyed, trusted, peer }
     }
 }
 
@@ -39,7 +39,7 @@ impl Forwarding for SentFields<'_> {
                 | FieldClass::TargetOverride
                 | FieldClass::MethodOverride
         );
-        if by_trust { FieldSource::Trust(is_trusted(self.trusted, self.client)) } else { FieldSource::Client }
+        if by_trust { FieldSource::Trust(is_trusted(self.trusted, self.peer)) } else { FieldSource::Client }
     }
 
     fn has_trusted(&self) -> bool {
@@ -47,7 +47,7 @@ impl Forwarding for SentFields<'_> {
     }
 
     fn overrides_target(&self, name: &str) -> bool {
-        Name::new(name).kind == FieldClass::TargetOverride && is_trusted(self.trusted, self.client)
+        Name::new(name).kind == FieldClass::TargetOverride && is_trusted(self.trusted, self.peer)
     }
 }
 

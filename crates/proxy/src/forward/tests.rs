@@ -23,7 +23,7 @@ fn bare() -> Proxy {
 }
 
 fn trusting(settings: Proxy) -> Proxy {
-    Proxy { trusted: vec![Cidr { address: "192.0.2.0".parse().unwrap(), bits: 24 }], ..settings }
+    Proxy { trusted: vec![Cidr { address: "192.0.2.0".parse().unwrap(), bits: 24 }.into()], ..settings }
 }
 
 fn with_head<T>(text: &str, act: impl FnOnce(&RequestHead<'_>) -> T) -> T {
@@ -53,7 +53,7 @@ fn all_lines_of(
 ) -> Result<String, ForwardOutcome> {
     let offers = Offers::new();
     let client = client.map(|client| client.parse().unwrap());
-    let request = Request { head, client, secure: false, listener: 0, offers: &offers };
+    let request = Request { head, client, unix: false, secure: false, listener: 0, offers: &offers };
     let passage = Passage { origin: &origin(), loop_mark: MARK, strip, extra: extra.as_bytes() };
     let mut out = Vec::new();
     write_request_lines(&request, settings, &passage, &mut out)?;
@@ -518,7 +518,7 @@ proptest! {
         let head = parse_request_head(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", &Limits::DEFAULT, &mut storage);
         let head = RequestHead { fields: Fields::from_lines(&headers), ..head.unwrap().unwrap() };
         let client = Some("192.0.2.7:1".parse().unwrap());
-        let request = Request { head: &head, client, secure: true, listener: 0, offers: &offers };
+        let request = Request { head: &head, client, unix: false, secure: true, listener: 0, offers: &offers };
         let passage = Passage { origin: &origin(), loop_mark: MARK, strip: Strip::NOTHING, extra: b"" };
         let mut out = Vec::new();
         if write_request_lines(&request, &settings, &passage, &mut out).is_ok() {

@@ -53,7 +53,7 @@ impl ProxyWorker {
         affinity: Option<Affinity>,
     ) -> Handling {
         let (request, path_and_query) = (routed.request, (routed.path, routed.query));
-        let client = step.original_client(request.head.fields, request.client.map(|client| client.ip()));
+        let client = step.original_client(request.head.fields, request.sender());
         let ask = Box::new(UpstreamRequest::new(step, None, request, path_and_query, (client, affinity)));
         let aim = Aim::Plain { step: Arc::clone(step), ask, policy: Rc::clone(routed.policy) };
         ForwardedRequest::begin(self, aim, routed, (Strip::default(), &[]))
@@ -81,7 +81,7 @@ impl ProxyWorker {
         affinity: Option<Affinity>,
     ) -> Handling {
         let request = routed.request;
-        let peer = request.client.map(|client| client.ip());
+        let peer = request.sender();
         let client = step.original_client(request.head.fields, peer);
         let Some(authority) = request.head.host else { return self.pass(step, routed, affinity) };
         let forwarding = step.forwarding(peer);

@@ -41,7 +41,7 @@ fn with_request<T>(lines: &str, client: &str, secure: bool, handle: impl FnOnce(
     let mut storage = FieldStorage::new();
     let head = parse_request_head(text.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
     let offers = Offers::new();
-    handle(&Request { head: &head, client: client.parse().ok(), secure, listener: 0, offers: &offers })
+    handle(&Request { head: &head, client: client.parse().ok(), unix: false, secure, listener: 0, offers: &offers })
 }
 
 /// The Cookie lines that remain of `lines`, and the affinity.
@@ -275,7 +275,7 @@ fn responses_for_everyone_set_no_cookie() {
 #[test]
 fn https_is_that_of_the_connection_or_of_a_trusted_proxy() {
     let mut settings = settings(&["one"], NEW, None);
-    settings.trusted = vec![Cidr { address: "127.0.0.1".parse().unwrap(), bits: 32 }];
+    settings.trusted = vec![Cidr { address: "127.0.0.1".parse().unwrap(), bits: 32 }.into()];
     let step = ProxyStep::new("a.example", "a", &settings).unwrap();
     let https = "X-Forwarded-Proto: https\r\n";
     for (lines, client, secure, expected) in [

@@ -33,6 +33,8 @@ pub(super) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer {
     pub(crate) client: Option<SocketAddr>,
+    /// True if the connection arrived at a Unix socket, so that there is no address.
+    pub(crate) unix: bool,
     /// The number of the listener that accepted the connection.
     pub(crate) listener: u32,
     pub secure: bool,
@@ -114,7 +116,8 @@ impl Exchanges {
 
     /// Sets the client, as named or hidden by the peer of the connection.
     pub(super) const fn set_client(&mut self, client: Option<SocketAddr>) {
-        self.origin.client = client;
+        // A hidden client is not the peer of the Unix socket.
+        (self.origin.client, self.origin.unix) = (client, false);
     }
 
     /// Records that bytes of a request have begun to arrive.
@@ -284,8 +287,8 @@ impl Exchanges {
     }
 
     const fn request<'a>(&self, head: &'a RequestHead<'a>, offers: &'a Offers) -> Request<'a> {
-        let Peer { client, listener, secure } = self.origin;
-        Request { head, client, secure, listener, offers }
+        let Peer { client, unix, listener, secure } = self.origin;
+        Request { head, client, unix, secure, listener, offers }
     }
 
     /// Responds to a request whose head is still available.

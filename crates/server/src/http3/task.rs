@@ -44,7 +44,7 @@ pub(crate) struct Http3Task<H: Handler> {
 impl<H: Handler> Http3Task<H> {
     /// Serves the connection `quic`, which the listener number `listener` accepted.
     pub(super) fn spawn(worker: &Rc<Worker<H>>, (quic, permits): (QuicConnection, ConnectionPermits), listener: u32) {
-        let peer = Peer { client: Some(quic.remote_address()), listener, secure: true };
+        let peer = Peer { client: Some(quic.remote_address()), unix: false, listener, secure: true };
         worker.counters.connections_accepted.add(1);
         worker.handshakes.set(worker.handshakes.get() + 1);
         worker.clock.read();

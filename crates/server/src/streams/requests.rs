@@ -48,7 +48,7 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
 
     fn handle_head(&mut self, id: u64, ends: bool, head: &RequestHead<'_>, started_ns: u64) {
         let worker = Rc::clone(&self.worker);
-        let Peer { client, listener, secure } = self.peer;
+        let Peer { client, unix, listener, secure } = self.peer;
         let offers = match head.framing {
             // The client may have reset the stream already.
             _ if ends => Offers::new().behind(),
@@ -56,7 +56,7 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
             _ => Offers::with_content(None),
         };
         let offers = offers.expecting_continue(head.expects_continue);
-        let request = Request { head, client, secure, listener, offers: &offers };
+        let request = Request { head, client, unix, secure, listener, offers: &offers };
         let reply = worker.handler.handle(&request, worker.clock.latest());
         let (logged, exchange) = (Logged::Head(head), Self::exchange(head.method == Method::Head, started_ns));
         let reply = match reply {

@@ -120,9 +120,9 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
     /// Handles an extended CONNECT, whose `head` is that of an HTTP/1.1 upgrade.
     pub(super) fn handle_connect(&mut self, id: u64, head: &RequestHead<'_>, started_ns: u64) {
         let worker = Rc::clone(&self.worker);
-        let Peer { client, listener, secure } = self.peer;
+        let Peer { client, unix, listener, secure } = self.peer;
         let offers = Offers::new().behind();
-        let request = Request { head, client, secure, listener, offers: &offers };
+        let request = Request { head, client, unix, secure, listener, offers: &offers };
         let reply = worker.handler.handle(&request, worker.clock.latest());
         let description = worker.describe(self.logged_peer(), Logged::Head(head));
         let record =

@@ -9,8 +9,14 @@ fn naive(tester: &Tester, path: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
     let mut storage = FieldStorage::new();
     let head = parse_request_head(request.as_bytes(), &Limits::DEFAULT, &mut storage).unwrap().unwrap();
-    let request =
-        Request { head: &head, client: Some(tester.client), secure: false, listener: 0, offers: &Offers::new() };
+    let request = Request {
+        head: &head,
+        client: Some(tester.client),
+        unix: false,
+        secure: false,
+        listener: 0,
+        offers: &Offers::new(),
+    };
     // A recorded request examines all steps one by one.
     let mut recorder = Recorder::default();
     Answer::of(wait(answer(&tester.engine.live(), &request, tester.now, Some(&mut recorder), None)))
