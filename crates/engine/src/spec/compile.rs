@@ -107,7 +107,9 @@ fn add_sites_of_successors(listeners: &mut [ListenerSpec]) {
         let is_successor = |other: &&ListenerSpec| {
             other.address == removed.address && other.secure == removed.secure && !other.hosts.sites.is_empty()
         };
+        // A listener without sites that redirects to https is not removed.
         if removed.hosts.sites.is_empty()
+            && removed.redirect_https_port.is_none()
             && let Some(successor) = listeners.iter().find(is_successor)
         {
             let (hosts, port, http3) = (successor.hosts.clone(), successor.redirect_https_port, successor.http3);
