@@ -1,7 +1,7 @@
 //! An overload can be seen: on standard error, in the status, and in the metrics.
 
 use super::cli::get;
-use super::harness::{Server, wait_until};
+use super::harness::{Folder, Server, wait_until};
 use super::process::free_port;
 use super::site::{Site, TWO_PROCESSES, configure, files, prepare};
 use super::tool::{run, tool};
@@ -51,7 +51,8 @@ fn a_full_password_queue_is_reported() {
         })
         .collect();
     wait_until("the overload is reported", || site.running.stderr().contains("overload began: "));
-    assert_eq!(site.status("overload")["refused"][0]["name"], "auth_busy");
+    assert!(site.running.stderr().contains(" × auth_busy"), "{}", site.running.stderr());
+    wait_until("the status has it", || site.status("overload")["refused"][0]["name"] == "auth_busy");
     let queues = site.status("queues");
     let passwords = queues.as_array().unwrap().iter().find(|queue| queue["name"] == "passwords").unwrap();
     assert!(passwords["waiting"].as_u64().unwrap() <= passwords["waiting_max"].as_u64().unwrap(), "{passwords}");
@@ -83,4 +84,31 @@ fn an_origin_out_of_rotation_is_reported_once() {
     let line = format!("origin http://127.0.0.1:{port} is out of rotation: [origin_paused]");
     wait_until("the origin is reported", || site.running.stderr().contains(&line));
     assert_eq!(site.running.stderr().matches(" rotation").count(), 1, "{}", site.running.stderr());
+}
+
+/// The next line about an origin says that a reload has ended its pause.
+#[test]
+fn a_reload_that_ends_a_pause_is_reported() {
+    let (folder, port) = (prepare("", ""), free_port());
+    let good = Server::start(&folder.path().join("www"), &[]);
+    let configure = |folder: &Folder, pause: &str| {
+        let proxy = format!(
+            "listen \"127.0.0.1:0\"\nproxy \"http://127.0.0.1:{port}\" \"http://{}\" {{ balance \"round-robin\"; \
+             passive failures=1 pause=\"{pause}\"; }}",
+            good.address_of(0)
+        );
+        configure(folder, "workers 1", &proxy);
+    };
+    configure(&folder, "1h");
+    let site = Site::run(folder);
+    let line = format!("origin http://127.0.0.1:{port} is out of rotation: [origin_paused]");
+    wait_until("the origin is reported", || {
+        assert_eq!(get(site.address(), "/").status, 200);
+        site.running.stderr().contains(&line)
+    });
+    configure(&site.folder, "2h");
+    let reloaded = site.order(&["reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    let line = format!("origin http://127.0.0.1:{port} is back in rotation: [origin_renewed]");
+    wait_until("the end of the pause is reported", || site.running.stderr().contains(&line));
 }

@@ -288,7 +288,7 @@ impl Control {
         if std::mem::take(&mut self.has_changed_origins) || is_due {
             let steps = self.accelerator.steps();
             let origins = steps.iter().flat_map(|step| step.origin_states());
-            self.notices.look(origins, now_ms).iter().for_each(|line| say(line));
+            self.notices.update(origins, now_ms).iter().for_each(|line| say(line));
         }
     }
 
@@ -320,8 +320,12 @@ impl Control {
             WorkerEvent::Order(order) => self.handle_order(order),
             WorkerEvent::Compiled(number, compiled) => self.finish_received_reload(number, compiled),
             WorkerEvent::Said(text) => say(&text),
-            WorkerEvent::Origin(OriginEvent::Said(line)) => say(&line),
+            WorkerEvent::Origin(OriginEvent::Reported(line)) => say(&line),
             WorkerEvent::Origin(OriginEvent::Changed) => self.has_changed_origins = true,
+            WorkerEvent::Origin(OriginEvent::Renewed) => {
+                self.has_changed_origins = true;
+                self.notices.handle_reload();
+            }
         }
     }
 

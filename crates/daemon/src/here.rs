@@ -59,7 +59,8 @@ pub fn find_exposed(config: &Config) -> Vec<String> {
         let cause = if on.proxy_protocol.is_some() { "`proxy-protocol`" } else { "`trusted-proxies \"unix\"`" };
         format!(
             "warning: {}every user of this machine can connect to {} and claim any client address, because of \
-             {cause}\n  try: mode=\"0660\" and group= for the socket, or a folder that only the proxy can enter",
+             {cause}\n  try: mode=\"0660\" and group= for the socket (SocketMode= and SocketGroup= in a socket unit), or a folder \
+             that only the proxy can enter",
             at(&on.place),
             on.address
         )

@@ -15,7 +15,8 @@ use flatout_config::model::{self, Http3, ListenAddress};
 use flatout_os::datagram::{self, receive_buffer};
 use flatout_os::process::find_group;
 use flatout_os::socket::{
-    ListenOptions, accept_queue, bind_listener, check_free, find_path_owners, find_port_owner, has_ipv6, suggest_port,
+    ListenOptions, accept_queue, bind_listener, check_free, find_path_owners, find_port_owner, has_ipv6, set_backlog,
+    suggest_port,
 };
 use flatout_overload::QueueReading;
 use flatout_server::{Listener, Protocol};
@@ -167,7 +168,13 @@ impl Address {
                 let (socket, file) = bind_path(path, listener, options)?;
                 (asked.clone(), vec![socket], Some(file))
             }
-            ListenAddress::Unix(path) => (asked.clone(), sockets, inherited.take_file(path)),
+            ListenAddress::Unix(path) => {
+                for socket in &sockets {
+                    // Fails only for a socket that does not listen.
+                    let _ = set_backlog(socket.as_fd(), options.backlog.unsigned_abs());
+                }
+                (asked.clone(), sockets, inherited.take_file(path))
+            }
             ListenAddress::Ip(address) => {
                 let explain = |error: io::Error| explain_bind(listener, address, &error);
                 let (bound, sockets) = if sockets.is_empty() {
@@ -418,7 +425,7 @@ fn explain_path(path: &Path, listener: &model::Listener, fault: &BindFault) -> F
                 io::ErrorKind::PermissionDenied => {
                     format!("\n  try: a folder in which the user of flatout may create files, instead of {folder}")
                 }
-                _ => String::new(),
+                _ => format!("\n  try: {another}"),
             };
             Failure::runtime(format!("cannot listen on {address}: {error}{advice}"))
         }

@@ -76,7 +76,7 @@ impl Rows {
 
     fn queues(&mut self, queues: &[QueueStatus]) {
         let length = "Connections or requests in a queue, over all workers, by queue.";
-        let limit = "Maximum length of a queue, by queue. It is lower during overload.";
+        let limit = "Maximum length of a queue, by queue. It is lower during overload, until later requests are served in time.";
         for queue in queues {
             let mut add = |name, help, kind, value| {
                 self.store(MetricRow { name, help, kind, labels: vec![("queue", queue.name.clone())], value });

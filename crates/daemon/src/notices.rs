@@ -8,45 +8,53 @@ use std::collections::btree_map::Entry;
 /// Minimum time between two lines about the same origin, in milliseconds.
 const INTERVAL_MS: u64 = 10_000;
 
-/// The last lines about each origin that exists, by its URL. It stays the same when a reload changes its settings.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(BTreeMap<String, Said>);
+pub(crate) struct Notices {
+    /// The last lines about each origin that exists, by its URL. It stays the same when a reload changes its settings.
+    reported: BTreeMap<String, Reported>,
+    /// True if a reload has renewed origins since they were last looked at.
+    is_renewed: bool,
+}
 
 #[derive(Debug, Default)]
-struct Said {
+struct Reported {
     /// The effect of the origin's fault according to the last line about its availability; `None` if it is available.
     effect: Option<&'static str>,
-    /// The last fault that was seen.
-    fault: Option<Change>,
+    /// The last change of its availability that was seen.
+    change: Option<Change>,
     /// True if the origin is limited according to the last line about its limit.
     is_limited: bool,
     /// Time from which another line is allowed, in milliseconds.
     next_ms: u64,
-    /// True if the origin's state differs from what was said.
+    /// True if the origin's state differs from what was reported.
     is_stale: bool,
 }
 
-impl Said {
-    fn look(&mut self, origin: &OriginState, now_ms: u64) -> Option<String> {
-        let OriginState { address, is_only, fault, is_limited, .. } = origin;
-        self.fault = fault.or(self.fault);
+impl Reported {
+    /// Compares the state of `origin` with what was reported, and returns the line to print now. `is_renewed` is true if
+    /// a reload has renewed it since.
+    fn update(&mut self, origin: &OriginState, is_renewed: bool, now_ms: u64) -> Option<String> {
+        let OriginState { address, is_only, fault, is_limited } = origin;
+        self.change = match (*fault, self.change) {
+            (Some(fault), _) => Some(fault),
+            (None, Some(Change::ChecksFailed | Change::Paused)) if is_renewed => Some(Change::Renewed),
+            (None, Some(Change::ChecksFailed)) => Some(Change::ChecksPassed),
+            (None, Some(Change::Paused)) => Some(Change::TrialPassed),
+            (None, change) => change,
+        };
         let effect = fault.map(|fault| fault.effect(*is_only));
         let is_about_limit = self.effect == effect;
         self.is_stale = !is_about_limit || self.is_limited != *is_limited;
         if !self.is_stale || now_ms < self.next_ms {
             return None;
         }
-        let change = match (fault, self.fault) {
-            _ if is_about_limit && *is_limited => Change::LimitBegan,
-            _ if is_about_limit => Change::LimitEnded,
-            (Some(fault), _) => *fault,
-            (None, Some(Change::ChecksFailed)) => Change::ChecksPassed,
-            (None, _) => Change::TrialPassed,
-        };
-        if is_about_limit {
+        let change = if is_about_limit {
             self.is_limited = *is_limited;
-        }
-        self.effect = effect;
+            if *is_limited { Change::LimitBegan } else { Change::LimitEnded }
+        } else {
+            self.effect = effect;
+            self.change?
+        };
         self.is_stale = self.is_limited != *is_limited;
         self.next_ms = now_ms.saturating_add(INTERVAL_MS);
         Some(format!("origin {address} {}: [{}] {}", change.effect(*is_only), change.name(), change.text()))
@@ -54,9 +62,16 @@ impl Said {
 }
 
 impl Notices {
-    /// Compares the states of all origins with what was said. Returns the lines to print now. Forgets origins that are
-    /// not among `origins`. An origin that occurs several times, for different routes, has the faults of all of them.
-    pub(crate) fn look(&mut self, origins: impl IntoIterator<Item = OriginState>, now_ms: u64) -> Vec<String> {
+    /// Handles a reload that renews origins: those that were unavailable or limited no longer are.
+    pub(crate) const fn handle_reload(&mut self) {
+        self.is_renewed = true;
+    }
+
+    /// Compares the states of all origins with what was reported. Returns the lines to print now. Forgets origins that
+    /// are not among `origins`. An origin that occurs several times, for different routes, has the faults of all of
+    /// them.
+    pub(crate) fn update(&mut self, origins: impl IntoIterator<Item = OriginState>, now_ms: u64) -> Vec<String> {
+        let is_renewed = std::mem::take(&mut self.is_renewed);
         let mut states = BTreeMap::<String, OriginState>::new();
         for origin in origins {
             match states.entry(origin.address.clone()) {
@@ -65,25 +80,28 @@ impl Notices {
                 }
                 Entry::Occupied(mut entry) => {
                     let state = entry.get_mut();
-                    state.fault = state.fault.or(origin.fault);
+                    // Failed checks have the larger effect.
+                    if state.fault != Some(Change::ChecksFailed) {
+                        state.fault = origin.fault.or(state.fault);
+                    }
                     state.is_only &= origin.is_only;
                     state.is_limited |= origin.is_limited;
                 }
             }
         }
-        let mut before = std::mem::take(&mut self.0);
+        let mut before = std::mem::take(&mut self.reported);
         let mut lines = Vec::new();
         for (address, origin) in states {
-            let mut said = before.remove(&address).unwrap_or_default();
-            lines.extend(said.look(&origin, now_ms));
-            self.0.insert(address, said);
+            let mut reported = before.remove(&address).unwrap_or_default();
+            lines.extend(reported.update(&origin, is_renewed, now_ms));
+            self.reported.insert(address, reported);
         }
         lines
     }
 
-    /// Returns when [`Notices::look`] must be called again even if no origin changes, in milliseconds.
+    /// Returns when [`Notices::update`] must be called again even if no origin changes, in milliseconds.
     pub(crate) fn due_ms(&self) -> Option<u64> {
-        self.0.values().filter(|said| said.is_stale).map(|said| said.next_ms).min()
+        self.reported.values().filter(|reported| reported.is_stale).map(|reported| reported.next_ms).min()
     }
 }
 
@@ -98,7 +116,7 @@ mod tests {
 
     /// Returns the beginning of each line.
     fn look(notices: &mut Notices, origins: &[&OriginState], now_ms: u64) -> Vec<String> {
-        let lines = notices.look(origins.iter().map(|origin| (*origin).clone()), now_ms);
+        let lines = notices.update(origins.iter().map(|origin| (*origin).clone()), now_ms);
         lines.iter().map(|line| line.split_once(']').unwrap().0.to_owned()).collect()
     }
 
@@ -130,6 +148,30 @@ mod tests {
         assert_eq!(look(&mut notices, &[&well, &out], 0), ["origin 0 is out of rotation: [origin_paused"]);
         assert_eq!(look(&mut notices, &[&out, &out], 20_000), [""; 0]);
         assert_eq!(look(&mut notices, &[&well, &well], 30_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
+        let down = origin(0, Some(Change::ChecksFailed));
+        for (now_ms, both) in [(40_000, [&out, &down]), (60_000, [&down, &out])] {
+            let lines = look(&mut notices, &both, now_ms);
+            assert_eq!(lines, ["origin 0 is out of rotation: [origin_checks_failed"]);
+            assert_eq!(look(&mut notices, &[&well], now_ms + 10_000).len(), 1);
+        }
+    }
+
+    /// An origin with other settings has a new state.
+    #[test]
+    fn a_reload_ends_faults_and_limits() {
+        let mut notices = Notices::default();
+        let (well, out) = (origin(0, None), OriginState { is_limited: true, ..origin(0, Some(Change::Paused)) });
+        assert_eq!(look(&mut notices, &[&out], 0).len(), 1);
+        // It is too soon for another line.
+        notices.handle_reload();
+        assert_eq!(look(&mut notices, &[&well], 9_999), [""; 0]);
+        assert_eq!(look(&mut notices, &[&well], 10_000), ["origin 0 is back in rotation: [origin_renewed"]);
+        assert_eq!(notices.due_ms(), None);
+        // A reload does not change the reason of what happened before it.
+        assert_eq!(look(&mut notices, &[&out], 20_000).len(), 1);
+        assert_eq!(look(&mut notices, &[&well], 20_001), [""; 0]);
+        notices.handle_reload();
+        assert_eq!(look(&mut notices, &[&well], 30_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
     }
 
     /// "Back in rotation" must not be said of an origin that is down.
@@ -167,6 +209,6 @@ mod tests {
         assert!(look(&mut notices, &[&limited], 10_000)[0].ends_with("[origin_limit_began"));
         let lines = look(&mut notices, &[&origin(0, Some(Change::Paused))], 20_000);
         assert_eq!(lines, ["origin 0 gets all requests at once again: [origin_limit_ended"]);
-        assert_eq!((look(&mut notices, &[], 20_000), notices.0.len()), (Vec::new(), 0));
+        assert_eq!((look(&mut notices, &[], 20_000), notices.reported.len()), (Vec::new(), 0));
     }
 }

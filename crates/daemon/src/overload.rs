@@ -95,7 +95,7 @@ impl OverloadWatches {
         let mut lines = Vec::new();
         for (cause, watch) in Cause::ALL.into_iter().zip(&mut self.watches) {
             let counts = marked_sums(&shared.counters, shared.outcomes, cause.mark());
-            lines.extend(watch.handle_sample(counts, now.monotonic_ms).map(|event| tell(cause, &event)));
+            lines.extend(watch.handle_sample(counts, now.monotonic_ms).map(|event| describe_event(cause, &event)));
         }
         // An operator who reads a line finds the same in the status.
         let mut view = shared.view();
@@ -111,13 +111,13 @@ impl OverloadWatches {
         self.sample(shared, Now::read());
         for (cause, watch) in Cause::ALL.into_iter().zip(&self.watches) {
             if let Some(episode) = watch.episode() {
-                say(&tell_last(cause, episode));
+                say(&describe_stop(cause, episode));
             }
         }
     }
 }
 
-fn tell(cause: Cause, event: &EpisodeEvent) -> String {
+fn describe_event(cause: Cause, event: &EpisodeEvent) -> String {
     match event {
         EpisodeEvent::Began(Episode { refusals, .. }) => {
             let advice = if cause == Cause::Resources { advise(refusals) } else { String::new() };
@@ -129,7 +129,7 @@ fn tell(cause: Cause, event: &EpisodeEvent) -> String {
     }
 }
 
-fn tell_last(cause: Cause, episode: &Episode) -> String {
+fn describe_stop(cause: Cause, episode: &Episode) -> String {
     format!("{} ended when flatout stopped, after {}", cause.subject(), describe_episode(episode))
 }
 
@@ -182,7 +182,7 @@ fn advise_on(name: &str, limit: u64, hard: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, advise_on, tell, tell_last};
+    use super::{Cause, advise_on, describe_event, describe_stop};
     use flatout_overload::{Episode, EpisodeEvent};
 
     #[test]
@@ -190,11 +190,11 @@ mod tests {
         let refusals = [("accept_queue_full", 15), ("page_overloaded", 3)].into();
         let episode = Episode { began_ms: 1_000, last_ms: 34_500, refusals };
         let refused = "15 × accept_queue_full, 3 × page_overloaded";
-        let began = tell(Cause::Overload, &EpisodeEvent::Began(episode.clone()));
+        let began = describe_event(Cause::Overload, &EpisodeEvent::Began(episode.clone()));
         assert_eq!(began, format!("overload began: {refused}"));
-        let ended = tell(Cause::Overload, &EpisodeEvent::Ended(episode.clone()));
+        let ended = describe_event(Cause::Overload, &EpisodeEvent::Ended(episode.clone()));
         assert_eq!(ended, format!("overload ended after 34 s: {refused}"));
-        let last = tell_last(Cause::Overload, &episode);
+        let last = describe_stop(Cause::Overload, &episode);
         assert_eq!(last, format!("overload ended when flatout stopped, after 34 s: {refused}"));
     }
 

@@ -173,8 +173,7 @@ pub struct Status {
     /// Connections and requests that are refused now because of overload.
     #[serde(default)]
     pub overload: RefusalStatus,
-    /// Connections and requests that are refused now because file descriptors, ports or memory of the kernel have run
-    /// out.
+    /// Connections and requests that are refused now because file descriptors, ports or kernel memory have run out.
     #[serde(default)]
     pub resources: RefusalStatus,
     /// The queues of connections and requests.

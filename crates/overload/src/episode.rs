@@ -20,7 +20,7 @@ pub struct Episode {
     pub refusals: Refusals,
 }
 
-/// The begin or the end of an episode.
+/// Beginning or end of an episode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EpisodeEvent {
     /// It began, with the refusals since the previous sample.

@@ -21,7 +21,7 @@ pub struct PagesShared {
     pub backlog: Backlog,
     /// The queues of short pages that are ready to run, one of each worker.
     pub short_queues: QueueGauges,
-    /// Those of long pages.
+    /// The queues of long pages that take turns, one of each worker.
     pub long_queues: QueueGauges,
     /// The open resources of pages.
     pub(crate) opened: Mutex<OpenResources>,

@@ -70,7 +70,16 @@ impl Accelerator {
     }
 
     pub(crate) fn set_steps(&self, steps: &[Arc<ProxyStep>]) {
-        *self.steps.lock().unwrap_or_else(PoisonError::into_inner) = steps.iter().map(Arc::downgrade).collect();
+        let steps: Vec<_> = steps.iter().map(Arc::downgrade).collect();
+        let before = {
+            let mut held = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::replace(&mut *held, steps.clone())
+        };
+        // Each worker sets the same steps.
+        let is_same = before.len() == steps.len() && before.iter().zip(&steps).all(|(before, now)| before.ptr_eq(now));
+        if let (Some(tell), false) = (self.on_change.get(), is_same) {
+            tell(OriginEvent::Renewed);
+        }
     }
 
     pub(crate) fn add_counts(&self) -> Arc<OriginCounts> {
@@ -131,7 +140,7 @@ impl Accelerator {
 
     fn tell(&self, step: &ProxyStep, index: usize, what: &str) {
         if let (Some(tell), Some(address)) = (self.on_change.get(), step.addresses.get(index)) {
-            tell(OriginEvent::Said(format!("origin {address} {what}")));
+            tell(OriginEvent::Reported(format!("origin {address} {what}")));
         }
     }
 

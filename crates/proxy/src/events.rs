@@ -78,8 +78,10 @@ impl NotKeptCounts {
 pub enum OriginEvent {
     /// Its availability or its concurrency limit has changed; see [`crate::ProxyStep::origin_states`].
     Changed,
-    /// A line: its requests fail, or it answers again.
-    Said(String),
+    /// A reload has changed the settings of an origin, which is now available and has no limit.
+    Renewed,
+    /// Its requests fail, or it answers again: a line for operators.
+    Reported(String),
 }
 
 /// Callback for news about an origin.

@@ -47,7 +47,7 @@ const ACCEPT_QUEUE_MIN: u32 = 64;
 flatout_reason::reasons! {
     /// The reason flatout accepts no connection, or cannot accept all that clients begin.
     pub enum AcceptProblem { name, text, }
-    QueueFull: overload, "accept_queue_full", "flatout accepted a connection from a full listen backlog. While it is full, the kernel ignores further connection attempts, and clients repeat them.";
+    QueueFull: overload, "accept_queue_full", "flatout accepted connections while a listen backlog was full. Meanwhile, the kernel ignores further connection attempts, and clients repeat them.";
     ConnectionsTotal: overload, "accept_connections_total", "All clients together have as many connections as `limit-connections` allows, and more clients connect.";
     QuicHandshakes: overload, "accept_quic_handshakes", "A worker has too many QUIC handshakes in progress, and refused another.";
     DescriptorShare: resources, "accept_descriptor_share", "A worker has as many connections as its share of the process's file descriptors allows, and more clients connect.";
@@ -74,8 +74,6 @@ struct AcceptQueue {
     control: QueueBound,
     /// The backlog that was last set.
     backlog: u32,
-    /// Number of connections accepted since the length of the queue was last read.
-    served: u32,
 }
 
 impl AcceptQueue {
@@ -87,24 +85,20 @@ impl AcceptQueue {
         };
         // A listener inherited from another process may still have a shortened queue.
         let _ = set_backlog(listener, backlog);
-        Self { control: QueueBound::new(settings), backlog, served: 0 }
+        Self { control: QueueBound::new(settings), backlog }
     }
 
     /// Handles a batch of `count` accepted connections. `is_empty` is true if the queue was empty after it.
     fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
         let was_limiting = self.control.is_limiting();
         if is_empty {
-            self.served = 0;
             self.control.handle_empty(now_ms);
         } else {
-            let served = &mut self.served;
-            *served = served.saturating_add(count);
             self.control.handle_saturated(count, now_ms, || {
                 let queue = accept_queue(listener).ok()?;
-                let served = std::mem::take(served);
                 // The kernel queues one connection more than the backlog.
                 if queue.length.saturating_add(count) > queue.length_max {
-                    counters.accept_problems[AcceptProblem::QueueFull as usize].add(served.into());
+                    counters.accept_problems[AcceptProblem::QueueFull as usize].add(count.into());
                 }
                 Some(queue.length)
             });

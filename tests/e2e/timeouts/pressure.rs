@@ -211,7 +211,7 @@ fn a_server_without_descriptors_waits_without_spinning() {
     drop(stream);
     let counters = stop(server);
     assert!(count(&counters, "accept_process_descriptors") > 0);
-    // One line for the begin and one for the end.
+    // One line when it begins and one when it ends.
     assert_eq!(
         counters.matches("shortage of file descriptors, ports or kernel memory began: ").count(),
         1,

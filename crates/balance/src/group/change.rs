@@ -8,8 +8,9 @@ flatout_reason::reasons! {
     Paused, "origin_paused", "Too many consecutive requests failed.";
     TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
     TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
+    Renewed, "origin_renewed", "A reload has changed its `proxy`, and all origins there are available until they fail.";
     LimitBegan, "origin_limit_began", "The origin is overloaded: it times out, or requests take longer the more of them are in progress.";
-    LimitEnded, "origin_limit_ended", "The origin is not overloaded, or has not been for a while.";
+    LimitEnded, "origin_limit_ended", "The origin is not overloaded, has not been for a while, or a reload has changed its `proxy`.";
 }
 
 impl Change {
@@ -19,8 +20,9 @@ impl Change {
         match (self, is_only) {
             (Self::LimitBegan, _) => "gets a limited number of requests at once; others wait up to 1 s, then get 503",
             (Self::LimitEnded, _) => "gets all requests at once again",
-            (Self::ChecksPassed | Self::TrialPassed, false) => "is back in rotation",
+            (Self::ChecksPassed | Self::TrialPassed | Self::Renewed, false) => "is back in rotation",
             (Self::ChecksPassed | Self::TrialPassed, true) => "is healthy again",
+            (Self::Renewed, true) => "is no longer considered unhealthy",
             (Self::ChecksFailed | Self::Paused | Self::TrialFailed, false) => "is out of rotation",
             // `Group::choose` selects an origin in spite of its pause if there is no other.
             (Self::Paused | Self::TrialFailed, true) => "is failing, but still gets all requests: there is no other",
