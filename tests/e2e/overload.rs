@@ -7,6 +7,7 @@ use super::site::{Site, TWO_PROCESSES, configure, files, prepare};
 use super::tool::{run, tool};
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::time::Duration;
 
 fn metrics(site: &Site) -> String {
     let mut curl = tool("curl");
@@ -29,6 +30,30 @@ fn the_listen_backlog_is_shown() {
     }
     let limit = format!("flatout_queue_limit{{queue=\"{name}\"}} 16");
     assert!(metrics(&site).lines().any(|line| line == limit), "{limit}");
+}
+
+/// However short the backlog is, and however briefly it is full.
+#[test]
+fn a_full_listen_backlog_is_reported() {
+    let folder = prepare("", "");
+    let global = "workers 1\nworker-process #false\nsockets { backlog 4; }";
+    configure(&folder, global, &files(folder.path()));
+    let mut site = Site::run(folder);
+    site.running.signal("STOP");
+    // The queue has room for five. TCP_DEFER_ACCEPT: only clients that send something are queued.
+    let clients: Vec<_> = (0..12)
+        .filter_map(|_| {
+            let mut client = TcpStream::connect_timeout(&site.address(), Duration::from_millis(50)).ok()?;
+            client.write_all(b"G").ok().map(|()| client)
+        })
+        .collect();
+    site.running.signal("CONT");
+    wait_until("the overload is reported", || site.running.stderr().contains("overload began: "));
+    assert!(site.running.stderr().contains(" × accept_queue_full"), "{}", site.running.stderr());
+    let refused = site.status("overload")["refused"][0].clone();
+    assert!(refused["name"] == "accept_queue_full" && refused["count"].as_u64() > Some(0), "{refused}");
+    drop(clients);
+    site.stop();
 }
 
 /// More sign-ins than the thread can verify: those beyond the queue get 503, and are counted.

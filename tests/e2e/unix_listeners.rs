@@ -444,6 +444,8 @@ fn mode_and_group_are_those_of_the_configuration() {
     reconfigure(&site.folder, "", &inside.replace("GROUP", "no-such-group"));
     let output = flatout().arg("run").arg("-c").arg(config(&site.folder)).output().unwrap();
     assert!(said(&output).contains("there is no such group") && !path.exists(), "{}", said(&output));
+    let output = flatout().args(["validate", "-c"]).arg(config(&site.folder)).output().unwrap();
+    assert!(!output.status.success() && said(&output).contains("there is no such group"), "{}", said(&output));
     if is_root() {
         // The configured user gets the file, so that it can be removed at the end.
         let global = format!("user \"nobody\"\n{TWO_PROCESSES}");
@@ -457,6 +459,30 @@ fn mode_and_group_are_those_of_the_configuration() {
         site.running.signal("TERM");
         assert_eq!(site.running.wait().code(), Some(0), "{}", site.running.stderr());
         assert!(!path.exists());
+    }
+}
+
+/// Otherwise, the socket would stay open to everyone, although the configuration restricts it.
+#[test]
+fn a_reload_with_permissions_that_cannot_be_set_is_refused() {
+    for global in ["workers 1\nworker-process #false", TWO_PROCESSES] {
+        let (folder, path) = socket_site(global, FILES);
+        let mut site = Site::run(folder);
+        reconfigure(
+            &site.folder,
+            global,
+            &FILES.replace("\"unix:SOCK\"", "\"unix:SOCK\" mode=\"0660\" group=\"no-such\""),
+        );
+        let output = site.order(&["reload"]);
+        assert!(!output.status.success() && said(&output).contains("no such group"), "{}", said(&output));
+        assert_eq!((mode(&path), curl(&path, &["http://a/"]).as_str()), (0o666, "here"));
+        // A configuration that fails for another reason leaves the permissions as they are.
+        let other = "listen \"unix:SOCK\" mode=\"0600\"\nlisten \"192.0.2.1:1\"\nfiles \"WWW\"";
+        reconfigure(&site.folder, global, other);
+        let output = site.order(&["reload"]);
+        assert!(!output.status.success(), "{}", said(&output));
+        assert_eq!(mode(&path), 0o666);
+        site.stop();
     }
 }
 

@@ -23,6 +23,7 @@ use crate::lines::with_fields;
 use crate::request::{CacheRequest, FieldSource};
 use crate::stored::Stored;
 use flatout_http::accept::parse_weight;
+use flatout_http::forwarded::{CLAIM_FIELDS, CLAIM_PREFIXES};
 use flatout_http::head::Fields;
 use flatout_http::token::{is_token, trim};
 
@@ -357,7 +358,8 @@ fn begins_with(text: &[u8], beginning: &str) -> bool {
 fn is_claim(name: &str) -> bool {
     let is = |other: &str| name.eq_ignore_ascii_case(other);
     let is_of_path = || is("x-forwarded-for") || is("x-forwarded-by") || is("x-forwarded-server");
-    begins_with(name.as_bytes(), "x-forwarded-") && !is_of_path() || is("front-end-https")
+    let has_prefix = || CLAIM_PREFIXES.iter().any(|prefix| begins_with(name.as_bytes(), prefix));
+    has_prefix() && !is_of_path() || CLAIM_FIELDS.iter().any(|field| is(field))
 }
 
 /// Appends `line` without the white space around commas outside quotes.

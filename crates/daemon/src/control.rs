@@ -13,7 +13,7 @@ use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say, shortened};
 use crate::folders::FolderCheck;
 use crate::inherit::PreviousProcess;
 use crate::link::SupervisorLink;
-use crate::listeners::{Address, change_access, socket_files};
+use crate::listeners::{Address, restore_access, socket_files};
 use crate::messages::{ToSupervisor, ToWorker};
 use crate::notices::Notices;
 use crate::overload::OverloadWatches;
@@ -320,7 +320,11 @@ impl Control {
             WorkerEvent::Order(order) => self.handle_order(order),
             WorkerEvent::Compiled(number, compiled) => self.finish_received_reload(number, compiled),
             WorkerEvent::Said(text) => say(&text),
-            WorkerEvent::Origin(OriginEvent::Reported(line)) => say(&line),
+            WorkerEvent::Origin(OriginEvent::Series { address, is_end, text }) => {
+                if self.notices.allows(&address, is_end, monotonic_ms()) {
+                    say(&format!("origin {address} {text}"));
+                }
+            }
             WorkerEvent::Origin(OriginEvent::Changed) => self.has_changed_origins = true,
             WorkerEvent::Origin(OriginEvent::Renewed) => {
                 self.has_changed_origins = true;
@@ -374,7 +378,7 @@ impl Control {
         self.announced = true;
         self.service_manager.ready(&self.summary());
         if let Some(previous) = self.readiness.previous.take() {
-            change_access(&self.addresses, &self.in_force.config);
+            restore_access(&self.addresses, &self.in_force.config);
             previous.take_over(socket_files(self.admin.as_ref(), &self.addresses));
         }
     }

@@ -6,7 +6,7 @@ mod loops;
 pub use loops::leads_to;
 
 use crate::certificates::Certificates;
-use crate::listeners::{bindable, is_without_ipv6};
+use crate::listeners::{bindable, find_gid, is_without_ipv6};
 use crate::privileges::find_identity;
 use flatout_config::model::{Certificate, Config, ListenAddress, Listener, Place};
 use flatout_engine::{Sources, Spec};
@@ -87,7 +87,10 @@ fn check_certificates(config: &Config, faults: &mut Vec<String>) {
 fn check_port(listener: &Listener) -> Option<String> {
     let what = match &listener.address {
         ListenAddress::Ip(address) => find_port_fault(*address)?,
-        ListenAddress::Unix(path) => find_path_fault(path)?,
+        ListenAddress::Unix(path) => match find_gid(listener) {
+            Ok(_) => find_path_fault(path)?,
+            Err(failure) => return Some(format!("{}{}", at(&listener.place), failure.text)),
+        },
     };
     Some(format!(
         "{}{what}\n  try: another address, or --no-machine-checks to check only the configuration itself",

@@ -173,7 +173,11 @@ impl Address {
                     // Fails only for a socket that does not listen.
                     let _ = set_backlog(socket.as_fd(), options.backlog.unsigned_abs());
                 }
-                (asked.clone(), sockets, inherited.take_file(path))
+                let file = inherited.take_file(path);
+                if file.is_some() {
+                    find_gid(listener)?;
+                }
+                (asked.clone(), sockets, file)
             }
             ListenAddress::Ip(address) => {
                 let explain = |error: io::Error| explain_bind(listener, address, &error);
@@ -362,22 +366,43 @@ pub(crate) fn socket_files<'a>(
 }
 
 /// Gives the socket files of `addresses` the permissions in `config`.
-pub(crate) fn change_access(addresses: &[Address], config: &model::Config) {
+///
+/// # Errors
+/// If a group does not exist, or this process may not set the permissions. All files then have those that they had.
+pub(crate) fn change_access<'a>(
+    addresses: impl IntoIterator<Item = &'a Address>,
+    config: &model::Config,
+) -> Result<(), Failure> {
+    let mut before = Vec::new();
     for address in addresses {
         let (Some(file), Some(listener)) = (address.file(), config.listeners.get(address.id as usize)) else {
             continue;
         };
+        let failed = |error: io::Error| explain_access(listener, &error);
         let changed = find_gid(listener).and_then(|gid| {
-            file.set_access(listener.access.mode, gid).map_err(|error| explain_access(listener, &error))
+            let (mode, gid_before) = file.access().map_err(failed)?;
+            before.push((file, mode, gid_before));
+            file.set_access(listener.access.mode, gid).map_err(failed)
         });
         if let Err(failure) = changed {
-            say(&format!("warning: {failure}"));
+            for (file, mode, gid) in before {
+                let _ = file.set_access(mode, Some(gid));
+            }
+            return Err(failure);
         }
+    }
+    Ok(())
+}
+
+/// Does the same once the configuration is in use. A failure is only reported.
+pub(crate) fn restore_access(addresses: &[Address], config: &model::Config) {
+    if let Err(failure) = change_access(addresses, config) {
+        say(&format!("warning: {failure}"));
     }
 }
 
 /// Looks up the configured group of a socket file.
-fn find_gid(listener: &model::Listener) -> Result<Option<u32>, Failure> {
+pub(crate) fn find_gid(listener: &model::Listener) -> Result<Option<u32>, Failure> {
     let Some(name) = &listener.access.group else { return Ok(None) };
     let gid = find_group(name).map_err(|error| explain_access(listener, &error))?;
     gid.ok_or_else(|| explain_access(listener, &"there is no such group")).map(Some)
@@ -417,6 +442,7 @@ fn explain_path(path: &Path, listener: &model::Listener, fault: &BindFault) -> F
         BindFault::NotSocket => Failure::usage(format!(
             "cannot listen on {address}: a file that is not a socket already exists at this path\n  try: {another}"
         )),
+        BindFault::Access(error) => explain_access(listener, error),
         BindFault::Failed(error) => {
             let advice = match error.kind() {
                 io::ErrorKind::NotFound => {

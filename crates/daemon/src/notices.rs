@@ -14,6 +14,9 @@ pub(crate) struct Notices {
     reported: BTreeMap<String, Reported>,
     /// True if a reload has renewed origins since they were last looked at.
     is_renewed: bool,
+    /// For each origin, and for the beginning and the end of its failures, the time from which another line about them
+    /// is allowed, in milliseconds.
+    failures: BTreeMap<(String, bool), u64>,
 }
 
 #[derive(Debug, Default)]
@@ -57,14 +60,28 @@ impl Reported {
         };
         self.is_stale = self.is_limited != *is_limited;
         self.next_ms = now_ms.saturating_add(INTERVAL_MS);
-        Some(format!("origin {address} {}: [{}] {}", change.effect(*is_only), change.name(), change.text()))
+        Some(describe(address, change, *is_only))
     }
+}
+
+fn describe(address: &str, change: Change, is_only: bool) -> String {
+    format!("origin {address} {}: [{}] {}", change.effect(is_only), change.name(), change.text())
 }
 
 impl Notices {
     /// Handles a reload that renews origins: those that were unavailable or limited no longer are.
     pub(crate) const fn handle_reload(&mut self) {
         self.is_renewed = true;
+    }
+
+    /// Returns whether to print a line that requests to the origin at `address` fail, or if `is_end` is true, that it
+    /// answers again. Each route has its own line, but one suffices.
+    pub(crate) fn allows(&mut self, address: &str, is_end: bool, now_ms: u64) -> bool {
+        self.failures.retain(|_, next_ms| *next_ms > now_ms);
+        let entry = self.failures.entry((address.to_owned(), is_end));
+        let is_allowed = matches!(entry, Entry::Vacant(_));
+        entry.or_insert(now_ms.saturating_add(INTERVAL_MS));
+        is_allowed
     }
 
     /// Compares the states of all origins with what was reported. Returns the lines to print now. Forgets origins that
@@ -96,6 +113,9 @@ impl Notices {
             lines.extend(reported.update(&origin, is_renewed, now_ms));
             self.reported.insert(address, reported);
         }
+        // What began also ends.
+        let removed = before.into_iter().filter(|(_, reported)| reported.effect.is_some() || reported.is_limited);
+        lines.extend(removed.map(|(address, _)| describe(&address, Change::Removed, false)));
         lines
     }
 
@@ -209,6 +229,19 @@ mod tests {
         assert!(look(&mut notices, &[&limited], 10_000)[0].ends_with("[origin_limit_began"));
         let lines = look(&mut notices, &[&origin(0, Some(Change::Paused))], 20_000);
         assert_eq!(lines, ["origin 0 gets all requests at once again: [origin_limit_ended"]);
+        assert_eq!(look(&mut notices, &[], 20_000), ["origin 0 gets no more requests: [origin_removed"]);
         assert_eq!((look(&mut notices, &[], 20_000), notices.reported.len()), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn failures_of_many_routes_are_reported_once_in_ten_seconds() {
+        let mut notices = Notices::default();
+        let allowed: Vec<_> = [(0, false), (1, false), (2, true), (3, true), (9_999, false), (10_000, false)]
+            .into_iter()
+            .filter(|(now_ms, is_end)| notices.allows("a", *is_end, *now_ms))
+            .collect();
+        assert_eq!(allowed, [(0, false), (2, true), (10_000, false)]);
+        assert!(notices.allows("b", false, 10_000));
+        assert!(notices.allows("a", true, 60_000) && notices.failures.len() == 1);
     }
 }

@@ -130,7 +130,7 @@ fn describe_event(cause: Cause, event: &EpisodeEvent) -> String {
 }
 
 fn describe_stop(cause: Cause, episode: &Episode) -> String {
-    format!("{} ended when flatout stopped, after {}", cause.subject(), describe_episode(episode))
+    format!("{} ended when this process stopped, after {}", cause.subject(), describe_episode(episode))
 }
 
 fn describe_episode(Episode { began_ms, last_ms, refusals }: &Episode) -> String {
@@ -195,7 +195,7 @@ mod tests {
         let ended = describe_event(Cause::Overload, &EpisodeEvent::Ended(episode.clone()));
         assert_eq!(ended, format!("overload ended after 34 s: {refused}"));
         let last = describe_stop(Cause::Overload, &episode);
-        assert_eq!(last, format!("overload ended when flatout stopped, after 34 s: {refused}"));
+        assert_eq!(last, format!("overload ended when this process stopped, after 34 s: {refused}"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::here::find_exposed;
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_access, change_http3, find_live};
+use crate::listeners::{Address, bind_added, change_access, change_http3, find_live, restore_access};
 use crate::memory::{decide_budget, memory_limit};
 use crate::messages::{ConfigParcel, ToSupervisor};
 use crate::receive::check_opened;
@@ -279,7 +279,7 @@ impl Control {
     }
 
     /// Does everything that can fail after the databases of the configuration were opened. Nothing of the running configuration is
-    /// changed, except the log files, which are replaced last. Sockets in `inherited` need not be bound, and if
+    /// changed, except the permissions of socket files, and the log files, which are replaced last. Sockets in `inherited` need not be bound, and if
     /// `certificates` is given, certificates need not be read.
     fn prepare_rest(
         &mut self,
@@ -302,7 +302,11 @@ impl Control {
         })?;
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
-        let logs = self.logs.replace(&config.log_settings()).map_err(Failure::usage)?;
+        change_access(addresses.iter().chain(&added), &config)?;
+        let logs = self.logs.replace(&config.log_settings()).map_err(|error| {
+            restore_access(&self.addresses, &self.in_force.config);
+            Failure::usage(error)
+        })?;
         Ok(Prepared { config, spec, applied, added, listeners, removed, datagrams, certificates, logs })
     }
 
@@ -368,7 +372,6 @@ impl Control {
             self.workers.tell(|_| Command::RemoveListener(id));
         }
         self.addresses.extend(added);
-        change_access(&self.addresses, &config);
         for (id, sockets) in datagrams {
             if sockets.is_empty() {
                 self.workers.tell(|_| Command::RemoveQuic(id));

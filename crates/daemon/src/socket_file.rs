@@ -29,6 +29,8 @@ pub(crate) enum BindFault {
     InUse,
     /// A file that is not a socket exists at the path.
     NotSocket,
+    /// The permissions of the file cannot be set.
+    Access(io::Error),
     /// The kernel's reason.
     Failed(io::Error),
 }
@@ -77,7 +79,7 @@ impl SocketFile {
             return Err(BindFault::Failed(io::Error::other("another process has replaced the file")));
         }
         let file = Self { path: path.to_owned(), fd, is_own: Cell::new(true) };
-        file.set_access(mode, gid).map_err(BindFault::Failed)?;
+        file.set_access(mode, gid).map_err(BindFault::Access)?;
         Ok((socket, file))
     }
 
@@ -104,13 +106,19 @@ impl SocketFile {
         self.is_own.get()
     }
 
+    /// Returns the mode and the group of the file.
+    pub(crate) fn access(&self) -> io::Result<(u32, u32)> {
+        let stat = fstat(&self.fd)?;
+        Ok((stat.st_mode & 0o777, stat.st_gid))
+    }
+
     /// Sets the mode of the file, and its group if one is given, unless it has them.
     pub(crate) fn set_access(&self, mode: u32, gid: Option<u32>) -> io::Result<()> {
-        let stat = fstat(&self.fd)?;
-        if gid.is_some_and(|gid| gid != stat.st_gid) {
+        let (mode_before, gid_before) = self.access()?;
+        if gid.is_some_and(|gid| gid != gid_before) {
             self.give_to(None, gid)?;
         }
-        if stat.st_mode & 0o777 != mode {
+        if mode_before != mode {
             // The kernel follows this link to the file itself, whose descriptor no other call accepts before Linux 6.6.
             chmod(format!("/proc/self/fd/{}", self.fd.as_raw_fd()), Mode::from_raw_mode(mode))?;
         }

@@ -12,6 +12,46 @@ use crate::host::check_host;
 use crate::token::{parse_decimal, trim};
 use core::net::{IpAddr, SocketAddr};
 
+/// Fields other than X-Forwarded-For and Forwarded that name a client's address, of nginx, Squid, IBM, Envoy, Akamai,
+/// Cloudflare, Fastly, Azure and others.
+pub const ADDRESS_FIELDS: [&str; 15] = [
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-remote-ip",
+    "x-remote-addr",
+    "x-originating-ip",
+    "x-original-forwarded-for",
+    "client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "x-envoy-external-address",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-proxyuser-ip",
+];
+
+/// Prefixes of fields that describe the request of a client, and its user.
+pub const CLAIM_PREFIXES: [&str; 2] = ["x-forwarded-", "x-ssl-client-"];
+
+/// Other such fields: of IIS, Azure, nginx's ingress controller, Fastly, Cloudflare and CloudFront for the scheme, and of
+/// oauth2-proxy, Authelia, Grafana and others for the user.
+pub const CLAIM_FIELDS: [&str; 12] = [
+    "front-end-https",
+    "x-arr-ssl",
+    "x-scheme",
+    "fastly-ssl",
+    "cf-visitor",
+    "cloudfront-forwarded-proto",
+    "x-auth-request-user",
+    "x-auth-request-email",
+    "x-auth-request-groups",
+    "remote-user",
+    "x-remote-user",
+    "x-webauth-user",
+];
+
 /// Properties of a request's client, as claimed by trusted proxies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim<'a> {

@@ -125,7 +125,7 @@ impl Accelerator {
         now_ms: u64,
     ) {
         if let Some(report) = step.failures.get(index).and_then(|series| series.add(failure, now_ms)) {
-            self.tell(step, index, &report);
+            self.tell_series(step, index, false, report);
         }
         self.tell_change(change);
     }
@@ -133,14 +133,14 @@ impl Accelerator {
     /// Reports that the origin with this index has answered, if its requests had failed.
     pub(crate) fn tell_answer(&self, step: &ProxyStep, index: usize, change: Option<Change>, now_ms: u64) {
         if let Some(report) = step.failures.get(index).and_then(|series| series.end(now_ms)) {
-            self.tell(step, index, &report);
+            self.tell_series(step, index, true, report);
         }
         self.tell_change(change);
     }
 
-    fn tell(&self, step: &ProxyStep, index: usize, what: &str) {
+    fn tell_series(&self, step: &ProxyStep, index: usize, is_end: bool, text: String) {
         if let (Some(tell), Some(address)) = (self.on_change.get(), step.addresses.get(index)) {
-            tell(OriginEvent::Reported(format!("origin {address} {what}")));
+            tell(OriginEvent::Series { address: address.to_string(), is_end, text });
         }
     }
 

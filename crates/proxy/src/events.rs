@@ -80,8 +80,15 @@ pub enum OriginEvent {
     Changed,
     /// A reload has changed the settings of an origin, which is now available and has no limit.
     Renewed,
-    /// Its requests fail, or it answers again: a line for operators.
-    Reported(String),
+    /// Its requests fail, or it answers again.
+    Series {
+        /// The origin's URL.
+        address: String,
+        /// True if it answers again.
+        is_end: bool,
+        /// The rest of the line about it.
+        text: String,
+    },
 }
 
 /// Callback for news about an origin.

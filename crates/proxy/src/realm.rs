@@ -83,6 +83,7 @@ fn deciding_proxy(settings: &Proxy) -> Proxy {
         request_fields,
         tls,
         proxy_protocol,
+        via_to_origins,
         balance: _,
         sticky: _,
         health_check: _,
@@ -108,6 +109,7 @@ fn deciding_proxy(settings: &Proxy) -> Proxy {
         request_fields: request_fields.clone(),
         tls: tls.clone(),
         proxy_protocol: *proxy_protocol,
+        via_to_origins: *via_to_origins,
         ..Proxy::default()
     }
 }

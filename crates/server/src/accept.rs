@@ -47,7 +47,7 @@ const ACCEPT_QUEUE_MIN: u32 = 64;
 flatout_reason::reasons! {
     /// The reason flatout accepts no connection, or cannot accept all that clients begin.
     pub enum AcceptProblem { name, text, }
-    QueueFull: overload, "accept_queue_full", "flatout accepted connections while a listen backlog was full. Meanwhile, the kernel ignores further connection attempts, and clients repeat them.";
+    QueueFull: overload, "accept_queue_full", "flatout accepted a connection from a listen backlog that was full. Meanwhile, the kernel ignored further attempts to connect, and clients repeat them.";
     ConnectionsTotal: overload, "accept_connections_total", "All clients together have as many connections as `limit-connections` allows, and more clients connect.";
     QuicHandshakes: overload, "accept_quic_handshakes", "A worker has too many QUIC handshakes in progress, and refused another.";
     DescriptorShare: resources, "accept_descriptor_share", "A worker has as many connections as its share of the process's file descriptors allows, and more clients connect.";
@@ -74,6 +74,12 @@ struct AcceptQueue {
     control: QueueBound,
     /// The backlog that was last set.
     backlog: u32,
+    /// The highest backlog that the system allows.
+    backlog_max: u32,
+    /// Number of connections accepted since the queue was last empty.
+    drained: u32,
+    /// True if the length of the queue was read since then.
+    is_measured: bool,
 }
 
 impl AcceptQueue {
@@ -85,20 +91,29 @@ impl AcceptQueue {
         };
         // A listener inherited from another process may still have a shortened queue.
         let _ = set_backlog(listener, backlog);
-        Self { control: QueueBound::new(settings), backlog }
+        let backlog_max = accept_queue(listener).map_or(backlog, |queue| queue.length_max);
+        Self { control: QueueBound::new(settings), backlog, backlog_max, drained: 0, is_measured: false }
     }
 
     /// Handles a batch of `count` accepted connections. `is_empty` is true if the queue was empty after it.
     fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
         let was_limiting = self.control.is_limiting();
+        let full = &counters.accept_problems[AcceptProblem::QueueFull as usize];
+        self.drained = self.drained.saturating_add(count);
         if is_empty {
+            // Accepting takes far less time than filling the queue. The kernel queues one connection more than the backlog.
+            if !self.is_measured && self.drained > self.backlog.min(self.backlog_max) {
+                full.add(self.drained.into());
+            }
+            (self.drained, self.is_measured) = (0, false);
             self.control.handle_empty(now_ms);
         } else {
+            let is_measured = &mut self.is_measured;
             self.control.handle_saturated(count, now_ms, || {
+                *is_measured = true;
                 let queue = accept_queue(listener).ok()?;
-                // The kernel queues one connection more than the backlog.
                 if queue.length.saturating_add(count) > queue.length_max {
-                    counters.accept_problems[AcceptProblem::QueueFull as usize].add(count.into());
+                    full.add(count.into());
                 }
                 Some(queue.length)
             });
@@ -415,7 +430,7 @@ mod tests {
         assert!(counters.accept_problems[AcceptProblem::QueueFull as usize].get() > 0);
     }
 
-    /// Even if it is too short to be shortened.
+    /// Even if it is too short to be shortened, or full only for a moment.
     #[test]
     fn connections_from_a_full_queue_are_counted() {
         let options = ListenOptions { backlog: 4, ..ListenOptions::DEFAULT };
@@ -435,8 +450,16 @@ mod tests {
             queue.handle_batch(listener.as_fd(), 1, false, now_ms + 500, &counters);
             assert_eq!(full(), expected, "{length}");
         }
-        queue.handle_batch(listener.as_fd(), 1, true, 2_000, &counters);
-        queue.handle_batch(listener.as_fd(), 1, false, 2_001, &counters);
+        // What was measured is not counted again.
+        queue.handle_batch(listener.as_fd(), 3, true, 2_000, &counters);
         assert_eq!(full(), 2);
+        // Without a measurement: all at once, and in two batches.
+        queue.handle_batch(listener.as_fd(), 4, true, 2_001, &counters);
+        assert_eq!(full(), 2);
+        queue.handle_batch(listener.as_fd(), 5, true, 2_002, &counters);
+        assert_eq!(full(), 7);
+        queue.handle_batch(listener.as_fd(), 3, false, 2_003, &counters);
+        queue.handle_batch(listener.as_fd(), 3, true, 2_003, &counters);
+        assert_eq!(full(), 13);
     }
 }

@@ -28,6 +28,8 @@ fn nginx_compresses_as_without_the_accelerator() {
     assert_eq!(size(&format!("{origin}/"), &["Via: 1.1 flatout"]), page.len());
     for arguments in [&[][..], &["--no-cache"]] {
         let server = Server::accelerate(&origin, arguments);
+        // Neither for this visitor nor for the next.
+        assert_eq!(size(&server.url("/"), &["Via: 1.1 other"]), direct, "{arguments:?}");
         assert_eq!(size(&server.url("/"), &[]), direct, "{arguments:?}");
     }
 }

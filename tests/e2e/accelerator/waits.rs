@@ -83,6 +83,7 @@ fn long_polls_stop_nobody() {
 /// The first polls end at once, and the others one after another, as with events: their delays grow, although the origin
 /// is idle.
 #[test]
+#[ignore = "decides by timing"]
 fn polls_that_end_one_after_another_stop_nobody() {
     const POLLS: usize = 600;
     let (origin, door, polls) = start_origin();

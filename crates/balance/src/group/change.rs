@@ -9,6 +9,7 @@ flatout_reason::reasons! {
     TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
     TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
     Renewed, "origin_renewed", "A reload has changed its `proxy`, and all origins there are available until they fail.";
+    Removed, "origin_removed", "A reload has removed the origin, or its `proxy`.";
     LimitBegan, "origin_limit_began", "The origin is overloaded: it times out, or requests take longer the more of them are in progress.";
     LimitEnded, "origin_limit_ended", "The origin is not overloaded, has not been for a while, or a reload has changed its `proxy`.";
 }
@@ -19,6 +20,7 @@ impl Change {
     pub const fn effect(self, is_only: bool) -> &'static str {
         match (self, is_only) {
             (Self::LimitBegan, _) => "gets a limited number of requests at once; others wait up to 1 s, then get 503",
+            (Self::Removed, _) => "gets no more requests",
             (Self::LimitEnded, _) => "gets all requests at once again",
             (Self::ChecksPassed | Self::TrialPassed | Self::Renewed, false) => "is back in rotation",
             (Self::ChecksPassed | Self::TrialPassed, true) => "is healthy again",

@@ -507,8 +507,8 @@ fn the_only_origin_is_out_of_rotation_only_if_it_gets_no_requests() {
     let failed = group.handle_check(0, false, 1_000).unwrap();
     assert!(choose(&group, 1_000).is_none() && failed.effect(true).contains("gets no requests until its checks pass"));
     for change in Change::ALL {
-        let is_limit = matches!(change, Change::LimitBegan | Change::LimitEnded);
-        assert_eq!(change.effect(false).ends_with("rotation"), !is_limit, "{change:?}");
+        let is_other = matches!(change, Change::LimitBegan | Change::LimitEnded | Change::Removed);
+        assert_eq!(change.effect(false).ends_with("rotation"), !is_other, "{change:?}");
         assert!(!change.effect(true).contains("rotation"), "{change:?}");
     }
 }

@@ -36,6 +36,9 @@ flatout_reason::defaults! {
         pub trusted: Vec<TrustedProxy>,
         /// The server's name in the Via field; `None` if no Via field is sent.
         pub via: Option<String> = Some("flatout".to_owned()),
+        /// True if requests to origins have the Via field of the client, followed by the server's. Otherwise, they have
+        /// none, because some origins do not compress responses to requests with Via.
+        pub via_to_origins: bool = false,
         /// The version of the PROXY header that names the client to origins; `None` if none is sent.
         pub proxy_protocol: Option<ProxyVersion>,
         /// Operations on the header fields sent to origins.

@@ -37,7 +37,7 @@ pub(super) const SHAPE: Shape = Shape::none(
 .may_have_block();
 const FORWARDED: Shape =
     Shape::values(0, "forwarded \"x-forwarded\" \"standard\", or forwarded off=#true").with(&["off"]);
-const VIA: Shape = Shape::none("via \"edge-1\", or via off=#true").takes(0, 1).with(&["off"]);
+const VIA: Shape = Shape::none("via \"edge-1\" origins=#true, or via off=#true").takes(0, 1).with(&["off", "origins"]);
 const REQUEST_HEADER: Shape = Shape::none(
     "request-header \"X-Site\" \"a\", or request-header { set \"A\" \"b\"; add \"C\" \"d\"; remove \"E\" }",
 )
@@ -149,10 +149,17 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     Setting::custom(
         "via",
         VIA,
-        |reader, node, draft| draft.proxy.via = via(reader, node),
+        |reader, node, draft| {
+            draft.proxy.via = via(reader, node);
+            let origins = property(node, "origins").and_then(|origins| reader.flag(&origins.value));
+            draft.proxy.via_to_origins = origins.unwrap_or(false);
+        },
         |writer, name, draft| {
-            if draft.proxy.via != Proxy::default().via {
-                writer.list_or_off(name, draft.proxy.via.as_slice());
+            let Proxy { via, via_to_origins, .. } = &draft.proxy;
+            match via {
+                Some(via) if *via_to_origins => writer.begin(name).text(via).raw_property("origins", "#true").end(),
+                via if *via != Proxy::default().via => writer.list_or_off(name, via.as_slice()),
+                _ => {}
             }
         },
     ),
@@ -192,7 +199,7 @@ pub(super) struct Draft {
 fn find_owned(name: &str) -> Option<&'static str> {
     match name.to_ascii_lowercase().as_str() {
         "host" => Some("use the proxy's `host` setting"),
-        "via" => Some("use the proxy's `via` setting"),
+        "via" => Some("use the proxy's `via` setting, with origins=#true"),
         "content-length" | "expect" => Some(""),
         name => is_of_a_connection(name.as_bytes()).then_some(""),
     }

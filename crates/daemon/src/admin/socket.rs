@@ -42,7 +42,7 @@ impl AdminSocket {
             BindFault::NotSocket => Failure::usage(format!(
                 "cannot create the admin socket {shown}: a file that is not a socket already exists at this path"
             )),
-            BindFault::Failed(error) => Failure::runtime(format!("cannot open the admin socket {shown}: {error}")),
+            BindFault::Access(error) | BindFault::Failed(error) => Failure::runtime(format!("cannot open the admin socket {shown}: {error}")),
         })?;
         Ok(Self { listener: UnixListener::from(socket), file })
     }

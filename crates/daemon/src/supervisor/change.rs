@@ -9,7 +9,7 @@ use crate::confine::{Confinement, digest_file};
 use crate::failure::{Failure, say};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_access, change_http3, find_live};
+use crate::listeners::{Address, bind_added, change_access, change_http3, find_live, restore_access};
 use crate::messages::{ConfigParcel, ToWorker};
 use crate::reload::{describe_served, fixed_by_supervisor, warn_of_fixed};
 use crate::source::{RecordedFiles, RecordingDisk};
@@ -158,6 +158,7 @@ impl Supervisor {
 
     /// Reports that `change` is not put in force, because of `failure`.
     fn refuse_change(&mut self, change: &Change, failure: Failure) {
+        restore_access(&self.addresses, &self.config);
         match &change.cause {
             Cause::Folder(path) => {
                 self.report_unusable(path, &failure);
@@ -227,6 +228,8 @@ impl Supervisor {
         let datagrams = change_http3(addresses, (&config, live), workers, quic, &mut none)?;
         let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
         let removed = addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
+        // Undone if the change is refused.
+        change_access(addresses.iter().chain(&added), &config)?;
         Ok(Change {
             config,
             files,
@@ -341,7 +344,6 @@ impl Supervisor {
         let mut change = self.change.take()?;
         self.addresses.retain(|address| !change.removed.contains(&address.id));
         self.addresses.append(&mut change.added);
-        change_access(&self.addresses, &change.config);
         for (id, sockets) in change.datagrams.drain(..) {
             if let Some(address) = self.addresses.iter_mut().find(|address| address.id == id) {
                 address.set_datagrams(sockets);

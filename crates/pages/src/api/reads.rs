@@ -7,6 +7,7 @@
 use super::policy;
 use crate::exchange::Exchange;
 use crate::sandbox::wait::NativeError;
+use flatout_http::forwarded::{ADDRESS_FIELDS, CLAIM_FIELDS, CLAIM_PREFIXES};
 use flatout_http::token::is_token;
 
 /// Maximum number of field names in a Vary field. If a page reads more fields, the response is sent with `Vary: *`.
@@ -14,22 +15,10 @@ const NAMES_MAX: usize = 32;
 /// Maximum length of a field name in Vary, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Fields that identify one visitor: credentials, and information about the client that proxies add. A cache in front
-/// of such a proxy never sees the added fields, so Vary cannot protect the response.
-const PRIVATE_FIELDS: [&str; 10] = [
-    "cookie",
-    "authorization",
-    "proxy-authorization",
-    "forwarded",
-    "x-real-ip",
-    "x-client-ip",
-    "x-cluster-client-ip",
-    "true-client-ip",
-    "cf-connecting-ip",
-    "fastly-client-ip",
-];
-/// Prefix of further fields that identify one visitor.
-const PRIVATE_PREFIX: &[u8] = b"x-forwarded-";
+/// Fields with credentials of one visitor, and information about the client that proxies add. A cache in front of such a
+/// proxy never sees the added fields, so Vary cannot protect the response.
+const PRIVATE_FIELDS: [&[&str]; 3] =
+    [&["cookie", "authorization", "proxy-authorization", "forwarded"], &ADDRESS_FIELDS, &CLAIM_FIELDS];
 
 /// The parts of a request that its page has read.
 #[derive(Debug, Default)]
@@ -50,8 +39,10 @@ impl Reads {
 
 /// Returns whether fields with this name identify one visitor.
 pub(super) fn is_private(name: &[u8]) -> bool {
-    PRIVATE_FIELDS.iter().any(|private| name.eq_ignore_ascii_case(private.as_bytes()))
-        || name.get(..PRIVATE_PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PRIVATE_PREFIX))
+    let begins_with =
+        |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()));
+    PRIVATE_FIELDS.iter().copied().flatten().any(|private| name.eq_ignore_ascii_case(private.as_bytes()))
+        || CLAIM_PREFIXES.iter().any(begins_with)
 }
 
 /// Returns `name` in the usual capitalisation: each word begins with a capital letter.

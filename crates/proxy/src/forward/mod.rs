@@ -10,7 +10,7 @@
 //! | Expect | removed; the upstream connection adds it while the client waits for 100 (Continue) |
 //! | Content-Length, Transfer-Encoding | removed: the upstream connection has its own framing |
 //! | TE | `TE: trailers` if the client accepts trailers, otherwise removed |
-//! | Via | unchanged, plus a line for this proxy if the request has Via |
+//! | Via | removed; with `via origins=#true`, unchanged, plus a line for this proxy |
 //! | CDN-Loop | unchanged, plus a line with this proxy's mark; if it already occurs twice, the request is in a loop |
 //! | Forwarded, X-Forwarded-For, -Proto, -Host | replaced, or extended if the client is trusted |
 //! | other X-Forwarded-…, X-Real-IP and similar | removed, unless the client is trusted ([`names`]) |

@@ -1,5 +1,7 @@
 //! Classification of field names that are treated specially when forwarding.
 
+use flatout_http::forwarded::{ADDRESS_FIELDS, CLAIM_FIELDS, CLAIM_PREFIXES};
+
 /// Maximum length in bytes of a name with a special meaning.
 const NAME_BYTES_MAX: usize = 40;
 
@@ -30,8 +32,8 @@ pub enum FieldClass {
     ForwardedHost,
     /// Forwarded (RFC 7239).
     Forwarded,
-    /// Another field in which proxies describe the client or themselves: removed unless the client is trusted, since
-    /// it may be forged.
+    /// Another field in which proxies describe the client, its user or themselves: removed unless the client is trusted,
+    /// since it may be forged.
     ForwardedOther,
     /// A field that makes some origins respond for a different target or host. No cache key contains it, so an
     /// untrusted client could use it to store a different page under the key (cache poisoning).
@@ -80,7 +82,7 @@ impl Name {
 }
 
 /// Names that belong to a class other than `Plain`, in lower case.
-const KNOWN: [(FieldClass, &[&str]); 21] = [
+const KNOWN: [(FieldClass, &[&str]); 23] = [
     (FieldClass::Host, &["host"]),
     (FieldClass::Length, &["content-length"]),
     (FieldClass::Via, &["via"]),
@@ -94,25 +96,9 @@ const KNOWN: [(FieldClass, &[&str]); 21] = [
     (FieldClass::ForwardedFor, &["x-forwarded-for"]),
     (FieldClass::ForwardedProto, &["x-forwarded-proto"]),
     (FieldClass::ForwardedHost, &["x-forwarded-host"]),
-    (
-        FieldClass::ForwardedOther,
-        &[
-            "x-real-ip",
-            "x-client-ip",
-            "x-cluster-client-ip",
-            "x-remote-ip",
-            "x-remote-addr",
-            "x-originating-ip",
-            "x-original-forwarded-for",
-            "client-ip",
-            "true-client-ip",
-            "cf-connecting-ip",
-            "surrogate-capability",
-            "fastly-client-ip",
-            "x-envoy-external-address",
-            "front-end-https",
-        ],
-    ),
+    (FieldClass::ForwardedOther, &["surrogate-capability"]),
+    (FieldClass::ForwardedOther, &ADDRESS_FIELDS),
+    (FieldClass::ForwardedOther, &CLAIM_FIELDS),
     (
         FieldClass::TargetOverride,
         &[
@@ -188,12 +174,13 @@ const KNOWN: [(FieldClass, &[&str]); 21] = [
 ];
 
 /// Prefixes of names that belong to a class other than `Plain`.
-const PREFIXES: [(FieldClass, FoldedName); 6] = [
+const PREFIXES: [(FieldClass, FoldedName); 7] = [
     (FieldClass::EndToEnd, FoldedName::new(b"content-").0),
     (FieldClass::EndToEnd, FoldedName::new(b"access-control-").0),
     (FieldClass::EndToEnd, FoldedName::new(b"sec-").0),
     (FieldClass::EndToEnd, FoldedName::new(b"cross-origin-").0),
-    (FieldClass::ForwardedOther, FoldedName::new(b"x-forwarded-").0),
+    (FieldClass::ForwardedOther, FoldedName::new(CLAIM_PREFIXES[0].as_bytes()).0),
+    (FieldClass::ForwardedOther, FoldedName::new(CLAIM_PREFIXES[1].as_bytes()).0),
     (FieldClass::HopByHop, FoldedName::new(b"proxy-").0),
 ];
 

@@ -95,8 +95,8 @@ pub fn write_request_lines(
     writer.write_host(host, passage.origin);
     writer.write_fields(head)?;
     writer.write_loop_mark(passage.loop_mark)?;
-    if let Some(via) = &settings.via {
-        writer.write_via(via, head.version);
+    if let Some(via) = settings.via.as_ref().filter(|_| settings.via_to_origins && !writer.operations.remove("via")) {
+        write_via(writer.out, via, head.version);
     }
     writer.write_forwarded(request, host);
     writer.out.extend_from_slice(passage.extra);
@@ -141,7 +141,6 @@ struct SeenFields {
     cookie: bool,
     te: bool,
     max_forwards: bool,
-    via: bool,
     cdn_loop: bool,
     forwarded_proto: bool,
     forwarded_host: bool,
@@ -169,10 +168,7 @@ fn keeps(
             seen.max_forwards = true;
             false
         }
-        FieldClass::Via => {
-            seen.via = true;
-            true
-        }
+        FieldClass::Via => settings.via_to_origins,
         FieldClass::CdnLoop => {
             seen.cdn_loop = true;
             true
@@ -319,14 +315,6 @@ impl Writer<'_> {
         }
         self.write("CDN-Loop", mark.as_bytes());
         Ok(())
-    }
-
-    /// Adds this proxy to Via if the request has passed through other proxies that did. Origins such as nginx do not
-    /// compress responses to requests with Via, so it is not added to others.
-    fn write_via(&mut self, via: &str, version: Version) {
-        if self.seen.via && !self.operations.remove("via") {
-            write_via(self.out, via, version);
-        }
     }
 
     /// Writes the X-Forwarded-… and Forwarded fields, which describe the client, host and scheme.

@@ -59,7 +59,7 @@ pub fn unkeyed_fields(settings: &Proxy) -> Box<[Box<str>]> {
     let own = [
         ("x-forwarded-for", settings.forwarded.x_forwarded),
         ("forwarded", settings.forwarded.standard),
-        ("via", settings.via.is_some()),
+        ("via", settings.via_to_origins),
     ];
     let own =
         own.into_iter().filter(|(name, is_written)| *is_written && !is_cleared(name)).map(|(name, _)| name.into());

@@ -102,7 +102,6 @@ const ABUSE: &[(&str, &str)] = &[
     ("Connection: Authorization\r\nAuthorization: Basic eDp5\r\n", "Authorization: Basic eDp5\r\n"),
     ("Connection: Cache-Control\r\nCache-Control: no-store\r\n", "Cache-Control: no-store\r\n"),
     ("Connection: Pragma\r\nPragma: no-cache\r\n", "Pragma: no-cache\r\n"),
-    ("Connection: Via\r\nVia: 1.1 other\r\n", "Via: 1.1 other\r\n"),
     ("Connection: Content-Type\r\nContent-Type: a/b\r\n", "Content-Type: a/b\r\n"),
     ("Connection: Content-Encoding\r\nContent-Encoding: gzip\r\n", "Content-Encoding: gzip\r\n"),
     ("Connection: Content-Length\r\nContent-Length: 0\r\n", ""),
@@ -139,6 +138,13 @@ const ABUSE: &[(&str, &str)] = &[
     ("True-Client-IP: 127.0.0.1\r\n", ""),
     ("Client-IP: 127.0.0.1\r\n", ""),
     ("Front-End-Https: on\r\n", ""),
+    ("CloudFront-Forwarded-Proto: https\r\n", ""),
+    ("X-Azure-ClientIP: 127.0.0.1\r\n", ""),
+    ("Remote-User: admin\r\n", ""),
+    ("X-SSL-Client-S-DN: CN=admin\r\n", ""),
+    ("X_SSL_Client_Verify: SUCCESS\r\n", ""),
+    ("Connection: Via\r\nVia: 1.1 other\r\n", ""),
+    ("Via: 1.0 other, 1.1 another\r\n", ""),
     ("Surrogate-Capability: x=\"ESI/1.0\"\r\n", ""),
     // Nor by another spelling.
     ("X_Forwarded_For: 127.0.0.1\r\n", ""),
@@ -211,7 +217,8 @@ fn who_asks_is_told_and_lies_are_replaced() {
 
 #[test]
 fn the_trusted_are_extended() {
-    let settings = trusting(Proxy { forwarded: Forwarded { x_forwarded: true, standard: true }, ..Proxy::default() });
+    let forwarded = Forwarded { x_forwarded: true, standard: true };
+    let settings = trusting(Proxy { forwarded, via_to_origins: true, ..Proxy::default() });
     let said = "X-Forwarded-For: 198.51.100.1\r\nForwarded: for=198.51.100.1\r\nX-Forwarded-Proto: https\r\n\
         X-Forwarded-For: 198.51.100.2\r\nX-Forwarded-Port: 443\r\nX-Original-URL: /x\r\nVia: 1.1 front\r\n";
     let expected = "X-Forwarded-Proto: https\r\nX-Forwarded-Port: 443\r\nX-Original-URL: /x\r\nVia: 1.1 front\r\n\
@@ -263,9 +270,11 @@ fn loops_are_detected_by_the_mark_of_the_proxy() {
 
 #[test]
 fn via_is_extended_and_cdn_loop_added() {
-    let named = Proxy { via: Some("edge".to_owned()), ..bare() };
-    assert_eq!(passed(&named, ""), "");
+    let named = Proxy { via: Some("edge".to_owned()), via_to_origins: true, ..bare() };
+    assert_eq!(passed(&named, ""), "Via: 1.1 edge\r\n");
     assert_eq!(passed(&named, "Via: 1.1 other\r\n"), "Via: 1.1 other\r\nVia: 1.1 edge\r\n");
+    let only_responses = Proxy { via_to_origins: false, ..named };
+    assert_eq!(passed(&only_responses, "Via: 1.1 other\r\n"), "");
     let removed = Proxy { request_fields: vec![FieldOp::remove("CDN-Loop".to_owned())], ..bare() };
     let text = "GET / HTTP/1.1\r\nHost: a\r\nCDN-Loop: x\r\n\r\n";
     let all =
@@ -362,7 +371,7 @@ fn cookies_of_http_2_become_one() {
     ];
     let fields = Fields::from_lines(&lines);
     let head = assemble_request_head(b"GET", b"/", Some(b"a"), fields, &Limits::DEFAULT).unwrap();
-    let settings = Proxy { via: Some("flatout".to_owned()), ..bare() };
+    let settings = Proxy { via: Some("flatout".to_owned()), via_to_origins: true, ..bare() };
     let lines = lines_of(&head, &settings, Strip::NOTHING, "", None).unwrap();
     assert_eq!(lines, "Host: a\r\nx: y\r\nvia: 1.1 other\r\ncookie: a=b; c=d\r\nVia: 2.0 flatout\r\n");
 }

@@ -9,9 +9,12 @@ use std::net::TcpStream;
 const BELIEVED: &[&str] = &[
     "client-ip",
     "forwarded",
+    "cloudfront-forwarded-proto",
     "front-end-https",
+    "remote-user",
     "surrogate-capability",
     "true-client-ip",
+    "via",
     "x-client-ip",
     "x-cluster-client-ip",
     "x-forwarded",
@@ -36,6 +39,8 @@ const BELIEVED: &[&str] = &[
     "x-override-url",
     "x-real-ip",
     "x-rewrite-url",
+    "x-scheme",
+    "x-ssl-client-verify",
     "x-url-scheme",
 ];
 
