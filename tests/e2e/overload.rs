@@ -137,3 +137,30 @@ fn a_reload_that_ends_a_pause_is_reported() {
     let line = format!("origin http://127.0.0.1:{port} is back in rotation: [origin_renewed]");
     wait_until("the end of the pause is reported", || site.running.stderr().contains(&line));
 }
+
+/// What began also ends. The line about an origin that no route uses any more comes with the reload.
+#[test]
+fn a_removed_origin_is_reported() {
+    let (folder, port) = (prepare("", ""), free_port());
+    let good = Server::start(&folder.path().join("www"), &[]);
+    let configure = |folder: &Folder, another: &str| {
+        let proxy = format!(
+            "listen \"127.0.0.1:0\"\nproxy \"http://{}\" {another} {{ balance \"round-robin\"; \
+             passive failures=1 pause=\"1h\"; }}",
+            good.address_of(0)
+        );
+        configure(folder, "workers 1", &proxy);
+    };
+    configure(&folder, &format!("\"http://127.0.0.1:{port}\""));
+    let site = Site::run(folder);
+    let line = format!("origin http://127.0.0.1:{port} is out of rotation: [origin_paused]");
+    wait_until("the origin is reported", || {
+        assert_eq!(get(site.address(), "/").status, 200);
+        site.running.stderr().contains(&line)
+    });
+    configure(&site.folder, "");
+    let reloaded = site.order(&["reload"]);
+    assert!(reloaded.status.success(), "{reloaded:?}");
+    let line = format!("origin http://127.0.0.1:{port} gets no more requests: [origin_removed]");
+    wait_until("the removal is reported", || site.running.stderr().contains(&line));
+}

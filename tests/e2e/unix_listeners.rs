@@ -30,6 +30,9 @@ fn reconfigure(folder: &Folder, global: &str, inside: &str) {
     configure(folder, global, &text);
 }
 
+/// A setting with which a reload fails late: the file of the log cannot be opened.
+const FAILING: &str = "log \"/proc/missing/log\"";
+
 const FILES: &str = "listen \"unix:SOCK\"\nfiles \"WWW\"";
 
 /// curl at the socket `path`. Fails as curl does for an unreachable server.
@@ -476,12 +479,20 @@ fn a_reload_with_permissions_that_cannot_be_set_is_refused() {
         let output = site.order(&["reload"]);
         assert!(!output.status.success() && said(&output).contains("no such group"), "{}", said(&output));
         assert_eq!((mode(&path), curl(&path, &["http://a/"]).as_str()), (0o666, "here"));
-        // A configuration that fails for another reason leaves the permissions as they are.
-        let other = "listen \"unix:SOCK\" mode=\"0600\"\nlisten \"192.0.2.1:1\"\nfiles \"WWW\"";
-        reconfigure(&site.folder, global, other);
+        // A configuration that fails for another reason, after the permissions were prepared, leaves them as they are.
+        let group = if is_root() { "daemon".to_owned() } else { run(tool("id").arg("-gn")) };
+        let other = format!("listen \"unix:SOCK\" mode=\"0600\" group=\"{}\"\nfiles \"WWW\"\n{FAILING}", group.trim());
+        let before = fs::metadata(&path).unwrap();
+        reconfigure(&site.folder, global, &other);
         let output = site.order(&["reload"]);
-        assert!(!output.status.success(), "{}", said(&output));
-        assert_eq!(mode(&path), 0o666);
+        assert!(!output.status.success() && said(&output).contains("missing"), "{}", said(&output));
+        let after = fs::metadata(&path).unwrap();
+        assert_eq!((after.mode(), after.gid()), (before.mode(), before.gid()));
+        // Without the fault, they are those of the new configuration.
+        reconfigure(&site.folder, global, &other.replace(FAILING, ""));
+        assert!(site.order(&["reload"]).status.success(), "{}", site.running.stderr());
+        assert_eq!(mode(&path), 0o600);
+        assert!(!is_root() || fs::metadata(&path).unwrap().gid() != before.gid());
         site.stop();
     }
 }

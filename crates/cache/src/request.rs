@@ -26,6 +26,13 @@ pub trait Forwarding: fmt::Debug {
         false
     }
 
+    /// Returns whether the configuration removes or replaces the field `name`, so that the origin does not receive the
+    /// client's value.
+    fn removes(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
+
     /// Returns whether the origin receives the field `name`, and may respond for the target that it names instead of the
     /// request's target.
     fn overrides_target(&self, name: &str) -> bool {

@@ -337,13 +337,17 @@ fn write_claims(request: &CacheRequest<'_>, output: &mut Vec<u8>) -> bool {
         output.push(b'\n');
     };
     for (name, value) in request.fields.iter() {
-        if is_name(name.as_bytes(), "forwarded") {
+        let is_forwarded = is_name(name.as_bytes(), "forwarded");
+        if !(is_forwarded || is_claim(name)) || request.forwarding.removes(name) {
+            continue;
+        }
+        if is_forwarded {
             // RFC 7239 §4. A comma or semicolon in quotes only makes the key more specific.
             let pairs = value.split(|byte| matches!(byte, b',' | b';')).map(trim);
             for pair in pairs.filter(|pair| ["host=", "proto="].iter().any(|claim| begins_with(pair, claim))) {
                 write(name, pair);
             }
-        } else if is_claim(name) {
+        } else {
             write(name, value);
         }
     }

@@ -13,7 +13,8 @@ use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say, shortened};
 use crate::folders::FolderCheck;
 use crate::inherit::PreviousProcess;
 use crate::link::SupervisorLink;
-use crate::listeners::{Address, restore_access, socket_files};
+use crate::listeners::access::AccessChange;
+use crate::listeners::{Address, socket_files};
 use crate::messages::{ToSupervisor, ToWorker};
 use crate::notices::Notices;
 use crate::overload::OverloadWatches;
@@ -320,15 +321,15 @@ impl Control {
             WorkerEvent::Order(order) => self.handle_order(order),
             WorkerEvent::Compiled(number, compiled) => self.finish_received_reload(number, compiled),
             WorkerEvent::Said(text) => say(&text),
-            WorkerEvent::Origin(OriginEvent::Series { address, is_end, text }) => {
-                if self.notices.allows(&address, is_end, monotonic_ms()) {
-                    say(&format!("origin {address} {text}"));
-                }
-            }
-            WorkerEvent::Origin(OriginEvent::Changed) => self.has_changed_origins = true,
-            WorkerEvent::Origin(OriginEvent::Renewed) => {
+            WorkerEvent::Origin(event) => {
                 self.has_changed_origins = true;
-                self.notices.handle_reload();
+                match event {
+                    OriginEvent::Changed => {}
+                    OriginEvent::Renewed(addresses) => self.notices.handle_reload(addresses),
+                    OriginEvent::Series { address, route, report } => {
+                        self.notices.handle_series(address, route, report);
+                    }
+                }
             }
         }
     }
@@ -378,7 +379,7 @@ impl Control {
         self.announced = true;
         self.service_manager.ready(&self.summary());
         if let Some(previous) = self.readiness.previous.take() {
-            restore_access(&self.addresses, &self.in_force.config);
+            AccessChange::apply(&self.addresses, &self.in_force.config);
             previous.take_over(socket_files(self.admin.as_ref(), &self.addresses));
         }
     }

@@ -6,7 +6,8 @@ mod loops;
 pub use loops::leads_to;
 
 use crate::certificates::Certificates;
-use crate::listeners::{bindable, find_gid, is_without_ipv6};
+use crate::listeners::access::find_gid;
+use crate::listeners::{bindable, is_without_ipv6};
 use crate::privileges::find_identity;
 use flatout_config::model::{Certificate, Config, ListenAddress, Listener, Place};
 use flatout_engine::{Sources, Spec};

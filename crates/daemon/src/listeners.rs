@@ -6,14 +6,16 @@
 //! closed before the worker removes its listener; otherwise, the kernel would keep queueing connections that are never
 //! accepted.
 
+pub(crate) mod access;
+
 use crate::admin::socket::AdminSocket;
-use crate::failure::{Failure, say};
+use crate::failure::Failure;
 use crate::inherit::{Inherited, covers};
 use crate::quic::QuicContext;
 use crate::socket_file::{BindFault, SocketFile};
+use access::{explain_access, find_gid};
 use flatout_config::model::{self, Http3, ListenAddress};
 use flatout_os::datagram::{self, receive_buffer};
-use flatout_os::process::find_group;
 use flatout_os::socket::{
     ListenOptions, accept_queue, bind_listener, check_free, find_path_owners, find_port_owner, has_ipv6, set_backlog,
     suggest_port,
@@ -23,7 +25,7 @@ use flatout_server::{Listener, Protocol};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::getsockname;
 use rustix::net::sockopt::socket_reuseport;
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -287,6 +289,16 @@ pub(crate) fn find_live(config: &model::Config, addresses: &[Address]) -> Vec<bo
     (0..config.listeners.len()).map(is_live).collect()
 }
 
+/// Splits `addresses` into those that are in use according to `live`, and the numbers of the others.
+pub(crate) fn partition<'a>(
+    addresses: &'a [Address],
+    live: &'a [bool],
+) -> (impl Iterator<Item = &'a Address>, Vec<u32>) {
+    let is_live = |address: &&Address| live.get(address.id as usize) == Some(&true);
+    let removed = addresses.iter().filter(move |address| !is_live(address)).map(|address| address.id).collect();
+    (addresses.iter().filter(is_live), removed)
+}
+
 /// Binds the listeners of `config` that are in use but not among `addresses`.
 ///
 /// # Errors
@@ -363,56 +375,6 @@ pub(crate) fn socket_files<'a>(
     addresses: &'a [Address],
 ) -> impl Iterator<Item = &'a SocketFile> {
     admin.map(|admin| &admin.file).into_iter().chain(addresses.iter().filter_map(Address::file))
-}
-
-/// Gives the socket files of `addresses` the permissions in `config`.
-///
-/// # Errors
-/// If a group does not exist, or this process may not set the permissions. All files then have those that they had.
-pub(crate) fn change_access<'a>(
-    addresses: impl IntoIterator<Item = &'a Address>,
-    config: &model::Config,
-) -> Result<(), Failure> {
-    let mut before = Vec::new();
-    for address in addresses {
-        let (Some(file), Some(listener)) = (address.file(), config.listeners.get(address.id as usize)) else {
-            continue;
-        };
-        let failed = |error: io::Error| explain_access(listener, &error);
-        let changed = find_gid(listener).and_then(|gid| {
-            let (mode, gid_before) = file.access().map_err(failed)?;
-            before.push((file, mode, gid_before));
-            file.set_access(listener.access.mode, gid).map_err(failed)
-        });
-        if let Err(failure) = changed {
-            for (file, mode, gid) in before {
-                let _ = file.set_access(mode, Some(gid));
-            }
-            return Err(failure);
-        }
-    }
-    Ok(())
-}
-
-/// Does the same once the configuration is in use. A failure is only reported.
-pub(crate) fn restore_access(addresses: &[Address], config: &model::Config) {
-    if let Err(failure) = change_access(addresses, config) {
-        say(&format!("warning: {failure}"));
-    }
-}
-
-/// Looks up the configured group of a socket file.
-pub(crate) fn find_gid(listener: &model::Listener) -> Result<Option<u32>, Failure> {
-    let Some(name) = &listener.access.group else { return Ok(None) };
-    let gid = find_group(name).map_err(|error| explain_access(listener, &error))?;
-    gid.ok_or_else(|| explain_access(listener, &"there is no such group")).map(Some)
-}
-
-fn explain_access(listener: &model::Listener, error: &dyn fmt::Display) -> Failure {
-    let advice = listener.access.group.as_ref().map_or_else(String::new, |name| {
-        format!("\n  try: a group to which the user of flatout belongs, instead of {name}")
-    });
-    Failure::runtime(format!("cannot set the permissions of {}: {error}{advice}", listener.address))
 }
 
 /// Binds a Unix socket, which all workers share.

@@ -1,9 +1,13 @@
-//! Lines on standard error about the availability and the concurrency limits of origins: at most one line per origin in
-//! ten seconds. Each line says what has changed since the last one, so a state that lasted for less is not reported.
+//! Lines on standard error about origins: about the availability and the concurrency limit of each, at most one line in ten
+//! seconds, and about its failing requests, likewise. Each line says what has changed since the last one, so a state that
+//! lasted for less is not reported.
 
-use flatout_proxy::{Change, OriginState};
-use std::collections::BTreeMap;
+mod failures;
+
+use failures::FailureNotices;
+use flatout_proxy::{Change, OriginState, SeriesReport};
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum time between two lines about the same origin, in milliseconds.
 const INTERVAL_MS: u64 = 10_000;
@@ -12,11 +16,9 @@ const INTERVAL_MS: u64 = 10_000;
 pub(crate) struct Notices {
     /// The last lines about each origin that exists, by its URL. It stays the same when a reload changes its settings.
     reported: BTreeMap<String, Reported>,
-    /// True if a reload has renewed origins since they were last looked at.
-    is_renewed: bool,
-    /// For each origin, and for the beginning and the end of its failures, the time from which another line about them
-    /// is allowed, in milliseconds.
-    failures: BTreeMap<(String, bool), u64>,
+    /// The URLs of origins that reloads have renewed since they were last looked at.
+    renewed: BTreeSet<String>,
+    failures: FailureNotices,
 }
 
 #[derive(Debug, Default)]
@@ -37,7 +39,7 @@ impl Reported {
     /// Compares the state of `origin` with what was reported, and returns the line to print now. `is_renewed` is true if
     /// a reload has renewed it since.
     fn update(&mut self, origin: &OriginState, is_renewed: bool, now_ms: u64) -> Option<String> {
-        let OriginState { address, is_only, fault, is_limited } = origin;
+        let OriginState { address, is_only, fault, is_limited, route: _ } = origin;
         self.change = match (*fault, self.change) {
             (Some(fault), _) => Some(fault),
             (None, Some(Change::ChecksFailed | Change::Paused)) if is_renewed => Some(Change::Renewed),
@@ -69,28 +71,25 @@ fn describe(address: &str, change: Change, is_only: bool) -> String {
 }
 
 impl Notices {
-    /// Handles a reload that renews origins: those that were unavailable or limited no longer are.
-    pub(crate) const fn handle_reload(&mut self) {
-        self.is_renewed = true;
+    /// Handles a reload that renews the origins at these URLs: if they were unavailable or limited, they no longer are.
+    pub(crate) fn handle_reload(&mut self, renewed: Vec<String>) {
+        self.renewed.extend(renewed);
     }
 
-    /// Returns whether to print a line that requests to the origin at `address` fail, or if `is_end` is true, that it
-    /// answers again. Each route has its own line, but one suffices.
-    pub(crate) fn allows(&mut self, address: &str, is_end: bool, now_ms: u64) -> bool {
-        self.failures.retain(|_, next_ms| *next_ms > now_ms);
-        let entry = self.failures.entry((address.to_owned(), is_end));
-        let is_allowed = matches!(entry, Entry::Vacant(_));
-        entry.or_insert(now_ms.saturating_add(INTERVAL_MS));
-        is_allowed
+    /// Handles a report of the route with the number `route` about requests to the origin at `address`.
+    pub(crate) fn handle_series(&mut self, address: String, route: usize, report: SeriesReport) {
+        self.failures.handle(address, route, report);
     }
 
     /// Compares the states of all origins with what was reported. Returns the lines to print now. Forgets origins that
     /// are not among `origins`. An origin that occurs several times, for different routes, has the faults of all of
     /// them.
     pub(crate) fn update(&mut self, origins: impl IntoIterator<Item = OriginState>, now_ms: u64) -> Vec<String> {
-        let is_renewed = std::mem::take(&mut self.is_renewed);
+        let renewed = std::mem::take(&mut self.renewed);
         let mut states = BTreeMap::<String, OriginState>::new();
+        let mut routes = BTreeSet::new();
         for origin in origins {
+            routes.insert((origin.address.clone(), origin.route));
             match states.entry(origin.address.clone()) {
                 Entry::Vacant(entry) => {
                     entry.insert(origin);
@@ -107,10 +106,11 @@ impl Notices {
             }
         }
         let mut before = std::mem::take(&mut self.reported);
-        let mut lines = Vec::new();
+        self.failures.retain_routes(|address, route| routes.contains(&(address.to_owned(), route)));
+        let mut lines = self.failures.lines(now_ms);
         for (address, origin) in states {
             let mut reported = before.remove(&address).unwrap_or_default();
-            lines.extend(reported.update(&origin, is_renewed, now_ms));
+            lines.extend(reported.update(&origin, renewed.contains(&address), now_ms));
             self.reported.insert(address, reported);
         }
         // What began also ends.
@@ -121,7 +121,8 @@ impl Notices {
 
     /// Returns when [`Notices::update`] must be called again even if no origin changes, in milliseconds.
     pub(crate) fn due_ms(&self) -> Option<u64> {
-        self.reported.values().filter(|reported| reported.is_stale).map(|reported| reported.next_ms).min()
+        let due_ms = self.reported.values().filter(|reported| reported.is_stale).map(|reported| reported.next_ms);
+        due_ms.chain(self.failures.due_ms()).min()
     }
 }
 
@@ -131,7 +132,7 @@ mod tests {
     use flatout_proxy::{Change, OriginState};
 
     fn origin(index: usize, fault: Option<Change>) -> OriginState {
-        OriginState { address: index.to_string(), is_only: false, fault, is_limited: false }
+        OriginState { address: index.to_string(), route: 1, is_only: false, fault, is_limited: false }
     }
 
     /// Returns the beginning of each line.
@@ -183,15 +184,19 @@ mod tests {
         let (well, out) = (origin(0, None), OriginState { is_limited: true, ..origin(0, Some(Change::Paused)) });
         assert_eq!(look(&mut notices, &[&out], 0).len(), 1);
         // It is too soon for another line.
-        notices.handle_reload();
+        notices.handle_reload(vec!["0".to_owned()]);
         assert_eq!(look(&mut notices, &[&well], 9_999), [""; 0]);
         assert_eq!(look(&mut notices, &[&well], 10_000), ["origin 0 is back in rotation: [origin_renewed"]);
         assert_eq!(notices.due_ms(), None);
         // A reload does not change the reason of what happened before it.
         assert_eq!(look(&mut notices, &[&out], 20_000).len(), 1);
         assert_eq!(look(&mut notices, &[&well], 20_001), [""; 0]);
-        notices.handle_reload();
+        notices.handle_reload(vec!["0".to_owned()]);
         assert_eq!(look(&mut notices, &[&well], 30_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
+        // A reload of another origin is not the reason either.
+        assert_eq!(look(&mut notices, &[&out], 40_000).len(), 1);
+        notices.handle_reload(vec!["1".to_owned()]);
+        assert_eq!(look(&mut notices, &[&well], 50_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
     }
 
     /// "Back in rotation" must not be said of an origin that is down.
@@ -231,17 +236,5 @@ mod tests {
         assert_eq!(lines, ["origin 0 gets all requests at once again: [origin_limit_ended"]);
         assert_eq!(look(&mut notices, &[], 20_000), ["origin 0 gets no more requests: [origin_removed"]);
         assert_eq!((look(&mut notices, &[], 20_000), notices.reported.len()), (Vec::new(), 0));
-    }
-
-    #[test]
-    fn failures_of_many_routes_are_reported_once_in_ten_seconds() {
-        let mut notices = Notices::default();
-        let allowed: Vec<_> = [(0, false), (1, false), (2, true), (3, true), (9_999, false), (10_000, false)]
-            .into_iter()
-            .filter(|(now_ms, is_end)| notices.allows("a", *is_end, *now_ms))
-            .collect();
-        assert_eq!(allowed, [(0, false), (2, true), (10_000, false)]);
-        assert!(notices.allows("b", false, 10_000));
-        assert!(notices.allows("a", true, 60_000) && notices.failures.len() == 1);
     }
 }

@@ -16,7 +16,8 @@ use crate::failure::{EXIT_USAGE, Failure, say};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::here::find_exposed;
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_access, change_http3, find_live, restore_access};
+use crate::listeners::access::AccessChange;
+use crate::listeners::{Address, bind_added, change_http3, find_live, partition};
 use crate::memory::{decide_budget, memory_limit};
 use crate::messages::{ConfigParcel, ToSupervisor};
 use crate::receive::check_opened;
@@ -87,6 +88,7 @@ struct Prepared {
     listeners: Vec<Vec<Listener>>,
     /// The numbers of removed listeners.
     removed: Vec<u32>,
+    access: Vec<AccessChange>,
     /// New UDP sockets by listener number, for addresses at which HTTP/3 is added. The list is empty if HTTP/3 is
     /// removed.
     datagrams: Vec<(u32, Vec<OwnedFd>)>,
@@ -278,9 +280,10 @@ impl Control {
         self.prepare_rest(CompiledReload { config, live, spec, applied }, Inherited::default(), None)
     }
 
-    /// Does everything that can fail after the databases of the configuration were opened. Nothing of the running configuration is
-    /// changed, except the permissions of socket files, and the log files, which are replaced last. Sockets in `inherited` need not be bound, and if
-    /// `certificates` is given, certificates need not be read.
+    /// Does everything that can fail after the databases of the configuration were opened. Nothing of the running
+    /// configuration is changed, except the permissions of socket files, which are reduced, and the log files, which are
+    /// replaced last. Sockets in `inherited` need not be bound, and if `certificates` is given, certificates need not be
+    /// read.
     fn prepare_rest(
         &mut self,
         compiled: CompiledReload,
@@ -300,14 +303,10 @@ impl Control {
         let listeners = self.listeners_of(&added, &datagrams).map_err(|error| {
             Failure::runtime(format!("no descriptor for the listeners of the new configuration: {error}"))
         })?;
-        let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
-        let removed = self.addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
-        change_access(addresses.iter().chain(&added), &config)?;
-        let logs = self.logs.replace(&config.log_settings()).map_err(|error| {
-            restore_access(&self.addresses, &self.in_force.config);
-            Failure::usage(error)
-        })?;
-        Ok(Prepared { config, spec, applied, added, listeners, removed, datagrams, certificates, logs })
+        let (remaining, removed) = partition(addresses, &live);
+        let access = AccessChange::prepare(remaining.chain(&added), &config)?;
+        let logs = self.logs.replace(&config.log_settings()).map_err(Failure::usage)?;
+        Ok(Prepared { config, spec, applied, added, listeners, removed, access, datagrams, certificates, logs })
     }
 
     /// Checks that all folders of `spec` are among those to which the threads are permanently confined.
@@ -342,7 +341,8 @@ impl Control {
 
     /// Switches to the new configuration, and returns a summary of the changes.
     fn commit(&mut self, prepared: Prepared) -> String {
-        let Prepared { config, spec, applied, added, mut listeners, removed, datagrams, certificates, logs } = prepared;
+        let Prepared { config, spec, applied, added, mut listeners, removed, access, datagrams, certificates, logs } =
+            prepared;
         let changes = self.describe_changes(&config, applied, &added, &removed, &datagrams);
         // Certificates are replaced before the listeners that use them are added.
         if let Some(all) = &mut self.certificates {
@@ -382,6 +382,7 @@ impl Control {
         }
         // This ensures that requests sent after the reply are handled with the new configuration.
         self.workers.wait_until_executed();
+        access.into_iter().for_each(AccessChange::commit);
         watch::retain(self.watch.as_mut(), &spec);
         self.in_force.published.store(Arc::clone(&spec));
         (self.in_force.config, self.in_force.spec) = (config, spec);

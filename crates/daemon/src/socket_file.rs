@@ -9,7 +9,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
-use rustix::process::geteuid;
+use rustix::process::{getegid, geteuid, getgroups};
 use std::cell::Cell;
 use std::fs;
 use std::io;
@@ -79,7 +79,8 @@ impl SocketFile {
             return Err(BindFault::Failed(io::Error::other("another process has replaced the file")));
         }
         let file = Self { path: path.to_owned(), fd, is_own: Cell::new(true) };
-        file.set_access(mode, gid).map_err(BindFault::Access)?;
+        let set = file.access().and_then(|(_, own)| file.set_access(mode, gid.unwrap_or(own)));
+        set.map_err(BindFault::Access)?;
         Ok((socket, file))
     }
 
@@ -112,13 +113,31 @@ impl SocketFile {
         Ok((stat.st_mode & 0o777, stat.st_gid))
     }
 
-    /// Sets the mode of the file, and its group if one is given, unless it has them.
-    pub(crate) fn set_access(&self, mode: u32, gid: Option<u32>) -> io::Result<()> {
+    /// Sets the mode and the group of the file, unless it has them. If the group cannot be set, the old one
+    /// gets no permissions.
+    pub(crate) fn set_access(&self, mode: u32, gid: u32) -> io::Result<()> {
         let (mode_before, gid_before) = self.access()?;
-        if gid.is_some_and(|gid| gid != gid_before) {
-            self.give_to(None, gid)?;
+        if gid != gid_before {
+            // Neither group gets what is meant for the other one.
+            self.set_mode(mode_before & mode & 0o707)?;
+            let group_set = self.give_to(None, Some(gid));
+            if group_set.is_err() {
+                self.set_mode(mode & 0o707)?;
+                return group_set;
+            }
         }
-        if mode_before != mode {
+        self.set_mode(mode)
+    }
+
+    /// Returns whether this process may set the group of a file that it owns. It needs to be root, or belong to the group.
+    pub(crate) fn may_set_group(gid: u32) -> bool {
+        let gid = Gid::from_raw(gid);
+        geteuid().is_root() || getegid() == gid || getgroups().is_ok_and(|groups| groups.contains(&gid))
+    }
+
+    /// Sets the mode of the file, unless it has it.
+    pub(crate) fn set_mode(&self, mode: u32) -> io::Result<()> {
+        if self.access()?.0 != mode {
             // The kernel follows this link to the file itself, whose descriptor no other call accepts before Linux 6.6.
             chmod(format!("/proc/self/fd/{}", self.fd.as_raw_fd()), Mode::from_raw_mode(mode))?;
         }
@@ -213,14 +232,14 @@ fn check_unused(path: &Path) -> Result<(), BindFault> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::{BindFault, SocketFile, check_unused, lock_folder};
     use std::fs;
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
     use std::os::unix::net::{UnixDatagram, UnixListener};
     use std::path::{Path, PathBuf};
 
-    fn folder(name: &str) -> PathBuf {
+    pub(crate) fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("flatout-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         folder
@@ -238,7 +257,7 @@ mod tests {
         let is_in_use = |result: Result<_, BindFault>| matches!(result, Err(BindFault::InUse));
         let (socket, first) = bind(0o666).unwrap();
         assert_eq!(mode(&path), 0o666);
-        first.set_access(0o600, None).unwrap();
+        first.set_access(0o600, first.access().unwrap().1).unwrap();
         assert_eq!(mode(&path), 0o600);
         assert!(is_in_use(bind(0o600)));
         // Nobody accepts, so the queue is full after the second attempt. Nobody waits for it.
@@ -290,7 +309,7 @@ mod tests {
         symlink(&precious, &path).unwrap();
         let gid = |path: &Path| fs::metadata(path).unwrap().gid();
         let (before, another) = (gid(&precious), gid(&precious) + u32::from(rustix::process::geteuid().is_root()));
-        file.set_access(0o666, Some(another)).unwrap();
+        file.set_access(0o666, another).unwrap();
         file.give_to(None, Some(another)).unwrap();
         assert_eq!((mode(&precious), mode(&moved)), (0o600, 0o666));
         assert_eq!((gid(&precious), gid(&moved)), (before, another));

@@ -20,7 +20,8 @@ use crate::confine::{Confinement, lacks_port_rules};
 use crate::failure::{EXIT_FAILED, EXIT_UNCLEAN, Failure, say};
 use crate::folders::FolderCheck;
 use crate::inherit::PreviousProcess;
-use crate::listeners::{Address, restore_access, socket_files};
+use crate::listeners::access::AccessChange;
+use crate::listeners::{Address, socket_files};
 use crate::messages::{History, ToSupervisor, ToWorker};
 use crate::quic::QuicContext;
 use crate::service_manager::ServiceManager;
@@ -402,7 +403,7 @@ impl Supervisor {
         introduce(&self.options.source, config, &self.addresses, workers, (self.root_warning.as_deref(), root));
         self.service_manager.ready(&self.summary());
         if let Some(previous) = self.previous.take() {
-            restore_access(&self.addresses, &self.config);
+            AccessChange::apply(&self.addresses, &self.config);
             previous.take_over(socket_files(self.admin.as_ref(), &self.addresses));
         }
     }

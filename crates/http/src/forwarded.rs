@@ -32,24 +32,46 @@ pub const ADDRESS_FIELDS: [&str; 15] = [
     "x-proxyuser-ip",
 ];
 
-/// Prefixes of fields that describe the request of a client, and its user.
-pub const CLAIM_PREFIXES: [&str; 2] = ["x-forwarded-", "x-ssl-client-"];
+/// Prefixes of fields that describe the request of a client, and its user: of many proxies, oauth2-proxy, Grafana,
+/// authentik, Vouch, Pomerium, Google Cloud, AWS and Azure.
+pub const CLAIM_PREFIXES: [&str; 10] = [
+    "x-forwarded-",
+    "x-ssl-client-",
+    "x-auth-request-",
+    "x-webauth-",
+    "x-authentik-",
+    "x-vouch-",
+    "x-pomerium-",
+    "x-goog-authenticated-user-",
+    "x-amzn-oidc-",
+    "x-ms-client-principal",
+];
 
 /// Other such fields: of IIS, Azure, nginx's ingress controller, Fastly, Cloudflare and CloudFront for the scheme, and of
-/// oauth2-proxy, Authelia, Grafana and others for the user.
-pub const CLAIM_FIELDS: [&str; 12] = [
+/// Authelia, nginx's ingress controller, Apache httpd, Cloudflare and Tailscale for the user.
+pub const CLAIM_FIELDS: [&str; 22] = [
     "front-end-https",
     "x-arr-ssl",
     "x-scheme",
     "fastly-ssl",
     "cf-visitor",
     "cloudfront-forwarded-proto",
-    "x-auth-request-user",
-    "x-auth-request-email",
-    "x-auth-request-groups",
     "remote-user",
+    "remote-groups",
+    "remote-name",
+    "remote-email",
     "x-remote-user",
-    "x-webauth-user",
+    "x-remote-group",
+    "x-arr-clientcert",
+    "ssl-client-cert",
+    "ssl-client-verify",
+    "ssl-client-subject-dn",
+    "ssl-client-issuer-dn",
+    "ssl-client-s-dn",
+    "ssl-client-i-dn",
+    "cf-access-authenticated-user-email",
+    "tailscale-user-login",
+    "tailscale-user-name",
 ];
 
 /// Properties of a request's client, as claimed by trusted proxies.

@@ -1,6 +1,6 @@
 //! State shared by all proxies and caches in the process.
 
-use crate::events::{NotKeptCounts, OnChange, OriginEvent, UnstoredResponses};
+use crate::events::{NotKeptCounts, OnChange, OriginEvent, SeriesReport, UnstoredResponses};
 use crate::fill::Fills;
 use crate::meta::Meta;
 use crate::ranges::RangeFetches;
@@ -70,15 +70,19 @@ impl Accelerator {
     }
 
     pub(crate) fn set_steps(&self, steps: &[Arc<ProxyStep>]) {
-        let steps: Vec<_> = steps.iter().map(Arc::downgrade).collect();
-        let before = {
+        let before: Vec<_> = {
             let mut held = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-            std::mem::replace(&mut *held, steps.clone())
+            let before = std::mem::replace(&mut *held, steps.iter().map(Arc::downgrade).collect());
+            before.iter().filter_map(Weak::upgrade).collect()
         };
-        // Each worker sets the same steps.
-        let is_same = before.len() == steps.len() && before.iter().zip(&steps).all(|(before, now)| before.ptr_eq(now));
-        if let (Some(tell), false) = (self.on_change.get(), is_same) {
-            tell(OriginEvent::Renewed);
+        // Each worker sets the same steps, so most calls change nothing.
+        let missing =
+            |from: &[Arc<ProxyStep>], step: &&Arc<ProxyStep>| !from.iter().any(|held| Arc::ptr_eq(held, step));
+        let added = steps.iter().filter(|step| missing(&before, step));
+        let changed: Vec<_> = added.chain(before.iter().filter(|step| missing(steps, step))).collect();
+        if let (Some(tell), false) = (self.on_change.get(), changed.is_empty()) {
+            let addresses = changed.iter().flat_map(|step| &step.addresses).map(ToString::to_string);
+            tell(OriginEvent::Renewed(addresses.collect()));
         }
     }
 
@@ -125,7 +129,7 @@ impl Accelerator {
         now_ms: u64,
     ) {
         if let Some(report) = step.failures.get(index).and_then(|series| series.add(failure, now_ms)) {
-            self.tell_series(step, index, false, report);
+            self.tell_series(step, index, report);
         }
         self.tell_change(change);
     }
@@ -133,14 +137,14 @@ impl Accelerator {
     /// Reports that the origin with this index has answered, if its requests had failed.
     pub(crate) fn tell_answer(&self, step: &ProxyStep, index: usize, change: Option<Change>, now_ms: u64) {
         if let Some(report) = step.failures.get(index).and_then(|series| series.end(now_ms)) {
-            self.tell_series(step, index, true, report);
+            self.tell_series(step, index, report);
         }
         self.tell_change(change);
     }
 
-    fn tell_series(&self, step: &ProxyStep, index: usize, is_end: bool, text: String) {
+    fn tell_series(&self, step: &ProxyStep, index: usize, report: SeriesReport) {
         if let (Some(tell), Some(address)) = (self.on_change.get(), step.addresses.get(index)) {
-            tell(OriginEvent::Series { address: address.to_string(), is_end, text });
+            tell(OriginEvent::Series { address: address.to_string(), route: step.number(), report });
         }
     }
 

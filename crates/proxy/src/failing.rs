@@ -1,6 +1,7 @@
 //! A series of failed attempts to get a response from an origin: since when, why, and how many. The first failure is
 //! reported at once; `status` and `explain` show the series until the origin answers.
 
+use crate::events::SeriesReport;
 use flatout_store::hold;
 use flatout_upstream::origin::OriginFailure;
 use std::sync::Mutex;
@@ -41,7 +42,7 @@ struct State {
 impl FailureSeries {
     /// Adds a failed attempt. Returns the report that the series has begun, once, and not soon after that of an earlier
     /// series.
-    pub(crate) fn add(&self, failure: OriginFailure, now_ms: u64) -> Option<String> {
+    pub(crate) fn add(&self, failure: OriginFailure, now_ms: u64) -> Option<SeriesReport> {
         let State { series, reported_ms } = &mut *hold(&self.state);
         self.is_failing.store(true, Ordering::Relaxed);
         let series = series.get_or_insert(Series { failure, began_ms: now_ms, attempts: 0, is_reported: false });
@@ -51,12 +52,11 @@ impl FailureSeries {
             return None;
         }
         (series.is_reported, *reported_ms) = (true, Some(now_ms));
-        Some(format!("fails: [{}] {}", failure.name(), failure.text()))
+        Some(SeriesReport::Began(format!("fails: [{}] {}", failure.name(), failure.text())))
     }
 
-    /// Ends the series, if there is one, because the origin has answered. Returns the report, if the series was reported
-    /// and has more than one failure.
-    pub(crate) fn end(&self, now_ms: u64) -> Option<String> {
+    /// Ends the series, if there is one, because the origin has answered. Returns the report, if the series was reported.
+    pub(crate) fn end(&self, now_ms: u64) -> Option<SeriesReport> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
         }
@@ -65,9 +65,10 @@ impl FailureSeries {
             self.is_failing.store(false, Ordering::Relaxed);
             state.series.take()
         };
-        let Series { attempts, began_ms, .. } = series.filter(|series| series.is_reported && series.attempts > 1)?;
+        let Series { attempts, began_ms, .. } = series.filter(|series| series.is_reported)?;
         let seconds = now_ms.saturating_sub(began_ms) / 1000;
-        Some(format!("answers again, after {attempts} failed attempts within {seconds} s"))
+        let text = format!("answers again, after {attempts} failed attempts within {seconds} s");
+        Some(SeriesReport::Ended((attempts > 1).then_some(text)))
     }
 
     /// Describes the series at the time `now_ms`, if there is one.
@@ -82,18 +83,20 @@ impl FailureSeries {
 #[cfg(test)]
 mod tests {
     use super::FailureSeries;
+    use crate::events::SeriesReport::{Began, Ended};
     use flatout_upstream::origin::OriginFailure;
 
     #[test]
     fn a_series_is_reported_when_it_begins_and_when_it_ends() {
         let series = FailureSeries::default();
         assert_eq!((series.end(0), series.describe(0)), (None, None));
-        let report = series.add(OriginFailure::Refused, 1_000).unwrap();
+        let Some(Began(report)) = series.add(OriginFailure::Refused, 1_000) else { panic!("not reported") };
         assert!(report.starts_with("fails: [origin_refused] The origin's host refused"), "{report}");
         assert_eq!(series.describe(1_000).unwrap(), "failing since 0 s ago, 1 attempt: [origin_refused]");
         assert_eq!(series.add(OriginFailure::Reset, 2_000), None);
         assert_eq!(series.describe(4_500).unwrap(), "failing since 3 s ago, 2 attempts: [origin_reset]");
-        assert_eq!(series.end(14_000).unwrap(), "answers again, after 2 failed attempts within 13 s");
+        let Some(Ended(Some(report))) = series.end(14_000) else { panic!("not reported") };
+        assert_eq!(report, "answers again, after 2 failed attempts within 13 s");
         assert_eq!((series.end(14_000), series.describe(14_000)), (None, None));
     }
 
@@ -103,9 +106,10 @@ mod tests {
         let series = FailureSeries::default();
         let reports = |now_ms: u64| {
             let began = series.add(OriginFailure::Reset, now_ms).is_some();
-            (began, series.end(now_ms + 1).is_some())
+            (began, series.end(now_ms + 1))
         };
-        let told: Vec<u64> = (0..30_000).step_by(100).filter(|&now_ms| reports(now_ms) != (false, false)).collect();
+        let told: Vec<u64> =
+            (0..30_000).step_by(100).filter(|&now_ms| reports(now_ms) == (true, Some(Ended(None)))).collect();
         assert_eq!(told, [0, 10_000, 20_000]);
         // The end is not reported without the beginning.
         assert_eq!(series.add(OriginFailure::Reset, 29_950), None);

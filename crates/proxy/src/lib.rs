@@ -53,7 +53,7 @@ pub mod worker;
 mod worker_cache;
 
 pub use accelerator::{Accelerator, url_purges};
-pub use events::OriginEvent;
+pub use events::{OriginEvent, SeriesReport};
 pub use explain::CacheExplanation;
 pub use flatout_balance::group::Change;
 pub use meta::{Meta, StoredResponse};

@@ -17,6 +17,7 @@ use flatout_store::key::begin_key;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
 use flatout_upstream::spool::Spools;
 use std::net::IpAddr;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -72,6 +73,8 @@ pub struct OriginStanding {
 pub struct OriginState {
     /// The origin's URL.
     pub address: String,
+    /// The number of the step.
+    pub route: usize,
     /// True if the step has no other origin.
     pub is_only: bool,
     /// The change that made the origin unavailable; `None` if it is available.
@@ -170,7 +173,7 @@ impl ProxyStep {
 
     /// Returns how fields in requests from this peer are forwarded.
     pub fn forwarding(&self, peer: Sender) -> SentFields<'_> {
-        SentFields::new(&self.unkeyed, &self.settings.trusted, peer)
+        SentFields::new(&self.unkeyed, &self.settings, peer)
     }
 
     /// Returns the step's name for display: the site's first host name, with a number unless the step is the first of
@@ -285,11 +288,17 @@ impl ProxyStep {
         (self.settings.timeouts.head_timeout_ms / 2).max(1)
     }
 
+    /// Returns a number that no other existing step has.
+    pub(crate) fn number(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Returns the states of the origins of which operators are notified.
     pub fn origin_states(&self) -> Vec<OriginState> {
         let now_ms = flatout_os::clock::Now::read().monotonic_ms;
         let read = |(index, address): (usize, &OriginAddress)| OriginState {
             address: address.to_string(),
+            route: self.number(),
             is_only: self.addresses.len() == 1,
             fault: match self.group.standing(index, now_ms) {
                 Some(OriginStatus::Down) => Some(Change::ChecksFailed),

@@ -47,7 +47,7 @@ const ACCEPT_QUEUE_MIN: u32 = 64;
 flatout_reason::reasons! {
     /// The reason flatout accepts no connection, or cannot accept all that clients begin.
     pub enum AcceptProblem { name, text, }
-    QueueFull: overload, "accept_queue_full", "flatout accepted a connection from a listen backlog that was full. Meanwhile, the kernel ignored further attempts to connect, and clients repeat them.";
+    QueueFull: overload, "accept_queue_full", "flatout accepted a connection from a listen backlog that was full. Meanwhile, the kernel may have ignored further attempts to connect, which clients repeat.";
     ConnectionsTotal: overload, "accept_connections_total", "All clients together have as many connections as `limit-connections` allows, and more clients connect.";
     QuicHandshakes: overload, "accept_quic_handshakes", "A worker has too many QUIC handshakes in progress, and refused another.";
     DescriptorShare: resources, "accept_descriptor_share", "A worker has as many connections as its share of the process's file descriptors allows, and more clients connect.";
@@ -74,12 +74,8 @@ struct AcceptQueue {
     control: QueueBound,
     /// The backlog that was last set.
     backlog: u32,
-    /// The highest backlog that the system allows.
+    /// The backlog that the system allows.
     backlog_max: u32,
-    /// Number of connections accepted since the queue was last empty.
-    drained: u32,
-    /// True if the length of the queue was read since then.
-    is_measured: bool,
 }
 
 impl AcceptQueue {
@@ -92,31 +88,26 @@ impl AcceptQueue {
         // A listener inherited from another process may still have a shortened queue.
         let _ = set_backlog(listener, backlog);
         let backlog_max = accept_queue(listener).map_or(backlog, |queue| queue.length_max);
-        Self { control: QueueBound::new(settings), backlog, backlog_max, drained: 0, is_measured: false }
+        Self { control: QueueBound::new(settings), backlog, backlog_max }
+    }
+
+    /// Returns the number of connections to accept at a time, at most `batch`. A full queue is still half full after it.
+    fn batch(&self, batch: usize) -> usize {
+        batch.min(self.backlog_max as usize / 2).max(1)
     }
 
     /// Handles a batch of `count` accepted connections. `is_empty` is true if the queue was empty after it.
     fn handle_batch(&mut self, listener: BorrowedFd<'_>, count: u32, is_empty: bool, now_ms: u64, counters: &Counters) {
         let was_limiting = self.control.is_limiting();
-        let full = &counters.accept_problems[AcceptProblem::QueueFull as usize];
-        self.drained = self.drained.saturating_add(count);
         if is_empty {
-            // Accepting takes far less time than filling the queue. The kernel queues one connection more than the backlog.
-            if !self.is_measured && self.drained > self.backlog.min(self.backlog_max) {
-                full.add(self.drained.into());
-            }
-            (self.drained, self.is_measured) = (0, false);
             self.control.handle_empty(now_ms);
         } else {
-            let is_measured = &mut self.is_measured;
-            self.control.handle_saturated(count, now_ms, || {
-                *is_measured = true;
-                let queue = accept_queue(listener).ok()?;
-                if queue.length.saturating_add(count) > queue.length_max {
-                    full.add(count.into());
-                }
-                Some(queue.length)
-            });
+            let queue = accept_queue(listener).ok();
+            // The kernel queues one connection more than the backlog.
+            if queue.is_some_and(|queue| queue.length.saturating_add(count) > queue.length_max) {
+                counters.accept_problems[AcceptProblem::QueueFull as usize].add(count.into());
+            }
+            self.control.handle_saturated(count, now_ms, || queue.map(|queue| queue.length));
         }
         let bound = self.control.bound();
         // Small changes are not worth the system call.
@@ -202,10 +193,11 @@ fn accept_connections<H: Handler>(
     let listener = Registered::new(fd)?;
     let unix = is_unix(listener.fd());
     let arrival = ListenerProperties { id, protocol, proxy_protocol, unix };
-    let batch = worker.settings.accept_batch.max(1);
     let mut usual = 1;
     // Clients of a Unix socket do not retry, so its queue keeps its length.
     let mut queue = (!unix).then(|| AcceptQueue::new(listener.fd(), worker.settings.backlog.max(1)));
+    let batch = worker.settings.accept_batch.max(1);
+    let batch = queue.as_ref().map_or(batch, |queue| queue.batch(batch));
     Ok(async move {
         let phase = phases.clone();
         let mut stopped = pin!(phases.wait_for(|phase| *phase != Phase::Serve));
@@ -219,7 +211,7 @@ fn accept_connections<H: Handler>(
             .await;
             match ready {
                 Some(Ok(mut guard)) => {
-                    let (count, accepted) = accept_batch(&worker, listener.fd(), arrival, &mut usual);
+                    let (count, accepted) = accept_batch(&worker, listener.fd(), arrival, batch, &mut usual);
                     let is_empty = matches!(accepted, Accepted::All);
                     let now_ms = worker.clock.latest().monotonic_ms;
                     if let Some(queue) = &mut queue {
@@ -239,7 +231,9 @@ fn accept_connections<H: Handler>(
         // server from stopping.
         for _ in 0..=worker.settings.backlog as usize / batch {
             let leave = matches!(*phase.borrow(), Phase::Abandon | Phase::HandOver);
-            if leave || !matches!(accept_batch(&worker, listener.fd(), arrival, &mut usual), (_, Accepted::Batch)) {
+            if leave
+                || !matches!(accept_batch(&worker, listener.fd(), arrival, batch, &mut usual), (_, Accepted::Batch))
+            {
                 break;
             }
             yield_now().await;
@@ -258,16 +252,16 @@ struct ListenerProperties {
     unix: bool,
 }
 
-/// Accepts until the queue is empty or the batch is complete, and returns the number of connections. `usual` is the
-/// number of connections in the previous batch. Beyond that number, polls the listener before each accept, because an
+/// Accepts until the queue is empty or a batch of `batch` connections is complete, and returns their number. `usual` is
+/// the number of connections in the previous batch. Beyond that number, polls the listener before each accept, because an
 /// accept call without a connection allocates a socket and a file for nothing.
 fn accept_batch<H: Handler>(
     worker: &Rc<Worker<H>>,
     listener: BorrowedFd<'_>,
     arrival: ListenerProperties,
+    batch: usize,
     usual: &mut usize,
 ) -> (u32, Accepted) {
-    let batch = worker.settings.accept_batch.max(1);
     for count in 0..batch {
         let limit = AcceptProblem::of_limits(worker);
         let is_empty = (limit.is_some() || count >= *usual) && !is_ready(listener);
@@ -399,6 +393,7 @@ mod tests {
     use crate::counters::Counters;
     use crate::tests::wait_until;
     use flatout_os::socket::{BACKLOG, ListenOptions, accept_queue, bind_listener};
+    use rustix::net::{SocketFlags, acceptfrom_with};
     use std::io::Write as _;
     use std::net::TcpStream;
     use std::os::fd::AsFd as _;
@@ -437,29 +432,38 @@ mod tests {
         let (listener, address) = bind_listener(&"127.0.0.1:0".parse().unwrap(), &options).unwrap();
         let counters = Counters::default();
         let full = || counters.accept_problems[AcceptProblem::QueueFull as usize].get();
-        let mut queue = AcceptQueue::new(listener.as_fd(), 4);
-        let mut clients = Vec::new();
-        for (length, now_ms, expected) in [(3, 0, 0), (5, 1_000, 2)] {
-            clients.resize_with(length, || TcpStream::connect(address).unwrap());
-            for mut client in &clients {
-                client.write_all(b"G").unwrap();
+        let length = || accept_queue(listener.as_fd()).unwrap().length;
+        let connect = |count: u32| {
+            let expected = length() + count;
+            for _ in 0..count {
+                TcpStream::connect(address).unwrap().write_all(b"G").unwrap();
             }
-            wait_until("the queue", || accept_queue(listener.as_fd()).unwrap().length == length as u32);
-            // The length is read at the end of a measurement.
-            queue.handle_batch(listener.as_fd(), 1, false, now_ms, &counters);
-            queue.handle_batch(listener.as_fd(), 1, false, now_ms + 500, &counters);
-            assert_eq!(full(), expected, "{length}");
+            wait_until("the queue", || length() == expected);
+        };
+        let mut queue = AcceptQueue::new(listener.as_fd(), 4);
+        assert_eq!((queue.batch(64), queue.batch(1)), (2, 1));
+        let mut accept = |count: u32, now_ms: u64| {
+            for _ in 0..count {
+                acceptfrom_with(&listener, SocketFlags::CLOEXEC).unwrap();
+            }
+            queue.handle_batch(listener.as_fd(), count, length() == 0, now_ms, &counters);
+        };
+        for (connections, expected) in [(4, 0), (5, 2)] {
+            connect(connections);
+            for now_ms in 0..connections / 2 {
+                accept(2, now_ms.into());
+            }
+            assert_eq!(full(), expected, "{connections}");
+            while length() > 0 {
+                accept(1, 5);
+            }
         }
-        // What was measured is not counted again.
-        queue.handle_batch(listener.as_fd(), 3, true, 2_000, &counters);
+        // One client after the other, while others wait.
+        connect(3);
+        for now_ms in 10..30 {
+            connect(1);
+            accept(1, now_ms);
+        }
         assert_eq!(full(), 2);
-        // Without a measurement: all at once, and in two batches.
-        queue.handle_batch(listener.as_fd(), 4, true, 2_001, &counters);
-        assert_eq!(full(), 2);
-        queue.handle_batch(listener.as_fd(), 5, true, 2_002, &counters);
-        assert_eq!(full(), 7);
-        queue.handle_batch(listener.as_fd(), 3, false, 2_003, &counters);
-        queue.handle_batch(listener.as_fd(), 3, true, 2_003, &counters);
-        assert_eq!(full(), 13);
     }
 }

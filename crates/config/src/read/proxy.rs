@@ -153,6 +153,11 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
             draft.proxy.via = via(reader, node);
             let origins = property(node, "origins").and_then(|origins| reader.flag(&origins.value));
             draft.proxy.via_to_origins = origins.unwrap_or(false);
+            if let (true, None, Some(off)) = (draft.proxy.via_to_origins, &draft.proxy.via, property(node, "off")) {
+                let message = "origins cannot get a Via header that is turned off";
+                let fault = reader.report.add(Code::Contradiction, off.span, message);
+                fault.label("give a name instead, or remove `origins`");
+            }
         },
         |writer, name, draft| {
             let Proxy { via, via_to_origins, .. } = &draft.proxy;

@@ -9,7 +9,8 @@ use crate::confine::{Confinement, digest_file};
 use crate::failure::{Failure, say};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::inherit::Inherited;
-use crate::listeners::{Address, bind_added, change_access, change_http3, find_live, restore_access};
+use crate::listeners::access::AccessChange;
+use crate::listeners::{Address, bind_added, change_http3, find_live, partition};
 use crate::messages::{ConfigParcel, ToWorker};
 use crate::reload::{describe_served, fixed_by_supervisor, warn_of_fixed};
 use crate::source::{RecordedFiles, RecordingDisk};
@@ -66,6 +67,7 @@ pub(super) struct Change {
     pub(super) added: Vec<Address>,
     /// Numbers of removed listeners.
     pub(super) removed: Vec<u32>,
+    pub(super) access: Vec<AccessChange>,
     pub(super) datagrams: Vec<(u32, Vec<OwnedFd>)>,
     pub(super) confinement: Confinement,
     pub(super) asker: Asker,
@@ -157,8 +159,9 @@ impl Supervisor {
     }
 
     /// Reports that `change` is not put in force, because of `failure`.
-    fn refuse_change(&mut self, change: &Change, failure: Failure) {
-        restore_access(&self.addresses, &self.config);
+    fn refuse_change(&mut self, change: &mut Change, failure: Failure) {
+        // The permissions of socket files are restored before the result is known.
+        change.access.clear();
         match &change.cause {
             Cause::Folder(path) => {
                 self.report_unusable(path, &failure);
@@ -178,7 +181,7 @@ impl Supervisor {
     /// Gives up a change that is late, so that another one can begin. Returns why that one needs a new worker process, if
     /// there was any: the one that serves may never become free.
     fn give_up_late_change(&mut self) -> Option<String> {
-        let change = self.change.take()?;
+        let mut change = self.change.take()?;
         for process in self.processes.iter_mut().filter(|process| process.role == Role::Candidate) {
             process.role = Role::Abandoned;
             let _ = process.child.kill();
@@ -188,7 +191,7 @@ impl Supervisor {
         }
         let seconds = clock::since(change.since).as_secs();
         let text = format!("this reload was not complete after {seconds} s, and another one was requested");
-        self.refuse_change(&change, Failure::runtime(text));
+        self.refuse_change(&mut change, Failure::runtime(text));
         Some(format!("an earlier reload was not complete after {seconds} s"))
     }
 
@@ -226,10 +229,8 @@ impl Supervisor {
         let (addresses, quic) = (&self.addresses, &self.quic);
         let added = bind_added(addresses, (&config, live), workers, quic, &mut none)?;
         let datagrams = change_http3(addresses, (&config, live), workers, quic, &mut none)?;
-        let is_live = |id: u32| live.get(id as usize).copied().unwrap_or(false);
-        let removed = addresses.iter().map(|address| address.id).filter(|&id| !is_live(id)).collect();
-        // Undone if the change is refused.
-        change_access(addresses.iter().chain(&added), &config)?;
+        let (remaining, removed) = partition(addresses, live);
+        let access = AccessChange::prepare(remaining.chain(&added), &config)?;
         Ok(Change {
             config,
             files,
@@ -237,6 +238,7 @@ impl Supervisor {
             certificates,
             added,
             removed,
+            access,
             datagrams,
             confinement,
             asker: None,
@@ -279,7 +281,7 @@ impl Supervisor {
                 "it needs another worker process, because {why}, and {PROCESSES_MAX} exist until earlier ones have \
                  finished their requests"
             );
-            return self.refuse_change(&change, Failure::runtime(text));
+            return self.refuse_change(&mut change, Failure::runtime(text));
         }
         change.why_replace = Some(why);
         change.begin();
@@ -291,18 +293,18 @@ impl Supervisor {
     }
 
     pub(super) fn handle_not_reloaded(&mut self, failure: Failure) {
-        let Some(change) = self.change.take_if(|change| change.why_replace.is_none()) else { return };
+        let Some(mut change) = self.change.take_if(|change| change.why_replace.is_none()) else { return };
         if self.is_confined() {
             // A new one is confined to the files that are there now, and gives the reason if it cannot serve either.
             let reason = failure.text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             return self.replace(change, format!("the previous one could not apply the configuration: {reason}"));
         }
-        self.refuse_change(&change, failure);
+        self.refuse_change(&mut change, failure);
     }
 
     pub(super) fn give_up_change(&mut self, failure: Failure) {
-        let Some(change) = self.change.take() else { return };
-        self.refuse_change(&change, failure);
+        let Some(mut change) = self.change.take() else { return };
+        self.refuse_change(&mut change, failure);
         if change.cause == Cause::File {
             self.follows_files = false;
             say(
@@ -344,6 +346,7 @@ impl Supervisor {
         let mut change = self.change.take()?;
         self.addresses.retain(|address| !change.removed.contains(&address.id));
         self.addresses.append(&mut change.added);
+        change.access.drain(..).for_each(AccessChange::commit);
         for (id, sockets) in change.datagrams.drain(..) {
             if let Some(address) = self.addresses.iter_mut().find(|address| address.id == id) {
                 address.set_datagrams(sockets);
@@ -354,6 +357,9 @@ impl Supervisor {
             certificates.show(loaded);
         }
         self.config = change.config.clone();
+        if change.is_late {
+            AccessChange::apply(&self.addresses, &self.config);
+        }
         self.files = change.files.clone();
         self.folders = std::mem::take(&mut change.folders);
         self.folder_check.succeed();
@@ -422,6 +428,8 @@ impl Supervisor {
         let is_replacing = change.why_replace.is_some();
         let seconds = clock::since(change.since).as_secs();
         (change.warned_at, change.is_late) = (clock::now(), true);
+        // Until it is complete, clients may connect as the configuration in use says.
+        change.access.clear();
         let is_over = is_replacing && clock::since(change.since) >= REPLACE_TIMEOUT;
         let role = if is_replacing { Role::Candidate } else { Role::Current };
         let Some(process) = self.processes.iter_mut().find(|process| process.role == role) else {
@@ -506,6 +514,7 @@ impl Supervisor {
             certificates: None,
             added: Vec::new(),
             removed: Vec::new(),
+            access: Vec::new(),
             datagrams: Vec::new(),
             confinement: self.confinement.renewed(),
             asker: None,

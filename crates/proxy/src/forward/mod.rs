@@ -13,7 +13,7 @@
 //! | Via | removed; with `via origins=#true`, unchanged, plus a line for this proxy |
 //! | CDN-Loop | unchanged, plus a line with this proxy's mark; if it already occurs twice, the request is in a loop |
 //! | Forwarded, X-Forwarded-For, -Proto, -Host | replaced, or extended if the client is trusted |
-//! | other X-Forwarded-…, X-Real-IP and similar | removed, unless the client is trusted ([`names`]) |
+//! | other X-Forwarded-…, X-Real-IP, Remote-User and similar | removed, unless the client is trusted ([`names`]) |
 //! | X-Original-URL, X-HTTP-Method-Override and similar | the same, since no cache key contains them |
 //! | names of these fields with `_` in place of `-` | removed: CGI cannot distinguish the two spellings |
 //! | Max-Forwards of OPTIONS and TRACE | decremented; at 0 the proxy responds itself |

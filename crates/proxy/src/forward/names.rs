@@ -68,11 +68,13 @@ pub struct Name {
 impl Name {
     /// Classifies `name`, ignoring case.
     pub fn new(name: &str) -> Self {
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let Some(start) = name.as_bytes().get(..name.len().min(NAME_BYTES_MAX)).filter(|start| !start.is_empty())
+        else {
             return Self { kind: FieldClass::Plain, underscored: false };
-        }
-        let (folded, underscored) = FoldedName::new(name.as_bytes());
-        Self { kind: folded.kind(), underscored }
+        };
+        let (folded, underscored) = FoldedName::new(start);
+        let kind = if name.len() == start.len() { folded.kind() } else { folded.kind_of_prefix() };
+        Self { kind, underscored }
     }
 
     /// Returns whether the name contains `_` and, spelled with `-`, is a name that the proxy treats specially.
@@ -174,15 +176,29 @@ const KNOWN: [(FieldClass, &[&str]); 23] = [
 ];
 
 /// Prefixes of names that belong to a class other than `Plain`.
-const PREFIXES: [(FieldClass, FoldedName); 7] = [
-    (FieldClass::EndToEnd, FoldedName::new(b"content-").0),
-    (FieldClass::EndToEnd, FoldedName::new(b"access-control-").0),
-    (FieldClass::EndToEnd, FoldedName::new(b"sec-").0),
-    (FieldClass::EndToEnd, FoldedName::new(b"cross-origin-").0),
-    (FieldClass::ForwardedOther, FoldedName::new(CLAIM_PREFIXES[0].as_bytes()).0),
-    (FieldClass::ForwardedOther, FoldedName::new(CLAIM_PREFIXES[1].as_bytes()).0),
-    (FieldClass::HopByHop, FoldedName::new(b"proxy-").0),
-];
+const PREFIXES: [(FieldClass, FoldedName); CLAIM_PREFIXES.len() + 5] = prefixes();
+
+const fn prefixes() -> [(FieldClass, FoldedName); CLAIM_PREFIXES.len() + 5] {
+    let others = [
+        (FieldClass::HopByHop, "proxy-"),
+        (FieldClass::EndToEnd, "content-"),
+        (FieldClass::EndToEnd, "access-control-"),
+        (FieldClass::EndToEnd, "sec-"),
+        (FieldClass::EndToEnd, "cross-origin-"),
+    ];
+    let mut prefixes = [(FieldClass::Plain, FoldedName::new(b"").0); CLAIM_PREFIXES.len() + 5];
+    let mut at = 0;
+    while at < prefixes.len() {
+        let (class, prefix) = if at < others.len() {
+            others[at]
+        } else {
+            (FieldClass::ForwardedOther, CLAIM_PREFIXES[at - others.len()])
+        };
+        prefixes[at] = (class, FoldedName::new(prefix.as_bytes()).0);
+        at += 1;
+    }
+    prefixes
+}
 
 /// Bit set, for each name length, of the first letters of names whose class may be other than `Plain` and `EndToEnd`.
 static SPECIAL_LETTERS: [u32; NAME_BYTES_MAX + 1] = special_letters(false);
@@ -239,7 +255,8 @@ pub(super) fn may_be_special_in_response(name: &str) -> bool {
 
 #[inline]
 fn has_letter(letters: &[u32; NAME_BYTES_MAX + 1], name: &str) -> bool {
-    let letters = letters.get(name.len()).copied().unwrap_or(0);
+    // Longer names may have a special prefix.
+    let letters = letters[name.len().min(NAME_BYTES_MAX)];
     name.as_bytes().first().is_some_and(|letter| letters & letter_bit(*letter) != 0)
 }
 
@@ -305,7 +322,7 @@ impl FoldedName {
 
     const fn hash(&self) -> usize {
         let (first, middle, last) = (self.byte(0), self.byte(self.bytes / 2), self.byte(self.bytes - 1));
-        (self.bytes * 15 + first * 27 + middle * 7 + last) % 256
+        (self.bytes * 3 + first * 7 + middle * 25 + last) % 256
     }
 
     fn starts_with(&self, prefix: &Self) -> bool {
@@ -324,6 +341,10 @@ impl FoldedName {
                 return *class;
             }
         }
+        self.kind_of_prefix()
+    }
+
+    fn kind_of_prefix(&self) -> FieldClass {
         let prefixed = PREFIXES.iter().find(|(_, prefix)| self.starts_with(prefix));
         prefixed.map_or(FieldClass::Plain, |(class, _)| *class)
     }
@@ -386,7 +407,10 @@ mod tests {
     #[test]
     fn no_special_name_is_taken_for_an_ordinary_one() {
         let prefixed = ["proxy-", "x-forwarded-", "sec-"].into_iter().flat_map(|prefix| {
-            [prefix.to_owned(), format!("{prefix}x"), format!("{prefix}{}", "x".repeat(40 - prefix.len()))]
+            [1, 40 - prefix.len(), 41]
+                .map(|count| format!("{prefix}{}", "x".repeat(count)))
+                .into_iter()
+                .chain([prefix.to_owned()])
         });
         let known = KNOWN.iter().flat_map(|(_, names)| names.iter().map(|name| (*name).to_owned()));
         for name in known.chain(prefixed) {
@@ -410,7 +434,9 @@ mod tests {
         assert_eq!(new("Content_Length"), Name { kind: FieldClass::Length, underscored: true });
         assert_eq!(new("X-Forwarded-Proto").kind, FieldClass::ForwardedProto);
         assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(28))).kind, FieldClass::ForwardedOther);
-        assert_eq!(new(&format!("X-Forwarded-{}", "x".repeat(29))).kind, FieldClass::Plain);
+        let long = Name { kind: FieldClass::ForwardedOther, underscored: true };
+        assert_eq!(new(&format!("X_Forwarded-{}", "x".repeat(29))), long);
+        assert_eq!(new(&"x".repeat(41)).kind, FieldClass::Plain);
         assert_eq!(new("").kind, FieldClass::Plain);
     }
 }

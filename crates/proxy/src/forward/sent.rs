@@ -4,22 +4,22 @@
 use super::names::{FieldClass, Name};
 use super::operations::{is_free, names_request};
 use flatout_cache::request::{FieldSource, Forwarding};
-use flatout_config::model::{Proxy, TrustedProxy, is_trusted};
+use flatout_config::model::{Proxy, is_trusted};
 use flatout_http::forwarded::Sender;
 
 /// How fields in the requests of one client are forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct SentFields<'a> {
     unkeyed: &'a [Box<str>],
-    trusted: &'a [TrustedProxy],
+    settings: &'a Proxy,
     peer: Sender,
 }
 
 impl<'a> SentFields<'a> {
-    /// Describes forwarding for the peer of a connection. `unkeyed` is the result of [`unkeyed_fields`], and
-    /// `trusted` comes from the same configuration.
-    pub const fn new(unkeyed: &'a [Box<str>], trusted: &'a [TrustedProxy], peer: Sender) -> Self {
-        Self { unkeyed, trusted, peer }
+    /// Describes forwarding for the peer of a connection. `unkeyed` is the result of [`unkeyed_fields`] for the same
+    /// `settings`.
+    pub const fn new(unkeyed: &'a [Box<str>], settings: &'a Proxy, peer: Sender) -> Self {
+        Self { unkeyed, settings, peer }
     }
 }
 
@@ -39,15 +39,19 @@ impl Forwarding for SentFields<'_> {
                 | FieldClass::TargetOverride
                 | FieldClass::MethodOverride
         );
-        if by_trust { FieldSource::Trust(is_trusted(self.trusted, self.peer)) } else { FieldSource::Client }
+        if by_trust { FieldSource::Trust(is_trusted(&self.settings.trusted, self.peer)) } else { FieldSource::Client }
     }
 
     fn has_trusted(&self) -> bool {
-        !self.trusted.is_empty()
+        !self.settings.trusted.is_empty()
+    }
+
+    fn removes(&self, name: &str) -> bool {
+        is_free(name) && self.settings.request_fields.iter().any(|operation| operation.removes(name.as_bytes()))
     }
 
     fn overrides_target(&self, name: &str) -> bool {
-        Name::new(name).kind == FieldClass::TargetOverride && is_trusted(self.trusted, self.peer)
+        Name::new(name).kind == FieldClass::TargetOverride && is_trusted(&self.settings.trusted, self.peer)
     }
 }
 
