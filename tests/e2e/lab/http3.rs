@@ -146,6 +146,24 @@ fn responses_of_another_implementation_are_decoded() {
     assert_eq!((run.code, run.number("body_bytes_in")), (Some(0), 2_000_000), "{run:#?}");
 }
 
+/// Requests that a server states not to have processed are no failures.
+#[test]
+fn requests_that_another_implementation_did_not_process_are_sent_again() {
+    let certificate = Certificate::new();
+    let authority = certificate.authority();
+    // A connection is used for ten requests, or one of its requests is rejected.
+    for (mode, connections, sent_again) in [("goaway", 30, 1), ("reject", 2, 2)] {
+        let server = Foreign::start(&certificate, mode);
+        let arguments = ["--cacert", authority.to_str().unwrap(), "--http", "3", "--threads", "1"];
+        let load = ["-n", "300", "-c", "2", "--streams", "5"];
+        let run = bench(&[&[&server.1[..]], &arguments[..], &load].concat());
+        let errors = run.json["errors"]["total"].as_u64();
+        assert_eq!((run.code, run.number("responses"), errors), (Some(0), 300, Some(0)), "{mode}: {run:#?}");
+        let counted = run.step()["record"]["counts"]["sent_again"].as_u64().unwrap();
+        assert!(run.number("connections") >= connections && counted >= sent_again, "{mode}: {counted} {run:#?}");
+    }
+}
+
 #[test]
 fn errors_of_another_implementation_are_named() {
     let certificate = Certificate::new();

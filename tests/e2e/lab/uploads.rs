@@ -1,7 +1,9 @@
 //! Servers that respond before they have read a request, or while they read it.
 
 use super::bench;
+use super::http3::secure;
 use crate::e2e::harness::Folder;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
@@ -95,5 +97,35 @@ fn a_response_that_comes_before_the_end_of_its_request_is_a_response() {
         assert_eq!(run.json["statuses"][status], 6, "{name}: {}", run.stdout);
         let received = if status == "200" { 6 * CONTENT_BYTES as u64 } else { 18 };
         assert_eq!(run.number("body_bytes_in"), received, "{name}");
+    }
+}
+
+/// flatout refuses an upload to a file, while the client still sends it.
+#[test]
+fn a_response_that_comes_early_over_tls_is_a_response_in_every_version() {
+    let (folder, certificate, server) = secure();
+    fs::write(folder.path().join("content"), vec![b'c'; CONTENT_BYTES]).unwrap();
+    let (authority, content) = (certificate.authority(), folder.path().join("content"));
+    let url = format!("https://localhost:{}/a.txt", server.address.port());
+    for version in ["1.1", "2", "3"] {
+        let run = bench(&[
+            &url,
+            "--cacert",
+            authority.to_str().unwrap(),
+            "--http",
+            version,
+            "-n",
+            "6",
+            "-c",
+            "2",
+            "--method",
+            "POST",
+            "--body",
+            content.to_str().unwrap(),
+            "--expect-status",
+            "413",
+        ]);
+        assert_eq!(run.code, Some(0), "{version}: {} {}", run.stdout, run.stderr);
+        assert_eq!(run.json["statuses"]["413"], 6, "{version}: {}", run.stdout);
     }
 }

@@ -80,6 +80,7 @@ fn folder() -> Folder {
         ("www/status.php", b"<?php http_response_code(404); setcookie('a', 'b'); echo 'gone';"),
         ("www/newline.php", b"<?php header('Content-Length: 5'); echo 'hello'; ?>\n\n"),
         ("www/short.php", b"<?php header('Content-Length: 9'); echo 'hello'; ?>"),
+        ("www/none.php", b"<?php http_response_code((int) $_GET['status']); header('ETag: \"a\"'); echo 'surplus';"),
         ("www/style.css", b"a style"),
     ])
 }
@@ -128,6 +129,18 @@ fn scripts_run_over_unix_and_tcp_sockets() {
         let short = server.exchange(b"GET /short.php HTTP/1.1\r\nHost: a\r\n\r\n");
         let short = String::from_utf8_lossy(&short).into_owned();
         assert!(short.contains("\r\nContent-Length: 9\r\n") && short.ends_with("\r\n\r\nhello"), "{short}");
+        // Content where there can be none must not become the beginning of the next response.
+        for (request, status) in
+            [("GET /none.php?status=204", 204), ("GET /none.php?status=304", 304), ("HEAD /big.php", 200)]
+        {
+            let pair = format!(
+                "{request} HTTP/1.1\r\nHost: a\r\n\r\nGET /style.css HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+            );
+            let both = String::from_utf8(server.exchange(pair.as_bytes())).unwrap();
+            let (first, second) = both.split_once("\r\n\r\n").unwrap();
+            assert!(first.starts_with(&format!("HTTP/1.1 {status} ")), "{both}");
+            assert!(second.starts_with("HTTP/1.1 200 ") && second.ends_with("\r\n\r\na style"), "{both}");
+        }
         super::pause(1_500);
         let (_, log) = server.stop();
         assert!(log.contains("warn.php: ") && log.contains("a complaint"), "{log}");

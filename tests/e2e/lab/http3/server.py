@@ -1,7 +1,8 @@
 """An HTTP/3 server with aioquic. Arguments: certificate, key, and mode. Prints its port, and runs until it is killed.
 
-`serve` echoes every request after a 103, with field sections that use the dynamic table. Every other mode is a way to
-fail."""
+`serve` echoes every request after a 103, with field sections that use the dynamic table. `goaway` does the same for the
+first requests of a connection, then announces that it processes no more, and `reject` rejects one request of each
+connection. Every other mode is a way to fail."""
 
 import asyncio
 import sys
@@ -16,6 +17,9 @@ from aioquic.quic.events import ProtocolNegotiated
 
 CHAIN, KEY, MODE = sys.argv[1:4]
 
+# The first stream of a connection that the mode `goaway` does not process, and the one that `reject` rejects.
+UNPROCESSED = 40
+
 REQUEST_REJECTED = 0x10B
 INTERNAL_ERROR = 0x102
 
@@ -26,6 +30,7 @@ class Protocol(QuicConnectionProtocol):
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
         self.requests = {}
+        self.is_closing = False
 
     def quic_event_received(self, event):
         if isinstance(event, ProtocolNegotiated):
@@ -41,13 +46,19 @@ class Protocol(QuicConnectionProtocol):
 
     def handle(self, event):
         stream = event.stream_id
+        if MODE == "goaway" and stream >= UNPROCESSED:
+            if not self.is_closing:
+                goaway = encode_frame(FrameType.GOAWAY, encode_uint_var(UNPROCESSED))
+                self._quic.send_stream_data(self.http._local_control_stream_id, goaway)
+            self.is_closing = True
+            return
         if isinstance(event, HeadersReceived):
             self.requests[stream] = dict(event.headers), bytearray()
         elif isinstance(event, DataReceived):
             self.requests[stream][1].extend(event.data)
         if not event.stream_ended:
             return
-        if MODE == "reset":
+        if MODE == "reset" or (MODE == "reject" and stream == UNPROCESSED):
             self._quic.reset_stream(stream, REQUEST_REJECTED)
         elif MODE == "close":
             self._quic.close(INTERNAL_ERROR)
