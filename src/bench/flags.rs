@@ -161,6 +161,13 @@ pub(crate) struct RequestArgs {
     /// Add a request header, as 'Name: value'; may be repeated
     #[arg(short = 'H', long, value_name = "HEADER", value_parser = RequestField::parse)]
     pub(super) header: Vec<RequestField>,
+    /// Do not send the cookies that responses set
+    ///
+    /// Without this flag, each client stores the cookies that responses set, and sends them with its later requests. A
+    /// client is a connection or stream, a session or, with --rate, an arrival. A Cookie header from --header is sent
+    /// alone.
+    #[arg(long)]
+    pub(super) no_cookies: bool,
     /// Fill placeholders in URLs, header values and bodies: {seq}, {uuid} and {random:A-B}
     ///
     /// {seq} is the number of the request, from 1; {uuid} is a random UUID; {random:A-B} is a random integer from A to B.

@@ -10,7 +10,7 @@ use flatout_lab::request::{HttpVersion, RequestField, is_method};
 use flatout_lab::resolve::Routes;
 use flatout_lab::workload::{read_content, read_filelist, read_sound_log, read_urls};
 use flatout_load::judge::Threshold;
-use flatout_load::plan::{Arrivals, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
+use flatout_load::plan::{Arrivals, CookieUse, Dist, Loop, Plan, Stop, Sweep, Visit, WarmUp};
 use flatout_load::stats::knee::KneePlan;
 use flatout_load::template::{Template, ValueSource};
 use flatout_load::workload::{self, Replay, Workload};
@@ -274,6 +274,7 @@ fn plans(
         drain_ns: nanoseconds(load.timeout),
         timeout_ns: nanoseconds(load.timeout),
         expected: request.expect_status.clone(),
+        cookies: cookies(request),
         seed: load.seed,
         ..Plan::default()
     };
@@ -427,6 +428,16 @@ fn speech(request: &RequestArgs) -> Speech {
         resumes: request.tls_resume || !request.no_tls_resume,
         insecure: request.insecure,
         authorities: request.cacert.clone(),
+    }
+}
+
+fn cookies(request: &RequestArgs) -> CookieUse {
+    if sense::gives_cookies(request) {
+        CookieUse::Given
+    } else if request.no_cookies {
+        CookieUse::Off
+    } else {
+        CookieUse::Kept
     }
 }
 

@@ -165,6 +165,11 @@ fn of_replays(load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
     ]
 }
 
+/// Returns whether the user specifies the cookies of every request.
+pub(super) fn gives_cookies(request: &RequestArgs) -> bool {
+    request.header.iter().any(|field| field.is_named("cookie"))
+}
+
 fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec<Rule> {
     let is_secure = url.secure || question.compare.as_deref().is_some_and(|other| other.starts_with("https:"));
     let of_tls = [
@@ -201,6 +206,10 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
     rules.push((
         is_http3 && question.compare.as_deref().is_some_and(|other| !other.starts_with("https:")),
         "HTTP/3 needs TLS, but the --compare URL does not use it: use https://, or --http 2".to_owned(),
+    ));
+    rules.push((
+        request.no_cookies && gives_cookies(request),
+        "a Cookie header replaces the cookies that responses set: remove it, or --no-cookies".to_owned(),
     ));
     rules.push((
         request.insecure && request.cacert.is_some(),

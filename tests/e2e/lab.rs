@@ -4,6 +4,7 @@ mod agents;
 mod beside;
 mod bodies;
 mod connections;
+mod cookies;
 mod costs;
 mod counts;
 mod failing;

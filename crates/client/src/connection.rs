@@ -1,6 +1,7 @@
 //! The HTTP/1 loop of a slot: it connects, exchanges bursts and closes, again and again.
 
 use super::content::check;
+use super::cookies::insert_field;
 use super::link::Link;
 use super::reader::ResponseReader;
 use super::slot::ClientSlot;
@@ -22,7 +23,8 @@ struct Burst {
     made: Option<Made>,
     /// Table index of the first request.
     first: u32,
-    /// True if the bytes of the burst are in its pipeline: it has several requests, or its request has placeholders.
+    /// True if the bytes of the burst are in its pipeline: it has several requests, or its request has placeholders or
+    /// cookies.
     is_joined: bool,
 }
 
@@ -120,7 +122,7 @@ async fn run_connection<D: Drive + 'static>(
     mut burst: Burst,
     pipeline: &mut Pipeline,
 ) -> Left {
-    let mut reader = ResponseReader::new();
+    let mut reader = ResponseReader::with_cookies(shared.settings.keeps_cookies);
     loop {
         let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
             Err((nth, failure)) => {
@@ -229,6 +231,12 @@ async fn exchange<D: Drive + 'static>(
             ..ended_of(shared, burst, pipeline, nth, result, ended_ns)
         };
         shared.drive.borrow_mut().handle_ended(&ended);
+        if !reader.set_cookies().is_empty() {
+            let request = (index, burst.begin.request.saturating_add(u64::from(nth)));
+            if shared.store_cookies(&burst.begin, request, reader.set_cookies()) {
+                link.expect_long_requests(shared);
+            }
+        }
         let may_go_on = answer.persistent && !server_closed && is_whole;
         if !more_due {
             // If the request announced the close, the close is no failure of the server.
@@ -244,6 +252,7 @@ async fn exchange<D: Drive + 'static>(
 }
 
 fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, pipeline: &mut Pipeline) -> Burst {
+    let visitor = shared.visitor_with_cookies(&begin);
     let mut drive = shared.drive.borrow_mut();
     if drive.handle_begun(&begin, begun_ns) {
         shared.count_from_now();
@@ -252,7 +261,7 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
     // A drive that chooses an index out of range has a bug, which must not cause a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
     let first = choose(0);
-    let is_joined = begin.burst > 1 || requests[first as usize].template.is_some();
+    let is_joined = begin.burst > 1 || requests[first as usize].template.is_some() || visitor.is_some();
     if is_joined {
         pipeline.requests.clear();
         pipeline.bytes.clear();
@@ -260,18 +269,27 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
         for nth in 0..begin.burst.max(1) {
             let index = if nth == 0 { first } else { choose(nth) };
             let (request, is_last) = (&requests[index as usize], is_last(&begin, nth));
+            let (start, number) = (pipeline.bytes.len(), begin.request.saturating_add(u64::from(nth)));
             match &request.template {
                 Some(template) => {
-                    let (values, number) = (&shared.settings.values, begin.request.saturating_add(u64::from(nth)));
+                    let values = &shared.settings.values;
                     let buffers = &mut *shared.fill_buffers.borrow_mut();
                     template.fill_http1(values, number, is_last, buffers, &mut pipeline.bytes);
                 }
                 None => pipeline.bytes.extend_from_slice(request.bytes(is_last)),
             }
+            if let Some(visitor) = &visitor {
+                let cookies = &mut *shared.cookies.borrow_mut();
+                if let Some(value) = cookies.value_for(visitor, (&shared.settings, (index, number)), begun_ns) {
+                    insert_field(value, start, &mut pipeline.bytes);
+                    cookies.counts.requests += 1;
+                }
+            }
             pipeline.requests.push(index);
             pipeline.ends.push(pipeline.bytes.len());
         }
     }
+    shared.drop_cookies(visitor);
     Burst { begin, begun_ns, sent_ns: 0, sent_bytes: 0, made: None, first, is_joined }
 }
 

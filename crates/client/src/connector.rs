@@ -32,7 +32,7 @@ pub(super) struct Connector {
     source: Cell<u32>,
     /// Number of connections started from `source`.
     begun: Cell<u32>,
-    request_bytes_max: usize,
+    request_bytes_max: Cell<usize>,
 }
 
 /// The smallest maximum segment size of a path in bytes (RFC 9293 §3.7.1). A request that fits is sent as one segment.
@@ -91,8 +91,13 @@ impl Connector {
             Sources::Loopback { first, count } => 1 + first % count.clamp(1, SOURCES_MAX),
         };
         let addresses = ServerAddresses::new(addresses);
-        let (source, begun) = (Cell::new(source), Cell::new(0));
+        let (source, begun, request_bytes_max) = (Cell::new(source), Cell::new(0), Cell::new(request_bytes_max));
         Self { addresses, unix_socket: None, sources, source, begun, request_bytes_max }
+    }
+
+    /// Prepares later connections for requests of any length.
+    pub(super) fn expect_long_requests(&self) {
+        self.request_bytes_max.set(usize::MAX);
     }
 
     /// Returns whether connections are over a Unix socket.
@@ -116,7 +121,7 @@ impl Connector {
                 }
                 self.begun.set(self.begun.get().saturating_add(1));
                 for _ in 0..SOURCES_TRIED_MAX {
-                    match begin_from(address, self.source.get(), self.request_bytes_max) {
+                    match begin_from(address, self.source.get(), self.request_bytes_max.get()) {
                         Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(254),
                         begun => return begun,
                     }
@@ -126,7 +131,7 @@ impl Connector {
             Sources::Loopback { count, .. } => {
                 // Rotate in turn, so that no address runs out of ports before the others. An address without free ports
                 // returns an error.
-                let begun = begin_from(address, self.source.get(), self.request_bytes_max);
+                let begun = begin_from(address, self.source.get(), self.request_bytes_max.get());
                 self.rotate(count.clamp(1, SOURCES_MAX));
                 begun
             }

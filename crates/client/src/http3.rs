@@ -16,6 +16,7 @@ pub(super) use stream::Http3Stream;
 
 use super::StreamVersion;
 use super::failure::RequestFailure;
+use super::reader::SET_COOKIE;
 use flatout_http::http2::connection::Role;
 use flatout_http::http2::fields::FieldBlock;
 use flatout_http::http3::connection::{Config, Connection, Event, OwnStream};
@@ -30,7 +31,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
-use stream::{Arrived, StreamState};
+use stream::{Arrived, ArrivedHead, StreamState};
 
 /// Settings of every connection.
 const CONFIG: Config = Config { section_bytes_max: Limits::CLIENT.head_bytes_max };
@@ -216,10 +217,16 @@ impl Http3State {
     fn handle_event(&mut self, event: Event<'_, StreamState>) {
         match event {
             Event::Response { stream, ends } => {
-                let line_bytes = |(name, value): (&str, &[u8])| name.len() + ": ".len() + value.len() + "\r\n".len();
-                let bytes: usize = self.fields.iter().map(line_bytes).sum();
                 let status = self.fields.status().unwrap_or_default();
-                self.deliver(stream, |arrived| arrived.add_head(status, bytes, ends));
+                let mut head = ArrivedHead { status, line_bytes: 0, set_cookies: Vec::new() };
+                for (name, value) in self.fields.iter() {
+                    head.line_bytes += name.len() + ": ".len() + value.len() + "\r\n".len();
+                    if name.as_bytes() == SET_COOKIE {
+                        head.set_cookies.extend_from_slice(value);
+                        head.set_cookies.push(b'\n');
+                    }
+                }
+                self.deliver(stream, |arrived| arrived.add_head(head, ends));
             }
             Event::Data { stream, bytes, ends } => self.deliver(stream, |arrived| arrived.add_content(bytes, ends)),
             Event::Trailers { stream } => self.deliver(stream, Arrived::end),

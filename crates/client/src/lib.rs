@@ -13,6 +13,7 @@
 //! | `reader`, `content` | parsing HTTP/1 responses; verifying bodies |
 //! | `connection`, `streams` | the loops of a slot: over its own connection, and over a stream of a shared connection |
 //! | `http3` | HTTP/3 connections |
+//! | `cookies` | the cookies of simulated clients |
 //! | `deadline`, `failure` | timeouts; reasons that responses are incomplete |
 //!
 //! The terms are those of `flatout_load`: a drive returns a [`Move`], and is notified of each [`ConnectionEnd`].
@@ -26,6 +27,7 @@ mod busy_poll;
 mod connection;
 mod connector;
 mod content;
+mod cookies;
 mod deadline;
 mod dispatch;
 mod failure;
@@ -50,7 +52,7 @@ pub use tls::{ClientTls, ClientTlsSettings};
 pub use worker::{WorkerCpu, WorkerReport, run_worker, thread_cpu_ns};
 
 use flatout_load::record::ConnectionEnd;
-use flatout_load::schedule::{Begin, Move};
+use flatout_load::schedule::{Begin, Move, Visitor};
 use flatout_load::template::ValueSource;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -78,6 +80,8 @@ pub struct ClientSettings {
     pub sources: Sources,
     /// Timeout for connecting, and for a complete response, in nanoseconds, at least 1.
     pub request_timeout_ns: u64,
+    /// True if each simulated client stores the cookies that responses set, and sends them with its later requests.
+    pub keeps_cookies: bool,
     /// Interval, in responses, at which the digest of a body is computed; 0 for never.
     pub digest_every: u32,
     /// True if the worker polls while a response is awaited, and shortly before a burst is due. A sleeping core takes a
@@ -176,6 +180,12 @@ pub trait Drive {
 
     /// Returns the table index of the `nth` request of a burst, from 0.
     fn choose(&mut self, begin: &Begin, nth: u32) -> u32;
+
+    /// Returns the simulated client that makes the requests of a burst; `None` if it keeps no cookies.
+    fn visitor(&self, begin: &Begin) -> Option<Visitor> {
+        let _ = begin;
+        None
+    }
 
     /// Handles the start of a burst: the client connects for it, or sends it. Returns whether the burst is counted. The
     /// worker's CPU time is reported from the first counted burst on ([`WorkerReport::counted`]).

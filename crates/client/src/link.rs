@@ -96,6 +96,17 @@ impl<D: Drive + 'static> Link<D> {
         Ok(NewConnection { link, made, sent_ns })
     }
 
+    /// Prepares an established connection for requests of any length, whose end must not wait for an acknowledgement of
+    /// the beginning. Connections over TLS are always prepared.
+    pub(super) fn expect_long_requests(&self, shared: &ClientShared<D>) {
+        if let LinkTransport::Plain(Some(socket)) = &self.kind
+            && !shared.connector.is_unix()
+        {
+            // This fails only if the connection has ended, which the next request finds out.
+            let _ = sockopt::set_tcp_nodelay(socket.fd(), true);
+        }
+    }
+
     /// Sends a whole burst directly. Waits only if the socket buffer is full. Updates `sent_bytes`.
     pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
         if self.send_now(burst, sent_bytes)? {

@@ -7,7 +7,9 @@ use flatout_http::connection::{Connection, ConnectionEvent, ConnectionState};
 use flatout_http::framing::Framing;
 use flatout_http::head::FieldStorage;
 use flatout_http::limits::Limits;
+use flatout_http::lines::each_line;
 use flatout_http::response::parse_response_head;
+use flatout_http::token::trim;
 
 /// A complete final response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +33,20 @@ struct Head {
     status: u16,
     framing: Framing,
     persistent: bool,
+    /// True if the head has the field Set-Cookie.
+    sets_cookies: bool,
 }
+
+/// Appends the value of each Set-Cookie line in `lines` to `values`, followed by LF, which no value contains.
+pub(super) fn collect_set_cookies(lines: &[u8], values: &mut Vec<u8>) {
+    for (name, line) in each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(SET_COOKIE)) {
+        values.extend_from_slice(trim(line[name.len() + 1..].trim_ascii_end()));
+        values.push(b'\n');
+    }
+}
+
+/// Name of the field that sets a cookie, in lower case.
+pub(super) const SET_COOKIE: &[u8] = b"set-cookie";
 
 /// The last final head and its parsed form. A server under load sends the same bytes thousands of times, until its Date
 /// field changes, so each distinct head is parsed only once.
@@ -78,6 +93,10 @@ pub(super) struct ResponseReader {
     stash: Vec<u8>,
     received: Received,
     digesting: Option<Digesting>,
+    /// True if the client keeps cookies.
+    collects_cookies: bool,
+    /// The values of the Set-Cookie fields of the final response, each followed by LF.
+    set_cookies: Vec<u8>,
 }
 
 impl ResponseReader {
@@ -92,7 +111,19 @@ impl ResponseReader {
             stash: Vec::new(),
             received: Received::default(),
             digesting: None,
+            collects_cookies: false,
+            set_cookies: Vec::new(),
         }
+    }
+
+    /// Creates the parser of a new connection, which collects Set-Cookie fields if `collects_cookies`.
+    pub(super) fn with_cookies(collects_cookies: bool) -> Self {
+        Self { collects_cookies, ..Self::new() }
+    }
+
+    /// Returns the values of the Set-Cookie fields of the last response, each followed by LF.
+    pub(super) fn set_cookies(&self) -> &[u8] {
+        &self.set_cookies
     }
 
     /// Expects the response to a request that was sent. If `more_due`, further responses follow.
@@ -100,6 +131,7 @@ impl ResponseReader {
         debug_assert!(self.connection.state() == ConnectionState::Idle && self.body.is_none());
         (self.is_head, self.is_last, self.more_due, self.digesting) = (is_head, is_last, more_due, digesting);
         self.received = Received { total_bytes: self.stash.len() as u64, ..Received::default() };
+        self.set_cookies.clear();
         self.connection.advance(ConnectionEvent::RequestWithoutBody);
     }
 
@@ -212,6 +244,9 @@ impl ResponseReader {
             let rest = &bytes[*used..];
             if let Some((head, head_bytes)) = memo.recall(rest) {
                 *used += head_bytes;
+                if head.sets_cookies && self.collects_cookies {
+                    collect_set_cookies(&rest[..head_bytes], &mut self.set_cookies);
+                }
                 return Ok(Some(head));
             }
             let mut storage = FieldStorage::new();
@@ -223,8 +258,16 @@ impl ResponseReader {
                 self.received.interim_responses += 1;
                 continue;
             }
-            let head = Head { status: parsed.status, framing: parsed.framing, persistent: parsed.persistent };
+            let head = Head {
+                status: parsed.status,
+                framing: parsed.framing,
+                persistent: parsed.persistent,
+                sets_cookies: parsed.fields.first("set-cookie").is_some(),
+            };
             memo.remember(&rest[..parsed.head_bytes], head);
+            if head.sets_cookies && self.collects_cookies {
+                collect_set_cookies(&rest[..parsed.head_bytes], &mut self.set_cookies);
+            }
             return Ok(Some(head));
         }
     }
@@ -401,6 +444,31 @@ mod tests {
                 }
                 assert_eq!(check(&request, 200, 5, reader.take_digest()), Ok(200), "pieces of {size}");
             }
+        }
+    }
+
+    #[test]
+    fn set_cookie_fields_of_final_heads_are_collected() {
+        let with = b"HTTP/1.1 103 Early\r\nSet-Cookie: early=1\r\n\r\nHTTP/1.1 200 OK\r\nset-cookie:  a=1; Path=/ \r\n\
+            Content-Length: 11\r\nSet-Cookies: no\r\nSET-COOKIE: b=:2\r\nSet-Cookie:\r\n\r\nSet-Cookie:";
+        let without = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        for size in 1..=with.len() {
+            let (mut reader, mut memo) = (ResponseReader::with_cookies(true), HeadMemo::default());
+            // The second response has the head that is stored, and the third has none of its fields.
+            for (bytes, expected) in
+                [(&with[..], "a=1; Path=/\nb=:2\n\n"), (with, "a=1; Path=/\nb=:2\n\n"), (without, "")]
+            {
+                reader.begin(false, false, false, None);
+                let answers = bytes.chunks(size).map(|piece| reader.handle_bytes(&mut memo, piece).unwrap());
+                assert_eq!(answers.flatten().count(), 1);
+                assert_eq!(String::from_utf8_lossy(reader.set_cookies()), expected, "pieces of {size}");
+            }
+        }
+        let (mut reader, mut memo) = (ResponseReader::new(), HeadMemo::default());
+        for _ in 0..2 {
+            reader.begin(false, false, false, None);
+            reader.handle_bytes(&mut memo, with).unwrap();
+            assert_eq!((reader.set_cookies(), reader.set_cookies.capacity()), (&b""[..], 0));
         }
     }
 }

@@ -11,15 +11,15 @@ mod stream;
 use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, OpenGuard, failure_of};
 use super::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
-use connection::{RequestStream, StreamConnection};
+use connection::StreamConnection;
 use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
-use stream::ClientStream;
+use std::task::Poll;
+use stream::{ClientStream, poll_open};
 use tokio::sync::Notify;
 
 /// The connection that a group of slots shares.
@@ -134,7 +134,9 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);
         }
+        let visitor = shared.visitor_with_cookies(&begin);
         let outcome = run_burst(&shared, &slot, &group, begin, begun_ns, (&mut under_way, &mut kept)).await;
+        shared.drop_cookies(visitor);
         slot.deadline.forget();
         begun_ns = precise_ns();
         next = match outcome {
@@ -316,6 +318,10 @@ async fn run_burst<D: Drive + 'static>(
                     }
                     Ok(_) => opened.replies.set(opened.replies.get() + 1),
                 }
+                if result.is_ok() && !stream.set_cookies.is_empty() {
+                    let request = (stream.request, begin.request + u64::from(stream.nth));
+                    shared.store_cookies(&begin, request, &stream.set_cookies);
+                }
                 frame.end(stream, result, ended_ns);
                 if let Some(filled) = stream.filled.take() {
                     shared.fill_buffers.borrow_mut().give_back(filled);
@@ -448,8 +454,8 @@ async fn begin_stream<D: Drive>(
         let requests = &shared.settings.requests;
         let request =
             *chosen.get_or_insert_with(|| shared.drive.borrow_mut().choose(begin, nth) % requests.len() as u32);
-        let opened =
-            poll_open(shared, connection, (request, begin.request + u64::from(nth)), digesting.is_some(), context);
+        let number = begin.request + u64::from(nth);
+        let opened = poll_open(shared, connection, (begin, (request, number)), digesting.is_some(), context);
         opened.map_ok(|opened| (request, opened))
     });
     let (request, opened) = opened.await?;
@@ -466,48 +472,10 @@ async fn begin_stream<D: Drive>(
         head_bytes: 0,
         body_bytes: 0,
         interim_responses: 0,
+        set_cookies: Vec::new(),
         is_digested: digesting.is_some(),
         digesting,
     })
-}
-
-/// A stream whose head was sent.
-struct OpenedStream {
-    stream: RequestStream,
-    /// The content, if it has placeholders.
-    filled: Option<Vec<u8>>,
-    has_content: bool,
-    /// Length of the HTTP/1 form of the request, in bytes.
-    http1_bytes: usize,
-}
-
-/// Opens a stream and sends the head of a request: of the one at this index of the table, with this number in the run.
-fn poll_open<D: Drive>(
-    shared: &ClientShared<D>,
-    connection: &StreamConnection,
-    (request, number): (u32, u64),
-    is_digested: bool,
-    context: &mut Context<'_>,
-) -> Poll<Result<OpenedStream, RequestFailure>> {
-    let prepared = &shared.settings.requests[request as usize];
-    let (Some(streamed), Some(streams)) = (&prepared.streamed, shared.settings.streams) else {
-        return Poll::Ready(Err(RequestFailure::NoHttp2));
-    };
-    let Some(template) = &prepared.template else {
-        let has_content = !streamed.content.is_empty();
-        let stream =
-            ready!(connection.poll_open((prepared.is_head, !has_content), &streamed.block, is_digested, context))?;
-        let http1_bytes = prepared.kept.len();
-        return Poll::Ready(Ok(OpenedStream { stream, filled: None, has_content, http1_bytes }));
-    };
-    // The values depend only on the number, so they are the same if the stream cannot be opened yet.
-    let buffers = &mut *shared.fill_buffers.borrow_mut();
-    let http1_bytes = buffers.fill_stream(template, streams.version, &shared.settings.values, number);
-    let is_filled = template.content.is_some();
-    let has_content = if is_filled { !buffers.content.is_empty() } else { !streamed.content.is_empty() };
-    let stream = ready!(connection.poll_open((prepared.is_head, !has_content), &buffers.block, is_digested, context))?;
-    let filled = is_filled.then(|| buffers.take_content());
-    Poll::Ready(Ok(OpenedStream { stream, filled, has_content, http1_bytes }))
 }
 
 /// The data that all requests of a burst share, for their records.

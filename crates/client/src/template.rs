@@ -76,6 +76,14 @@ impl RequestTemplate {
     }
 }
 
+/// Returns the function that appends a field to a field block.
+pub(super) fn encoder(version: StreamVersion) -> fn(&[u8], &[u8], &mut Vec<u8>) {
+    match version {
+        StreamVersion::Http2 => hpack::encode_field,
+        StreamVersion::Http3 => qpack::encode_field,
+    }
+}
+
 /// Maximum number of digits of a content length.
 const LENGTH_DIGITS_MAX: usize = 20;
 
@@ -90,10 +98,7 @@ impl FillBuffers {
         number: u64,
     ) -> usize {
         self.fill_content(template, values, number);
-        let encode_field = match version {
-            StreamVersion::Http2 => hpack::encode_field,
-            StreamVersion::Http3 => qpack::encode_field,
-        };
+        let encode_field = encoder(version);
         let mut of_head = values.of_head(number);
         let mut bytes = template.head.fixed_bytes() + template.kept_end.len() + self.content.len();
         self.block.clear();

@@ -1,12 +1,14 @@
 //! Tests of the client against small servers, each of which has one fault.
 
+mod cookies;
+
 use super::{
     ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, RequestTemplate, Sources, WorkerCpu,
     WorkerReport, run_worker,
 };
 use flatout_http::refusal::Refusal;
 use flatout_load::record::ConnectionEnd;
-use flatout_load::schedule::{Begin, Move};
+use flatout_load::schedule::{Begin, Move, Visitor};
 use flatout_load::template::{Template, ValueSource};
 use flatout_os::clock::precise_ns;
 use rustix::io::Errno;
@@ -48,6 +50,8 @@ struct Script {
     begins_to_connect: Option<mpsc::Sender<()>>,
     ticks: u32,
     gave_up: bool,
+    /// Returns the client that makes the requests of a burst.
+    visitor: Option<fn(&Begin) -> Visitor>,
 }
 
 impl Script {
@@ -71,6 +75,7 @@ impl Script {
             begins_to_connect: None,
             ticks: 0,
             gave_up: false,
+            visitor: None,
         }
     }
 
@@ -108,6 +113,10 @@ impl Drive for Script {
 
     fn choose(&mut self, _begin: &Begin, nth: u32) -> u32 {
         nth
+    }
+
+    fn visitor(&self, begin: &Begin) -> Option<Visitor> {
+        self.visitor.map(|visitor| visitor(begin))
     }
 
     fn handle_begun(&mut self, begin: &Begin, _now_ns: u64) -> bool {
@@ -209,7 +218,7 @@ fn answer_once(answer: &'static [u8]) -> SocketAddr {
     })
 }
 
-fn settings(address: SocketAddr) -> ClientSettings {
+pub(super) fn settings(address: SocketAddr) -> ClientSettings {
     ClientSettings {
         addresses: [address].into(),
         unix_socket: None,
@@ -220,6 +229,7 @@ fn settings(address: SocketAddr) -> ClientSettings {
         slots: 1,
         sources: Sources::Automatic,
         request_timeout_ns: 5_000_000_000,
+        keeps_cookies: false,
         digest_every: 0,
         stays_awake: false,
         handle_interrupts: false,

@@ -3,6 +3,7 @@
 use super::busy_poll::{self, BusyPolling};
 use super::connector::Connector;
 use super::content::Sampling;
+use super::cookies::Cookies;
 use super::deadline::SlotDeadlines;
 use super::failure::RequestFailure;
 use super::http3::{QuicSockets, yield_to_tasks};
@@ -12,7 +13,7 @@ use super::slot::ClientSlot;
 use super::streams::SharedConnection;
 use super::template::FillBuffers;
 use super::{ClientSettings, Drive, PreparedRequest, StreamVersion};
-use flatout_load::record::ConnectionEnd;
+use flatout_load::record::{ConnectionEnd, CookieCounts};
 use flatout_net::waker::WakerCell;
 use flatout_os::clock::precise_ns;
 use flatout_os::runtime::build_runtime;
@@ -66,6 +67,7 @@ pub(super) struct ClientShared<D> {
     pub(super) drive: RefCell<D>,
     pub(super) room: RefCell<Room>,
     pub(super) fill_buffers: RefCell<FillBuffers>,
+    pub(super) cookies: RefCell<Cookies>,
     pub(super) sampling: Sampling,
     pub(super) slots: Vec<Rc<ClientSlot>>,
     deadlines: SlotDeadlines,
@@ -184,6 +186,8 @@ pub struct WorkerReport<D> {
     pub interrupted: bool,
     /// The addresses of the server to which connections were started.
     pub addresses_used: Vec<SocketAddr>,
+    /// Counts of cookies.
+    pub cookies: CookieCounts,
 }
 
 /// Runs a worker on the calling thread until its drive has nothing more to start and every request has ended.
@@ -233,6 +237,7 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
         ended_ns,
         interrupted,
         addresses_used,
+        cookies: shared.cookies.into_inner().counts,
     })
 }
 
@@ -257,6 +262,7 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
             uses: 0,
         }),
         fill_buffers: RefCell::default(),
+        cookies: RefCell::default(),
         sampling: Sampling::new(settings.digest_every),
         slots: (0..slots).map(|index| Rc::new(ClientSlot::new(index, &deadlines))).collect(),
         deadlines,

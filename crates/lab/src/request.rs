@@ -51,6 +51,11 @@ impl RequestField {
         Ok(Self { name: name.to_owned(), value })
     }
 
+    /// Returns whether this is the name of the field.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name.eq_ignore_ascii_case(name)
+    }
+
     /// Returns the value, which may have placeholders.
     pub fn value(&self) -> &str {
         &self.value

@@ -104,6 +104,19 @@ pub enum WarmUp {
     },
 }
 
+/// The source of the cookies that requests have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CookieUse {
+    /// Each client stores the cookies that responses set, and sends them with its later requests.
+    Kept,
+    /// Every request has the same Cookie field, which the user specified.
+    Given,
+    /// Requests have no cookies, as in results of earlier versions.
+    #[default]
+    Off,
+}
+
 flatout_reason::defaults! {
     /// One load level. The default is a closed loop of 64 persistent connections for ten seconds.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,6 +137,9 @@ flatout_reason::defaults! {
         /// The statuses of successful responses.
         #[serde(default)]
         pub expected: ExpectedStatuses = ExpectedStatuses::default(),
+        /// The source of the cookies that requests have.
+        #[serde(default)]
+        pub cookies: CookieUse = CookieUse::Kept,
         /// Time in nanoseconds in which the load rises evenly from nothing: a closed loop opens its connections one after
         /// another, an open loop raises its rate. The warm-up begins after it, and nothing is measured before that.
         #[serde(default)]

@@ -20,7 +20,7 @@ pub mod parts;
 pub mod series;
 pub mod statuses;
 
-pub use counts::{Counts, Failures};
+pub use counts::{CookieCounts, Counts, Failures};
 pub use flight::InFlight;
 pub use hdr::{Hdr, HdrError};
 pub use late::Late;

@@ -20,7 +20,7 @@ mod visits;
 
 pub use retry::{RETRY_PAUSE_NS_MAX, RETRY_PAUSE_NS_MIN};
 
-use crate::plan::{Loop, Plan, PlanError, Share, Stop, Visit, portion};
+use crate::plan::{Arrivals, Loop, Plan, PlanError, Share, Stop, Visit, portion};
 use crate::random::Random;
 use cursor::Cursor;
 use free::Free;
@@ -53,6 +53,18 @@ pub struct Begin {
     pub request: u64,
     /// Index of the burst within its visit, from 0.
     pub call: u32,
+}
+
+/// The simulated client that makes the requests of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visitor {
+    /// Number of the client: its slot or, in a replay, the number of the session. Clients with the same number follow
+    /// one another.
+    pub number: u64,
+    /// Distinguishes successive clients with the same number.
+    pub visit: u64,
+    /// True if this is the client's last burst.
+    pub is_last: bool,
 }
 
 /// The next action of the driver.
@@ -436,6 +448,20 @@ impl Schedule {
     /// Returns the number of arrivals that wait for a free slot at `now_ns`.
     pub fn backlog(&mut self, now_ns: u64) -> u64 {
         self.count_backlog(now_ns)
+    }
+
+    /// Returns the client that makes the requests of a burst. In a closed loop of single requests, it is the connection,
+    /// or the stream of a shared one. In a replay, it is a session of the log. Otherwise each visit is a new client.
+    pub fn visitor(&self, begin: &Begin) -> Visitor {
+        let (slot, is_request) = (u64::from(begin.slot), matches!(self.plan.visit, Visit::Request));
+        match &self.plan.kind {
+            Loop::Closed if is_request => Visitor { number: slot, visit: 0, is_last: false },
+            Loop::Open(Arrivals { replay: Some(lines), .. }) => match lines.get(begin.visit) {
+                Some(line) => Visitor { number: line.session.into(), visit: 0, is_last: line.is_last },
+                None => Visitor { number: slot, visit: begin.visit, is_last: true },
+            },
+            _ => Visitor { number: slot, visit: begin.visit, is_last: begin.closes || is_request },
+        }
     }
 
     /// Returns the counts so far.

@@ -1,6 +1,6 @@
 //! Descriptions of plans in words.
 
-use flatout_load::plan::{ArrivalKind, Dist, ExpectedStatuses, Loop, Plan, Stop, Visit, WarmUp};
+use flatout_load::plan::{ArrivalKind, CookieUse, Dist, ExpectedStatuses, Loop, Plan, Stop, Visit, WarmUp};
 use flatout_units::show;
 
 /// Describes a plan in one line.
@@ -14,6 +14,11 @@ pub fn of(plan: &Plan) -> String {
     }
     if plan.expected != ExpectedStatuses::default() {
         parts.push(format!("statuses {} expected", plan.expected));
+    }
+    match plan.cookies {
+        CookieUse::Kept => {}
+        CookieUse::Given => parts.push("one Cookie field for all requests".to_owned()),
+        CookieUse::Off => parts.push("no cookies".to_owned()),
     }
     if plan.ramp_ns > 0 {
         parts.push(format!("{} of ramp", show::duration(plan.ramp_ns as f64)));

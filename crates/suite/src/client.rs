@@ -5,7 +5,7 @@
 
 use flatout_lab::machine;
 use flatout_load::failure::FailureKind;
-use flatout_load::plan::{Plan, Stop};
+use flatout_load::plan::{CookieUse, Plan, Stop};
 use flatout_load::record::{Recorder, RecorderSettings};
 use flatout_load::report::{
     ClientReport, Cpu, RunReport, SCHEMA, SCHEMA_VERSION, StepFacts, StepReport, Times, WarmUpReport,
@@ -165,7 +165,8 @@ impl ClientProgram {
             other_cpu_share: None,
             agents: Vec::new(),
         };
-        let plan = Plan { connections: 0, stop: Stop::After { duration_ns: elapsed_ns }, ..Plan::default() };
+        let stop = Stop::After { duration_ns: elapsed_ns };
+        let plan = Plan { connections: 0, cookies: CookieUse::Off, stop, ..Plan::default() };
         let facts = StepFacts {
             step: 0,
             plan,

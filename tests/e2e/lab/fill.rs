@@ -16,7 +16,7 @@ fn server() -> (String, mpsc::Receiver<String>) {
 }
 
 /// A server for all HTTP versions with this handler, which logs its requests.
-fn serve(certificate: &Certificate, handler: &str) -> (Folder, Server) {
+pub(super) fn serve(certificate: &Certificate, handler: &str) -> (Folder, Server) {
     let folder = Folder::new();
     let Certificate { chain, key, .. } = certificate;
     let log = folder.path().join("access.log");

@@ -11,11 +11,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 /// The head of a response, as far as it is recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(in crate::http3) struct ArrivedHead {
-    status: u16,
+    pub(super) status: u16,
     /// Length of its field lines in HTTP/1 form, in bytes.
-    line_bytes: usize,
+    pub(super) line_bytes: usize,
+    /// The values of its Set-Cookie fields, each followed by LF.
+    pub(super) set_cookies: Vec<u8>,
 }
 
 /// State of a stream: what was received and not yet read, and what is still to be sent.
@@ -53,8 +55,8 @@ impl Arrived {
         self.content = is_digested.then(Vec::new);
     }
 
-    pub(super) fn add_head(&mut self, status: u16, line_bytes: usize, ends: bool) {
-        self.heads.push_back(ArrivedHead { status, line_bytes });
+    pub(super) fn add_head(&mut self, head: ArrivedHead, ends: bool) {
+        self.heads.push_back(head);
         self.has_ended |= ends;
     }
 
@@ -123,10 +125,20 @@ impl Http3Stream {
     }
 
     /// Returns status and length of field lines of the next head: first any interim responses, then the final response.
-    pub(crate) fn poll_head(&self, context: &Context<'_>) -> Poll<Result<(u16, usize), RequestFailure>> {
+    /// Appends the values of its Set-Cookie fields to `set_cookies`, each followed by LF.
+    pub(crate) fn poll_head(
+        &self,
+        context: &Context<'_>,
+        set_cookies: Option<&mut Vec<u8>>,
+    ) -> Poll<Result<(u16, usize), RequestFailure>> {
         let mut arrived = self.arrived.borrow_mut();
         match (arrived.heads.pop_front(), arrived.failure) {
-            (Some(head), _) => Poll::Ready(Ok((head.status, head.line_bytes))),
+            (Some(head), _) => {
+                if let Some(set_cookies) = set_cookies {
+                    set_cookies.extend_from_slice(&head.set_cookies);
+                }
+                Poll::Ready(Ok((head.status, head.line_bytes)))
+            }
             (None, Some(failure)) => Poll::Ready(Err(failure)),
             (None, None) => {
                 arrived.reader = Some(context.waker().clone());

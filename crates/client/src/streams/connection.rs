@@ -4,6 +4,7 @@ use crate::content::Digesting;
 use crate::failure::{QuicFailure, RequestFailure};
 use crate::http3::{Http3Connection, Http3Stream};
 use crate::link::stand;
+use crate::reader::{SET_COOKIE, collect_set_cookies};
 use crate::slot::ClientSlot;
 use crate::worker::{ClientShared, failure_of};
 use crate::{Drive, Made};
@@ -14,9 +15,11 @@ use flatout_net::http2::{ClientConnection, ClientStream, ClientTask};
 use flatout_net::tls::config::ALPN_HTTP2;
 use flatout_net::transport::Transport;
 use flatout_os::clock::precise_ns;
+use memchr::memmem::Finder;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::LazyLock;
 use std::task::{Context, Poll, ready};
 
 /// Settings of an HTTP/2 connection. A body that fits in a stream's window needs no window update.
@@ -25,6 +28,9 @@ const HTTP2_CONFIG: Config = Config {
     windows: Windows { stream: 1024 * 1024, connection: 64 * 1024 * 1024 },
     section_bytes_max: Limits::CLIENT.head_bytes_max,
 };
+
+/// Finds the name of the field that sets a cookie. Field names are in lower case.
+static SET_COOKIE_FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(SET_COOKIE));
 
 /// A handle to a connection over HTTP/2 or HTTP/3, on which requests open streams.
 #[derive(Clone)]
@@ -156,14 +162,24 @@ pub(super) enum RequestStream {
 
 impl RequestStream {
     /// Returns status and length of field lines, in HTTP/1 form, of the next head: first any interim responses, then
-    /// the final response.
-    pub(super) fn poll_head(&self, context: &mut Context<'_>) -> Poll<Result<(u16, usize), RequestFailure>> {
+    /// the final response. Appends the values of its Set-Cookie fields to `set_cookies`, each followed by LF.
+    pub(super) fn poll_head(
+        &self,
+        context: &mut Context<'_>,
+        set_cookies: Option<&mut Vec<u8>>,
+    ) -> Poll<Result<(u16, usize), RequestFailure>> {
         match self {
             Self::Http2(stream) => {
                 let head = ready!(stream.poll_head(context))?;
+                // Few responses set cookies, and searching for the name is faster than parsing the lines.
+                if let Some(set_cookies) = set_cookies
+                    && SET_COOKIE_FINDER.find(&head.lines).is_some()
+                {
+                    collect_set_cookies(&head.lines, set_cookies);
+                }
                 Poll::Ready(Ok((head.status, head.lines.len())))
             }
-            Self::Http3(stream) => stream.poll_head(context),
+            Self::Http3(stream) => stream.poll_head(context, set_cookies),
         }
     }
 

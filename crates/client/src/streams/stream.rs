@@ -1,9 +1,12 @@
 //! One request as a stream, from sending it to the end of its response.
 
-use super::connection::RequestStream;
+use super::connection::{RequestStream, StreamConnection};
 use crate::content::{Digesting, check};
+use crate::cookies::{RequestId, field_bytes};
+use crate::template::encoder;
 use crate::worker::ClientShared;
 use crate::{Drive, RequestFailure};
+use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
 use std::task::{Context, Poll, ready};
 
@@ -24,6 +27,8 @@ pub(super) struct ClientStream {
     pub(super) head_bytes: u64,
     pub(super) body_bytes: u64,
     pub(super) interim_responses: u64,
+    /// The values of the Set-Cookie fields of the final response, each followed by LF.
+    pub(super) set_cookies: Vec<u8>,
     pub(super) is_digested: bool,
     pub(super) digesting: Option<Digesting>,
 }
@@ -39,9 +44,11 @@ impl ClientStream {
             if let Some(status) = self.status {
                 break status;
             }
-            let (status, line_bytes) = ready!(self.stream.poll_head(context))?;
+            let set_cookies = shared.settings.keeps_cookies.then_some(&mut self.set_cookies);
+            let (status, line_bytes) = ready!(self.stream.poll_head(context, set_cookies))?;
             if status < 200 {
                 self.interim_responses += 1;
+                self.set_cookies.clear();
                 continue;
             }
             self.first_byte_ns = precise_ns();
@@ -80,4 +87,61 @@ impl ClientStream {
             }
         }
     }
+}
+
+/// A stream whose head was sent.
+pub(super) struct OpenedStream {
+    pub(super) stream: RequestStream,
+    /// The content, if it has placeholders.
+    pub(super) filled: Option<Vec<u8>>,
+    pub(super) has_content: bool,
+    /// Length of the HTTP/1 form of the request, in bytes.
+    pub(super) http1_bytes: usize,
+}
+
+/// Opens a stream and sends the head of a request.
+pub(super) fn poll_open<D: Drive>(
+    shared: &ClientShared<D>,
+    connection: &StreamConnection,
+    (begin, (request, number)): (&Begin, RequestId),
+    is_digested: bool,
+    context: &mut Context<'_>,
+) -> Poll<Result<OpenedStream, RequestFailure>> {
+    let prepared = &shared.settings.requests[request as usize];
+    let (Some(streamed), Some(streams)) = (&prepared.streamed, shared.settings.streams) else {
+        return Poll::Ready(Err(RequestFailure::NoHttp2));
+    };
+    let visitor = shared.visitor_with_cookies(begin);
+    if prepared.template.is_none() && visitor.is_none() {
+        let has_content = !streamed.content.is_empty();
+        let stream =
+            ready!(connection.poll_open((prepared.is_head, !has_content), &streamed.block, is_digested, context))?;
+        let http1_bytes = prepared.kept.len();
+        return Poll::Ready(Ok(OpenedStream { stream, filled: None, has_content, http1_bytes }));
+    }
+    let buffers = &mut *shared.fill_buffers.borrow_mut();
+    let (mut http1_bytes, is_filled) = if let Some(template) = &prepared.template {
+        // The values depend only on the number, so they are the same if the stream cannot be opened yet.
+        let bytes = buffers.fill_stream(template, streams.version, &shared.settings.values, number);
+        (bytes, template.content.is_some())
+    } else {
+        buffers.block.clear();
+        buffers.block.extend_from_slice(&streamed.block);
+        (prepared.kept.len(), false)
+    };
+    let cookies = &mut *shared.cookies.borrow_mut();
+    let value = visitor.and_then(|visitor| {
+        let request = (&shared.settings, (request, number));
+        cookies.value_for(&visitor, request, precise_ns())
+    });
+    let has_cookies = value.is_some();
+    if let Some(value) = value {
+        encoder(streams.version)(b"cookie", value, &mut buffers.block);
+        http1_bytes += field_bytes(value);
+    }
+    let has_content = if is_filled { !buffers.content.is_empty() } else { !streamed.content.is_empty() };
+    let stream = ready!(connection.poll_open((prepared.is_head, !has_content), &buffers.block, is_digested, context))?;
+    cookies.counts.requests += u64::from(has_cookies);
+    let filled = is_filled.then(|| buffers.take_content());
+    Poll::Ready(Ok(OpenedStream { stream, filled, has_content, http1_bytes }))
 }

@@ -5,7 +5,7 @@ use flatout_client::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
 use flatout_http::http3::error::ErrorCode;
 use flatout_load::FailureKind;
 use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample, Statuses};
-use flatout_load::schedule::{Begin, Move, Schedule, Tally};
+use flatout_load::schedule::{Begin, Move, Schedule, Tally, Visitor};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -205,6 +205,10 @@ impl Drive for LabDrive {
 
     fn choose(&mut self, begin: &Begin, nth: u32) -> u32 {
         self.choice.choose(begin, nth)
+    }
+
+    fn visitor(&self, begin: &Begin) -> Option<Visitor> {
+        Some(self.schedule.visitor(begin))
     }
 
     fn handle_begun(&mut self, begin: &Begin, now_ns: u64) -> bool {

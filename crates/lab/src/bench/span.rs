@@ -13,7 +13,7 @@ use crate::cores::Placement;
 use flatout_client::{ClientSettings, ClientTls, PreparedRequest, SharedStreams, Sources, WorkerReport, run_worker};
 use flatout_load::judge::steady::WarmupDetector;
 use flatout_load::judge::tight::TightWatch;
-use flatout_load::plan::{Loop, Plan, PlanError, Share, Stop, WarmUp};
+use flatout_load::plan::{CookieUse, Loop, Plan, PlanError, Share, Stop, WarmUp};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings};
 use flatout_load::report::{Cpu, WarmUpReport};
 use flatout_load::schedule::{Schedule, Tally};
@@ -265,6 +265,7 @@ fn thread_parts(
             Some(count) => Sources::Loopback { first: share.index, count },
         },
         request_timeout_ns: span.request_timeout_ns,
+        keeps_cookies: span.plan.cookies == CookieUse::Kept,
         digest_every: span.digest_every,
         stays_awake: stays_awake(span),
         handle_interrupts: span.handle_interrupts,
@@ -454,7 +455,8 @@ fn sum_up(
         outcome.report.drive.close_span(until_ns);
     }
     for ThreadOutcome { report, cpu, wait_ns } in outcomes {
-        let Driven { recorder, tally, whole, loop_lag } = report.drive.finish(report.ended_ns);
+        let Driven { mut recorder, tally, whole, loop_lag } = report.drive.finish(report.ended_ns);
+        recorder.counts.cookies = report.cookies;
         let thread_ns = report.elapsed_ns.max(1) as f64;
         let part = SpanResult {
             recorder,

@@ -1,7 +1,7 @@
 //! Failures of a run, and notes for readers.
 
 use crate::failure::FailureKind;
-use crate::record::Counts;
+use crate::record::{CookieCounts, Counts};
 use crate::report::Reason;
 use crate::schedule::Tally;
 use flatout_units::show::{percent, plural};
@@ -22,6 +22,7 @@ flatout_reason::reasons! {
     Redirects,       "redirects",        "responses were redirects, which are not followed";
     SentAgain,       "sent-again",       "the server did not process requests, for example because it was closing the connection, and the client sent them again";
     StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
+    Cookies,         "cookies",          "responses set cookies, which clients sent with later requests if they made any";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
 
@@ -107,6 +108,7 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
         let text = format!("{requests} sent again, because the server stated that it did not process them");
         notes.push(Finding::SentAgain.with(text));
     }
+    notes.extend(cookies(&counts.cookies));
     match counts.server_closes {
         0 => {}
         1 => {
@@ -119,6 +121,28 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
         }
     }
     notes
+}
+
+/// Returns the note on cookies, if any response set one.
+fn cookies(counts: &CookieCounts) -> Option<Reason> {
+    let mut parts = Vec::new();
+    if counts.stored > 0 {
+        let (clients, cookies) =
+            (plural(counts.clients, "client", "clients"), plural(counts.stored, "cookie", "cookies"));
+        let requests = plural(counts.requests, "request", "requests");
+        parts.push(format!("{clients} stored {cookies} that responses set, and sent cookies with {requests}"));
+    } else if counts.unused > 0 {
+        let cookies = plural(counts.unused, "cookie", "cookies");
+        parts.push(format!(
+            "responses set {cookies}, but no request had one, because each arrival or connection is a new client that \
+             makes a single request; for clients that make several, use --session-length"
+        ));
+    }
+    if counts.dropped > 0 {
+        let cookies = plural(counts.dropped, "cookie was", "cookies were");
+        parts.push(format!("{cookies} dropped: invalid, for another host, Secure without TLS, or too many"));
+    }
+    (!parts.is_empty()).then(|| Finding::Cookies.with(parts.join("; ")))
 }
 
 /// Returns the sentence that a run was stopped because the share of failed requests, including the warm-up, exceeded
@@ -147,7 +171,7 @@ fn requests_were(count: u64) -> &'static str {
 mod tests {
     use super::{Finding, failing, notes};
     use crate::failure::FailureKind;
-    use crate::record::Counts;
+    use crate::record::{CookieCounts, Counts};
 
     fn names_and_texts(reasons: &[crate::report::Reason]) -> Vec<(&str, &str)> {
         reasons.iter().map(|reason| (reason.name.as_str(), reason.text.as_str())).collect()
@@ -203,5 +227,29 @@ mod tests {
             "other processes used 50 % of the machine during the run; expect the figures to vary"
         );
         assert_eq!(notes(&Counts::default(), Some(0.1)), vec![]);
+    }
+
+    #[test]
+    fn cookies_are_noted_if_a_response_set_one() {
+        let note = |cookies| {
+            let notes = notes(&Counts { cookies, ..Counts::default() }, None);
+            notes.into_iter().map(|note| format!("{}: {}", note.name, note.text)).collect::<String>()
+        };
+        assert_eq!(note(CookieCounts::default()), "");
+        let kept = CookieCounts { clients: 12, stored: 24, requests: 4_812, unused: 3, dropped: 0 };
+        assert_eq!(
+            note(kept),
+            "cookies: 12 clients stored 24 cookies that responses set, and sent cookies with 4,812 requests"
+        );
+        let text = note(CookieCounts { clients: 1, stored: 1, requests: 1, unused: 0, dropped: 2 });
+        assert!(
+            text.starts_with("cookies: 1 client stored 1 cookie that responses set, and sent cookies with 1 request")
+        );
+        assert!(text.ends_with("; 2 cookies were dropped: invalid, for another host, Secure without TLS, or too many"));
+        let text = note(CookieCounts { unused: 5, ..CookieCounts::default() });
+        assert!(text.starts_with("cookies: responses set 5 cookies, but no request had one, because"), "{text}");
+        assert!(
+            note(CookieCounts { dropped: 1, ..CookieCounts::default() }).starts_with("cookies: 1 cookie was dropped")
+        );
     }
 }

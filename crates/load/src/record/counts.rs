@@ -44,6 +44,35 @@ pub struct Counts {
     pub digests_checked: u64,
     /// Failed requests by kind.
     pub failures: Failures,
+    /// Cookies that clients received and sent, also during the warm-up.
+    #[serde(default)]
+    pub cookies: CookieCounts,
+}
+
+/// Counts of cookies, including those of the warm-up, in which clients usually receive theirs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CookieCounts {
+    /// Clients that stored a cookie.
+    pub clients: u64,
+    /// Cookies that clients stored, including those that replaced others of the same name.
+    pub stored: u64,
+    /// Requests that were sent with cookies.
+    pub requests: u64,
+    /// Cookies that were not stored because their clients made no further request.
+    pub unused: u64,
+    /// Cookies that were not stored because they were invalid, for another host, `Secure` without TLS, or too many.
+    pub dropped: u64,
+}
+
+impl CookieCounts {
+    /// Adds the counts of other clients.
+    pub const fn merge(&mut self, other: &Self) {
+        self.clients += other.clients;
+        self.stored += other.stored;
+        self.requests += other.requests;
+        self.unused += other.unused;
+        self.dropped += other.dropped;
+    }
 }
 
 /// Failed requests by kind, in the order of [`FailureKind::ALL`]. In JSON it is an object with the names of all kinds.
@@ -162,6 +191,7 @@ impl Counts {
         self.head_bytes_in += other.head_bytes_in;
         self.body_bytes_in += other.body_bytes_in;
         self.digests_checked += other.digests_checked;
+        self.cookies.merge(&other.cookies);
         let (mine, theirs) = (&mut self.failures.0, other.failures.0);
         mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
         for (mine, theirs) in

@@ -4,6 +4,7 @@ mod closed;
 mod open;
 mod properties;
 mod replay;
+mod visitors;
 
 use super::{Begin, Move, Schedule, Tally};
 use crate::plan::Plan;

@@ -1,5 +1,6 @@
 use super::{Blocks, compare};
 use crate::tests::fixture;
+use flatout_load::plan::CookieUse;
 use flatout_load::stats::compare::Finding;
 
 #[test]
@@ -75,6 +76,16 @@ fn what_else_differs_is_said_and_too_little_is_no_judgement() {
     let unlike = compare(&[(fixture::single(), limited)], 1).unlike;
     let streams = format!("streams in use: {slots} and {}", slots - 1);
     assert_eq!(unlike, ["addresses of the server: 1 and 2", &streams]);
+    // Requests with other cookies are other requests.
+    let with = |cookies| {
+        let mut run = fixture::single();
+        run.steps[0].plan.cookies = cookies;
+        run
+    };
+    let unlike = compare(&[(with(CookieUse::Kept), with(CookieUse::Off))], 1).unlike;
+    assert!(unlike.len() == 1 && unlike[0].contains(", no cookies,"), "{unlike:?}");
+    let unlike = compare(&[(with(CookieUse::Kept), with(CookieUse::Given))], 1).unlike;
+    assert!(unlike.len() == 1 && unlike[0].contains(", one Cookie field for all requests,"), "{unlike:?}");
     // Six whole seconds.
     assert_eq!(compared.blocks, Blocks::Stretches);
     let mut empty = fixture::single();
