@@ -20,7 +20,7 @@ mod proxy;
 use flatout_http::body::BodyDecoder;
 use flatout_http::chunked::ChunkedDecoder;
 use flatout_http::connection::{Connection, ConnectionState, TRANSITIONS};
-use flatout_http::date::{format_date, parse_date};
+use flatout_http::date::{format_date, parse_cookie_date, parse_date};
 use flatout_http::digest::{DigestAlgorithm, choose_digest};
 use flatout_http::encoding::{AcceptedCodings, ContentCoding};
 use flatout_http::etag::list_matches;
@@ -376,8 +376,10 @@ fn check_values(bytes: &[u8]) {
         false
     });
     assert!(tags <= bytes.len() / 2);
+    let _ = parse_cookie_date(bytes);
     if let Some(seconds) = parse_date(bytes) {
         assert_eq!(parse_date(&format_date(seconds)), Some(seconds));
+        assert_eq!(parse_cookie_date(&format_date(seconds)), Some(seconds));
     }
 }
 

@@ -40,6 +40,56 @@ pub fn parse_date(bytes: &[u8]) -> Option<i64> {
     }
 }
 
+/// Parses the date of a cookie's Expires attribute (RFC 6265 §5.1.1), which may have almost any form: the first time, day
+/// of the month, month and year count, wherever they are. Everything else, such as a time zone, is ignored. Returns `None`
+/// if a part is missing or the date does not exist.
+pub fn parse_cookie_date(bytes: &[u8]) -> Option<i64> {
+    const YEAR_MIN: i64 = 1601;
+    let is_delimiter = |byte: &u8| matches!(byte, b'\t' | b' '..=b'/' | b';'..=b'@' | b'['..=b'`' | b'{'..=b'~');
+    let (mut time, mut day, mut month, mut year) = (None, None, None, None);
+    // Each token is the first part that it can be and that is still missing.
+    for token in bytes.split(is_delimiter) {
+        if time.is_none()
+            && let Some(found) = leading_time(token)
+        {
+            time = Some(found);
+        } else if day.is_none()
+            && let Some((found, _)) = leading_number(token, 1, 2)
+        {
+            day = Some(found);
+        } else if month.is_none()
+            && let Some(found) = token.get(..3).and_then(parse_month)
+        {
+            month = Some(found);
+        } else if year.is_none()
+            && let Some((found, _)) = leading_number(token, 2, 4)
+        {
+            year = Some(found);
+        }
+    }
+    let year = match year? {
+        year @ 70..=99 => 1900 + year,
+        year @ 0..=69 => 2000 + year,
+        year => year,
+    };
+    unix_seconds([year, month?, day?], time?).filter(|_| year >= YEAR_MIN)
+}
+
+/// Returns the time with which a token begins: hour, minute and second, each of one or two digits.
+fn leading_time(token: &[u8]) -> Option<[i64; 3]> {
+    let (hour, rest) = leading_number(token, 1, 2)?;
+    let (minute, rest) = leading_number(rest.strip_prefix(b":")?, 1, 2)?;
+    let (second, _) = leading_number(rest.strip_prefix(b":")?, 1, 2)?;
+    Some([hour, minute, second])
+}
+
+/// Returns the number with which a token begins, and the bytes after it. `None` if it has fewer or more digits.
+fn leading_number(token: &[u8], digits_min: usize, digits_max: usize) -> Option<(i64, &[u8])> {
+    let digits = token.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_number = (digits_min..=digits_max).contains(&digits);
+    is_number.then(|| Some((number(&token[..digits])?, &token[digits..]))).flatten()
+}
+
 const DAYS: [&str; 7] = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
 
 const MONTHS: [&str; 12] = [
@@ -154,7 +204,7 @@ pub fn format_rfc3339(unix_s: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{format_date, format_rfc3339, parse_date, unix_seconds};
+    use super::{format_date, format_rfc3339, parse_cookie_date, parse_date, unix_seconds};
 
     #[test]
     fn the_three_formats_of_the_standard() {
@@ -179,6 +229,54 @@ mod tests {
             (" Thu, 01 Jan 1970 00:00:00 GMT ", 0),
         ] {
             assert_eq!(parse_date(text.as_bytes()), Some(seconds), "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_of_cookies_have_many_forms() {
+        for text in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+            "Sun, 6-Nov-1994 8:49:37",
+            "08:49:37 november 6th 94 EST",
+            "6/Nov/1994\t08:49:37.5+0100",
+            // Further times, days, months and years are ignored.
+            "Sun, 06 Nov 1994 08:49:37 GMT 2001 Dec 7 1",
+        ] {
+            assert_eq!(parse_cookie_date(text.as_bytes()), Some(784_111_777), "{text}");
+        }
+        for (text, seconds) in [
+            ("Thu, 01-Jan-70 00:00:00 GMT", 0),
+            ("Thu, 1 Jan 1970 0:0:1", 1),
+            ("Wed, 31 Dec 1969 23:59:59 GMT", -1),
+            ("Mon, 01-Jan-0001 00:00:00 GMT", 978_307_200),
+            ("1 Jan 1601 00:00:00", -11_644_473_600),
+            ("31 Dec 69 23:59:59", 3_155_759_999),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", 253_402_300_799),
+        ] {
+            assert_eq!(parse_cookie_date(text.as_bytes()), Some(seconds), "{text}");
+        }
+        for bad in [
+            "",
+            "0",
+            "Session",
+            "Sun, 06 Nov 1994",
+            "Nov 1994 08:49:37",
+            "06 1994 08:49:37",
+            "06 Nov 08:49:37",
+            "06 Nov 19940 08:49:37",
+            "06 Nov 1 08:49:37",
+            "06 Nov 1994 08:49",
+            "06 Nov 1994 008:49:37",
+            "06 Nov 1994 08:49:370",
+            "06 Nov 1994 24:00:00",
+            "31 Nov 1994 08:49:37",
+            "31 Dec 1600 23:59:59",
+            "06 N 1994 08:49:37",
+            "\u{ff}",
+        ] {
+            assert_eq!(parse_cookie_date(bad.as_bytes()), None, "{bad}");
         }
     }
 
