@@ -63,7 +63,7 @@ pub struct Visitor {
     pub number: u64,
     /// Distinguishes successive clients with the same number.
     pub visit: u64,
-    /// True if this is the client's last burst.
+    /// True if the client's last burst has begun. A late response to an earlier burst is of no use to the client.
     pub is_last: bool,
 }
 
@@ -451,13 +451,17 @@ impl Schedule {
     }
 
     /// Returns the client that makes the requests of a burst. In a closed loop of single requests, it is the connection,
-    /// or the stream of a shared one. In a replay, it is a session of the log. Otherwise each visit is a new client.
+    /// or the stream of a shared one. In a replay, it is a session of the log, whose bursts may overlap. Otherwise each
+    /// visit is a new client.
     pub fn visitor(&self, begin: &Begin) -> Visitor {
         let (slot, is_request) = (u64::from(begin.slot), matches!(self.plan.visit, Visit::Request));
         match &self.plan.kind {
             Loop::Closed if is_request => Visitor { number: slot, visit: 0, is_last: false },
             Loop::Open(Arrivals { replay: Some(lines), .. }) => match lines.get(begin.visit) {
-                Some(line) => Visitor { number: line.session.into(), visit: 0, is_last: line.is_last },
+                Some(line) => {
+                    let is_last = self.free.is_gone(self.client_of(line));
+                    Visitor { number: line.session.into(), visit: 0, is_last }
+                }
                 None => Visitor { number: slot, visit: begin.visit, is_last: true },
             },
             _ => Visitor { number: slot, visit: begin.visit, is_last: begin.closes || is_request },

@@ -2,7 +2,7 @@
 
 use super::cursor::Arrival;
 use super::{Begin, Open, Schedule};
-use crate::plan::{Stop, Visit};
+use crate::plan::{ReplayLine, Stop, Visit};
 
 impl Schedule {
     fn has_free(&self) -> bool {
@@ -34,7 +34,9 @@ impl Schedule {
             return Some(self.start_burst(slot, intended_ns));
         }
         let arrival = self.peek_arrival().filter(|arrival| arrival.intended_ns <= now_ns)?;
-        let client = self.client_of(arrival);
+        // Visits with separate connections share none with other visits of their client.
+        let line = arrival.line.filter(|_| matches!(self.plan.visit, Visit::Request));
+        let client = line.map(|line| self.client_of(line));
         let slot = match client {
             None => self.free.take()?,
             Some(client) => {
@@ -50,18 +52,16 @@ impl Schedule {
         Some(self.start_burst(slot, arrival.intended_ns))
     }
 
-    /// Returns the number of an arrival's client within this share of a replay. Visits with separate connections need
-    /// no client.
-    fn client_of(&self, arrival: Arrival) -> Option<u32> {
-        let line = arrival.line.filter(|_| matches!(self.plan.visit, Visit::Request))?;
-        Some(line.session / self.share.shares.max(1))
+    /// Returns the number of a line's client within this share of a replay.
+    pub(super) fn client_of(&self, line: ReplayLine) -> u32 {
+        line.session / self.share.shares.max(1)
     }
 
-    /// Closes the idle connections of a client at its last line. Its busy connections follow when they become idle.
+    /// Notes at its last line that a client has finished, and closes its idle connections. Its busy connections follow
+    /// when they become idle.
     fn see_off(&mut self, arrival: Arrival) {
-        let Some(client) = self.client_of(arrival).filter(|_| arrival.line.is_some_and(|line| line.is_last)) else {
-            return;
-        };
+        let Some(line) = arrival.line.filter(|line| line.is_last) else { return };
+        let client = self.client_of(line);
         while let Some(slot) = self.free.take_from_gone(client) {
             self.slots[slot as usize].is_open = false;
         }

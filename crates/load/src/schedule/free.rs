@@ -113,6 +113,11 @@ impl Free {
         taken
     }
 
+    /// Returns whether a client has finished.
+    pub(super) fn is_gone(&self, client: u32) -> bool {
+        self.newest_of.get(client as usize) == Some(&GONE)
+    }
+
     /// Takes the next slot whose connection must be closed. The slot may be in use again.
     pub(super) fn take_leaving(&mut self) -> Option<u32> {
         self.leaving.pop_front()

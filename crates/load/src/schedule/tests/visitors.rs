@@ -67,3 +67,26 @@ fn a_session_of_a_log_is_one_client() {
     assert_eq!(visitors(&plan), expected);
     assert_eq!(visitors(&Plan { visit: Visit::Connection { calls: 1 }, ..plan }), expected);
 }
+
+#[test]
+fn a_session_ends_when_its_last_line_begins_even_if_a_response_is_late() {
+    let lines = ReplayLines::of([(0, 0), (MS, 1), (2 * MS, 0), (3 * MS, 1)]);
+    let kind = Loop::Open(Arrivals::replay(Arc::new(lines)));
+    for visit in [Visit::Request, Visit::Connection { calls: 1 }] {
+        let plan = Plan { kind: kind.clone(), visit, connections: 4, stop: Stop::Count(4), ..Plan::default() };
+        let mut schedule = Schedule::begin(&plan, plan.shares(1, 0, 1)[0], 0).unwrap();
+        let begun = [0, MS, 2 * MS].map(|now_ns| match schedule.next(now_ns) {
+            Move::Begin(begin) => begin,
+            other => panic!("{other:?}"),
+        });
+        // No response has arrived, and the first session has begun its last line.
+        assert_eq!(begun.map(|begin| schedule.visitor(&begin).is_last), [true, false, true]);
+    }
+    // The last line of a session that is dropped ends it too.
+    let plan = Plan { kind, connections: 1, backlog_max: 0, stop: Stop::Count(4), ..Plan::default() };
+    let mut schedule = Schedule::begin(&plan, plan.shares(1, 0, 1)[0], 0).unwrap();
+    let Move::Begin(begin) = schedule.next(0) else { panic!("nothing is due") };
+    assert!(!schedule.visitor(&begin).is_last);
+    assert!(!matches!(schedule.next(2 * MS), Move::Begin(_)));
+    assert_eq!((schedule.visitor(&begin).is_last, schedule.tally().dropped), (true, 2));
+}
