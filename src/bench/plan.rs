@@ -432,12 +432,12 @@ fn speech(request: &RequestArgs) -> Speech {
 }
 
 fn cookies(request: &RequestArgs) -> CookieUse {
-    if sense::gives_cookies(request) {
-        CookieUse::Given
+    if sense::specifies_cookies(request) {
+        CookieUse::Specified
     } else if request.no_cookies {
         CookieUse::Off
     } else {
-        CookieUse::Kept
+        CookieUse::Stored
     }
 }
 

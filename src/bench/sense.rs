@@ -166,7 +166,7 @@ fn of_replays(load: &LoadArgs, request: &RequestArgs) -> Vec<Rule> {
 }
 
 /// Returns whether the user specifies the cookies of every request.
-pub(super) fn gives_cookies(request: &RequestArgs) -> bool {
+pub(super) fn specifies_cookies(request: &RequestArgs) -> bool {
     request.header.iter().any(|field| field.is_named("cookie"))
 }
 
@@ -208,7 +208,7 @@ fn of_requests(request: &RequestArgs, question: &QuestionArgs, url: &Url) -> Vec
         "HTTP/3 needs TLS, but the --compare URL does not use it: use https://, or --http 2".to_owned(),
     ));
     rules.push((
-        request.no_cookies && gives_cookies(request),
+        request.no_cookies && specifies_cookies(request),
         "a Cookie header replaces the cookies that responses set: remove it, or --no-cookies".to_owned(),
     ));
     rules.push((

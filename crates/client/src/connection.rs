@@ -31,12 +31,18 @@ struct Burst {
 /// Buffers that a slot reuses for each burst, so that no burst allocates.
 #[derive(Default)]
 struct Pipeline {
-    /// Table indexes of the requests.
-    requests: Vec<u32>,
+    requests: Vec<PipelinedRequest>,
     /// The bytes of all requests of the burst.
     bytes: Vec<u8>,
-    /// The end of each request in `bytes`.
-    ends: Vec<usize>,
+}
+
+/// A request of a burst.
+struct PipelinedRequest {
+    /// Table index.
+    index: u32,
+    /// Its end in [`Pipeline::bytes`].
+    end: usize,
+    has_cookies: bool,
 }
 
 /// The result of a burst whose responses are all complete.
@@ -122,7 +128,7 @@ async fn run_connection<D: Drive + 'static>(
     mut burst: Burst,
     pipeline: &mut Pipeline,
 ) -> Left {
-    let mut reader = ResponseReader::with_cookies(shared.settings.keeps_cookies);
+    let mut reader = ResponseReader::with_cookies(shared.settings.stores_cookies);
     loop {
         let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
             Err((nth, failure)) => {
@@ -231,12 +237,9 @@ async fn exchange<D: Drive + 'static>(
             ..ended_of(shared, burst, pipeline, nth, result, ended_ns)
         };
         shared.drive.borrow_mut().handle_ended(&ended);
-        if !reader.set_cookies().is_empty() {
-            let request = (index, burst.begin.request.saturating_add(u64::from(nth)));
-            if shared.store_cookies(&burst.begin, request, reader.set_cookies()) {
-                link.expect_long_requests(shared);
-            }
-        }
+        shared.count_cookies(ended.is_sent && has_cookies(burst, pipeline, nth));
+        let request = (index, burst.begin.request.saturating_add(u64::from(nth)));
+        shared.store_cookies(&burst.begin, request, reader.set_cookies());
         let may_go_on = answer.persistent && !server_closed && is_whole;
         if !more_due {
             // If the request announced the close, the close is no failure of the server.
@@ -265,7 +268,6 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
     if is_joined {
         pipeline.requests.clear();
         pipeline.bytes.clear();
-        pipeline.ends.clear();
         for nth in 0..begin.burst.max(1) {
             let index = if nth == 0 { first } else { choose(nth) };
             let (request, is_last) = (&requests[index as usize], is_last(&begin, nth));
@@ -278,15 +280,16 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
                 }
                 None => pipeline.bytes.extend_from_slice(request.bytes(is_last)),
             }
-            if let Some(visitor) = &visitor {
-                let cookies = &mut *shared.cookies.borrow_mut();
-                if let Some(value) = cookies.value_for(visitor, (&shared.settings, (index, number)), begun_ns) {
-                    insert_field(value, start, &mut pipeline.bytes);
-                    cookies.counts.requests += 1;
-                }
+            let cookies = &mut *shared.cookies.borrow_mut();
+            let value = visitor.as_ref().and_then(|visitor| {
+                let request = (&shared.settings, (index, number));
+                cookies.value_for(visitor, request, begun_ns)
+            });
+            if let Some(value) = value {
+                insert_field(value, start, &mut pipeline.bytes);
             }
-            pipeline.requests.push(index);
-            pipeline.ends.push(pipeline.bytes.len());
+            let (has_cookies, end) = (value.is_some(), pipeline.bytes.len());
+            pipeline.requests.push(PipelinedRequest { index, end, has_cookies });
         }
     }
     shared.drop_cookies(visitor);
@@ -298,7 +301,11 @@ const fn is_last(begin: &Begin, nth: u32) -> bool {
 }
 
 fn request_of(burst: &Burst, pipeline: &Pipeline, nth: u32) -> u32 {
-    if burst.is_joined { pipeline.requests[nth as usize] } else { burst.first }
+    if burst.is_joined { pipeline.requests[nth as usize].index } else { burst.first }
+}
+
+fn has_cookies(burst: &Burst, pipeline: &Pipeline, nth: u32) -> bool {
+    burst.is_joined && pipeline.requests[nth as usize].has_cookies
 }
 
 fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
@@ -318,7 +325,7 @@ fn ended_of<D: Drive>(
     result: Result<u16, RequestFailure>,
     ended_ns: u64,
 ) -> RequestRecord {
-    let end_of = |nth| pipeline.ends[nth as usize];
+    let end_of = |nth| pipeline.requests[nth as usize].end;
     let (before, end) = match (burst.is_joined, nth.checked_sub(1)) {
         (true, Some(previous)) => (end_of(previous), end_of(nth)),
         (true, None) => (0, end_of(nth)),
@@ -365,6 +372,7 @@ fn fail_from<D: Drive>(
             ended.interim_responses = received.interim_responses;
         }
         drive.handle_ended(&ended);
+        shared.count_cookies(ended.is_sent && has_cookies(burst, pipeline, later));
     }
 }
 

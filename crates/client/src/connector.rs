@@ -2,7 +2,7 @@
 
 use super::{ClientSettings, Sources};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with};
 use std::cell::Cell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,11 +32,7 @@ pub(super) struct Connector {
     source: Cell<u32>,
     /// Number of connections started from `source`.
     begun: Cell<u32>,
-    request_bytes_max: Cell<usize>,
 }
-
-/// The smallest maximum segment size of a path in bytes (RFC 9293 §3.7.1). A request that fits is sent as one segment.
-const SEGMENT_BYTES_MIN: usize = 536;
 
 /// The state of a connection after connect has returned.
 #[derive(Debug)]
@@ -79,25 +75,19 @@ impl ServerAddresses {
 }
 
 impl Connector {
-    /// Creates a connector. `request_bytes_max` is the largest number of bytes in one send.
-    pub(super) fn new(settings: &ClientSettings, request_bytes_max: usize) -> Self {
+    /// Creates a connector.
+    pub(super) fn new(settings: &ClientSettings) -> Self {
         let unix_socket = settings.unix_socket.as_deref().map(SocketAddrUnix::new);
-        Self { unix_socket, ..Self::over_ip(Arc::clone(&settings.addresses), settings.sources, request_bytes_max) }
+        Self { unix_socket, ..Self::over_ip(Arc::clone(&settings.addresses), settings.sources) }
     }
 
-    fn over_ip(addresses: Arc<[SocketAddr]>, sources: Sources, request_bytes_max: usize) -> Self {
+    fn over_ip(addresses: Arc<[SocketAddr]>, sources: Sources) -> Self {
         let source = match sources {
             Sources::Automatic => 0,
             Sources::Loopback { first, count } => 1 + first % count.clamp(1, SOURCES_MAX),
         };
         let addresses = ServerAddresses::new(addresses);
-        let (source, begun, request_bytes_max) = (Cell::new(source), Cell::new(0), Cell::new(request_bytes_max));
-        Self { addresses, unix_socket: None, sources, source, begun, request_bytes_max }
-    }
-
-    /// Prepares later connections for requests of any length.
-    pub(super) fn expect_long_requests(&self) {
-        self.request_bytes_max.set(usize::MAX);
+        Self { addresses, unix_socket: None, sources, source: Cell::new(source), begun: Cell::new(0) }
     }
 
     /// Returns whether connections are over a Unix socket.
@@ -121,7 +111,7 @@ impl Connector {
                 }
                 self.begun.set(self.begun.get().saturating_add(1));
                 for _ in 0..SOURCES_TRIED_MAX {
-                    match begin_from(address, self.source.get(), self.request_bytes_max.get()) {
+                    match begin_from(address, self.source.get()) {
                         Err(Errno::ADDRNOTAVAIL) if self.can_rotate() => self.rotate(254),
                         begun => return begun,
                     }
@@ -131,7 +121,7 @@ impl Connector {
             Sources::Loopback { count, .. } => {
                 // Rotate in turn, so that no address runs out of ports before the others. An address without free ports
                 // returns an error.
-                let begun = begin_from(address, self.source.get(), self.request_bytes_max.get());
+                let begun = begin_from(address, self.source.get());
                 self.rotate(count.clamp(1, SOURCES_MAX));
                 begun
             }
@@ -161,15 +151,10 @@ impl Connector {
 }
 
 /// Starts a connection from a source address, 127.0.x.y with this host part, or from any if it is 0.
-fn begin_from(address: SocketAddr, source: u32, request_bytes_max: usize) -> Result<Begun, Errno> {
+fn begin_from(address: SocketAddr, source: u32) -> Result<Begun, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    if request_bytes_max > SEGMENT_BYTES_MIN {
-        // The end of a long request must not wait for an acknowledgement of its beginning. A short request is a
-        // single segment on an otherwise idle connection, which is sent at once anyway.
-        sockopt::set_tcp_nodelay(&socket, true)?;
-    }
     if source != 0 {
         // With this option, the port is chosen not by bind, which does not know the destination, but by connect.
         flatout_os::socket::set_ip_bind_address_no_port(socket.as_fd())?;
@@ -202,7 +187,7 @@ mod tests {
 
     #[test]
     fn sources_rotate_through_loopback_addresses() {
-        let connector = Connector::over_ip(["127.0.0.1:1".parse().unwrap()].into(), Sources::Automatic, 1);
+        let connector = Connector::over_ip(["127.0.0.1:1".parse().unwrap()].into(), Sources::Automatic);
         assert!(connector.can_rotate());
         let mut seen = Vec::new();
         for _ in 0..256 {
@@ -210,14 +195,14 @@ mod tests {
             seen.push(connector.source.get());
         }
         assert_eq!((seen[0], seen[252], seen[253], seen[254]), (2, 254, 1, 2));
-        assert!(!Connector::over_ip(["[::1]:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
-        assert!(!Connector::over_ip(["192.0.2.1:1".parse().unwrap()].into(), Sources::Automatic, 1).can_rotate());
+        assert!(!Connector::over_ip(["[::1]:1".parse().unwrap()].into(), Sources::Automatic).can_rotate());
+        assert!(!Connector::over_ip(["192.0.2.1:1".parse().unwrap()].into(), Sources::Automatic).can_rotate());
     }
 
     #[test]
     fn given_sources_rotate_from_each_workers_start() {
         let connector = |first, count| {
-            Connector::over_ip(["127.0.0.1:1".parse().unwrap()].into(), Sources::Loopback { first, count }, 1)
+            Connector::over_ip(["127.0.0.1:1".parse().unwrap()].into(), Sources::Loopback { first, count })
         };
         let turns = |connector: &Connector, count| {
             let mut seen = Vec::new();

@@ -13,18 +13,28 @@ use super::{ClientSettings, Drive};
 use flatout_load::record::CookieCounts;
 use flatout_load::schedule::{Begin, Visitor};
 use flatout_os::clock::{precise_ns, unix_s};
+pub use jar::ScopeRanges;
 use jar::{CookieJar, RequestScope, ResponseTime, SetResult};
+use memchr::memmem::Finder;
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
-/// Maximum memory of all cookies of a worker, in bytes. A guess: enough for a session cookie of each of 500,000 clients.
+/// Maximum memory of all cookies of a worker, in bytes. A guess: enough for a session cookie of each of 300,000 clients.
 const BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Memory in the table of clients for each of the most clients that it has had, in bytes. A table that grows when it is
+/// just over half full has up to seven places for each, in the old and the new memory.
+const PLACE_BYTES: usize = 7 * (size_of::<(u64, Box<ClientCookies>)>() + 1);
 
 /// The cookies of all clients of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Cookies {
-    /// The clients that stored a cookie, by number.
-    clients: HashMap<u64, ClientCookies>,
-    /// Memory of all cookies, in bytes.
+    /// The clients that have stored a cookie, by number. Also those that have no cookie any more, so that each is counted
+    /// once.
+    clients: HashMap<u64, Box<ClientCookies>>,
+    /// The most clients that were in the table at once.
+    clients_peak: usize,
+    /// Memory of all cookies without the table, in bytes.
     bytes: usize,
     pub(super) counts: CookieCounts,
     /// Buffers for the head of a request with placeholders, and for the value of a Cookie field.
@@ -33,11 +43,18 @@ pub(super) struct Cookies {
 }
 
 /// A client's cookies, and which of the clients with its number it is.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct ClientCookies {
     /// [`Visitor::visit`] of the client.
     visit: u64,
     jar: CookieJar,
+}
+
+impl ClientCookies {
+    /// Returns the memory of the client without its place in the table, in bytes.
+    const fn bytes(&self) -> usize {
+        jar::allocated(size_of::<Self>()) + self.jar.bytes()
+    }
 }
 
 /// A request: its index in the table, and its number in the run.
@@ -49,51 +66,52 @@ impl Cookies {
         self.clients.is_empty()
     }
 
-    /// Stores the cookies that a response to a request of `visitor` sets; `values` are separated by LF. Returns whether a
-    /// client has more cookies than before.
+    /// Stores the cookies that a response to a request of `visitor` sets; `values` are separated by LF. A client whose last
+    /// burst has begun stores nothing.
     fn store(
         &mut self,
         visitor: &Visitor,
         (settings, request): (&ClientSettings, RequestId),
         values: &[u8],
         now: ResponseTime,
-    ) -> bool {
+    ) {
         let values = values.split(|&byte| byte == b'\n').filter(|value| !value.is_empty());
         if visitor.is_last {
             self.counts.unused += values.count() as u64;
-            return false;
+            return;
         }
         let mut head = std::mem::take(&mut self.head);
         let scope = scope_of(settings, request, &mut head);
+        let known = self.take(visitor);
+        let mut is_stored = known.is_some();
         let mut client =
-            self.take(visitor).unwrap_or_else(|| ClientCookies { visit: visitor.visit, jar: CookieJar::default() });
-        let (was_new, mut has_more) = (client.jar.bytes() == 0, false);
-        let bytes_others = self.bytes;
+            known.unwrap_or_else(|| Box::new(ClientCookies { visit: visitor.visit, ..ClientCookies::default() }));
+        let peak = self.clients_peak.max(self.clients.len() + 1);
+        let others_bytes = self.bytes + peak * PLACE_BYTES + client.bytes() - client.jar.bytes();
         for value in values {
-            let room = BYTES_MAX.saturating_sub(bytes_others + client.jar.bytes());
-            match client.jar.set(value, &scope, now, room) {
+            match client.jar.set(value, &scope, now, BYTES_MAX.saturating_sub(others_bytes)) {
                 SetResult::Added => {
                     self.counts.stored += 1;
-                    has_more = true;
+                    self.counts.clients += u64::from(!is_stored);
+                    is_stored = true;
                 }
                 SetResult::Replaced => self.counts.stored += 1,
                 SetResult::Removed => {}
                 SetResult::Dropped => self.counts.dropped += 1,
             }
         }
-        self.counts.clients += u64::from(was_new && has_more);
         self.head = head;
-        if client.jar.bytes() > 0 {
-            self.bytes += client.jar.bytes();
+        if is_stored {
+            self.bytes += client.bytes();
+            self.clients_peak = peak;
             self.clients.insert(visitor.number, client);
         }
-        has_more
     }
 
-    /// Takes out the cookies of a client, if it has any, and drops those of an earlier client with the same number.
-    fn take(&mut self, visitor: &Visitor) -> Option<ClientCookies> {
+    /// Takes out a client, if it has stored a cookie, and drops an earlier client with the same number.
+    fn take(&mut self, visitor: &Visitor) -> Option<Box<ClientCookies>> {
         let client = self.clients.remove(&visitor.number)?;
-        self.bytes -= client.jar.bytes();
+        self.bytes -= client.bytes();
         Some(client).filter(|client| client.visit == visitor.visit)
     }
 
@@ -113,24 +131,23 @@ impl Cookies {
 
 /// Returns the scope of a request. `head` is a buffer.
 fn scope_of<'a>(settings: &'a ClientSettings, (index, number): RequestId, head: &'a mut Vec<u8>) -> RequestScope<'a> {
-    let request = &settings.requests[index as usize];
-    let head = match &request.template {
-        None => &request.kept[..],
-        Some(template) => {
-            head.clear();
-            template.head.fill(&mut settings.values.of_head(number), head);
-            head
-        }
-    };
-    RequestScope::of_head(head, settings.tls.is_some())
+    let (request, is_tls) = (&settings.requests[index as usize], settings.tls.is_some());
+    let Some(template) = &request.template else { return RequestScope::new(&request.kept, &request.scope, is_tls) };
+    head.clear();
+    template.head.fill(&mut settings.values.of_head(number), head);
+    RequestScope::new(head, &ScopeRanges::of(head), is_tls)
 }
 
-/// Inserts the field Cookie at the end of the head of an HTTP/1 request that begins at `start`.
+/// Inserts the field Cookie at the end of the head of an HTTP/1 request that begins at `start` and is the last one.
 pub(super) fn insert_field(value: &[u8], start: usize, bytes: &mut Vec<u8>) {
     const HEAD_END: &[u8] = b"\r\n\r\n";
-    let Some(end) = bytes[start..].windows(HEAD_END.len()).position(|window| window == HEAD_END) else { return };
+    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(HEAD_END));
+    let Some(end) = FINDER.find(&bytes[start..]) else { return };
     let at = start + end + b"\r\n".len();
-    bytes.splice(at..at, [b"Cookie: ", value, b"\r\n"].concat());
+    for part in [b"Cookie: ", value, b"\r\n"] {
+        bytes.extend_from_slice(part);
+    }
+    bytes[at..].rotate_right(field_bytes(value));
 }
 
 /// Length of the field Cookie in HTTP/1 form, in bytes.
@@ -144,20 +161,25 @@ impl<D: Drive> ClientShared<D> {
         if self.cookies.borrow().is_empty() { None } else { self.drive.borrow().visitor(begin) }
     }
 
-    /// Stores the cookies that a response sets; `values` are separated by LF, and not empty. Returns whether the client
-    /// has more cookies than before.
-    pub(super) fn store_cookies(&self, begin: &Begin, request: RequestId, values: &[u8]) -> bool {
-        let Some(visitor) = self.drive.borrow().visitor(begin) else { return false };
-        let now = ResponseTime { now_ns: precise_ns(), unix_s: unix_s() };
-        let has_more = self.cookies.borrow_mut().store(&visitor, (&self.settings, request), values, now);
-        if has_more {
-            // Cookies may make requests longer than those that were prepared.
-            self.connector.expect_long_requests();
+    /// Stores the cookies that a complete response sets; `values` are separated by LF.
+    pub(super) fn store_cookies(&self, begin: &Begin, request: RequestId, values: &[u8]) {
+        if values.is_empty() {
+            return;
         }
-        has_more
+        let Some(visitor) = self.drive.borrow().visitor(begin) else { return };
+        let now = ResponseTime { now_ns: precise_ns(), unix_s: unix_s() };
+        self.cookies.borrow_mut().store(&visitor, (&self.settings, request), values, now);
     }
 
-    /// Drops the cookies of a client after its last burst.
+    /// Notes that a request was sent whole, with or without cookies.
+    pub(super) fn count_cookies(&self, has_cookies: bool) {
+        if has_cookies {
+            self.cookies.borrow_mut().counts.requests += 1;
+        }
+    }
+
+    /// Drops the cookies of a client whose last burst needs them no longer. They are not stored again: until it ends, the
+    /// drive says of each burst of the client that the last one has begun.
     pub(super) fn drop_cookies(&self, visitor: Option<Visitor>) {
         if let Some(visitor) = visitor.filter(|visitor| visitor.is_last) {
             self.cookies.borrow_mut().take(&visitor);
@@ -186,32 +208,70 @@ mod tests {
         String::from_utf8(value.to_vec()).unwrap()
     }
 
+    fn store(cookies: &mut Cookies, settings: &ClientSettings, visitor: Visitor, request: u32, values: &str) {
+        cookies.store(&visitor, (settings, (request, 0)), values.as_bytes(), NOW);
+    }
+
     #[test]
     fn each_client_sends_its_own_cookies() {
         let requests = [at("/a/b"), at("/c")].into();
         let settings = ClientSettings { requests, ..settings("127.0.0.1:1".parse().unwrap()) };
         let mut cookies = Cookies::default();
-        let store = |cookies: &mut Cookies, visitor, request, values: &str| {
-            cookies.store(&visitor, (&settings, (request, 0)), values.as_bytes(), NOW)
-        };
-        assert!(store(&mut cookies, visitor(1, 0, false), 0, "a=1\nb=1; Path=/\nb=2; Path=/\n\n"));
-        assert!(store(&mut cookies, visitor(2, 0, false), 1, "a=2\n"));
-        assert!(!store(&mut cookies, visitor(2, 0, false), 1, "a=3\nbad=1; Domain=other\n"));
+        store(&mut cookies, &settings, visitor(1, 0, false), 0, "a=1\nb=1; Path=/\nb=2; Path=/\n\n");
+        store(&mut cookies, &settings, visitor(2, 0, false), 1, "a=2\n");
+        store(&mut cookies, &settings, visitor(2, 0, false), 1, "a=3\nbad=1; Domain=other\n");
         assert_eq!(value(&mut cookies, &settings, visitor(1, 0, false), 0), "a=1; b=2");
         assert_eq!(value(&mut cookies, &settings, visitor(1, 0, false), 1), "b=2");
         assert_eq!(value(&mut cookies, &settings, visitor(2, 0, true), 0), "a=3");
         assert_eq!(value(&mut cookies, &settings, visitor(3, 0, false), 0), "");
         // The next visit is another client's.
         assert_eq!(value(&mut cookies, &settings, visitor(2, 1, false), 0), "");
-        assert!(store(&mut cookies, visitor(2, 1, false), 0, "c=1\n"));
+        store(&mut cookies, &settings, visitor(2, 1, false), 0, "c=1\n");
         assert_eq!(value(&mut cookies, &settings, visitor(2, 1, false), 0), "c=1");
         // Cookies that a client cannot send are not stored.
-        assert!(!store(&mut cookies, visitor(4, 0, true), 0, "d=1\ne=1\n"));
-        let expected = CookieCounts { clients: 3, stored: 6, requests: 0, unused: 2, dropped: 1 };
+        store(&mut cookies, &settings, visitor(4, 0, true), 0, "d=1\ne=1\n");
+        store(&mut cookies, &settings, visitor(5, 0, false), 0, "e=1; Domain=other\ne=1; Max-Age=0");
+        let expected = CookieCounts { clients: 3, stored: 6, requests: 0, unused: 2, dropped: 2 };
         assert_eq!(cookies.counts, expected);
-        assert!(!store(&mut cookies, visitor(1, 0, false), 0, "a=; Max-Age=0\nb=; Max-Age=0; Path=/\n"));
+        assert_eq!(cookies.clients.len(), 2);
+        cookies.take(&visitor(1, 0, true));
         cookies.take(&visitor(2, 1, true));
         assert_eq!((cookies.is_empty(), cookies.bytes), (true, 0));
+    }
+
+    #[test]
+    fn a_client_that_loses_its_cookies_is_counted_once() {
+        let settings = ClientSettings { requests: [at("/")].into(), ..settings("127.0.0.1:1".parse().unwrap()) };
+        let mut cookies = Cookies::default();
+        for _ in 0..3 {
+            store(&mut cookies, &settings, visitor(1, 0, false), 0, "login=1");
+            store(&mut cookies, &settings, visitor(1, 0, false), 0, "login=; Max-Age=0");
+            assert_eq!(value(&mut cookies, &settings, visitor(1, 0, false), 0), "");
+        }
+        assert_eq!(cookies.counts, CookieCounts { clients: 1, stored: 3, ..CookieCounts::default() });
+    }
+
+    #[test]
+    fn the_memory_of_all_clients_is_bounded() {
+        let settings = ClientSettings { requests: [at("/")].into(), ..settings("127.0.0.1:1".parse().unwrap()) };
+        let mut cookies = Cookies::default();
+        let mut clients = 0;
+        while cookies.counts.dropped == 0 {
+            store(&mut cookies, &settings, visitor(clients, 0, false), 0, "sessionid=0123456789abcdef; Path=/");
+            clients += 1;
+        }
+        // Each client has four small allocations, of at least 32 bytes each, and the table has room for all of them.
+        let small = clients as usize * (32 * 4 + size_of::<super::ClientCookies>());
+        let table = cookies.clients.capacity() * (size_of::<(u64, usize)>() + 1);
+        assert!(small + table < super::BYTES_MAX && 2 * (small + table) > super::BYTES_MAX / 2, "{small} {table}");
+        assert!(clients >= 300_000, "{clients}");
+        assert_eq!((cookies.counts.clients, cookies.clients.len()), (clients - 1, clients as usize - 1));
+        // A client that has left makes room for another.
+        cookies.take(&visitor(0, 0, true));
+        store(&mut cookies, &settings, visitor(clients, 0, false), 0, "sessionid=0123456789abcdef; Path=/");
+        assert_eq!((cookies.counts.clients, cookies.counts.dropped), (clients, 1));
+        (0..=clients).for_each(|number| drop(cookies.take(&visitor(number, 0, true))));
+        assert_eq!(cookies.bytes, 0);
     }
 
     #[test]

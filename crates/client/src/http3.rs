@@ -41,6 +41,7 @@ struct Http3State {
     quic: QuicConnection,
     core: Connection<StreamState>,
     fields: FieldBlock,
+    stores_cookies: bool,
     /// Buffer for the heads of requests, reused.
     output: Vec<u8>,
     /// The control stream and the QPACK decoder stream, when they are open.
@@ -221,7 +222,7 @@ impl Http3State {
                 let mut head = ArrivedHead { status, line_bytes: 0, set_cookies: Vec::new() };
                 for (name, value) in self.fields.iter() {
                     head.line_bytes += name.len() + ": ".len() + value.len() + "\r\n".len();
-                    if name.as_bytes() == SET_COOKIE {
+                    if self.stores_cookies && name.as_bytes() == SET_COOKIE {
                         head.set_cookies.extend_from_slice(value);
                         head.set_cookies.push(b'\n');
                     }
@@ -293,13 +294,14 @@ impl Drop for Http3Connection {
 }
 
 impl Http3Connection {
-    /// Creates a connection on `quic`, which has started its handshake. Also returns the connection's task, which the
-    /// caller spawns.
-    fn new(quic: QuicConnection) -> (Self, Http3Task) {
+    /// Creates a connection on `quic`, which has started its handshake. If `stores_cookies`, its streams return the
+    /// cookies that responses set. Also returns the connection's task, which the caller spawns.
+    fn new(quic: QuicConnection, stores_cookies: bool) -> (Self, Http3Task) {
         let state = Http3State {
             quic,
             core: Connection::new(Role::Client, CONFIG),
             fields: FieldBlock::new(),
+            stores_cookies,
             output: Vec::new(),
             own: [None, None],
             reserved: VecDeque::new(),

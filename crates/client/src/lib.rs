@@ -44,6 +44,7 @@ mod tls;
 mod worker;
 
 pub use content::sha256;
+pub use cookies::ScopeRanges;
 pub use failure::{QuicFailure, RequestFailure};
 pub use interrupt::{watch_endings, watch_interrupts};
 pub use table::{DIGEST_BYTES, PreparedRequest, StreamRequest};
@@ -81,7 +82,7 @@ pub struct ClientSettings {
     /// Timeout for connecting, and for a complete response, in nanoseconds, at least 1.
     pub request_timeout_ns: u64,
     /// True if each simulated client stores the cookies that responses set, and sends them with its later requests.
-    pub keeps_cookies: bool,
+    pub stores_cookies: bool,
     /// Interval, in responses, at which the digest of a body is computed; 0 for never.
     pub digest_every: u32,
     /// True if the worker polls while a response is awaited, and shortly before a burst is due. A sleeping core takes a
@@ -181,7 +182,7 @@ pub trait Drive {
     /// Returns the table index of the `nth` request of a burst, from 0.
     fn choose(&mut self, begin: &Begin, nth: u32) -> u32;
 
-    /// Returns the simulated client that makes the requests of a burst; `None` if it keeps no cookies.
+    /// Returns the simulated client that makes the requests of a burst; `None` if it stores no cookies.
     fn visitor(&self, begin: &Begin) -> Option<Visitor> {
         let _ = begin;
         None

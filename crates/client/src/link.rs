@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use rustls::HandshakeKind;
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -39,6 +39,8 @@ pub(super) struct Link<D: Drive> {
     kind: LinkTransport,
     /// Number of bytes of the next burst that have already been sent.
     sent_bytes: usize,
+    /// True if no segment waits for the acknowledgement of others.
+    sends_at_once: bool,
     pub(super) open: OpenGuard<D>,
 }
 
@@ -56,6 +58,19 @@ pub(super) struct NewConnection<D: Drive> {
     pub(super) sent_ns: u64,
 }
 
+/// The smallest maximum segment size of a path in bytes (RFC 9293 §3.7.1). A burst that fits is sent as one segment.
+const SEGMENT_BYTES_MIN: usize = 536;
+
+/// Prepares a TCP socket for a burst that may need several segments: its end must not wait for an acknowledgement of its
+/// beginning. A shorter burst is a single segment on an otherwise idle connection, which is sent at once anyway.
+fn prepare_send(socket: impl AsFd, burst_bytes: usize, sends_at_once: &mut bool) -> Result<(), Errno> {
+    if burst_bytes > SEGMENT_BYTES_MIN && !*sends_at_once {
+        sockopt::set_tcp_nodelay(socket, true)?;
+        *sends_at_once = true;
+    }
+    Ok(())
+}
+
 impl<D: Drive + 'static> Link<D> {
     /// Connects and sends as much of the first burst as possible.
     pub(super) async fn open(
@@ -68,10 +83,13 @@ impl<D: Drive + 'static> Link<D> {
         if shared.tls.is_some() {
             let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
             let Transport::Tls(stream) = standing.transport else { return Err(RequestFailure::ClosedEarly) };
-            let link = Self { kind: LinkTransport::Tls(stream), sent_bytes: 0, open: OpenGuard::new(shared, begun_ns) };
+            let open = OpenGuard::new(shared, begun_ns);
+            let link = Self { kind: LinkTransport::Tls(stream), sent_bytes: 0, sends_at_once: true, open };
             return Ok(NewConnection { link, made: standing.made, sent_ns: precise_ns() });
         }
         let (socket, stands) = begin(shared, slot, begun_ns).await?;
+        let mut sends_at_once = shared.connector.is_unix();
+        prepare_send(&socket, bytes.len(), &mut sends_at_once)?;
         // Over loopback, the handshake is complete when connect returns, whatever its result. Sending shows whether the
         // connection is established, and saves waiting for a writable socket.
         let mut sent_ns = precise_ns();
@@ -91,20 +109,9 @@ impl<D: Drive + 'static> Link<D> {
         };
         let connect_ns = sent_ns.saturating_sub(begun_ns);
         let made = Made { connect_ns, tls_ns: 0, is_reconnect, is_resumed: false };
-        let link =
-            Self { kind: LinkTransport::Plain(Some(socket)), sent_bytes, open: OpenGuard::new(shared, begun_ns) };
+        let open = OpenGuard::new(shared, begun_ns);
+        let link = Self { kind: LinkTransport::Plain(Some(socket)), sent_bytes, sends_at_once, open };
         Ok(NewConnection { link, made, sent_ns })
-    }
-
-    /// Prepares an established connection for requests of any length, whose end must not wait for an acknowledgement of
-    /// the beginning. Connections over TLS are always prepared.
-    pub(super) fn expect_long_requests(&self, shared: &ClientShared<D>) {
-        if let LinkTransport::Plain(Some(socket)) = &self.kind
-            && !shared.connector.is_unix()
-        {
-            // This fails only if the connection has ended, which the next request finds out.
-            let _ = sockopt::set_tcp_nodelay(socket.fd(), true);
-        }
     }
 
     /// Sends a whole burst directly. Waits only if the socket buffer is full. Updates `sent_bytes`.
@@ -167,6 +174,7 @@ impl<D: Drive + 'static> Link<D> {
             LinkTransport::Plain(None) => return Err(RequestFailure::ClosedEarly),
             LinkTransport::Tls(_) => return Ok(false),
         };
+        prepare_send(socket.fd(), burst.len(), &mut self.sends_at_once)?;
         while *sent_bytes < burst.len() {
             match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
                 Ok(sent) => *sent_bytes += sent,
@@ -400,4 +408,25 @@ fn handshake_failure(error: std::io::Error) -> RequestFailure {
 async fn wait_connected(socket: &Registered<Rc<OwnedFd>>) -> Result<(), RequestFailure> {
     poll_fn(|context| socket.poll_write_ready(context)).await?.retain_ready();
     Ok(sockopt::socket_error(socket.fd())??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SEGMENT_BYTES_MIN, prepare_send};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn only_a_burst_of_several_segments_is_sent_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut sends_at_once = false;
+        for (burst_bytes, expected) in [(100, false), (SEGMENT_BYTES_MIN, false), (SEGMENT_BYTES_MIN + 1, true)] {
+            prepare_send(&socket, burst_bytes, &mut sends_at_once).unwrap();
+            assert_eq!((socket.nodelay().unwrap(), sends_at_once), (expected, expected), "{burst_bytes}");
+        }
+        // The socket is prepared once.
+        socket.set_nodelay(false).unwrap();
+        prepare_send(&socket, 1_000, &mut sends_at_once).unwrap();
+        assert!(!socket.nodelay().unwrap());
+    }
 }

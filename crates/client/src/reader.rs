@@ -33,7 +33,7 @@ struct Head {
     status: u16,
     framing: Framing,
     persistent: bool,
-    /// True if the head has the field Set-Cookie.
+    /// True if the client stores cookies and the head has the field Set-Cookie.
     sets_cookies: bool,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct ResponseReader {
     stash: Vec<u8>,
     received: Received,
     digesting: Option<Digesting>,
-    /// True if the client keeps cookies.
+    /// True if the client stores cookies.
     collects_cookies: bool,
     /// The values of the Set-Cookie fields of the final response, each followed by LF.
     set_cookies: Vec<u8>,
@@ -244,7 +244,7 @@ impl ResponseReader {
             let rest = &bytes[*used..];
             if let Some((head, head_bytes)) = memo.recall(rest) {
                 *used += head_bytes;
-                if head.sets_cookies && self.collects_cookies {
+                if head.sets_cookies {
                     collect_set_cookies(&rest[..head_bytes], &mut self.set_cookies);
                 }
                 return Ok(Some(head));
@@ -262,10 +262,10 @@ impl ResponseReader {
                 status: parsed.status,
                 framing: parsed.framing,
                 persistent: parsed.persistent,
-                sets_cookies: parsed.fields.first("set-cookie").is_some(),
+                sets_cookies: self.collects_cookies && parsed.fields.first("set-cookie").is_some(),
             };
             memo.remember(&rest[..parsed.head_bytes], head);
-            if head.sets_cookies && self.collects_cookies {
+            if head.sets_cookies {
                 collect_set_cookies(&rest[..parsed.head_bytes], &mut self.set_cookies);
             }
             return Ok(Some(head));
@@ -347,6 +347,24 @@ mod tests {
         .unwrap();
         assert_eq!(answer, Some(FinalResponse { status: 204, persistent: true }));
         assert_eq!(received.interim_responses, 2);
+    }
+
+    #[test]
+    fn only_the_final_response_sets_cookies_and_only_if_the_client_stores_them() {
+        let bytes = b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1\r\n\r\n\
+            HTTP/1.1 200 OK\r\nset-cookie:\t a=1 \r\nA: Set-Cookie: b=1\r\nSet-Cookie: c=1; Path=/\r\nContent-Length: 1\r\n\r\nx";
+        for (collects, expected) in [(true, "a=1\nc=1; Path=/\n"), (false, "")] {
+            for size in 1..=bytes.len() {
+                let (mut reader, mut memo) = (ResponseReader::with_cookies(collects), HeadMemo::default());
+                // The second head is recognised.
+                for _ in 0..2 {
+                    reader.begin(false, false, false, None);
+                    let mut pieces = bytes.chunks(size).map(|piece| reader.handle_bytes(&mut memo, piece).unwrap());
+                    assert!(pieces.by_ref().any(|answer| answer.is_some()) && pieces.next().is_none());
+                    assert_eq!(String::from_utf8_lossy(reader.set_cookies()), expected, "{size}");
+                }
+            }
+        }
     }
 
     #[test]

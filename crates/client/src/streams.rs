@@ -318,7 +318,8 @@ async fn run_burst<D: Drive + 'static>(
                     }
                     Ok(_) => opened.replies.set(opened.replies.get() + 1),
                 }
-                if result.is_ok() && !stream.set_cookies.is_empty() {
+                // A body that is wrong is complete, as over HTTP/1.
+                if matches!(result, Ok(_) | Err(RequestFailure::WrongLength | RequestFailure::WrongDigest)) {
                     let request = (stream.request, begin.request + u64::from(stream.nth));
                     shared.store_cookies(&begin, request, &stream.set_cookies);
                 }
@@ -466,6 +467,7 @@ async fn begin_stream<D: Drive>(
         sent_bytes: opened.http1_bytes as u64,
         unsent_from: opened.has_content.then_some(0),
         filled: opened.filled,
+        has_cookies: opened.has_cookies,
         stream: opened.stream,
         status: None,
         first_byte_ns: 0,
@@ -495,6 +497,7 @@ impl<D: Drive> BurstContext<'_, D> {
     fn end(&self, stream: &ClientStream, result: Result<u16, RequestFailure>, ended_ns: u64) {
         let first_byte_ns = if stream.first_byte_ns == 0 { ended_ns } else { stream.first_byte_ns };
         let unsent = stream.unsent(self.shared).len() as u64;
+        self.shared.count_cookies(unsent == 0 && stream.has_cookies);
         self.shared.drive.borrow_mut().handle_ended(&RequestRecord {
             begin: self.begin,
             request: stream.request,

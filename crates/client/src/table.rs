@@ -1,5 +1,6 @@
 //! The requests of a run, prepared in advance and shared by all workers.
 
+use super::cookies::ScopeRanges;
 use super::template::RequestTemplate;
 use std::sync::{Arc, OnceLock};
 
@@ -24,6 +25,8 @@ pub struct PreparedRequest {
     /// The request with placeholders, if it has any. It is then sent instead of `kept`, `last` and the block of
     /// `streamed`, and also instead of the content of `streamed` if the content has placeholders.
     pub template: Option<Box<RequestTemplate>>,
+    /// The host and the path in `kept`, by which cookies are chosen.
+    pub scope: ScopeRanges,
 }
 
 /// A request in the form of HTTP/2 or HTTP/3.
@@ -42,6 +45,7 @@ impl PreparedRequest {
         let kept = bytes.into();
         Self {
             last: Arc::clone(&kept),
+            scope: ScopeRanges::of(&kept),
             kept,
             is_head: false,
             streamed: None,
@@ -54,13 +58,5 @@ impl PreparedRequest {
     /// Returns the bytes for HTTP/1, unless the request has a template.
     pub(super) fn bytes(&self, is_last: bool) -> &[u8] {
         if is_last { &self.last } else { &self.kept }
-    }
-
-    /// Returns the maximum length of the HTTP/1 form, in bytes.
-    pub(super) fn bytes_max(&self) -> usize {
-        match &self.template {
-            Some(template) => template.bytes_max(),
-            None => self.kept.len().max(self.last.len()),
-        }
     }
 }

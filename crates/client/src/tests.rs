@@ -229,7 +229,7 @@ pub(super) fn settings(address: SocketAddr) -> ClientSettings {
         slots: 1,
         sources: Sources::Automatic,
         request_timeout_ns: 5_000_000_000,
-        keeps_cookies: false,
+        stores_cookies: false,
         digest_every: 0,
         stays_awake: false,
         handle_interrupts: false,

@@ -12,7 +12,7 @@ use super::reader::HeadMemo;
 use super::slot::ClientSlot;
 use super::streams::SharedConnection;
 use super::template::FillBuffers;
-use super::{ClientSettings, Drive, PreparedRequest, StreamVersion};
+use super::{ClientSettings, Drive, StreamVersion};
 use flatout_load::record::{ConnectionEnd, CookieCounts};
 use flatout_net::waker::WakerCell;
 use flatout_os::clock::precise_ns;
@@ -245,14 +245,13 @@ fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> C
     let slots = settings.slots.max(1);
     let deadlines = SlotDeadlines::default();
     let memos = settings.requests.len().min(MEMOS_MAX);
-    let request_bytes_max = settings.requests.iter().map(PreparedRequest::bytes_max).max();
     let streams = settings.streams.map(|streams| streams.per_connection.max(1));
     let tls = settings.tls.as_ref().map(super::ClientTls::for_worker);
     let is_http3 = settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
     let quic = tls.as_ref().filter(|_| is_http3 && !settings.addresses.is_empty());
     let quic = quic.and_then(|tls| QuicSockets::new(Arc::clone(&settings.addresses), settings.sources, tls));
     ClientShared {
-        connector: Connector::new(&settings, request_bytes_max.unwrap_or(0)),
+        connector: Connector::new(&settings),
         tls,
         quic,
         drive: RefCell::new(drive),

@@ -109,10 +109,10 @@ pub enum WarmUp {
 #[serde(rename_all = "kebab-case")]
 pub enum CookieUse {
     /// Each client stores the cookies that responses set, and sends them with its later requests.
-    Kept,
+    Stored,
     /// Every request has the same Cookie field, which the user specified.
-    Given,
-    /// Requests have no cookies, as in results of earlier versions.
+    Specified,
+    /// The cookies that responses set are not sent, as in results of earlier versions.
     #[default]
     Off,
 }
@@ -139,7 +139,7 @@ flatout_reason::defaults! {
         pub expected: ExpectedStatuses = ExpectedStatuses::default(),
         /// The source of the cookies that requests have.
         #[serde(default)]
-        pub cookies: CookieUse = CookieUse::Kept,
+        pub cookies: CookieUse = CookieUse::Stored,
         /// Time in nanoseconds in which the load rises evenly from nothing: a closed loop opens its connections one after
         /// another, an open loop raises its rate. The warm-up begins after it, and nothing is measured before that.
         #[serde(default)]

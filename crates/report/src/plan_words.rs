@@ -16,9 +16,9 @@ pub fn of(plan: &Plan) -> String {
         parts.push(format!("statuses {} expected", plan.expected));
     }
     match plan.cookies {
-        CookieUse::Kept => {}
-        CookieUse::Given => parts.push("one Cookie field for all requests".to_owned()),
-        CookieUse::Off => parts.push("no cookies".to_owned()),
+        CookieUse::Stored => {}
+        CookieUse::Specified => parts.push("one Cookie field for all requests".to_owned()),
+        CookieUse::Off => parts.push("cookies of responses not sent".to_owned()),
     }
     if plan.ramp_ns > 0 {
         parts.push(format!("{} of ramp", show::duration(plan.ramp_ns as f64)));

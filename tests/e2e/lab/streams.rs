@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 /// nginx with HTTP/2 in clear text, with these additional settings.
-fn start_nginx(settings: &str) -> (Folder, Running, String) {
+pub(super) fn start_nginx(settings: &str) -> (Folder, Running, String) {
     let folder = Folder::new();
     let port = free_port();
     let settings =

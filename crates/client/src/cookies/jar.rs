@@ -1,22 +1,42 @@
-//! The cookies of one client (RFC 6265 §5), without a clock.
+//! The cookies of one client (RFC 6265 §5, with the rules that browsers have added in its draft successor, RFC 6265bis),
+//! without a clock.
 //!
 //! A cookie is sent only to the hosts of the run, so the list of public suffixes, which protects one site's users from
-//! another site, is not needed. Attributes for browsers (`HttpOnly`, `SameSite`) have no meaning here.
+//! another site, is not needed. A run has no pages that could request something from another site, and no scripts, so
+//! `SameSite` and `HttpOnly` have no meaning here.
+//!
+//! Why not the crate `cookie_store`: it reads the clock itself, parses a URL for each request, bounds neither the number
+//! nor the memory of cookies, and depends on the crates for URLs, international names and public suffixes, which the lab
+//! does not need.
 
-use flatout_http::date::parse_date;
+use flatout_http::date::parse_cookie_date;
+use flatout_http::host::split_port;
 use flatout_http::token::trim;
+use std::ops::Range;
 
-/// Maximum number of cookies of a client, the number that RFC 6265 §6.1 demands per host.
+/// Maximum number of cookies of a client: the number per host that RFC 6265 §6.1 asks of every client. Browsers store
+/// more (Chrome 180, Firefox 150), but few sites set as many.
 const COOKIES_MAX: usize = 50;
 
 /// Maximum length of a cookie's name and value together, in bytes (RFC 6265 §6.1).
 const PAIR_BYTES_MAX: usize = 4096;
 
-/// Maximum length of an attribute's value that is not ignored, in bytes, as in browsers.
+/// Maximum length of an attribute's value that is not ignored, in bytes (RFC 6265bis §5.6).
 const ATTRIBUTE_BYTES_MAX: usize = 1024;
 
-/// Maximum memory of a client's cookies, in bytes. More would not fit in the request heads that servers accept.
-const JAR_BYTES_MAX: usize = 16 * 1024;
+/// Maximum memory of a client's cookies, in bytes. By default, servers accept no longer request heads: nginx 32 KiB,
+/// Node.js 16 KiB, and Apache httpd 8 KiB in one field.
+const JAR_BYTES_MAX: usize = 32 * 1024;
+
+/// Returns the memory that the allocator uses for so many bytes: with a head of 8 bytes, in steps of 16, at least 32, as
+/// in glibc. 0 for none.
+pub(super) const fn allocated(bytes: usize) -> usize {
+    match bytes {
+        0 => 0,
+        1..=24 => 32,
+        _ => (bytes + 8).next_multiple_of(16),
+    }
+}
 
 /// Time of a response, on two clocks: cookies expire by the wall clock, requests are timed by the monotonic one.
 #[derive(Clone, Copy, Debug)]
@@ -34,34 +54,48 @@ pub(super) struct RequestScope<'a> {
     host: &'a [u8],
     /// Path, without query.
     path: &'a [u8],
-    /// True if cookies with the attribute `Secure` are sent: over TLS and, as in browsers and curl, to this machine.
+    /// True if cookies with the attribute `Secure` are stored and sent: over TLS and, as in browsers and curl, to this
+    /// machine.
     is_secure: bool,
 }
 
-impl<'a> RequestScope<'a> {
-    /// Reads the host and the path of a request from its HTTP/1 form.
-    pub(super) fn of_head(head: &'a [u8], is_tls: bool) -> Self {
+/// The places of a request's host and path in its HTTP/1 form.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScopeRanges {
+    /// The host, without port.
+    host: Range<usize>,
+    /// The path, without query.
+    path: Range<usize>,
+}
+
+impl ScopeRanges {
+    /// Finds the host and the path of a request. They are empty if the request has none.
+    pub fn of(head: &[u8]) -> Self {
+        let place = |part: &[u8]| {
+            let start = part.as_ptr().addr() - head.as_ptr().addr();
+            start..start + part.len()
+        };
         let mut lines = head.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_end);
-        let target = lines.next().and_then(|line| line.split(|&byte| byte == b' ').nth(1)).unwrap_or_default();
-        let path = target.split(|&byte| byte == b'?').next().unwrap_or_default();
+        let target = lines.next().and_then(|line| line.split(|&byte| byte == b' ').nth(1));
+        let path = target.map(|target| target.split(|&byte| byte == b'?').next().unwrap_or(target));
         let host = lines.take_while(|line| !line.is_empty()).find_map(|line| {
             let (name, value) = line.split_at_checked("host:".len())?;
-            name.eq_ignore_ascii_case(b"host:").then(|| trim(value))
+            name.eq_ignore_ascii_case(b"host:").then(|| split_port(trim(value)).0)
         });
-        let host = without_port(host.unwrap_or_default());
-        Self { host, path, is_secure: is_tls || is_of_this_machine(host) }
+        Self { host: host.map_or(0..0, place), path: path.map_or(0..0, place) }
     }
 }
 
-/// Returns the host of a Host field.
-fn without_port(authority: &[u8]) -> &[u8] {
-    let is_end: fn(&u8) -> bool = if authority.starts_with(b"[") { |&byte| byte == b']' } else { |&byte| byte == b':' };
-    let end =
-        authority.iter().position(is_end).map_or(authority.len(), |at| if authority[at] == b']' { at + 1 } else { at });
-    &authority[..end]
+impl<'a> RequestScope<'a> {
+    /// Returns the scope of the request in whose HTTP/1 form the ranges are.
+    pub(super) fn new(head: &'a [u8], ranges: &ScopeRanges, is_tls: bool) -> Self {
+        let part = |range: &Range<usize>| head.get(range.clone()).unwrap_or_default();
+        let (host, path) = (part(&ranges.host), part(&ranges.path));
+        Self { host, path, is_secure: is_tls || is_loopback_host(host) }
+    }
 }
 
-fn is_of_this_machine(host: &[u8]) -> bool {
+fn is_loopback_host(host: &[u8]) -> bool {
     domain_matches(host, b"localhost") || host == b"[::1]" || host.starts_with(b"127.") && is_address(host)
 }
 
@@ -100,6 +134,7 @@ pub(super) enum SetResult {
     /// The cookie has expired, and was removed if it was stored.
     Removed,
     /// The cookie was not stored: it is invalid, for another host, `Secure` without TLS, or there is no room for it.
+    /// Browsers would remove another cookie instead; this one is counted.
     Dropped,
 }
 
@@ -125,9 +160,9 @@ impl Cookie {
         &self.pair[..self.name_bytes]
     }
 
-    /// Returns the memory that the cookie uses, in bytes.
+    /// Returns the memory that the cookie refers to, in bytes.
     fn bytes(&self) -> usize {
-        size_of::<Self>() + self.pair.len() + self.domain.len() + self.path.len()
+        allocated(self.pair.len()) + allocated(self.domain.len()) + allocated(self.path.len())
     }
 
     fn matches(&self, scope: &RequestScope<'_>, now_ns: u64) -> bool {
@@ -172,7 +207,7 @@ impl<'a> Attributes<'a> {
             } else if is("max-age") {
                 parsed.max_age_s = parse_max_age(value).or(parsed.max_age_s);
             } else if is("expires") {
-                parsed.expires_s = parse_expires(value).or(parsed.expires_s);
+                parsed.expires_s = parse_cookie_date(value).or(parsed.expires_s);
             }
         }
         parsed
@@ -205,12 +240,15 @@ fn parse_max_age(value: &[u8]) -> Option<i64> {
     Some(if is_negative { -seconds } else { seconds })
 }
 
-/// Parses an expiry date, also with hyphens between day, month and a year of four digits, as many servers write it.
-fn parse_expires(value: &[u8]) -> Option<i64> {
-    parse_date(value).or_else(|| {
-        let spaced: Vec<u8> = value.iter().map(|&byte| if byte == b'-' { b' ' } else { byte }).collect();
-        parse_date(&spaced)
-    })
+/// Returns whether a cookie may have the name that its prefix reserves (RFC 6265bis §4.1.3): `__Secure-` for cookies with
+/// `Secure`, and `__Host-` for those that also have `Path=/` and no `Domain`.
+fn is_prefix_valid(pair: &[u8], attributes: &Attributes<'_>) -> bool {
+    let begins_with = |prefix: &[u8]| pair.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
+    if begins_with(b"__Host-") {
+        attributes.is_secure && attributes.domain.is_empty() && attributes.path == b"/"
+    } else {
+        attributes.is_secure || !begins_with(b"__Secure-")
+    }
 }
 
 /// The cookies of one client, at most [`COOKIES_MAX`] and [`JAR_BYTES_MAX`].
@@ -218,39 +256,55 @@ fn parse_expires(value: &[u8]) -> Option<i64> {
 pub(super) struct CookieJar {
     /// In the order in which they are sent: longer paths first, then older cookies (RFC 6265 §5.4).
     cookies: Vec<Cookie>,
+    /// Memory that the cookies refer to, in bytes.
     bytes: usize,
 }
 
 impl CookieJar {
     /// Returns the memory that the cookies use, in bytes.
     pub(super) const fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + allocated(self.cookies.capacity() * size_of::<Cookie>())
     }
 
-    /// Handles the value of one Set-Cookie field of the response to a request with this scope. `room` is the memory that
-    /// the cookies may use in addition, in bytes.
-    pub(super) fn set(&mut self, value: &[u8], scope: &RequestScope<'_>, now: ResponseTime, room: usize) -> SetResult {
+    /// Handles the value of one Set-Cookie field of the response to a request with this scope. `bytes_max` is the memory
+    /// that all cookies may use, in bytes.
+    pub(super) fn set(
+        &mut self,
+        value: &[u8],
+        scope: &RequestScope<'_>,
+        now: ResponseTime,
+        bytes_max: usize,
+    ) -> SetResult {
         let is_control = |byte: &u8| byte.is_ascii_control() && *byte != b'\t';
         let mut parts = value.split(|&byte| byte == b';');
         let pair = trim(parts.next().unwrap_or_default());
         // Without an equals sign, there is a value and no name.
         let (name, value_of) = if pair.contains(&b'=') { split_pair(pair) } else { (&b""[..], pair) };
         let pair = if name.is_empty() { value_of.to_vec() } else { [name, b"=", value_of].concat() };
-        if pair.is_empty() || pair.len() > PAIR_BYTES_MAX || value.iter().any(is_control) {
+        let is_long = name.len() + value_of.len() > PAIR_BYTES_MAX;
+        if pair.is_empty() || is_long || value.iter().any(is_control) {
             return SetResult::Dropped;
         }
         let attributes = Attributes::parse(parts);
         let domain = attributes.domain.to_ascii_lowercase();
-        let is_of_host = domain.is_empty() || domain_matches(scope.host, &domain);
-        if !is_of_host || attributes.is_secure && !scope.is_secure {
+        let is_host_only = domain.is_empty();
+        let is_of_host = is_host_only || domain_matches(scope.host, &domain);
+        if !is_of_host || attributes.is_secure && !scope.is_secure || !is_prefix_valid(&pair, &attributes) {
             return SetResult::Dropped;
         }
-        let is_host_only = domain.is_empty();
         let domain = if is_host_only { scope.host.to_ascii_lowercase() } else { domain };
         let path = if attributes.path.starts_with(b"/") { attributes.path } else { folder_of(scope.path) };
-        let is_same = |other: &Cookie| other.name() == name && *other.domain == *domain && *other.path == *path;
-        let before = self.cookies.iter().position(is_same);
-        let bytes_max = JAR_BYTES_MAX.min(self.bytes.saturating_add(room));
+        let is_protected = |other: &Cookie| {
+            let is_of_both = domain_matches(&other.domain, &domain) || domain_matches(&domain, &other.domain);
+            other.is_secure && other.name() == name && is_of_both && path_matches(path, &other.path)
+        };
+        if !attributes.is_secure && !scope.is_secure && self.cookies.iter().any(is_protected) {
+            return SetResult::Dropped;
+        }
+        let before = self.cookies.iter().position(|other| {
+            (other.name(), &*other.domain, &*other.path) == (name, &domain[..], path)
+                && other.is_host_only == is_host_only
+        });
         let Some(expires_ns) = attributes.expires_ns(now) else {
             if let Some(before) = before {
                 self.bytes -= self.cookies.remove(before).bytes();
@@ -266,21 +320,25 @@ impl CookieJar {
             is_secure: attributes.is_secure,
             expires_ns,
         };
-        if before.is_none() {
-            self.forget_expired(now.now_ns);
-        }
-        let bytes_before = before.map_or(0, |before| self.cookies[before].bytes());
-        let bytes = self.bytes - bytes_before + cookie.bytes();
-        let is_full = before.is_none() && self.cookies.len() >= COOKIES_MAX;
-        if is_full || bytes > bytes_max {
-            return SetResult::Dropped;
-        }
-        self.bytes = bytes;
+        let bytes_max = bytes_max.min(JAR_BYTES_MAX);
         if let Some(before) = before {
+            let bytes = self.bytes - self.cookies[before].bytes() + cookie.bytes();
+            if self.bytes() - self.bytes + bytes > bytes_max {
+                return SetResult::Dropped;
+            }
+            self.bytes = bytes;
             self.cookies[before] = cookie;
             return SetResult::Replaced;
         }
+        self.forget_expired(now.now_ns);
+        let count = self.cookies.len() + 1;
+        let table_bytes = allocated(count.max(self.cookies.capacity()) * size_of::<Cookie>());
+        if count > COOKIES_MAX || table_bytes + self.bytes + cookie.bytes() > bytes_max {
+            return SetResult::Dropped;
+        }
+        self.bytes += cookie.bytes();
         let place = self.cookies.partition_point(|other| other.path.len() >= cookie.path.len());
+        self.cookies.reserve_exact(1);
         self.cookies.insert(place, cookie);
         SetResult::Added
     }
@@ -305,7 +363,9 @@ impl CookieJar {
 
 #[cfg(test)]
 mod tests {
-    use super::{COOKIES_MAX, CookieJar, JAR_BYTES_MAX, PAIR_BYTES_MAX, RequestScope, ResponseTime, SetResult};
+    use super::{
+        COOKIES_MAX, CookieJar, JAR_BYTES_MAX, PAIR_BYTES_MAX, RequestScope, ResponseTime, ScopeRanges, SetResult,
+    };
 
     const NOW: ResponseTime = ResponseTime { now_ns: 5_000_000_000, unix_s: 1_800_000_000 };
 
@@ -313,15 +373,19 @@ mod tests {
         format!("GET {target} HTTP/1.1\r\nAccept: */*\r\nhost: {host}\r\n\r\nHost: content")
     }
 
+    fn scope(head: &[u8], is_tls: bool) -> RequestScope<'_> {
+        RequestScope::new(head, &ScopeRanges::of(head), is_tls)
+    }
+
     fn set(jar: &mut CookieJar, value: &[u8], target: &str, host: &str) -> SetResult {
-        jar.set(value, &RequestScope::of_head(head(target, host).as_bytes(), false), NOW, usize::MAX)
+        jar.set(value, &scope(head(target, host).as_bytes(), false), NOW, usize::MAX)
     }
 
     /// Returns the cookies of a request, `later_s` after the responses.
     fn sent(jar: &CookieJar, target: &str, host: &str, is_tls: bool, later_s: u64) -> String {
         let (head, mut value) = (head(target, host), Vec::new());
         let now_ns = NOW.now_ns + later_s * 1_000_000_000;
-        let has_any = jar.write(&RequestScope::of_head(head.as_bytes(), is_tls), now_ns, &mut value);
+        let has_any = jar.write(&scope(head.as_bytes(), is_tls), now_ns, &mut value);
         assert_eq!(has_any, !value.is_empty());
         String::from_utf8(value).unwrap()
     }
@@ -338,12 +402,12 @@ mod tests {
             ("/", "example", true, ("example", "/", true)),
         ] {
             let head = head(target, host);
-            let scope = RequestScope::of_head(head.as_bytes(), is_tls);
+            let scope = scope(head.as_bytes(), is_tls);
             let (host, path, is_secure) = expected;
             assert_eq!(scope, RequestScope { host: host.as_bytes(), path: path.as_bytes(), is_secure });
         }
         for broken in ["", "GET", "GET /", "\r\n\r\nHost: a", "GET / HTTP/1.1\r\nHost"] {
-            assert_eq!(RequestScope::of_head(broken.as_bytes(), false).host, b"", "{broken}");
+            assert_eq!(scope(broken.as_bytes(), false).host, b"", "{broken}");
         }
     }
 
@@ -362,6 +426,9 @@ mod tests {
             assert_eq!(set(&mut jar, value.as_bytes(), "/", "h"), result, "{value}");
         }
         assert_eq!(sent(&jar, "/", "h", false, 0), "a=3; b=2; no name; e=; q=\"x=y\"");
+        // A cookie of a domain is another than that of its host.
+        assert_eq!(set(&mut jar, b"e=2; Domain=h", "/", "h"), SetResult::Added);
+        assert_eq!(set(&mut jar, b"e=; Domain=h; Max-Age=0", "/", "h"), SetResult::Removed);
         // Longer paths come first.
         assert_eq!(sent(&jar, "/x/y", "h", false, 0), "a=4; a=3; b=2; no name; e=; q=\"x=y\"");
         assert_eq!(sent(&jar, "/xy", "h", false, 0), sent(&jar, "/", "h", false, 0));
@@ -393,16 +460,51 @@ mod tests {
     }
 
     #[test]
-    fn secure_cookies_need_tls_or_this_machine() {
+    fn secure_cookies_need_tls_or_a_loopback_host() {
         let mut jar = CookieJar::default();
         assert_eq!(set(&mut jar, b"a=1; Secure", "/", "example.org"), SetResult::Dropped);
         assert_eq!(set(&mut jar, b"a=1; secure=x", "/", "127.0.0.1:80"), SetResult::Added);
         assert_eq!(sent(&jar, "/", "127.0.0.1", false, 0), "a=1");
         let head = head("/", "example.org");
-        let scope = RequestScope::of_head(head.as_bytes(), true);
+        let scope = scope(head.as_bytes(), true);
         assert_eq!(jar.set(b"b=1; Secure", &scope, NOW, usize::MAX), SetResult::Added);
         assert_eq!(sent(&jar, "/", "example.org", true, 0), "b=1");
         assert_eq!(sent(&jar, "/", "example.org", false, 0), "");
+    }
+
+    #[test]
+    fn reserved_prefixes_need_their_attributes() {
+        for (value, result) in [
+            ("__Secure-a=1; Secure", SetResult::Added),
+            ("__Secure-b=1", SetResult::Dropped),
+            ("__Host-a=1; Secure; Path=/", SetResult::Added),
+            ("__hOST-b=1; Secure; Path=/x", SetResult::Dropped),
+            ("__Host-c=1; Secure; Path=/; Domain=localhost", SetResult::Dropped),
+            ("__Host-d=1; Path=/", SetResult::Dropped),
+            ("__Host_e=1", SetResult::Added),
+        ] {
+            assert_eq!(set(&mut CookieJar::default(), value.as_bytes(), "/", "localhost"), result, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_secure_cookie_is_not_overwritten_without_tls() {
+        let mut jar = CookieJar::default();
+        let head = head("/x/y", "www.example.org");
+        let secure = scope(head.as_bytes(), true);
+        assert_eq!(jar.set(b"a=1; Secure; Domain=example.org", &secure, NOW, usize::MAX), SetResult::Added);
+        for (value, target, result) in [
+            ("a=2", "/x/z", SetResult::Dropped),
+            ("a=2; Domain=example.org", "/x/z", SetResult::Dropped),
+            ("a=; Max-Age=0; Domain=example.org", "/x/z", SetResult::Dropped),
+            ("b=2", "/x/z", SetResult::Added),
+            ("a=2; Path=/", "/x/z", SetResult::Added),
+        ] {
+            assert_eq!(set(&mut jar, value.as_bytes(), target, "www.example.org"), result, "{value}");
+        }
+        // Without the attribute, but over TLS, it is replaced.
+        assert_eq!(jar.set(b"a=3; Domain=example.org", &secure, NOW, usize::MAX), SetResult::Replaced);
+        assert_eq!(sent(&jar, "/x/y", "www.example.org", false, 0), "a=3; b=2; a=2");
     }
 
     #[test]
@@ -422,23 +524,30 @@ mod tests {
         for value in [
             "a=; Max-Age=0",
             "b=; Expires=Thu, 01-Jan-1970 00:00:01 GMT",
-            "c=; Expires=Thursday, 01-Jan-70 00:00:01 GMT",
+            "c=; Expires=Thu, 01-Jan-70 00:00:00 GMT",
             "d=; Max-Age=-1",
             "unknown=; Max-Age=0",
+            "unknown=; expires=Wed, 31 Dec 1969 23:59:59 GMT",
+            "unknown=; expires=Fri, 1 Jan 2010 0:00:00",
         ] {
             assert_eq!(set(&mut jar, value.as_bytes(), "/", "h"), SetResult::Removed, "{value}");
         }
-        assert_eq!((sent(&jar, "/", "h", false, 0), jar.bytes()), (String::new(), 0));
+        assert_eq!((sent(&jar, "/", "h", false, 0), jar.cookies.len(), jar.bytes), (String::new(), 0, 0));
     }
 
     #[test]
     fn hostile_cookies_are_dropped_and_the_jar_is_bounded() {
         let mut jar = CookieJar::default();
         let huge = format!("a={}", "x".repeat(PAIR_BYTES_MAX));
-        for value in ["", ";", "=", " ; Path=/", "a=\0", "a\r=1", "a=1\nb=2", "a=1; Path=/\x7f", &huge] {
+        let prefixed = ["__Host-a=1", "__secure-a=1; Path=/", "__Host-a=1; Secure", "__Secure-a"];
+        for value in ["", ";", "=", " ; Path=/", "a=\0", "a\r=1", "a=1\nb=2", "a=1; Path=/\x7f", &huge]
+            .into_iter()
+            .chain(prefixed)
+        {
             assert_eq!(set(&mut jar, value.as_bytes(), "/", "h"), SetResult::Dropped, "{value:?}");
         }
-        let most = format!("a={}", "x".repeat(PAIR_BYTES_MAX - 2));
+        assert_eq!(jar.bytes(), 0);
+        let most = format!("a={}", "x".repeat(PAIR_BYTES_MAX - 1));
         assert_eq!(set(&mut jar, most.as_bytes(), "/", "h"), SetResult::Added);
         assert_eq!(set(&mut jar, b"a=", "/", "h"), SetResult::Replaced);
         // An attribute that is too long is ignored.
@@ -458,8 +567,8 @@ mod tests {
         }
         assert!(jar.bytes() <= JAR_BYTES_MAX && jar.bytes() > JAR_BYTES_MAX / 2);
         let scope = RequestScope { host: b"h", path: b"/", is_secure: false };
-        let room = |room| CookieJar::default().set(b"a=1", &scope, NOW, room);
-        assert_eq!((room(10), room(1_000)), (SetResult::Dropped, SetResult::Added));
+        let within = |bytes_max| CookieJar::default().set(b"a=1", &scope, NOW, bytes_max);
+        assert_eq!((within(100), within(1_000)), (SetResult::Dropped, SetResult::Added));
     }
 
     #[test]
@@ -471,7 +580,7 @@ mod tests {
         assert_eq!(set(&mut jar, b"late=1", "/", "h"), SetResult::Dropped);
         let scope = RequestScope { host: b"h", path: b"/", is_secure: false };
         let later = ResponseTime { now_ns: NOW.now_ns + 5_000_000_000, unix_s: NOW.unix_s + 5 };
-        assert_eq!(jar.set(b"late=1", &scope, later, 0), SetResult::Added);
+        assert_eq!(jar.set(b"late=1", &scope, later, jar.bytes()), SetResult::Added);
         assert_eq!(sent(&jar, "/", "h", false, 5), "late=1");
     }
 
@@ -485,11 +594,11 @@ mod tests {
                 for piece in [&bytes[..], &bytes[..=end], &bytes[end..]] {
                     set(&mut jar, piece, "/x/y", "h.org");
                     let line = [b"GET ", piece, b"\r\nHost: ", piece].concat();
-                    let _ = RequestScope::of_head(&line, true);
+                    let _ = scope(&line, true);
                 }
                 let mut sent = Vec::new();
                 let head = head("/x/y", "h.org");
-                jar.write(&RequestScope::of_head(head.as_bytes(), true), NOW.now_ns, &mut sent);
+                jar.write(&scope(head.as_bytes(), true), NOW.now_ns, &mut sent);
                 assert!(!sent.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t'));
             }
         }

@@ -56,12 +56,14 @@ impl QuicSockets {
         Some(Self { addresses, sources, config, name, endpoints: RefCell::default(), begun: Cell::new(0) })
     }
 
-    /// Starts a connection. The caller must spawn its task.
-    pub(crate) fn begin(&self) -> Result<(Http3Connection, Http3Task), RequestFailure> {
+    /// Starts a connection. If `stores_cookies`, its streams return the cookies that responses set. The caller must spawn
+    /// its task.
+    pub(crate) fn begin(&self, stores_cookies: bool) -> Result<(Http3Connection, Http3Task), RequestFailure> {
         let begun = self.begun.replace(self.begun.get().wrapping_add(1));
         let endpoint = self.endpoint(begun % SOCKETS_MAX)?;
         let quic = endpoint.connect(self.config.clone(), self.addresses.take(), &self.name);
-        Ok(Http3Connection::new(quic.map_err(|_| RequestFailure::Quic(QuicFailure::Transport))?))
+        let quic = quic.map_err(|_| RequestFailure::Quic(QuicFailure::Transport))?;
+        Ok(Http3Connection::new(quic, stores_cookies))
     }
 
     /// Returns the addresses of the server to which connections were started.

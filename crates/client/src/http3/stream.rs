@@ -16,7 +16,7 @@ pub(in crate::http3) struct ArrivedHead {
     pub(super) status: u16,
     /// Length of its field lines in HTTP/1 form, in bytes.
     pub(super) line_bytes: usize,
-    /// The values of its Set-Cookie fields, each followed by LF.
+    /// The values of its Set-Cookie fields, each followed by LF, if the client stores cookies.
     pub(super) set_cookies: Vec<u8>,
 }
 

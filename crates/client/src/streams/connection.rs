@@ -70,7 +70,7 @@ pub(super) async fn open_http3<D: Drive>(
     is_reconnect: bool,
 ) -> Result<Opened, RequestFailure> {
     let quic = shared.quic.as_ref().ok_or(RequestFailure::NoHttp3)?;
-    let (connection, mut task) = quic.begin()?;
+    let (connection, mut task) = quic.begin(shared.settings.stores_cookies)?;
     slot.deadline.watch_stream();
     slot.deadline.set(connecting_ns.saturating_add(shared.settings.request_timeout_ns));
     let connected = poll_fn(|context| {

@@ -20,6 +20,7 @@ pub(super) struct ClientStream {
     pub(super) unsent_from: Option<usize>,
     /// The content, if it has placeholders.
     pub(super) filled: Option<Vec<u8>>,
+    pub(super) has_cookies: bool,
     pub(super) stream: RequestStream,
     /// The status of the final response, if its head has arrived.
     pub(super) status: Option<u16>,
@@ -44,7 +45,7 @@ impl ClientStream {
             if let Some(status) = self.status {
                 break status;
             }
-            let set_cookies = shared.settings.keeps_cookies.then_some(&mut self.set_cookies);
+            let set_cookies = shared.settings.stores_cookies.then_some(&mut self.set_cookies);
             let (status, line_bytes) = ready!(self.stream.poll_head(context, set_cookies))?;
             if status < 200 {
                 self.interim_responses += 1;
@@ -95,6 +96,7 @@ pub(super) struct OpenedStream {
     /// The content, if it has placeholders.
     pub(super) filled: Option<Vec<u8>>,
     pub(super) has_content: bool,
+    pub(super) has_cookies: bool,
     /// Length of the HTTP/1 form of the request, in bytes.
     pub(super) http1_bytes: usize,
 }
@@ -117,7 +119,7 @@ pub(super) fn poll_open<D: Drive>(
         let stream =
             ready!(connection.poll_open((prepared.is_head, !has_content), &streamed.block, is_digested, context))?;
         let http1_bytes = prepared.kept.len();
-        return Poll::Ready(Ok(OpenedStream { stream, filled: None, has_content, http1_bytes }));
+        return Poll::Ready(Ok(OpenedStream { stream, filled: None, has_content, has_cookies: false, http1_bytes }));
     }
     let buffers = &mut *shared.fill_buffers.borrow_mut();
     let (mut http1_bytes, is_filled) = if let Some(template) = &prepared.template {
@@ -141,7 +143,6 @@ pub(super) fn poll_open<D: Drive>(
     }
     let has_content = if is_filled { !buffers.content.is_empty() } else { !streamed.content.is_empty() };
     let stream = ready!(connection.poll_open((prepared.is_head, !has_content), &buffers.block, is_digested, context))?;
-    cookies.counts.requests += u64::from(has_cookies);
     let filled = is_filled.then(|| buffers.take_content());
-    Poll::Ready(Ok(OpenedStream { stream, filled, has_content, http1_bytes }))
+    Poll::Ready(Ok(OpenedStream { stream, filled, has_content, has_cookies, http1_bytes }))
 }

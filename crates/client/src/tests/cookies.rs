@@ -1,7 +1,7 @@
 //! Cookies of simulated clients over HTTP/1.
 
 use super::{
-    ClientSettings, LAST, PreparedRequest, REQUEST, RequestTemplate, Script, WorkerReport, answered, run_script,
+    ClientSettings, LAST, PreparedRequest, REQUEST, RequestTemplate, Script, WorkerReport, answered, run_script, sent,
     server, settings,
 };
 use flatout_load::record::CookieCounts;
@@ -9,8 +9,9 @@ use flatout_load::schedule::{Begin, Visitor};
 use flatout_load::template::Template;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver};
+use std::thread;
 
 /// Each slot is a client.
 fn by_slot(begin: &Begin) -> Visitor {
@@ -57,9 +58,9 @@ fn run(settings: ClientSettings, script: Script) -> WorkerReport<Script> {
 }
 
 #[test]
-fn a_client_keeps_its_cookies_over_connections() {
+fn a_client_has_the_same_cookies_on_its_next_connection() {
     let (address, heads) = shop();
-    let report = run(ClientSettings { keeps_cookies: true, ..settings(address) }, Script::new(1, 10));
+    let report = run(ClientSettings { stores_cookies: true, ..settings(address) }, Script::new(1, 10));
     assert_eq!((answered(&report), report.drive.made.len()), (10, 4));
     let heads: Vec<_> = heads.try_iter().collect();
     let with = "GET / HTTP/1.1\r\nHost: a\r\nCookie: id=0.1; theme=dark\r\n\r\n";
@@ -85,7 +86,7 @@ fn a_client_that_makes_no_further_request_stores_no_cookie() {
     script.calls = 2;
     script.visitor = Some(|begin| Visitor { number: begin.slot.into(), visit: 0, is_last: begin.closes });
     let request = PreparedRequest { last: LAST.into(), ..PreparedRequest::plain(REQUEST.to_vec()) };
-    let settings = ClientSettings { keeps_cookies: true, requests: [request].into(), ..settings(address) };
+    let settings = ClientSettings { stores_cookies: true, requests: [request].into(), ..settings(address) };
     let report = run_script(settings, script);
     assert_eq!(answered(&report), 4);
     // The second request of each connection is the client's last, and the next client has no cookie.
@@ -121,7 +122,7 @@ fn filled_and_pipelined_requests_have_cookies_too() {
     });
     let mut script = Script::new(1, 3);
     script.burst = 2;
-    let report = run(ClientSettings { keeps_cookies: true, requests, ..settings(address) }, script);
+    let report = run(ClientSettings { stores_cookies: true, requests, ..settings(address) }, script);
     assert_eq!(answered(&report), 6);
     let heads: Vec<_> = heads.try_iter().collect();
     let distinct: BTreeSet<_> = heads[2..].iter().map(String::as_str).collect();
@@ -132,4 +133,53 @@ fn filled_and_pipelined_requests_have_cookies_too() {
     assert_eq!(distinct.into_iter().collect::<Vec<_>>(), expected, "{heads:#?}");
     assert!(!heads[..2].concat().contains("Cookie"));
     assert_eq!(report.cookies, CookieCounts { clients: 1, stored: 6, requests: 4, ..CookieCounts::default() });
+}
+
+#[test]
+fn cookies_are_sent_on_the_other_connections_of_a_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let long = format!("id={}", "x".repeat(1_000));
+    let expected = format!("GET / HTTP/1.1\r\nHost: a\r\nCookie: {long}\r\n\r\n");
+    let server = thread::spawn(move || {
+        let mut streams = [0, 1].map(|_| listener.accept().unwrap().0);
+        for stream in &mut streams {
+            assert_eq!(read_head(stream).unwrap().as_bytes(), REQUEST);
+        }
+        let respond = |mut stream: &TcpStream, field: &str| {
+            write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{field}\r\n").unwrap();
+        };
+        respond(&streams[0], &format!("Set-Cookie: {long}\r\n"));
+        let first = read_head(&mut streams[0]).unwrap();
+        // The client now has the cookie, and the other connection was opened without it.
+        respond(&streams[1], "");
+        let second = read_head(&mut streams[1]).unwrap();
+        for stream in &streams {
+            respond(stream, "");
+        }
+        [first, second]
+    });
+    let mut script = Script::new(2, 4);
+    script.visitor = Some(|_| Visitor { number: 0, visit: 0, is_last: false });
+    let report = run_script(ClientSettings { stores_cookies: true, slots: 2, ..settings(address) }, script);
+    assert_eq!((answered(&report), report.drive.made.len()), (4, 2));
+    assert_eq!(server.join().unwrap(), [expected.as_str(), &expected]);
+    assert_eq!(report.cookies, CookieCounts { clients: 1, stored: 1, requests: 2, ..CookieCounts::default() });
+}
+
+#[test]
+fn requests_that_are_not_sent_do_not_count_as_sent_with_cookies() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        read_head(&mut stream).unwrap();
+        let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\nSet-Cookie: a=1\r\n\r\n";
+        stream.write_all(answer).unwrap();
+    });
+    let report = run(ClientSettings { stores_cookies: true, ..settings(address) }, Script::new(1, 3));
+    // The second connection is refused.
+    assert_eq!((answered(&report), sent(&report), report.drive.ended.len()), (1, 1, 2));
+    assert_eq!(report.cookies, CookieCounts { clients: 1, stored: 1, ..CookieCounts::default() });
 }

@@ -265,7 +265,7 @@ fn thread_parts(
             Some(count) => Sources::Loopback { first: share.index, count },
         },
         request_timeout_ns: span.request_timeout_ns,
-        keeps_cookies: span.plan.cookies == CookieUse::Kept,
+        stores_cookies: span.plan.cookies == CookieUse::Stored,
         digest_every: span.digest_every,
         stays_awake: stays_awake(span),
         handle_interrupts: span.handle_interrupts,

@@ -187,13 +187,13 @@ impl BenchSpec {
         // With a different method from the list's, responses differ.
         let is_known = self.method.is_none() || method == Method::Get.name();
         Ok(PreparedRequest {
-            kept,
             last,
             is_head: method == "HEAD",
             streamed,
             body_bytes: entry.body_bytes.filter(|_| is_known),
             digest,
             template: template.map(Box::new),
+            ..PreparedRequest::plain(kept)
         })
     }
 

@@ -130,13 +130,12 @@ fn cookies(counts: &CookieCounts) -> Option<Reason> {
         let (clients, cookies) =
             (plural(counts.clients, "client", "clients"), plural(counts.stored, "cookie", "cookies"));
         let requests = plural(counts.requests, "request", "requests");
-        parts.push(format!("{clients} stored {cookies} that responses set, and sent cookies with {requests}"));
+        parts.push(format!(
+            "{clients} stored {cookies} that responses set, and sent cookies with {requests}, including any warm-up"
+        ));
     } else if counts.unused > 0 {
         let cookies = plural(counts.unused, "cookie", "cookies");
-        parts.push(format!(
-            "responses set {cookies}, but no request had one, because each arrival or connection is a new client that \
-             makes a single request; for clients that make several, use --session-length"
-        ));
+        parts.push(format!("responses set {cookies}, but only when their clients made no further request"));
     }
     if counts.dropped > 0 {
         let cookies = plural(counts.dropped, "cookie was", "cookies were");
@@ -239,7 +238,8 @@ mod tests {
         let kept = CookieCounts { clients: 12, stored: 24, requests: 4_812, unused: 3, dropped: 0 };
         assert_eq!(
             note(kept),
-            "cookies: 12 clients stored 24 cookies that responses set, and sent cookies with 4,812 requests"
+            "cookies: 12 clients stored 24 cookies that responses set, and sent cookies with 4,812 requests, including any \
+             warm-up"
         );
         let text = note(CookieCounts { clients: 1, stored: 1, requests: 1, unused: 0, dropped: 2 });
         assert!(
@@ -247,7 +247,7 @@ mod tests {
         );
         assert!(text.ends_with("; 2 cookies were dropped: invalid, for another host, Secure without TLS, or too many"));
         let text = note(CookieCounts { unused: 5, ..CookieCounts::default() });
-        assert!(text.starts_with("cookies: responses set 5 cookies, but no request had one, because"), "{text}");
+        assert_eq!(text, "cookies: responses set 5 cookies, but only when their clients made no further request");
         assert!(
             note(CookieCounts { dropped: 1, ..CookieCounts::default() }).starts_with("cookies: 1 cookie was dropped")
         );

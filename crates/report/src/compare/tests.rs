@@ -82,9 +82,9 @@ fn what_else_differs_is_said_and_too_little_is_no_judgement() {
         run.steps[0].plan.cookies = cookies;
         run
     };
-    let unlike = compare(&[(with(CookieUse::Kept), with(CookieUse::Off))], 1).unlike;
-    assert!(unlike.len() == 1 && unlike[0].contains(", no cookies,"), "{unlike:?}");
-    let unlike = compare(&[(with(CookieUse::Kept), with(CookieUse::Given))], 1).unlike;
+    let unlike = compare(&[(with(CookieUse::Stored), with(CookieUse::Off))], 1).unlike;
+    assert!(unlike.len() == 1 && unlike[0].contains(", cookies of responses not sent,"), "{unlike:?}");
+    let unlike = compare(&[(with(CookieUse::Stored), with(CookieUse::Specified))], 1).unlike;
     assert!(unlike.len() == 1 && unlike[0].contains(", one Cookie field for all requests,"), "{unlike:?}");
     // Six whole seconds.
     assert_eq!(compared.blocks, Blocks::Stretches);
