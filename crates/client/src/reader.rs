@@ -350,24 +350,6 @@ mod tests {
     }
 
     #[test]
-    fn only_the_final_response_sets_cookies_and_only_if_the_client_stores_them() {
-        let bytes = b"HTTP/1.1 103 Early Hints\r\nSet-Cookie: early=1\r\n\r\n\
-            HTTP/1.1 200 OK\r\nset-cookie:\t a=1 \r\nA: Set-Cookie: b=1\r\nSet-Cookie: c=1; Path=/\r\nContent-Length: 1\r\n\r\nx";
-        for (collects, expected) in [(true, "a=1\nc=1; Path=/\n"), (false, "")] {
-            for size in 1..=bytes.len() {
-                let (mut reader, mut memo) = (ResponseReader::with_cookies(collects), HeadMemo::default());
-                // The second head is recognised.
-                for _ in 0..2 {
-                    reader.begin(false, false, false, None);
-                    let mut pieces = bytes.chunks(size).map(|piece| reader.handle_bytes(&mut memo, piece).unwrap());
-                    assert!(pieces.by_ref().any(|answer| answer.is_some()) && pieces.next().is_none());
-                    assert_eq!(String::from_utf8_lossy(reader.set_cookies()), expected, "{size}");
-                }
-            }
-        }
-    }
-
-    #[test]
     fn a_connection_persists_only_when_both_sides_want_it() {
         let says_close = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         let says_nothing = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
