@@ -164,8 +164,8 @@ pub(crate) struct RequestArgs {
     /// Do not send the cookies that responses set
     ///
     /// Without this flag, each client stores the cookies that responses set, and sends them with its later requests. A
-    /// client is a connection or stream, a session or, with --rate, an arrival. A Cookie header from --header is sent
-    /// alone.
+    /// client is a connection or stream, a session (also of a replay) or, with --rate, an arrival. A Cookie header from
+    /// --header is sent alone.
     #[arg(long)]
     pub(super) no_cookies: bool,
     /// Fill placeholders in URLs, header values and bodies: {seq}, {uuid} and {random:A-B}

@@ -1,8 +1,8 @@
 //! The HTTP/1 loop of a slot: it connects, exchanges bursts and closes, again and again.
 
 use super::content::check;
-use super::cookies::insert_field;
-use super::link::Link;
+use super::cookies::append_field;
+use super::link::{BurstBytes, Link};
 use super::reader::ResponseReader;
 use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, failure_of};
@@ -23,16 +23,18 @@ struct Burst {
     made: Option<Made>,
     /// Table index of the first request.
     first: u32,
-    /// True if the bytes of the burst are in its pipeline: it has several requests, or its request has placeholders or
-    /// cookies.
+    /// True if the burst has several requests, or its request has placeholders or cookies. Its bytes, or those before
+    /// `rest_from`, are then in its pipeline.
     is_joined: bool,
+    /// Index in the prepared request from which its bytes are sent unchanged, if the burst is that request with cookies.
+    rest_from: usize,
 }
 
 /// Buffers that a slot reuses for each burst, so that no burst allocates.
 #[derive(Default)]
 struct Pipeline {
     requests: Vec<PipelinedRequest>,
-    /// The bytes of all requests of the burst.
+    /// The bytes of all requests of the burst. The content of a single prepared request, which may be large, is not copied.
     bytes: Vec<u8>,
 }
 
@@ -40,13 +42,14 @@ struct Pipeline {
 struct PipelinedRequest {
     /// Table index.
     index: u32,
-    /// Its end in [`Pipeline::bytes`].
+    /// Its end in the burst.
     end: usize,
     has_cookies: bool,
 }
 
 /// The result of a burst whose responses are all complete.
 struct Answered {
+    /// Time at which the last response was complete and its cookies were stored, in nanoseconds.
     ended_ns: u64,
     /// True if the connection can be reused.
     is_open: bool,
@@ -239,11 +242,13 @@ async fn exchange<D: Drive + 'static>(
         shared.drive.borrow_mut().handle_ended(&ended);
         shared.count_cookies(ended.is_sent && has_cookies(burst, pipeline, nth));
         let request = (index, burst.begin.request.saturating_add(u64::from(nth)));
-        shared.store_cookies(&burst.begin, request, reader.set_cookies());
+        let stored_ns = shared.store_cookies(&burst.begin, request, reader.set_cookies());
         let may_go_on = answer.persistent && !server_closed && is_whole;
         if !more_due {
             // If the request announced the close, the close is no failure of the server.
             let is_by_server = !may_go_on && is_whole && !burst.begin.closes;
+            // The time to store cookies is not part of the next response time.
+            let ended_ns = stored_ns.unwrap_or(ended_ns);
             return Ok(Answered { ended_ns, is_open: may_go_on, server_closed: is_by_server });
         }
         if !answer.persistent {
@@ -264,36 +269,51 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
     // A drive that chooses an index out of range has a bug, which must not cause a panic here.
     let mut choose = |nth| drive.choose(&begin, nth) % requests.len() as u32;
     let first = choose(0);
-    let is_joined = begin.burst > 1 || requests[first as usize].template.is_some() || visitor.is_some();
-    if is_joined {
-        pipeline.requests.clear();
-        pipeline.bytes.clear();
-        for nth in 0..begin.burst.max(1) {
-            let index = if nth == 0 { first } else { choose(nth) };
-            let (request, is_last) = (&requests[index as usize], is_last(&begin, nth));
-            let (start, number) = (pipeline.bytes.len(), begin.request.saturating_add(u64::from(nth)));
-            match &request.template {
-                Some(template) => {
-                    let values = &shared.settings.values;
-                    let buffers = &mut *shared.fill_buffers.borrow_mut();
-                    template.fill_http1(values, number, is_last, buffers, &mut pipeline.bytes);
-                }
-                None => pipeline.bytes.extend_from_slice(request.bytes(is_last)),
-            }
-            let cookies = &mut *shared.cookies.borrow_mut();
-            let value = visitor.as_ref().and_then(|visitor| {
-                let request = (&shared.settings, (index, number));
-                cookies.value_for(visitor, request, begun_ns)
-            });
-            if let Some(value) = value {
-                insert_field(value, start, &mut pipeline.bytes);
-            }
-            let (has_cookies, end) = (value.is_some(), pipeline.bytes.len());
-            pipeline.requests.push(PipelinedRequest { index, end, has_cookies });
+    let mut burst = Burst {
+        begin,
+        begun_ns,
+        sent_ns: 0,
+        sent_bytes: 0,
+        made: None,
+        first,
+        is_joined: false,
+        rest_from: usize::MAX,
+    };
+    let is_prepared = begin.burst <= 1 && requests[first as usize].template.is_none();
+    let cookies = &mut *shared.cookies.borrow_mut();
+    pipeline.requests.clear();
+    pipeline.bytes.clear();
+    for nth in 0..begin.burst.max(1) {
+        let index = if nth == 0 { first } else { choose(nth) };
+        let (request, is_last) = (&requests[index as usize], is_last(&begin, nth));
+        let number = begin.request.saturating_add(u64::from(nth));
+        let cookie = visitor.as_ref().and_then(|visitor| {
+            let request = (&shared.settings, (index, number));
+            cookies.value_for(visitor, request, begun_ns)
+        });
+        if is_prepared && cookie.is_none() {
+            return burst;
         }
+        let mut rest_bytes = 0;
+        if let Some(template) = &request.template {
+            let (values, buffers) = (&shared.settings.values, &mut *shared.fill_buffers.borrow_mut());
+            template.fill_http1(values, (number, is_last), cookie, buffers, &mut pipeline.bytes);
+        } else {
+            let fields_end = request.fields_end(is_last);
+            let (fields, rest) = request.bytes(is_last).split_at(fields_end);
+            pipeline.bytes.extend_from_slice(fields);
+            append_field(cookie, &mut pipeline.bytes);
+            if is_prepared {
+                (burst.rest_from, rest_bytes) = (fields_end, rest.len());
+            } else {
+                pipeline.bytes.extend_from_slice(rest);
+            }
+        }
+        let (has_cookies, end) = (cookie.is_some(), pipeline.bytes.len() + rest_bytes);
+        pipeline.requests.push(PipelinedRequest { index, end, has_cookies });
     }
-    shared.drop_cookies(visitor);
-    Burst { begin, begun_ns, sent_ns: 0, sent_bytes: 0, made: None, first, is_joined }
+    burst.is_joined = true;
+    burst
 }
 
 const fn is_last(begin: &Begin, nth: u32) -> bool {
@@ -308,11 +328,12 @@ fn has_cookies(burst: &Burst, pipeline: &Pipeline, nth: u32) -> bool {
     burst.is_joined && pipeline.requests[nth as usize].has_cookies
 }
 
-fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: &'a Pipeline) -> &'a [u8] {
+fn bytes_of<'a, D: Drive>(shared: &'a ClientShared<D>, burst: &Burst, pipeline: &'a Pipeline) -> BurstBytes<'a> {
+    let prepared = shared.settings.requests[burst.first as usize].bytes(burst.begin.closes);
     if burst.is_joined {
-        &pipeline.bytes
+        BurstBytes(&pipeline.bytes, prepared.get(burst.rest_from..).unwrap_or_default())
     } else {
-        shared.settings.requests[burst.first as usize].bytes(burst.begin.closes)
+        BurstBytes(prepared, &[])
     }
 }
 
@@ -396,4 +417,45 @@ async fn wait_begin_or_loss<D: Drive + 'static>(
         }
     })
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Pipeline, begin_burst, bytes_of};
+    use crate::pacer::Pacer;
+    use crate::tests::{Script, settings};
+    use crate::worker::build_shared;
+    use crate::{ClientSettings, PreparedRequest};
+    use flatout_load::schedule::{Begin, Visitor};
+    use flatout_os::clock::precise_ns;
+    use flatout_os::runtime::build_runtime;
+
+    #[test]
+    fn cookies_do_not_copy_the_content_of_a_request() {
+        let content = vec![b'x'; 100_000];
+        let head = |path| format!("POST {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 100000\r\n");
+        let upload = |path| PreparedRequest::plain([head(path).as_bytes(), b"\r\n", &content].concat());
+        let requests = [upload("/a/"), upload("/b/")].into();
+        let settings = ClientSettings { requests, ..settings("127.0.0.1:1".parse().unwrap()) };
+        let mut script = Script::new(1, 0);
+        script.visitor = Some(|_| Visitor { number: 0, visit: 0, is_last: false });
+        let runtime = build_runtime().unwrap();
+        let pacer = runtime.block_on(async { Pacer::new(0) }).unwrap();
+        let shared = build_shared(settings, script, pacer);
+        let (slot, burst) = (0, 1);
+        let begin = Begin { slot, connect: true, burst, closes: false, intended_ns: 0, visit: 0, request: 0, call: 0 };
+        let prepared = &shared.settings.requests[0].kept;
+        let mut pipeline = Pipeline::default();
+        // The client has a cookie, but not for this request.
+        shared.store_cookies(&begin, (1, 0), b"b=1\n");
+        let burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
+        let bytes = bytes_of(&shared, &burst, &pipeline);
+        assert_eq!((bytes.0.as_ptr(), bytes.len(), pipeline.bytes.capacity()), (prepared.as_ptr(), prepared.len(), 0));
+        shared.store_cookies(&begin, (0, 0), b"a=1\n");
+        let burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
+        let bytes = bytes_of(&shared, &burst, &pipeline);
+        assert_eq!(bytes.0, format!("{}Cookie: a=1\r\n", head("/a/")).as_bytes());
+        assert_eq!(bytes.1.as_ptr_range(), prepared[head("/a/").len()..].as_ptr_range());
+        assert!(pipeline.bytes.capacity() < 1_000);
+    }
 }

@@ -15,22 +15,20 @@ use flatout_load::schedule::{Begin, Visitor};
 use flatout_os::clock::{precise_ns, unix_s};
 pub use jar::ScopeRanges;
 use jar::{CookieJar, RequestScope, ResponseTime, SetResult};
-use memchr::memmem::Finder;
 use std::collections::HashMap;
-use std::sync::LazyLock;
 
 /// Maximum memory of all cookies of a worker, in bytes. A guess: enough for a session cookie of each of 300,000 clients.
 const BYTES_MAX: usize = 128 * 1024 * 1024;
 
-/// Memory in the table of clients for each of the most clients that it has had, in bytes. A table that grows when it is
-/// just over half full has up to seven places for each, in the old and the new memory.
+/// Maximum memory that the table of clients uses per client, in bytes, by the highest number of clients that it has had.
+/// A table that grows when it is just over half full has up to seven places for each, in the old and the new memory.
 const PLACE_BYTES: usize = 7 * (size_of::<(u64, Box<ClientCookies>)>() + 1);
 
 /// The cookies of all clients of a worker.
 #[derive(Debug, Default)]
 pub(super) struct Cookies {
-    /// The clients that have stored a cookie, by number. Also those that have no cookie any more, so that each is counted
-    /// once.
+    /// The clients that have stored a cookie, by number, until another client with the number stores one or the client is
+    /// dropped. Also those that have no cookie any more, so that each is counted once.
     clients: HashMap<u64, Box<ClientCookies>>,
     /// The most clients that were in the table at once.
     clients_peak: usize,
@@ -42,10 +40,10 @@ pub(super) struct Cookies {
     value: Vec<u8>,
 }
 
-/// A client's cookies, and which of the clients with its number it is.
+/// The cookies of one client.
 #[derive(Debug, Default)]
 struct ClientCookies {
-    /// [`Visitor::visit`] of the client.
+    /// [`Visitor::visit`] of the client, which distinguishes it from others with the same number.
     visit: u64,
     jar: CookieJar,
 }
@@ -82,7 +80,8 @@ impl Cookies {
         }
         let mut head = std::mem::take(&mut self.head);
         let scope = scope_of(settings, request, &mut head);
-        let known = self.take(visitor);
+        // An earlier client with the same number is dropped.
+        let known = self.take(visitor.number).filter(|client| client.visit == visitor.visit);
         let mut is_stored = known.is_some();
         let mut client =
             known.unwrap_or_else(|| Box::new(ClientCookies { visit: visitor.visit, ..ClientCookies::default() }));
@@ -108,11 +107,16 @@ impl Cookies {
         }
     }
 
-    /// Takes out a client, if it has stored a cookie, and drops an earlier client with the same number.
-    fn take(&mut self, visitor: &Visitor) -> Option<Box<ClientCookies>> {
-        let client = self.clients.remove(&visitor.number)?;
+    /// Takes out the client with this number, if it has stored a cookie.
+    fn take(&mut self, number: u64) -> Option<Box<ClientCookies>> {
+        let client = self.clients.remove(&number)?;
         self.bytes -= client.bytes();
-        Some(client).filter(|client| client.visit == visitor.visit)
+        Some(client)
+    }
+
+    /// Drops the cookies of the client with this number, which has ended.
+    pub(super) fn drop_client(&mut self, number: u64) {
+        drop(self.take(number));
     }
 
     /// Returns the value of the Cookie field of a request of `visitor`, if it has one.
@@ -138,16 +142,13 @@ fn scope_of<'a>(settings: &'a ClientSettings, (index, number): RequestId, head: 
     RequestScope::new(head, &ScopeRanges::of(head), is_tls)
 }
 
-/// Inserts the field Cookie at the end of the head of an HTTP/1 request that begins at `start` and is the last one.
-pub(super) fn insert_field(value: &[u8], start: usize, bytes: &mut Vec<u8>) {
-    const HEAD_END: &[u8] = b"\r\n\r\n";
-    static FINDER: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(HEAD_END));
-    let Some(end) = FINDER.find(&bytes[start..]) else { return };
-    let at = start + end + b"\r\n".len();
-    for part in [b"Cookie: ", value, b"\r\n"] {
-        bytes.extend_from_slice(part);
+/// Appends the field Cookie in HTTP/1 form, if the request has cookies.
+pub(super) fn append_field(value: Option<&[u8]>, output: &mut Vec<u8>) {
+    if let Some(value) = value {
+        for part in [b"Cookie: ", value, b"\r\n"] {
+            output.extend_from_slice(part);
+        }
     }
-    bytes[at..].rotate_right(field_bytes(value));
 }
 
 /// Length of the field Cookie in HTTP/1 form, in bytes.
@@ -161,14 +162,13 @@ impl<D: Drive> ClientShared<D> {
         if self.cookies.borrow().is_empty() { None } else { self.drive.borrow().visitor(begin) }
     }
 
-    /// Stores the cookies that a complete response sets; `values` are separated by LF.
-    pub(super) fn store_cookies(&self, begin: &Begin, request: RequestId, values: &[u8]) {
-        if values.is_empty() {
-            return;
-        }
-        let Some(visitor) = self.drive.borrow().visitor(begin) else { return };
+    /// Stores the cookies that a complete response sets; `values` are separated by LF. Returns the time after that, in
+    /// nanoseconds; `None` if the response sets none.
+    pub(super) fn store_cookies(&self, begin: &Begin, request: RequestId, values: &[u8]) -> Option<u64> {
+        let visitor = if values.is_empty() { None } else { self.drive.borrow().visitor(begin) }?;
         let now = ResponseTime { now_ns: precise_ns(), unix_s: unix_s() };
         self.cookies.borrow_mut().store(&visitor, (&self.settings, request), values, now);
+        Some(precise_ns())
     }
 
     /// Notes that a request was sent whole, with or without cookies.
@@ -177,19 +177,11 @@ impl<D: Drive> ClientShared<D> {
             self.cookies.borrow_mut().counts.requests += 1;
         }
     }
-
-    /// Drops the cookies of a client whose last burst needs them no longer. They are not stored again: until it ends, the
-    /// drive says of each burst of the client that the last one has begun.
-    pub(super) fn drop_cookies(&self, visitor: Option<Visitor>) {
-        if let Some(visitor) = visitor.filter(|visitor| visitor.is_last) {
-            self.cookies.borrow_mut().take(&visitor);
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ClientSettings, CookieCounts, Cookies, ResponseTime, Visitor, field_bytes, insert_field};
+    use super::{ClientSettings, CookieCounts, Cookies, ResponseTime, Visitor, append_field, field_bytes};
     use crate::PreparedRequest;
     use crate::tests::settings;
 
@@ -234,8 +226,7 @@ mod tests {
         let expected = CookieCounts { clients: 3, stored: 6, requests: 0, unused: 2, dropped: 2 };
         assert_eq!(cookies.counts, expected);
         assert_eq!(cookies.clients.len(), 2);
-        cookies.take(&visitor(1, 0, true));
-        cookies.take(&visitor(2, 1, true));
+        (1..=2).for_each(|number| cookies.drop_client(number));
         assert_eq!((cookies.is_empty(), cookies.bytes), (true, 0));
     }
 
@@ -269,27 +260,19 @@ mod tests {
         assert!(clients >= 300_000, "{clients}");
         assert_eq!((cookies.counts.clients, cookies.clients.len()), (clients - 1, clients as usize - 1));
         // A client that has left makes room for another.
-        cookies.take(&visitor(0, 0, true));
+        cookies.drop_client(0);
         store(&mut cookies, &settings, visitor(clients, 0, false), 0, "sessionid=0123456789abcdef; Path=/");
         assert_eq!((cookies.counts.clients, cookies.counts.dropped), (clients, 1));
-        (0..=clients).for_each(|number| drop(cookies.take(&visitor(number, 0, true))));
+        (0..=clients).for_each(|number| cookies.drop_client(number));
         assert_eq!(cookies.bytes, 0);
     }
 
     #[test]
-    fn the_field_is_inserted_at_the_end_of_the_head() {
-        for (before, start, after) in [
-            ("GET / HTTP/1.1\r\nHost: h\r\n\r\n", 0, "GET / HTTP/1.1\r\nHost: h\r\nCookie: a=1\r\n\r\n"),
-            (
-                "x\r\n\r\nPOST / HTTP/1.1\r\nA: b\r\n\r\n1\r\n\r\n",
-                5,
-                "x\r\n\r\nPOST / HTTP/1.1\r\nA: b\r\nCookie: a=1\r\n\r\n1\r\n\r\n",
-            ),
-        ] {
-            let mut bytes = before.as_bytes().to_vec();
-            insert_field(b"a=1", start, &mut bytes);
-            assert_eq!(String::from_utf8_lossy(&bytes), after);
-            assert_eq!(bytes.len(), before.len() + field_bytes(b"a=1"));
-        }
+    fn the_field_has_its_http1_form() {
+        let mut bytes = Vec::new();
+        append_field(None, &mut bytes);
+        assert_eq!(bytes, b"");
+        append_field(Some(b"a=1"), &mut bytes);
+        assert_eq!((&bytes[..], bytes.len()), (&b"Cookie: a=1\r\n"[..], field_bytes(b"a=1")));
     }
 }

@@ -32,6 +32,7 @@ impl<D: Drive + 'static> ClientShared<D> {
                         slot.close();
                     }
                 }
+                Move::DropClient(number) => self.cookies.borrow_mut().drop_client(number),
                 Move::WaitUntil(due_ns) => {
                     if let Err(error) = self.pacer.set(due_ns) {
                         self.break_off(error);

@@ -16,7 +16,7 @@ pub(super) use stream::Http3Stream;
 
 use super::StreamVersion;
 use super::failure::RequestFailure;
-use super::reader::SET_COOKIE;
+use super::reader::push_set_cookie;
 use flatout_http::http2::connection::Role;
 use flatout_http::http2::fields::FieldBlock;
 use flatout_http::http3::connection::{Config, Connection, Event, OwnStream};
@@ -222,9 +222,8 @@ impl Http3State {
                 let mut head = ArrivedHead { status, line_bytes: 0, set_cookies: Vec::new() };
                 for (name, value) in self.fields.iter() {
                     head.line_bytes += name.len() + ": ".len() + value.len() + "\r\n".len();
-                    if self.stores_cookies && name.as_bytes() == SET_COOKIE {
-                        head.set_cookies.extend_from_slice(value);
-                        head.set_cookies.push(b'\n');
+                    if self.stores_cookies {
+                        push_set_cookie(name.as_bytes(), value, &mut head.set_cookies);
                     }
                 }
                 self.deliver(stream, |arrived| arrived.add_head(head, ends));
@@ -332,12 +331,12 @@ impl Http3Connection {
         self.0.borrow().quic.received_bytes() > 0
     }
 
-    /// Opens a stream and sends a request head with the field block `block`. Pending while the server permits no more
-    /// streams. Fails, before anything is sent, if the connection is closing.
+    /// Opens a stream and sends a request head, which `encode` writes as a field block. Pending while the server permits
+    /// no more streams. Fails, before anything is sent, if the connection is closing.
     pub(super) fn poll_open(
         &self,
         (is_head, ends): (bool, bool),
-        block: &[u8],
+        encode: impl FnOnce(&mut Vec<u8>),
         is_digested: bool,
         context: &Context<'_>,
     ) -> Poll<Result<Http3Stream, RequestFailure>> {
@@ -354,7 +353,7 @@ impl Http3Connection {
         };
         state.core.open(id.into(), is_head);
         state.output.clear();
-        state.core.send_fields(id.into(), ends, &mut state.output, |output| output.extend_from_slice(block));
+        state.core.send_fields(id.into(), ends, &mut state.output, encode);
         let written = state.quic.send_stream(id).write(&state.output).unwrap_or(0);
         let unsent = state.output[written..].to_vec();
         if ends && unsent.is_empty() {

@@ -21,6 +21,26 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+/// The bytes of a burst, in two parts. The second is the end of a prepared request, which is not copied; usually empty.
+#[derive(Clone, Copy)]
+pub(super) struct BurstBytes<'a>(pub(super) &'a [u8], pub(super) &'a [u8]);
+
+impl<'a> BurstBytes<'a> {
+    pub(super) const fn len(self) -> usize {
+        self.0.len() + self.1.len()
+    }
+
+    /// Returns the bytes of one part after the first `sent_bytes` of the burst, and the flags to send them with: the kernel
+    /// waits for the second part before it sends a segment that is not full.
+    fn after(self, sent_bytes: usize) -> (&'a [u8], SendFlags) {
+        match sent_bytes.checked_sub(self.0.len()) {
+            Some(sent_bytes) => (&self.1[sent_bytes..], SendFlags::NOSIGNAL),
+            None if self.1.is_empty() => (&self.0[sent_bytes..], SendFlags::NOSIGNAL),
+            None => (&self.0[sent_bytes..], SendFlags::NOSIGNAL.union(SendFlags::MORE)),
+        }
+    }
+}
+
 /// The result of one receive.
 pub(super) struct ReceivedOnce {
     pub(super) answer: Option<FinalResponse>,
@@ -76,7 +96,7 @@ impl<D: Drive + 'static> Link<D> {
     pub(super) async fn open(
         shared: &Rc<ClientShared<D>>,
         slot: &ClientSlot,
-        bytes: &[u8],
+        burst: BurstBytes<'_>,
         begun_ns: u64,
         is_reconnect: bool,
     ) -> Result<NewConnection<D>, RequestFailure> {
@@ -89,11 +109,12 @@ impl<D: Drive + 'static> Link<D> {
         }
         let (socket, stands) = begin(shared, slot, begun_ns).await?;
         let mut sends_at_once = shared.connector.is_unix();
-        prepare_send(&socket, bytes.len(), &mut sends_at_once)?;
+        prepare_send(&socket, burst.len(), &mut sends_at_once)?;
         // Over loopback, the handshake is complete when connect returns, whatever its result. Sending shows whether the
         // connection is established, and saves waiting for a writable socket.
         let mut sent_ns = precise_ns();
-        let sent = match send(&socket, bytes, SendFlags::NOSIGNAL) {
+        let (bytes, flags) = burst.after(0);
+        let sent = match send(&socket, bytes, flags) {
             Err(Errno::AGAIN) if !stands => None,
             Err(Errno::AGAIN) => Some(0),
             sent => Some(sent?),
@@ -115,7 +136,7 @@ impl<D: Drive + 'static> Link<D> {
     }
 
     /// Sends a whole burst directly. Waits only if the socket buffer is full. Updates `sent_bytes`.
-    pub(super) async fn send(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<(), RequestFailure> {
+    pub(super) async fn send(&mut self, burst: BurstBytes<'_>, sent_bytes: &mut usize) -> Result<(), RequestFailure> {
         if self.send_now(burst, sent_bytes)? {
             return Ok(());
         }
@@ -130,7 +151,7 @@ impl<D: Drive + 'static> Link<D> {
         &mut self,
         shared: &ClientShared<D>,
         (reader, request): (&mut ResponseReader, u32),
-        bytes: &[u8],
+        bytes: BurstBytes<'_>,
         (sent_bytes, first_byte_ns): (&mut usize, &mut u64),
     ) -> Result<Option<ReceivedOnce>, RequestFailure> {
         // If the server reads no more, its response, if it has sent one, says why.
@@ -167,7 +188,7 @@ impl<D: Drive + 'static> Link<D> {
     }
 
     /// Sends what the socket accepts at once. Returns whether that is everything. Over TLS, sends nothing.
-    fn send_now(&mut self, burst: &[u8], sent_bytes: &mut usize) -> Result<bool, RequestFailure> {
+    fn send_now(&mut self, burst: BurstBytes<'_>, sent_bytes: &mut usize) -> Result<bool, RequestFailure> {
         *sent_bytes = std::mem::take(&mut self.sent_bytes);
         let socket = match &mut self.kind {
             LinkTransport::Plain(Some(socket)) => socket,
@@ -176,7 +197,8 @@ impl<D: Drive + 'static> Link<D> {
         };
         prepare_send(socket.fd(), burst.len(), &mut self.sends_at_once)?;
         while *sent_bytes < burst.len() {
-            match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+            let (bytes, flags) = burst.after(*sent_bytes);
+            match send(socket.fd(), bytes, flags) {
                 Ok(sent) => *sent_bytes += sent,
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
@@ -199,7 +221,7 @@ impl<D: Drive + 'static> Link<D> {
     fn poll_send(
         &mut self,
         context: &mut Context<'_>,
-        burst: &[u8],
+        burst: BurstBytes<'_>,
         sent_bytes: &mut usize,
     ) -> Poll<Result<(), RequestFailure>> {
         let socket = match &mut self.kind {
@@ -207,14 +229,15 @@ impl<D: Drive + 'static> Link<D> {
             LinkTransport::Plain(None) => return Poll::Ready(Err(RequestFailure::ClosedEarly)),
             LinkTransport::Tls(stream) => {
                 while *sent_bytes < burst.len() {
-                    *sent_bytes += ready!(Pin::new(&mut *stream).poll_write(context, &burst[*sent_bytes..]))?;
+                    *sent_bytes += ready!(Pin::new(&mut *stream).poll_write(context, burst.after(*sent_bytes).0))?;
                 }
                 return Pin::new(stream).poll_flush(context).map_err(RequestFailure::from);
             }
         };
         while *sent_bytes < burst.len() {
             let mut ready = ready!(socket.poll_write_ready(context))?;
-            match send(socket.fd(), &burst[*sent_bytes..], SendFlags::NOSIGNAL) {
+            let (bytes, flags) = burst.after(*sent_bytes);
+            match send(socket.fd(), bytes, flags) {
                 Ok(sent) => *sent_bytes += sent,
                 Err(Errno::AGAIN) => ready.clear_ready(),
                 Err(Errno::INTR) => {}

@@ -37,10 +37,17 @@ struct Head {
     sets_cookies: bool,
 }
 
-/// Appends the value of each Set-Cookie line in `lines` to `values`, followed by LF, which no value contains.
+/// Appends the value of each Set-Cookie line in `lines` to `values`, followed by LF.
 pub(super) fn collect_set_cookies(lines: &[u8], values: &mut Vec<u8>) {
-    for (name, line) in each_line(lines).filter(|(name, _)| name.eq_ignore_ascii_case(SET_COOKIE)) {
-        values.extend_from_slice(trim(line[name.len() + 1..].trim_ascii_end()));
+    for (name, line) in each_line(lines) {
+        push_set_cookie(name, trim(line[name.len() + 1..].trim_ascii_end()), values);
+    }
+}
+
+/// Appends the value of a field to `values`, followed by LF, if it is Set-Cookie. No version of HTTP permits LF in values.
+pub(super) fn push_set_cookie(name: &[u8], value: &[u8], values: &mut Vec<u8>) {
+    if name.eq_ignore_ascii_case(SET_COOKIE) {
+        values.extend_from_slice(value);
         values.push(b'\n');
     }
 }

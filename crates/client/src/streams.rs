@@ -134,9 +134,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
         if streams == 1 && begin.connect {
             group.forget(group.generation.get(), false);
         }
-        let visitor = shared.visitor_with_cookies(&begin);
         let outcome = run_burst(&shared, &slot, &group, begin, begun_ns, (&mut under_way, &mut kept)).await;
-        shared.drop_cookies(visitor);
         slot.deadline.forget();
         begun_ns = precise_ns();
         next = match outcome {
@@ -466,6 +464,7 @@ async fn begin_stream<D: Drive>(
         sent_ns: precise_ns(),
         sent_bytes: opened.http1_bytes as u64,
         unsent_from: opened.has_content.then_some(0),
+        is_stopped: false,
         filled: opened.filled,
         has_cookies: opened.has_cookies,
         stream: opened.stream,

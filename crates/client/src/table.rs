@@ -2,6 +2,7 @@
 
 use super::cookies::ScopeRanges;
 use super::template::RequestTemplate;
+use memchr::memmem::find;
 use std::sync::{Arc, OnceLock};
 
 /// Length of a SHA-256 digest, in bytes.
@@ -27,6 +28,8 @@ pub struct PreparedRequest {
     pub template: Option<Box<RequestTemplate>>,
     /// The host and the path in `kept`, by which cookies are chosen.
     pub scope: ScopeRanges,
+    /// Lengths of the heads in `kept` and in `last` without the empty line, in bytes.
+    pub fields_ends: [usize; 2],
 }
 
 /// A request in the form of HTTP/2 or HTTP/3.
@@ -43,10 +46,18 @@ impl PreparedRequest {
     /// Creates an HTTP/1 request that is the same at every position of its connection, without an expected body.
     pub fn plain(bytes: impl Into<Arc<[u8]>>) -> Self {
         let kept = bytes.into();
+        Self::new(Arc::clone(&kept), kept)
+    }
+
+    /// Creates an HTTP/1 request with other bytes if it is the last on its connection, without an expected body.
+    pub fn new(kept: impl Into<Arc<[u8]>>, last: impl Into<Arc<[u8]>>) -> Self {
+        let (kept, last) = (kept.into(), last.into());
+        let fields_end = |bytes: &[u8]| find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + b"\r\n".len());
         Self {
-            last: Arc::clone(&kept),
             scope: ScopeRanges::of(&kept),
+            fields_ends: [fields_end(&kept), fields_end(&last)],
             kept,
+            last,
             is_head: false,
             streamed: None,
             body_bytes: None,
@@ -58,5 +69,10 @@ impl PreparedRequest {
     /// Returns the bytes for HTTP/1, unless the request has a template.
     pub(super) fn bytes(&self, is_last: bool) -> &[u8] {
         if is_last { &self.last } else { &self.kept }
+    }
+
+    /// Returns the length of the head in [`Self::bytes`] without the empty line, in bytes.
+    pub(super) const fn fields_end(&self, is_last: bool) -> usize {
+        self.fields_ends[is_last as usize]
     }
 }

@@ -1,6 +1,7 @@
 //! Requests with placeholders, which are encoded each time that they are sent.
 
 use super::StreamVersion;
+use super::cookies::append_field;
 use flatout_http::http2::hpack;
 use flatout_http::http3::qpack;
 use flatout_load::template::{Template, ValueSource, append_decimal};
@@ -50,12 +51,12 @@ impl RequestTemplate {
         self.head.has_placeholder() || self.content.as_ref().is_some_and(Template::has_placeholder)
     }
 
-    /// Appends the HTTP/1 form of request number `number` to `output`.
+    /// Appends the HTTP/1 form of request number `number` to `output`, with a Cookie field if `cookie` is its value.
     pub(super) fn fill_http1(
         &self,
         values: &ValueSource,
-        number: u64,
-        is_last: bool,
+        (number, is_last): (u64, bool),
+        cookie: Option<&[u8]>,
         buffers: &mut FillBuffers,
         output: &mut Vec<u8>,
     ) {
@@ -65,6 +66,10 @@ impl RequestTemplate {
         if self.content.is_some() {
             append_decimal(buffers.content.len() as u64, output);
         }
+        // The line with the length of the content is not complete.
+        let (line_end, end) = end.split_at(if self.content.is_some() { b"\r\n".len() } else { 0 });
+        output.extend_from_slice(line_end);
+        append_field(cookie, output);
         output.extend_from_slice(end);
         output.extend_from_slice(&buffers.content);
     }
@@ -155,7 +160,7 @@ mod tests {
 
     fn http1(template: &RequestTemplate, number: u64, is_last: bool) -> String {
         let (mut buffers, mut output) = (FillBuffers::default(), Vec::new());
-        template.fill_http1(&VALUES, number, is_last, &mut buffers, &mut output);
+        template.fill_http1(&VALUES, (number, is_last), None, &mut buffers, &mut output);
         String::from_utf8(output).unwrap()
     }
 

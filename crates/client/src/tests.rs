@@ -24,7 +24,7 @@ const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
 /// A closed loop. Each slot starts its next burst when the previous burst has ended, until a given number have started.
-struct Script {
+pub(super) struct Script {
     bursts_left: u32,
     burst: u32,
     /// Number of bursts per connection; 0 for no limit.
@@ -42,6 +42,9 @@ struct Script {
     /// closed.
     leaves: bool,
     leaving: Vec<u32>,
+    /// True if the client of a slot, which has the slot's number, is dropped together with each such connection.
+    drops_clients: bool,
+    dropped: Vec<u64>,
     ended: Vec<RequestRecord>,
     made: Vec<Made>,
     connections: Vec<ConnectionEnd>,
@@ -51,11 +54,11 @@ struct Script {
     ticks: u32,
     gave_up: bool,
     /// Returns the client that makes the requests of a burst.
-    visitor: Option<fn(&Begin) -> Visitor>,
+    pub(super) visitor: Option<fn(&Begin) -> Visitor>,
 }
 
 impl Script {
-    fn new(slots: u32, bursts: u32) -> Self {
+    pub(super) fn new(slots: u32, bursts: u32) -> Self {
         Self {
             bursts_left: bursts,
             burst: 1,
@@ -68,6 +71,8 @@ impl Script {
             uncounted: 0,
             leaves: false,
             leaving: Vec::new(),
+            drops_clients: false,
+            dropped: Vec::new(),
             ended: Vec::new(),
             made: Vec::new(),
             connections: Vec::new(),
@@ -86,10 +91,11 @@ impl Script {
         let connect = *calls == 0;
         *calls += 1;
         let closes = self.calls > 0 && *calls == self.calls;
+        let visit = u64::from(self.bursts_left);
         if closes {
             *calls = 0;
         }
-        Begin { slot, connect, burst: self.burst, closes, intended_ns: now_ns, visit: 0, request: 0, call: 0 }
+        Begin { slot, connect, burst: self.burst, closes, intended_ns: now_ns, visit, request: 0, call: 0 }
     }
 }
 
@@ -97,6 +103,9 @@ impl Drive for Script {
     fn next(&mut self, now_ns: u64) -> Move {
         if let Some(slot) = self.leaving.pop() {
             return Move::Close(slot);
+        }
+        if let Some(number) = self.dropped.pop() {
+            return Move::DropClient(number);
         }
         if self.bursts_left == 0 || self.gave_up {
             return if self.under_way == 0 { Move::Done } else { Move::Idle };
@@ -137,6 +146,7 @@ impl Drive for Script {
         if self.leaves {
             self.slots[slot as usize] = 0;
             self.leaving.push(slot);
+            self.dropped.extend(self.drops_clients.then_some(u64::from(slot)));
             self.free.push((slot, now_ns));
             return None;
         }
@@ -354,7 +364,7 @@ fn a_connection_carries_the_requested_number_of_bursts() {
         let mut script = Script::new(1, 20);
         script.calls = calls;
         let mut settings = settings(address);
-        let request = PreparedRequest { last: LAST.to_vec().into(), ..PreparedRequest::plain(REQUEST.to_vec()) };
+        let request = PreparedRequest::new(REQUEST, LAST);
         settings.requests = [request].into();
         let report = run_script(settings, script);
         assert_eq!((answered(&report), failures(&report).len()), (20, 0));

@@ -241,7 +241,7 @@ pub fn run_worker<D: Drive + 'static>(settings: ClientSettings, drive: D) -> io:
     })
 }
 
-fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> ClientShared<D> {
+pub(super) fn build_shared<D: Drive>(settings: ClientSettings, drive: D, pacer: Pacer) -> ClientShared<D> {
     let slots = settings.slots.max(1);
     let deadlines = SlotDeadlines::default();
     let memos = settings.requests.len().min(MEMOS_MAX);

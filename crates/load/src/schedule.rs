@@ -20,7 +20,7 @@ mod visits;
 
 pub use retry::{RETRY_PAUSE_NS_MAX, RETRY_PAUSE_NS_MIN};
 
-use crate::plan::{Arrivals, Loop, Plan, PlanError, Share, Stop, Visit, portion};
+use crate::plan::{Arrivals, Loop, Plan, PlanError, ReplayLine, Share, Stop, Visit, portion};
 use crate::random::Random;
 use cursor::Cursor;
 use free::Free;
@@ -74,6 +74,9 @@ pub enum Move {
     Begin(Begin),
     /// Close the connection of this slot, which is no longer needed, then call again.
     Close(u32),
+    /// Drop what is stored of the client with this number, which has ended, then call again. Only in a replay: other
+    /// clients are replaced by the next one of their slot.
+    DropClient(u64),
     /// Call again at this time, or after any event.
     WaitUntil(u64),
     /// Call again after any event.
@@ -147,6 +150,10 @@ pub struct Schedule {
     share: Share,
     slots: Box<[ConnectionSlot]>,
     free: Free,
+    /// Replay: number of bursts in progress of each client.
+    in_progress: Box<[u32]>,
+    /// Replay: numbers of clients whose last line and whose bursts have ended.
+    ended: VecDeque<u64>,
     /// Times at which slots continue, as pairs of a time in nanoseconds and a slot.
     timers: BinaryHeap<Reverse<(u64, u32)>>,
     open: Option<Open>,
@@ -195,6 +202,8 @@ impl Schedule {
             share,
             slots: vec![ConnectionSlot::new(); count].into_boxed_slice(),
             free: Free::new(count, clients),
+            in_progress: vec![0; clients].into_boxed_slice(),
+            ended: VecDeque::with_capacity(clients),
             timers: BinaryHeap::with_capacity(count),
             open,
             withdrawn: VecDeque::new(),
@@ -239,6 +248,9 @@ impl Schedule {
     pub fn next(&mut self, now_ns: u64) -> Move {
         if self.stopped {
             return Move::Done;
+        }
+        if let Some(number) = self.ended.pop_front() {
+            return Move::DropClient(number);
         }
         while let Some(slot) = self.free.take_leaving() {
             let state = &self.slots[slot as usize];
@@ -457,7 +469,7 @@ impl Schedule {
         let (slot, is_request) = (u64::from(begin.slot), matches!(self.plan.visit, Visit::Request));
         match &self.plan.kind {
             Loop::Closed if is_request => Visitor { number: slot, visit: 0, is_last: false },
-            Loop::Open(Arrivals { replay: Some(lines), .. }) => match lines.get(begin.visit) {
+            Loop::Open(Arrivals { replay: Some(_), .. }) => match self.line_of(begin.visit) {
                 Some(line) => {
                     let is_last = self.free.is_gone(self.client_of(line));
                     Visitor { number: line.session.into(), visit: 0, is_last }
@@ -465,6 +477,14 @@ impl Schedule {
                 None => Visitor { number: slot, visit: begin.visit, is_last: true },
             },
             _ => Visitor { number: slot, visit: begin.visit, is_last: begin.closes || is_request },
+        }
+    }
+
+    /// Returns the line of a replay that a visit requests.
+    fn line_of(&self, visit: u64) -> Option<ReplayLine> {
+        match &self.plan.kind {
+            Loop::Open(Arrivals { replay: Some(lines), .. }) => lines.get(visit),
+            _ => None,
         }
     }
 

@@ -60,7 +60,7 @@ pub fn drive_observed(
                 client.begin(begin, now_ns, &mut server);
                 continue;
             }
-            Move::Close(_) => continue,
+            Move::Close(_) | Move::DropClient(_) => continue,
             Move::WaitUntil(until_ns) => match client.next_answer_ns() {
                 Some(answer_ns) if answer_ns <= until_ns => now_ns = now_ns.max(answer_ns),
                 _ => {

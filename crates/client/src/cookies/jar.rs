@@ -3,7 +3,8 @@
 //!
 //! A cookie is sent only to the hosts of the run, so the list of public suffixes, which protects one site's users from
 //! another site, is not needed. A run has no pages that could request something from another site, and no scripts, so
-//! `SameSite` and `HttpOnly` have no meaning here.
+//! `SameSite` and `HttpOnly` have no meaning here. The rule that no response without TLS overwrites a `Secure` cookie would
+//! never apply: either all hosts of a run use TLS or none does, and without TLS only loopback hosts store such cookies.
 //!
 //! Why not the crate `cookie_store`: it reads the clock itself, parses a URL for each request, bounds neither the number
 //! nor the memory of cookies, and depends on the crates for URLs, international names and public suffixes, which the lab
@@ -59,7 +60,7 @@ pub(super) struct RequestScope<'a> {
     is_secure: bool,
 }
 
-/// The places of a request's host and path in its HTTP/1 form.
+/// Byte ranges of a request's host and path in its HTTP/1 form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScopeRanges {
     /// The host, without port.
@@ -71,7 +72,7 @@ pub struct ScopeRanges {
 impl ScopeRanges {
     /// Finds the host and the path of a request. They are empty if the request has none.
     pub fn of(head: &[u8]) -> Self {
-        let place = |part: &[u8]| {
+        let range = |part: &[u8]| {
             let start = part.as_ptr().addr() - head.as_ptr().addr();
             start..start + part.len()
         };
@@ -82,7 +83,7 @@ impl ScopeRanges {
             let (name, value) = line.split_at_checked("host:".len())?;
             name.eq_ignore_ascii_case(b"host:").then(|| split_port(trim(value)).0)
         });
-        Self { host: host.map_or(0..0, place), path: path.map_or(0..0, place) }
+        Self { host: host.map_or(0..0, range), path: path.map_or(0..0, range) }
     }
 }
 
@@ -166,12 +167,12 @@ impl Cookie {
     }
 
     fn matches(&self, scope: &RequestScope<'_>, now_ns: u64) -> bool {
-        let is_of_host = if self.is_host_only {
+        let host_matches = if self.is_host_only {
             scope.host.eq_ignore_ascii_case(&self.domain)
         } else {
             domain_matches(scope.host, &self.domain)
         };
-        is_of_host
+        host_matches
             && path_matches(scope.path, &self.path)
             && (scope.is_secure || !self.is_secure)
             && now_ns < self.expires_ns
@@ -288,19 +289,12 @@ impl CookieJar {
         let attributes = Attributes::parse(parts);
         let domain = attributes.domain.to_ascii_lowercase();
         let is_host_only = domain.is_empty();
-        let is_of_host = is_host_only || domain_matches(scope.host, &domain);
-        if !is_of_host || attributes.is_secure && !scope.is_secure || !is_prefix_valid(&pair, &attributes) {
+        let may_set = is_host_only || domain_matches(scope.host, &domain);
+        if !may_set || attributes.is_secure && !scope.is_secure || !is_prefix_valid(&pair, &attributes) {
             return SetResult::Dropped;
         }
         let domain = if is_host_only { scope.host.to_ascii_lowercase() } else { domain };
         let path = if attributes.path.starts_with(b"/") { attributes.path } else { folder_of(scope.path) };
-        let is_protected = |other: &Cookie| {
-            let is_of_both = domain_matches(&other.domain, &domain) || domain_matches(&domain, &other.domain);
-            other.is_secure && other.name() == name && is_of_both && path_matches(path, &other.path)
-        };
-        if !attributes.is_secure && !scope.is_secure && self.cookies.iter().any(is_protected) {
-            return SetResult::Dropped;
-        }
         let before = self.cookies.iter().position(|other| {
             (other.name(), &*other.domain, &*other.path) == (name, &domain[..], path)
                 && other.is_host_only == is_host_only
@@ -485,26 +479,6 @@ mod tests {
         ] {
             assert_eq!(set(&mut CookieJar::default(), value.as_bytes(), "/", "localhost"), result, "{value}");
         }
-    }
-
-    #[test]
-    fn a_secure_cookie_is_not_overwritten_without_tls() {
-        let mut jar = CookieJar::default();
-        let head = head("/x/y", "www.example.org");
-        let secure = scope(head.as_bytes(), true);
-        assert_eq!(jar.set(b"a=1; Secure; Domain=example.org", &secure, NOW, usize::MAX), SetResult::Added);
-        for (value, target, result) in [
-            ("a=2", "/x/z", SetResult::Dropped),
-            ("a=2; Domain=example.org", "/x/z", SetResult::Dropped),
-            ("a=; Max-Age=0; Domain=example.org", "/x/z", SetResult::Dropped),
-            ("b=2", "/x/z", SetResult::Added),
-            ("a=2; Path=/", "/x/z", SetResult::Added),
-        ] {
-            assert_eq!(set(&mut jar, value.as_bytes(), target, "www.example.org"), result, "{value}");
-        }
-        // Without the attribute, but over TLS, it is replaced.
-        assert_eq!(jar.set(b"a=3; Domain=example.org", &secure, NOW, usize::MAX), SetResult::Replaced);
-        assert_eq!(sent(&jar, "/x/y", "www.example.org", false, 0), "a=3; b=2; a=2");
     }
 
     #[test]

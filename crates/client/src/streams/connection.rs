@@ -103,22 +103,22 @@ pub(super) async fn open_http3<D: Drive>(
 }
 
 impl StreamConnection {
-    /// Opens a stream and sends the head of a request, whose field block is `block`. `kind` says whether the method is
-    /// HEAD, and whether the request has no content. Pending while the server permits no more streams.
+    /// Opens a stream and sends the head of a request, which `encode` writes as a field block. `kind` says whether the
+    /// method is HEAD, and whether the request has no content. Pending while the server permits no more streams.
     pub(super) fn poll_open(
         &self,
         kind: (bool, bool),
-        block: &[u8],
+        encode: impl FnOnce(&mut Vec<u8>),
         is_digested: bool,
         context: &mut Context<'_>,
     ) -> Poll<Result<RequestStream, RequestFailure>> {
         match self {
             Self::Http2(connection) => {
-                let opened = connection.poll_open(kind, |output| output.extend_from_slice(block), context);
+                let opened = connection.poll_open(kind, encode, context);
                 opened.map_ok(RequestStream::Http2).map_err(RequestFailure::from)
             }
             Self::Http3(connection) => {
-                connection.poll_open(kind, block, is_digested, context).map_ok(RequestStream::Http3)
+                connection.poll_open(kind, encode, is_digested, context).map_ok(RequestStream::Http3)
             }
         }
     }

@@ -18,6 +18,8 @@ pub(super) struct ClientStream {
     pub(super) sent_bytes: u64,
     /// Index of the first byte of the content that has not been sent; `None` if all of it has.
     pub(super) unsent_from: Option<usize>,
+    /// True if the server reads no more of the content.
+    pub(super) is_stopped: bool,
     /// The content, if it has placeholders.
     pub(super) filled: Option<Vec<u8>>,
     pub(super) has_cookies: bool,
@@ -79,11 +81,11 @@ impl ClientStream {
         if self.unsent_from.is_none() && self.stream.has_unsent_head() {
             let _ = self.stream.poll_send(&[], context);
         }
-        while let Some(from) = self.unsent_from {
+        while let Some(from) = self.unsent_from.filter(|_| !self.is_stopped) {
             let unsent = self.unsent(shared);
             match self.stream.poll_send(unsent, context) {
                 Poll::Pending => return,
-                Poll::Ready(Err(())) => self.unsent_from = None,
+                Poll::Ready(Err(())) => self.is_stopped = true,
                 Poll::Ready(Ok(sent)) => self.unsent_from = (sent < unsent.len()).then_some(from + sent),
             }
         }
@@ -113,36 +115,28 @@ pub(super) fn poll_open<D: Drive>(
     let (Some(streamed), Some(streams)) = (&prepared.streamed, shared.settings.streams) else {
         return Poll::Ready(Err(RequestFailure::NoHttp2));
     };
-    let visitor = shared.visitor_with_cookies(begin);
-    if prepared.template.is_none() && visitor.is_none() {
-        let has_content = !streamed.content.is_empty();
-        let stream =
-            ready!(connection.poll_open((prepared.is_head, !has_content), &streamed.block, is_digested, context))?;
-        let http1_bytes = prepared.kept.len();
-        return Poll::Ready(Ok(OpenedStream { stream, filled: None, has_content, has_cookies: false, http1_bytes }));
-    }
     let buffers = &mut *shared.fill_buffers.borrow_mut();
-    let (mut http1_bytes, is_filled) = if let Some(template) = &prepared.template {
+    let (block, mut http1_bytes, is_filled) = if let Some(template) = &prepared.template {
         // The values depend only on the number, so they are the same if the stream cannot be opened yet.
         let bytes = buffers.fill_stream(template, streams.version, &shared.settings.values, number);
-        (bytes, template.content.is_some())
+        (&buffers.block[..], bytes, template.content.is_some())
     } else {
-        buffers.block.clear();
-        buffers.block.extend_from_slice(&streamed.block);
-        (prepared.kept.len(), false)
+        (&streamed.block[..], prepared.kept.len(), false)
     };
-    let cookies = &mut *shared.cookies.borrow_mut();
-    let value = visitor.and_then(|visitor| {
-        let request = (&shared.settings, (request, number));
-        cookies.value_for(&visitor, request, precise_ns())
-    });
-    let has_cookies = value.is_some();
-    if let Some(value) = value {
-        encoder(streams.version)(b"cookie", value, &mut buffers.block);
-        http1_bytes += field_bytes(value);
-    }
     let has_content = if is_filled { !buffers.content.is_empty() } else { !streamed.content.is_empty() };
-    let stream = ready!(connection.poll_open((prepared.is_head, !has_content), &buffers.block, is_digested, context))?;
+    let mut has_cookies = false;
+    let encode = |output: &mut Vec<u8>| {
+        output.extend_from_slice(block);
+        let Some(visitor) = shared.visitor_with_cookies(begin) else { return };
+        let cookies = &mut *shared.cookies.borrow_mut();
+        let Some(value) = cookies.value_for(&visitor, (&shared.settings, (request, number)), precise_ns()) else {
+            return;
+        };
+        encoder(streams.version)(b"cookie", value, output);
+        http1_bytes += field_bytes(value);
+        has_cookies = true;
+    };
+    let stream = ready!(connection.poll_open((prepared.is_head, !has_content), encode, is_digested, context))?;
     let filled = is_filled.then(|| buffers.take_content());
     Poll::Ready(Ok(OpenedStream { stream, filled, has_content, has_cookies, http1_bytes }))
 }

@@ -69,6 +69,47 @@ fn a_client_has_the_same_cookies_on_its_next_connection() {
     assert_eq!(report.cookies, CookieCounts { clients: 1, stored: 2, requests: 9, ..CookieCounts::default() });
     let sent: Vec<_> = report.drive.ended.iter().map(|ended| ended.sent_bytes as usize).collect();
     assert!(sent[0] == REQUEST.len() && sent[1..].iter().all(|bytes| *bytes == with.len()), "{sent:?}");
+    // The time to store the cookies is not part of the next response time.
+    let ended = &report.drive.ended;
+    assert!(ended[1].begun_ns > ended[0].ended_ns, "{ended:#?}");
+    assert_eq!(ended[2].begun_ns, ended[1].ended_ns);
+}
+
+#[test]
+fn a_client_that_the_drive_drops_has_no_cookies() {
+    let (address, heads) = shop();
+    let script = Script { leaves: true, drops_clients: true, ..Script::new(1, 3) };
+    let report = run(ClientSettings { stores_cookies: true, ..settings(address) }, script);
+    assert_eq!(answered(&report), 3);
+    assert!(heads.try_iter().all(|head| head.as_bytes() == REQUEST));
+    assert_eq!(report.cookies, CookieCounts { clients: 3, stored: 6, ..CookieCounts::default() });
+}
+
+#[test]
+fn a_large_request_with_cookies_is_sent_completely() {
+    const CONTENT_BYTES: usize = 8 * 1024 * 1024;
+    let (sender, heads) = mpsc::channel();
+    let address = server(move |_, mut stream| {
+        // The third request needs another connection.
+        for close in ["", "Connection: close\r\n"] {
+            let Some(head) = read_head(&mut stream) else { return };
+            let mut content = vec![0; CONTENT_BYTES];
+            stream.read_exact(&mut content).unwrap();
+            assert!(content.iter().all(|byte| *byte == b'x'));
+            sender.send(head).unwrap();
+            write!(stream, "HTTP/1.1 200 OK\r\n{close}Content-Length: 0\r\nSet-Cookie: a=1\r\n\r\n").unwrap();
+        }
+    });
+    let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {CONTENT_BYTES}\r\n");
+    let bytes = [head.as_bytes(), b"\r\n", &vec![b'x'; CONTENT_BYTES]].concat();
+    let requests = [PreparedRequest::plain(bytes)].into();
+    let report = run(ClientSettings { stores_cookies: true, requests, ..settings(address) }, Script::new(1, 3));
+    assert_eq!((answered(&report), sent(&report), report.drive.made.len()), (3, 3, 2));
+    let with = format!("{head}Cookie: a=1\r\n\r\n");
+    assert_eq!(heads.try_iter().collect::<Vec<_>>(), [format!("{head}\r\n"), with.clone(), with.clone()]);
+    let lengths: Vec<_> = report.drive.ended.iter().map(|ended| ended.sent_bytes as usize).collect();
+    let with_bytes = with.len() + CONTENT_BYTES;
+    assert_eq!(lengths, [head.len() + b"\r\n".len() + CONTENT_BYTES, with_bytes, with_bytes]);
 }
 
 #[test]
@@ -84,8 +125,8 @@ fn a_client_that_makes_no_further_request_stores_no_cookie() {
     let (address, heads) = shop();
     let mut script = Script::new(1, 4);
     script.calls = 2;
-    script.visitor = Some(|begin| Visitor { number: begin.slot.into(), visit: 0, is_last: begin.closes });
-    let request = PreparedRequest { last: LAST.into(), ..PreparedRequest::plain(REQUEST.to_vec()) };
+    script.visitor = Some(|begin| Visitor { number: begin.slot.into(), visit: begin.visit / 2, is_last: begin.closes });
+    let request = PreparedRequest::new(REQUEST, LAST);
     let settings = ClientSettings { stores_cookies: true, requests: [request].into(), ..settings(address) };
     let report = run_script(settings, script);
     assert_eq!(answered(&report), 4);

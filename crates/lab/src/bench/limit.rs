@@ -116,10 +116,8 @@ impl SpanPlan {
     pub(crate) fn bare(address: SocketAddr, plan: Plan, placement: Placement) -> Result<Self, BenchError> {
         let host = address.to_string();
         let outline = Outline { method: "GET", target: "/", host: &host, fields: &[], content: b"" };
-        let request = PreparedRequest {
-            last: outline.encode(HttpVersion::Http11, ConnectionUse::Last).into(),
-            ..PreparedRequest::plain(outline.encode(HttpVersion::Http11, ConnectionUse::Kept))
-        };
+        let encode = |connection| outline.encode(HttpVersion::Http11, connection);
+        let request = PreparedRequest::new(encode(ConnectionUse::Kept), encode(ConnectionUse::Last));
         let work = BenchRequests::one("/").ok_or(BenchError::NothingToAsk)?;
         Ok(Self {
             addresses: vec![address],

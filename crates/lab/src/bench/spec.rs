@@ -177,9 +177,12 @@ impl BenchSpec {
             }
             None => None,
         };
-        let kept: Arc<[u8]> = outline.encode(version, ConnectionUse::Kept).into();
-        let last =
-            if streamed.is_some() { Arc::clone(&kept) } else { outline.encode(version, ConnectionUse::Last).into() };
+        let kept = outline.encode(version, ConnectionUse::Kept);
+        let prepared = if streamed.is_some() {
+            PreparedRequest::plain(kept)
+        } else {
+            PreparedRequest::new(kept, outline.encode(version, ConnectionUse::Last))
+        };
         let digest = OnceLock::new();
         if let Some(known) = entry.sha256 {
             let _ = digest.set(known);
@@ -187,13 +190,12 @@ impl BenchSpec {
         // With a different method from the list's, responses differ.
         let is_known = self.method.is_none() || method == Method::Get.name();
         Ok(PreparedRequest {
-            last,
             is_head: method == "HEAD",
             streamed,
             body_bytes: entry.body_bytes.filter(|_| is_known),
             digest,
             template: template.map(Box::new),
-            ..PreparedRequest::plain(kept)
+            ..prepared
         })
     }
 

@@ -22,7 +22,7 @@ flatout_reason::reasons! {
     Redirects,       "redirects",        "responses were redirects, which are not followed";
     SentAgain,       "sent-again",       "the server did not process requests, for example because it was closing the connection, and the client sent them again";
     StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
-    Cookies,         "cookies",          "responses set cookies, which clients sent with later requests if they made any";
+    Cookies,         "cookies",          "responses set cookies; the text says what clients did with them";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
 }
 
@@ -134,8 +134,8 @@ fn cookies(counts: &CookieCounts) -> Option<Reason> {
             "{clients} stored {cookies} that responses set, and sent cookies with {requests}, including any warm-up"
         ));
     } else if counts.unused > 0 {
-        let cookies = plural(counts.unused, "cookie", "cookies");
-        parts.push(format!("responses set {cookies}, but only when their clients made no further request"));
+        let fields = plural(counts.unused, "Set-Cookie field was", "Set-Cookie fields were");
+        parts.push(format!("{fields} not used, because no request of the same client followed"));
     }
     if counts.dropped > 0 {
         let cookies = plural(counts.dropped, "cookie was", "cookies were");
@@ -235,9 +235,9 @@ mod tests {
             notes.into_iter().map(|note| format!("{}: {}", note.name, note.text)).collect::<String>()
         };
         assert_eq!(note(CookieCounts::default()), "");
-        let kept = CookieCounts { clients: 12, stored: 24, requests: 4_812, unused: 3, dropped: 0 };
+        let sent = CookieCounts { clients: 12, stored: 24, requests: 4_812, unused: 3, dropped: 0 };
         assert_eq!(
-            note(kept),
+            note(sent),
             "cookies: 12 clients stored 24 cookies that responses set, and sent cookies with 4,812 requests, including any \
              warm-up"
         );
@@ -247,7 +247,11 @@ mod tests {
         );
         assert!(text.ends_with("; 2 cookies were dropped: invalid, for another host, Secure without TLS, or too many"));
         let text = note(CookieCounts { unused: 5, ..CookieCounts::default() });
-        assert_eq!(text, "cookies: responses set 5 cookies, but only when their clients made no further request");
+        assert_eq!(text, "cookies: 5 Set-Cookie fields were not used, because no request of the same client followed");
+        let text = note(CookieCounts { unused: 1, dropped: 2, ..CookieCounts::default() });
+        let expected =
+            "cookies: 1 Set-Cookie field was not used, because no request of the same client followed; 2 cookies";
+        assert!(text.starts_with(expected), "{text}");
         assert!(
             note(CookieCounts { dropped: 1, ..CookieCounts::default() }).starts_with("cookies: 1 cookie was dropped")
         );

@@ -58,7 +58,7 @@ pub struct CookieCounts {
     pub stored: u64,
     /// Requests that were sent with cookies.
     pub requests: u64,
-    /// Cookies that were not stored because their clients made no further request.
+    /// Set-Cookie fields that were not used, because no request of the same client followed.
     pub unused: u64,
     /// Cookies that were not stored because they were invalid, for another host, `Secure` without TLS, or too many.
     pub dropped: u64,

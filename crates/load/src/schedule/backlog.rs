@@ -47,6 +47,9 @@ impl Schedule {
         };
         self.slots[slot as usize].client = client;
         self.open.as_mut()?.head.take();
+        if let Some(line) = arrival.line {
+            *self.in_progress_of(line) += 1;
+        }
         self.see_off(arrival);
         self.start_visit(slot, arrival.number, arrival.intended_ns);
         Some(self.start_burst(slot, arrival.intended_ns))
@@ -64,6 +67,26 @@ impl Schedule {
         let client = self.client_of(line);
         while let Some(slot) = self.free.take_from_gone(client) {
             self.slots[slot as usize].is_open = false;
+        }
+        self.drop_client(line);
+    }
+
+    /// Handles the end of a visit's burst. In a replay, the client may have ended with it.
+    pub(super) fn end_burst(&mut self, slot: u32) {
+        let Some(line) = self.line_of(self.slots[slot as usize].visit) else { return };
+        *self.in_progress_of(line) -= 1;
+        self.drop_client(line);
+    }
+
+    fn in_progress_of(&mut self, line: ReplayLine) -> &mut u32 {
+        let client = self.client_of(line);
+        &mut self.in_progress[client as usize]
+    }
+
+    /// Drops the client of a line if its last line has begun or was dropped, and no burst of it is in progress.
+    fn drop_client(&mut self, line: ReplayLine) {
+        if self.free.is_gone(self.client_of(line)) && *self.in_progress_of(line) == 0 {
+            self.ended.push_back(line.session.into());
         }
     }
 

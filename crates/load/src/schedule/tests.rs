@@ -90,6 +90,7 @@ fn run_watched(
                         assert!(fates.insert(slot, fate).is_none(), "slot {slot:?} was not free");
                     }
                     Move::Close(slot) => assert!(!fates.contains_key(&(share, slot)), "slot {slot} is at work"),
+                    Move::DropClient(_) => {}
                     Move::WaitUntil(due_ns) => {
                         assert!(due_ns > now_ns, "a wait for what is due");
                         wake_ns = wake_ns.min(due_ns);

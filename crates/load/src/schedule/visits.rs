@@ -158,6 +158,7 @@ impl Schedule {
     pub(super) fn release(&mut self, slot: u32, now_ns: u64) {
         // Count waiting arrivals before the slot is free.
         self.bound_backlog(now_ns);
+        self.end_burst(slot);
         self.slots[slot as usize].holding = Holding::Nothing;
         self.slots_held -= 1;
         self.free(slot);

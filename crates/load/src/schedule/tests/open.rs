@@ -52,7 +52,7 @@ fn agents_share_a_plan_as_threads_do() {
                     numbers.push(begin.visit);
                     schedule.handle_answered(begin.slot, now_ns, true);
                 }
-                super::Move::Close(_) => {}
+                super::Move::Close(_) | super::Move::DropClient(_) => {}
                 super::Move::WaitUntil(due_ns) => now_ns = due_ns,
                 super::Move::Idle | super::Move::Done => break,
             }

@@ -81,6 +81,12 @@ fn a_session_ends_when_its_last_line_begins_even_if_a_response_is_late() {
         });
         // No response has arrived, and the first session has begun its last line.
         assert_eq!(begun.map(|begin| schedule.visitor(&begin).is_last), [true, false, true]);
+        // The client is dropped when the late response has arrived too.
+        schedule.handle_answered(begun[2].slot, 2 * MS, false);
+        assert_eq!(schedule.next(2 * MS), Move::WaitUntil(3 * MS));
+        schedule.handle_failed(begun[0].slot, 2 * MS, true);
+        assert_eq!(schedule.next(2 * MS), Move::DropClient(0));
+        assert_eq!(schedule.next(2 * MS), Move::WaitUntil(3 * MS));
     }
     // The last line of a session that is dropped ends it too.
     let plan = Plan { kind, connections: 1, backlog_max: 0, stop: Stop::Count(4), ..Plan::default() };
@@ -89,4 +95,9 @@ fn a_session_ends_when_its_last_line_begins_even_if_a_response_is_late() {
     assert!(!schedule.visitor(&begin).is_last);
     assert!(!matches!(schedule.next(2 * MS), Move::Begin(_)));
     assert_eq!((schedule.visitor(&begin).is_last, schedule.tally().dropped), (true, 2));
+    // The other session has no request in progress when its last line is dropped.
+    assert!(!matches!(schedule.next(3 * MS), Move::DropClient(_)));
+    assert_eq!((schedule.next(3 * MS), schedule.tally().dropped), (Move::DropClient(1), 3));
+    schedule.handle_answered(begin.slot, 4 * MS, false);
+    assert_eq!((schedule.next(4 * MS), schedule.next(4 * MS)), (Move::DropClient(0), Move::Done));
 }
