@@ -51,8 +51,8 @@ impl Failure {
     }
 }
 
-/// Maximum size of a failure message that is sent to the supervisor, in bytes of JSON.
-const SENT_TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Maximum size of a text that is sent to the supervisor, in bytes of JSON.
+pub(crate) const SENT_TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// Truncates `lines` so that they fit in one message to the supervisor.
 pub(crate) fn shortened(mut lines: Vec<String>) -> Vec<String> {
@@ -68,7 +68,7 @@ pub(crate) fn shortened(mut lines: Vec<String>) -> Vec<String> {
 }
 
 /// Truncates `text` to at most `bytes_max` bytes of JSON, and appends "…" if anything was removed.
-fn shorten(mut text: String, bytes_max: usize) -> String {
+pub(crate) fn shorten(mut text: String, bytes_max: usize) -> String {
     let mut bytes = 0;
     let cut = text.char_indices().find_map(|(at, character)| {
         bytes += match character {

@@ -180,8 +180,9 @@ pub(crate) enum ToSupervisor {
     Failing,
     /// An operator's order, with a number for its result.
     Order { kind: OrderKind, order: u64 },
-    /// The configuration is in force, as generation `generation`.
-    Reloaded { generation: u64 },
+    /// The configuration is in force, as generation `generation`. If an order requested it, `answer` is its number and the
+    /// result, which the supervisor sends back once its own part is complete.
+    Reloaded { generation: u64, answer: Option<(u64, String)> },
     /// The configuration cannot be put in force by this process.
     NotReloaded { failure: Failure, order: Option<u64> },
     /// A message of the supervisor was lost, because no descriptor was left for it.

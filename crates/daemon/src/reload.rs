@@ -12,7 +12,7 @@ use crate::certificates::{CertificateSet, Certificates, Loaded};
 use crate::confine::{Confinement, Outside};
 use crate::control::Control;
 use crate::events::WorkerEvent;
-use crate::failure::{EXIT_USAGE, Failure, say};
+use crate::failure::{EXIT_USAGE, Failure, SENT_TEXT_BYTES_MAX, say, shorten};
 use crate::folders::{check_owners, describe_replaced, describe_unusable};
 use crate::here::find_exposed;
 use crate::inherit::Inherited;
@@ -223,8 +223,8 @@ impl Control {
             Ok(prepared) => {
                 let result = self.put_in_force(prepared);
                 let generation = self.shared.generation.load(Ordering::Relaxed);
-                self.tell_supervisor(&ToSupervisor::Reloaded { generation });
-                self.answer(order, result);
+                let answer = order.map(|order| (order, shorten(result.text, SENT_TEXT_BYTES_MAX)));
+                self.tell_supervisor(&ToSupervisor::Reloaded { generation, answer });
             }
             Err(failure) => self.report_not_reloaded(failure, order),
         }

@@ -335,16 +335,20 @@ impl Supervisor {
                 }
                 self.lose_current();
             }
-            ToSupervisor::Reloaded { generation } if role == Role::Current => {
+            ToSupervisor::Reloaded { generation, answer } => {
                 match &self.change {
-                    Some(change) if change.why_replace.is_none() => {
+                    // It will leave.
+                    _ if role != Role::Current => {}
+                    Some(change) if change.why_replace.is_some() => {}
+                    Some(_) => {
                         self.history.generation = generation;
                         self.commit();
                     }
-                    // It will leave.
-                    Some(_) => {}
                     // It was complete in the moment in which it was given up: put in force what is on the disk.
                     None => self.reload(None),
+                }
+                if let Some((order, text)) = answer {
+                    self.answer(Some((pid, order)), 200, &text);
                 }
             }
             ToSupervisor::NotReloaded { failure, .. } if role == Role::Current => self.handle_not_reloaded(failure),
@@ -368,10 +372,7 @@ impl Supervisor {
                     self.stop();
                 }
             },
-            ToSupervisor::Failing
-            | ToSupervisor::Reloaded { .. }
-            | ToSupervisor::NotReloaded { .. }
-            | ToSupervisor::Alive => {}
+            ToSupervisor::Failing | ToSupervisor::NotReloaded { .. } | ToSupervisor::Alive => {}
         }
     }
 

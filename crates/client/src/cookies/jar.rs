@@ -29,8 +29,8 @@ const ATTRIBUTE_BYTES_MAX: usize = 1024;
 /// Node.js 16 KiB, and Apache httpd 8 KiB in one field.
 const JAR_BYTES_MAX: usize = 32 * 1024;
 
-/// Returns the memory that the allocator uses for so many bytes: with a head of 8 bytes, in steps of 16, at least 32, as
-/// in glibc. 0 for none.
+/// Returns the size of an allocation of `bytes` bytes with the overhead of glibc's allocator: a header of 8 bytes, in
+/// multiples of 16 bytes, at least 32 bytes. No memory is allocated for 0 bytes.
 pub(super) const fn allocated(bytes: usize) -> usize {
     match bytes {
         0 => 0,

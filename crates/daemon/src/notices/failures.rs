@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(look(&mut notices, 2, Ended(None), 20_002), ["origin a answers once more"]);
         notices.handle("b".to_owned(), 1, began("fails"));
         assert_eq!(notices.lines(20_003), ["origin b fails"]);
-        // Nothing is kept of origins that answer.
+        // An origin that answers again is forgotten.
         notices.handle("b".to_owned(), 1, Ended(None));
         assert_eq!((notices.lines(60_000), notices.0.len(), notices.due_ms()), (Vec::new(), 0, None));
     }
