@@ -48,6 +48,12 @@ bench-overload: ## goodput under overload, and requests beside waiting ones, com
 	@cargo build --release --package flatout
 	@PATH=$$PWD/target/tools/bin:$$PATH target/release/flatout suite run suites/overload.kdl suites/waits.kdl $(ARGS)
 
+.PHONY: bench-long-link
+bench-long-link: ## a download over a long link, with and without the limit of unsent data (as root) (ARGS=--quick)
+	@tools/setup.sh bench
+	@cargo build --release --package flatout
+	@target/release/flatout suite run suites/long-link.kdl $(ARGS)
+
 .PHONY: fmt
 fmt: ## format every source file
 	@cargo fmt --all

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`runtime`], [`registered`], [`timer`] | a worker's runtime, its event sources, ticks |
 //! | [`socket`], [`connecting`], [`datagram`] | listeners, socket options, the owner of a port; connecting to servers; UDP sockets and their steering |
+//! | [`tun`] | network interfaces of this process |
 //! | [`signals`] | signals received through a descriptor |
 //! | [`cgroup`], [`process`], [`procfs`] | limits of the process's cgroup; users, groups and inherited descriptors; /proc |
 //! | [`clock`], [`process_clock`], [`local_time`] | the coarse and the precise clock; CPU time; the local time |
@@ -45,3 +46,4 @@ pub mod spool;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod timer;
+pub mod tun;

@@ -55,6 +55,7 @@ fn texts_of_step<'s>(suite: &'s Suite, step: &'s Step) -> Vec<&'s Placed> {
     texts.extend(step.takes.iter().map(|take| &take.times));
     if let Some(testbed) = step.testbed.as_ref().and_then(|name| suite.testbed(&name.text)) {
         texts.extend([&testbed.mtu, &testbed.rate, &testbed.delay, &testbed.cpu].into_iter().flatten());
+        texts.extend(&testbed.sysctls);
     }
     texts
 }

@@ -148,6 +148,9 @@ pub struct TestbedEntry {
     pub rate: Option<String>,
     /// The delay, as written in the suite.
     pub delay: Option<String>,
+    /// The kernel settings of both hosts, as written in the suite.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sysctls: Vec<String>,
     /// The share of a core that servers may use, as written in the suite.
     #[serde(default)]
     pub cpu: Option<String>,

@@ -129,6 +129,9 @@ static TESTBED: &[Row<Testbed>] = &[
     Row::custom("delay", Shape::value("delay \"10ms\""), |reader, node, testbed| {
         testbed.delay = reader.measurable(node, crate::testbed::delay_fault);
     }),
+    Row::repeated("sysctl", Shape::value("sysctl \"net.ipv4.tcp_sack=0\""), |reader, node, testbed| {
+        testbed.sysctls.extend(reader.measurable(node, crate::testbed::sysctl_fault));
+    }),
     Row::custom("cpu", Shape::value("cpu 0.1"), |reader, node, testbed| {
         testbed.cpu = reader.measurable(node, crate::testbed::share::fault);
     }),
@@ -249,6 +252,10 @@ impl Reader<'_> {
         let (name, place) = (self.name_of(node), self.texts.place(node.span));
         let mut testbed = Testbed { name, place, hosts: 2, ..Testbed::default() };
         self.read_block(node, TESTBED, &mut testbed);
+        if testbed.delay.is_some() && testbed.hosts == 1 {
+            let text = "a link with a delay needs two hosts: remove `hosts 1` or `delay`";
+            self.report.add(Code::NumberBounds, node.span, text);
+        }
         testbed
     }
 

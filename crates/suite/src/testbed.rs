@@ -5,8 +5,10 @@
 //! and removes what a crash left. Packets are segmented to the link's MTU before they cross the link; otherwise the
 //! kernel would transfer 64 KiB at once, whatever the MTU.
 
+mod delay;
 pub mod share;
 
+use self::delay::DelayedLink;
 use self::share::ControlGroup;
 use crate::document::Why;
 use crate::server::program::look_up;
@@ -16,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 /// Address of the servers' host in a testbed.
 pub const SERVER_ADDRESS: &str = "10.77.0.1";
@@ -35,10 +38,14 @@ pub struct LinkProperties {
     pub rate: Option<String>,
     /// Delay of the link in each direction, such as `1ms`.
     pub delay: Option<String>,
+    /// Kernel settings of both hosts, such as `net.ipv4.tcp_sack=0`.
+    pub sysctls: Vec<String>,
     /// Share of a core that each server may use.
     pub cpu: Option<String>,
     /// Number of hosts, 1 or 2.
     pub hosts: u8,
+    /// The cores of the servers, which also carry the packets of a link with a delay; empty for any cores.
+    pub cores: Vec<usize>,
 }
 
 /// A network, which is removed when the value is dropped.
@@ -49,6 +56,8 @@ pub struct Network {
     server: String,
     client: String,
     name: String,
+    /// The link between the hosts, if it has a delay.
+    wire: Option<DelayedLink>,
     /// CPU quota of each server, by name of the server. Each has its own, so that a server's unfinished work does not
     /// take time from another server.
     shares: RefCell<Vec<(String, ControlGroup)>>,
@@ -75,8 +84,8 @@ impl Network {
         if !is_allowed() {
             return Err(Reason::NeedsRoot.why("a testbed uses network namespaces, which require root"));
         }
-        for (program, package) in [("ip", "iproute2"), ("tc", "iproute2")] {
-            if look_up(program).is_none() {
+        for (program, package) in [("ip", "iproute2"), ("tc", "iproute2"), ("sysctl", "procps")] {
+            if look_up(program).is_none() && (program != "sysctl" || !link.sysctls.is_empty()) {
                 let words = format!("{program} is not installed; the Debian package {package} provides it");
                 return Err(Reason::ProgramMissing.why(words));
             }
@@ -87,7 +96,9 @@ impl Network {
             link.delay.as_deref().and_then(delay_fault),
             link.cpu.as_deref().and_then(share::fault),
         ];
-        if let Some(fault) = faults.into_iter().flatten().next() {
+        let faults =
+            faults.into_iter().flatten().chain(link.sysctls.iter().filter_map(|setting| sysctl_fault(setting)));
+        if let Some(fault) = faults.into_iter().next() {
             return Err(Reason::TestbedFailed.why(fault));
         }
         let pid = std::process::id();
@@ -95,7 +106,7 @@ impl Network {
         let name = format!("{PREFIX}{pid}-{}-{number}", begun_at(pid).unwrap_or(0));
         let server = format!("{name}-server");
         let client = if link.hosts == 1 { server.clone() } else { format!("{name}-client") };
-        let network = Self { link, server, client, name, shares: RefCell::default() };
+        let mut network = Self { link, server, client, name, wire: None, shares: RefCell::default() };
         // If this machine has no support for quotas, report it now, once, and not for each server.
         drop(network.make_share()?);
         network.build().map_err(|text| Reason::TestbedFailed.why(text))?;
@@ -136,16 +147,24 @@ impl Network {
         if self.link.hosts == 1 { "127.0.0.1" } else { SERVER_ADDRESS }
     }
 
-    fn build(&self) -> Result<(), String> {
-        let (server, client) = (self.server.as_str(), self.client.as_str());
-        run("ip", &["netns", "add", server])?;
-        run("ip", &["-n", server, "link", "set", "lo", "up"])?;
+    fn build(&mut self) -> Result<(), String> {
+        let (server, client) = (self.server.clone(), self.client.clone());
+        let (server, client) = (server.as_str(), client.as_str());
+        self.add_host(server)?;
         if self.link.hosts == 1 {
             return self.shape(server, "lo");
         }
-        run("ip", &["netns", "add", client])?;
-        run("ip", &["-n", client, "link", "set", "lo", "up"])?;
-        run("ip", &["link", "add", "wire", "netns", server, "type", "veth", "peer", "name", "wire", "netns", client])?;
+        self.add_host(client)?;
+        if let Some(us) = self.link.delay.as_deref().and_then(delay_us) {
+            let wire = DelayedLink::new(Duration::from_micros(us), self.link.cores.clone());
+            let wire = self.wire.insert(wire.map_err(|error| format!("a TUN device cannot be created: {error}"))?);
+            for (device, namespace) in wire.ends.iter().zip([server, client]) {
+                run("ip", &["link", "set", device, "netns", namespace, "name", "wire", "txqueuelen", QUEUE_PACKETS])?;
+            }
+        } else {
+            let peer = ["type", "veth", "peer", "name", "wire", "netns", client];
+            run("ip", &[&["link", "add", "wire", "netns", server][..], &peer].concat())?;
+        }
         for (namespace, address) in [(server, SERVER_ADDRESS), (client, CLIENT_ADDRESS)] {
             run("ip", &["-n", namespace, "address", "add", &format!("{address}/24"), "dev", "wire"])?;
             self.shape(namespace, "wire")?;
@@ -154,25 +173,24 @@ impl Network {
         Ok(())
     }
 
+    fn add_host(&self, namespace: &str) -> Result<(), String> {
+        run("ip", &["netns", "add", namespace])?;
+        run("ip", &["-n", namespace, "link", "set", "lo", "up"])?;
+        let mut settings = self.link.sysctls.iter();
+        settings.try_for_each(|setting| run("ip", &["netns", "exec", namespace, "sysctl", "-q", "-w", setting]))
+    }
+
     fn shape(&self, namespace: &str, device: &str) -> Result<(), String> {
         if let Some(mtu) = &self.link.mtu {
             run("ip", &["-n", namespace, "link", "set", device, "mtu", mtu])?;
         }
         // Send one packet at a time, as a real link does.
         run("ip", &["-n", namespace, "link", "set", device, "gso_max_segs", "1"])?;
-        let mut parent: &[&str] = &["root"];
         if let Some(rate) = &self.link.rate {
             // The bucket holds 2 ms of traffic, but at least two of the largest packets. The queue holds 50 ms.
             let bytes = (rate_bits(rate).unwrap_or(0) / 8 / 500).max(2 * MTU_MAX).to_string();
             let mut words = vec!["-n", namespace, "qdisc", "add", "dev", device, "root", "handle", "1:"];
             words.extend(["tbf", "rate", rate, "burst", &bytes, "latency", "50ms"]);
-            run("tc", &words)?;
-            parent = &["parent", "1:"];
-        }
-        if let Some(delay) = &self.link.delay {
-            let mut words = vec!["-n", namespace, "qdisc", "add", "dev", device];
-            words.extend(parent);
-            words.extend(["netem", "delay", delay, "limit", "10000"]);
             run("tc", &words)?;
         }
         Ok(())
@@ -239,6 +257,9 @@ fn run(program: &str, arguments: &[&str]) -> Result<(), String> {
     Err(format!("{words}: {}", String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// Number of packets that a host's end of a link with a delay queues.
+const QUEUE_PACKETS: &str = "10000";
+
 /// Smallest accepted MTU in bytes: the minimum of IPv4.
 const MTU_MIN: u64 = 68;
 /// Largest accepted MTU in bytes: the maximum of the kernel's links.
@@ -258,10 +279,27 @@ pub fn rate_fault(text: &str) -> Option<String> {
 
 /// Returns what is wrong with a delay, if anything.
 pub fn delay_fault(text: &str) -> Option<String> {
-    let units = [("us", 1_u64), ("ms", 1_000), ("s", 1_000_000)];
-    let found = units.iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*us));
-    let fits = found.is_some_and(|us| us <= 10_000_000);
+    let fits = delay_us(text).is_some_and(|us| us <= 10_000_000);
     (!fits).then(|| format!("{text:?} is not a delay: write a whole number with us, ms or s, at most 10s"))
+}
+
+/// Returns what is wrong with a kernel setting, if anything.
+pub fn sysctl_fault(text: &str) -> Option<String> {
+    let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    let parts = text.split_once('=');
+    let fits = parts.is_some_and(|(name, value)| name.starts_with("net.") && is_name(name) && !value.is_empty());
+    (!fits).then(|| {
+        format!(
+            "{text:?} is not a kernel setting of a network: write its name, which begins with net., an equals sign and \
+             its value, such as net.ipv4.tcp_sack=0"
+        )
+    })
+}
+
+/// Parses a delay into microseconds.
+fn delay_us(text: &str) -> Option<u64> {
+    let units = [("us", 1_u64), ("ms", 1_000), ("s", 1_000_000)];
+    units.iter().find_map(|(unit, us)| text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(*us))
 }
 
 /// Parses a rate into bits per second.
@@ -272,7 +310,7 @@ fn rate_bits(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{begun_at, delay_fault, is_orphan, mtu_fault, rate_fault};
+    use super::{begun_at, delay_fault, is_orphan, mtu_fault, rate_fault, sysctl_fault};
 
     #[test]
     fn links_are_bounded() {
@@ -280,6 +318,11 @@ mod tests {
             (mtu_fault as fn(&str) -> Option<String>, ["576", "9218", "65535"], ["12", "70000", "big"]),
             (rate_fault, ["10mbit", "9600kbit", "1gbit"], ["10", "1kbit", "10 mbit"]),
             (delay_fault, ["0ms", "10s", "250us"], ["1", "11s", "-1ms"]),
+            (
+                sysctl_fault,
+                ["net.ipv4.tcp_sack=0", "net.ipv4.tcp_wmem=4096 65536 67108864", "net.ipv6.conf.eth-0.mtu=1280"],
+                ["vm.swappiness=0", "net.ipv4.tcp_sack", "net./../../vm.swappiness=0"],
+            ),
         ] {
             assert!(good.iter().all(|text| fault(text).is_none()), "{good:?}");
             assert!(bad.iter().all(|text| fault(text).is_some()), "{bad:?}");

@@ -20,14 +20,26 @@ fn every_suite_reads_and_its_tables_belong_to_it() {
         suites().iter().map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     assert_eq!(
         names,
-        ["bordermanager", "coyote", "iss", "jigsaw", "overload", "peers", "php", "query", "tarantula", "waits"]
+        [
+            "bordermanager",
+            "coyote",
+            "iss",
+            "jigsaw",
+            "long-link",
+            "overload",
+            "peers",
+            "php",
+            "query",
+            "tarantula",
+            "waits"
+        ]
     );
     for path in suites() {
         let suite = read(&path, &Disk).unwrap_or_else(|found| panic!("{found}"));
         assert_eq!(path.file_stem().unwrap().to_str(), Some(suite.name.as_str()));
         assert!(!suite.checks.is_empty() && suite.servers[0].program.name.text.len() > 2);
         // All others repeat an experiment of the 1990s.
-        let is_of_today = matches!(suite.name.as_str(), "overload" | "peers" | "php" | "query" | "waits");
+        let is_of_today = matches!(suite.name.as_str(), "long-link" | "overload" | "peers" | "php" | "query" | "waits");
         assert_eq!(suite.seeds.is_empty(), is_of_today, "{}", suite.name);
         for seed in &suite.seeds {
             let table = history::read(&path.parent().unwrap().join("history"), &seed.text).unwrap();

@@ -76,6 +76,30 @@ fn a_link_has_its_rate_for_every_packet_size() {
     }
 }
 
+#[test]
+fn a_link_has_its_delay_in_both_directions() {
+    if !may_create_networks() {
+        return;
+    }
+    let wire = r#"
+        testbed "far" { delay "40ms"; rate "100mbit"; hosts 2 }
+        step "far" { servers "flatout"; path "/big.bin"; bench "-c" 1 "-n" 5; testbed "far"; repetitions 1 }
+    "#;
+    let given = Given::of(&[FLATOUT, wire]);
+    let child = given.start();
+    let pid = worker_of(child.id());
+    let ran = Ran::of(&child.wait_with_output().unwrap());
+    let report = given.report();
+    assert_eq!(ran.code, code_of(&report), "{}\n{}", ran.stdout, ran.stderr);
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    assert_nothing_runs(&given);
+    let bench = given.result(report["steps"][0]["cells"][0]["runs"][0]["path"].as_str().unwrap());
+    let answered = bench["counts"]["responses"].as_u64();
+    let least_ns = bench["service"]["min_ns"].as_u64();
+    assert_eq!(answered, Some(5), "{bench:#}");
+    assert!(least_ns >= Some(80_000_000), "{least_ns:?}");
+}
+
 /// The exit code that a report's runs lead to: 5 if no figure of a run is valid, as with a client that the machine
 /// starved.
 fn code_of(report: &Value) -> i32 {
@@ -103,10 +127,15 @@ fn a_killed_suite_leaves_no_networks_and_no_cpu_shares() {
     if !may_create_networks() {
         return;
     }
-    for cpu in ["", "cpu 0.5;"] {
+    for lines in ["", "cpu 0.5;", "delay \"1ms\"; sysctl \"net.ipv4.tcp_sack=0\";"] {
         let given =
-            Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"").replace("hosts 2", &format!("{cpu} hosts 2"))]);
+            Given::of(&[FLATOUT, &WIRE.replace("\"1s\"", "\"60s\"").replace("hosts 2", &format!("{lines} hosts 2"))]);
         let (child, pid) = started(&given);
+        for name in namespaces(pid) {
+            let read = ["netns", "exec", &name, "cat", "/proc/sys/net/ipv4/tcp_sack"];
+            let read = Command::new("ip").args(read).output().unwrap();
+            assert_eq!(read.stdout == b"0\n", lines.contains("tcp_sack"), "{name}");
+        }
         signal(pid, "KILL");
         let ran = Ran::of(&child.wait_with_output().unwrap());
         assert_eq!(ran.code, 137, "{}", ran.stderr);

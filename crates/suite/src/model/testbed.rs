@@ -18,6 +18,8 @@ pub struct Testbed {
     pub rate: Option<Placed>,
     /// Delay of the link in each direction, such as `1ms`.
     pub delay: Option<Placed>,
+    /// Kernel settings of both hosts, such as `net.ipv4.tcp_sack=0`. May contain variables.
+    pub sysctls: Vec<Placed>,
     /// Share of a core that each server may use, such as `0.04`. May contain a variable.
     pub cpu: Option<Placed>,
     /// Number of hosts: 1, which servers and clients share, or 2.

@@ -165,6 +165,15 @@ fn every_kind_of_block_says_what_it_lacks() {
             "\"fast\" is not a rate: write a whole number with kbit, mbit or gbit, such as 100mbit",
         ),
         ("suite \"x\" { testbed \"t\" { hosts 3 } }", "3 is out of range"),
+        (
+            "suite \"x\" { testbed \"t\" { hosts 1; delay \"1ms\" } }",
+            "a link with a delay needs two hosts: remove `hosts 1` or `delay`",
+        ),
+        (
+            "suite \"x\" { testbed \"t\" { sysctl \"vm.swappiness=0\" } }",
+            "\"vm.swappiness=0\" is not a kernel setting of a network: write its name, which begins with net., an equals \
+             sign and its value, such as net.ipv4.tcp_sack=0",
+        ),
         ("suite \"x\" { server \"s\" { program \"s\"; at-least \"new\" } }", "\"new\" is not a version"),
         ("suite \"x\" { server \"s\" { program \"s\"; stop-signal \"BANG\" } }", "\"BANG\" is not a supported signal"),
         (

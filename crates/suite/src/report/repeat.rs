@@ -88,6 +88,7 @@ pub(super) fn method(report: &SuiteReport) -> Markup {
                     @if let Some(mtu) = &testbed.mtu { ", packets of up to " (mtu) " bytes" }
                     @if let Some(rate) = &testbed.rate { ", " (rate) }
                     @if let Some(delay) = &testbed.delay { ", " (delay) " of added delay each way" }
+                    @for setting in &testbed.sysctls { ", " (setting) }
                     @if let Some(cpu) = &testbed.cpu { ", servers with " (cpu) " of a core's time" }
                 }
             }

@@ -242,6 +242,7 @@ impl Engine<'_> {
                 mtu: text(&testbed.mtu),
                 rate: text(&testbed.rate),
                 delay: text(&testbed.delay),
+                sysctls: testbed.sysctls.iter().map(|setting| setting.text.clone()).collect(),
                 cpu: text(&testbed.cpu),
                 hosts: testbed.hosts,
                 absent: None,

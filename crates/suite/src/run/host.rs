@@ -27,8 +27,10 @@ impl<'r> Engine<'r> {
                 mtu: filled(&testbed.mtu),
                 rate: filled(&testbed.rate),
                 delay: filled(&testbed.delay),
+                sysctls: testbed.sysctls.iter().map(|setting| fill.fill(&setting.text)).collect(),
                 cpu: filled(&testbed.cpu),
                 hosts: testbed.hosts,
+                cores: self.suite.cores.server.clone(),
             }
         };
         if self.network.as_ref().is_some_and(|network| network.link == link) {

@@ -277,13 +277,21 @@ pub fn spawn_pinned(command: &mut Command, cores: &[usize]) -> io::Result<Child>
     // another thread, whose affinity may be changed.
     std::thread::scope(|scope| {
         let spawned = scope.spawn(|| {
-            let mut set = CpuSet::new();
-            cores.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| set.set(*core));
-            sched_setaffinity(None, &set)?;
+            pin_to_cores(cores)?;
             command.spawn()
         });
         spawned.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts servers has exited")))
     })
+}
+
+/// Pins the calling thread to these cores.
+///
+/// # Errors
+/// Fails if this process may use none of them.
+pub fn pin_to_cores(cores: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    cores.iter().filter(|core| **core < CpuSet::MAX_CPU).for_each(|core| set.set(*core));
+    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Returns the cores in the list that this process may not use.
