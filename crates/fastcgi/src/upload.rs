@@ -50,6 +50,10 @@ impl SentContent {
 impl UploadSource for SentContent {
     type Error = PhpOutcome;
 
+    fn joins_head(&self) -> bool {
+        matches!(self.feed, Feed::Nothing | Feed::Kept(_))
+    }
+
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<UploadPiece, PhpOutcome>> {
         let content = match &mut self.feed {
             Feed::Nothing => return Poll::Ready(Ok(UploadPiece::End(None))),
@@ -77,7 +81,6 @@ pub(crate) struct RecordSink<'a>(pub(crate) &'a mut FastcgiConnection);
 
 impl UploadSink for RecordSink<'_> {
     const FRAME_BYTES_MAX: usize = CONTENT_BYTES_MAX;
-    const JOINS_HEAD: bool = false;
 
     fn begin_frame(&mut self, content_bytes: usize, _: bool, output: &mut Vec<u8>) {
         output.extend_from_slice(&Header::new(RecordKind::Stdin, content_bytes as u16).encode());

@@ -31,6 +31,12 @@ pub trait UploadSource {
     /// Fails if the content remains incomplete.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<UploadPiece, Self::Error>>;
 
+    /// Returns whether content may be sent together with the head. If false, content is not taken before the head has
+    /// been sent, so that the request can be sent again if that fails.
+    fn joins_head(&self) -> bool {
+        true
+    }
+
     /// Returns whether the content is held back until the server requests it.
     fn is_held(&self) -> bool {
         false
@@ -44,10 +50,6 @@ pub trait UploadSource {
 pub trait UploadSink {
     /// Maximum number of content bytes per frame.
     const FRAME_BYTES_MAX: usize = usize::MAX;
-
-    /// True if the head is sent together with content. If false, content is not taken before the head has been sent, so
-    /// that the request can be sent again if that fails.
-    const JOINS_HEAD: bool = true;
 
     /// Appends to `output` what precedes a frame of `content_bytes` bytes, unless the connection does the framing
     /// itself. `is_first` is true for the first frame.
@@ -166,7 +168,7 @@ impl<S: UploadSource> Upload<S> {
     pub fn advance<K: UploadSink>(&mut self, sink: &mut K, context: &mut Context<'_>) -> Result<UploadState, S::Error> {
         let sent_before = self.sent_bytes;
         loop {
-            if self.piece.is_none() && !self.is_ended && (K::JOINS_HEAD || self.is_between_frames()) {
+            if self.piece.is_none() && !self.is_ended && (self.is_between_frames() || self.source.joins_head()) {
                 self.take_piece(sink, context)?;
             }
             if self.frame_bytes == 0

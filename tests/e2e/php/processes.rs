@@ -3,6 +3,8 @@
 use super::fpm::Fpm;
 use super::{ask, get, outcomes, serve_with, text};
 use crate::e2e::harness::{Folder, Server, wait_until};
+use crate::e2e::syscalls::{SENDS, count_calls_of};
+use std::io::{Read as _, Write as _};
 use std::thread;
 
 /// The dynamic pool of Debian's package, which has at most five processes, with its status page.
@@ -87,4 +89,41 @@ fn processes_that_end_after_so_many_requests_lose_none() {
         }
     });
     assert_eq!(std::fs::read(&log).unwrap().len(), 400, "each POST ran once");
+}
+
+#[test]
+fn a_connection_for_each_request_takes_few_system_calls() {
+    const REQUESTS: u64 = 500;
+    let (folder, fpm, _server) = site(POOL);
+    let root = folder.path().join("www");
+    let text = format!(
+        "workers 1\nadmin off=#true\nsite \"*\" {{ listen \"127.0.0.1:0\"; php {:?} {{ root {root:?}; }}; }}\n",
+        fpm.address
+    );
+    folder.write("counted.kdl", text.as_bytes());
+    let config = folder.path().join("counted.kdl");
+    let count = |requests: u64| {
+        count_calls_of(&["run", "-c", config.to_str().unwrap()], |server| {
+            let mut stream = server.connect();
+            for _ in 0..requests {
+                stream.write_all(b"GET /hello.php HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
+                let mut answer = Vec::new();
+                while !answer.ends_with(b"hello") {
+                    let mut bytes = [0; 1024];
+                    let length = stream.read(&mut bytes).unwrap();
+                    assert!(length > 0, "{}", String::from_utf8_lossy(&answer));
+                    answer.extend_from_slice(&bytes[..length]);
+                }
+            }
+        })
+    };
+    let (calls, start) = (count(REQUESTS), count(1));
+    let each = |names: &[&str]| calls.of(names).saturating_sub(start.of(names)) as f64 / REQUESTS as f64;
+    // The request from the client and the response from PHP, in a single read each.
+    assert!(each(&["recvfrom"]) <= 2.1, "{calls:?}");
+    // All records of a request without content in a single send, and the response to the client.
+    assert!(each(SENDS) <= 2.1, "{calls:?}");
+    // The script is identified by a single call.
+    assert!(each(&["openat2", "fstat", "newfstatat", "statx"]) <= 1.1, "{calls:?}");
+    assert!(each(&["close"]) <= 1.1, "{calls:?}");
 }
