@@ -9,6 +9,7 @@ use flatout_handler::shared::SharedBytes;
 use flatout_http::connection::ConnectionEvent;
 use flatout_net::windows::WindowBudget;
 use flatout_os::clock::precise_ns;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
 use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
@@ -295,6 +296,11 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Send
             Ok(count) => {
                 total += count as u64;
                 file.bytes -= count as u64;
+                // A full socket takes a packet whenever one is acknowledged. Waiting until the kernel calls it writable
+                // takes far fewer calls for the same bytes.
+                if (count as u64) < wanted && !is_writable(fd) {
+                    return (total, SendProgress::Blocked);
+                }
             }
             Err(Errno::INTR) => {}
             Err(Errno::IO | Errno::INVAL | Errno::OVERFLOW) => {
@@ -304,6 +310,13 @@ fn write_file(fd: BorrowedFd<'_>, file: &mut FileBody, then: Then) -> (u64, Send
         }
     }
     (total, SendProgress::Yield)
+}
+
+/// Returns whether the socket is writable, or has failed. If it is not, the kernel reports when it becomes so.
+fn is_writable(fd: BorrowedFd<'_>) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
+    // On an error, the next write finds out.
+    poll(&mut fds, Some(&Timespec::default())) != Ok(0)
 }
 
 /// Reads the whole file and sends it, without sendfile.
