@@ -27,8 +27,8 @@ flatout_reason::reasons! {
     Field, "a line of the header section is not a field";
     /// A Status field is not a number from 200 to 599, or there is more than one Status field.
     Status, "Status is not a number from 200 to 599, or occurs twice";
-    /// A Content-Length is not a number, or there are two different ones.
-    ContentLength, "Content-Length is not a number, or occurs twice";
+    /// There are two different Content-Lengths.
+    ContentLength, "Content-Length occurs twice, with different values";
     /// Location, X-Sendfile or X-Accel-Redirect occurs more than once.
     Doubled, "a field that may occur only once occurs twice";
 }
@@ -118,8 +118,11 @@ impl CgiHead {
             if name_is("status") {
                 set_once(&mut status, parse_status(value)?, HeadError::Status)?;
             } else if name_is("content-length") {
-                let length = parse_decimal(value).ok_or(HeadError::ContentLength)?;
-                if parsed.content_length.replace(length).is_some_and(|before| before != length) {
+                // Records delimit the content, so a value that is no number, as of a file that does not exist, does no
+                // harm.
+                if let Some(length) = parse_decimal(value)
+                    && parsed.content_length.replace(length).is_some_and(|before| before != length)
+                {
                     return Err(HeadError::ContentLength);
                 }
             } else if name_is("x-sendfile") {

@@ -38,7 +38,7 @@ flatout_reason::defaults! {
         pub content_bytes_max: u64 = 128 * 1024 * 1024,
         /// The maximum number of bytes of request content of known length that are buffered before the script runs; 0 if
         /// none are. Content of unknown length is buffered completely, except that such a request gets 411 if this is 0.
-        pub spool_bytes_max: u64 = 8 * 1024 * 1024,
+        pub spool_bytes_max: u64 = 128 * 1024 * 1024,
         /// The maximum number of bytes of a response that are buffered for a client that is slower than the script; 0 if
         /// the script waits for the client.
         pub response_spool_bytes_max: u64 = 1024 * 1024 * 1024,

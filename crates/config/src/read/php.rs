@@ -71,7 +71,7 @@ pub(super) const SETTINGS: &[Setting<Php>] = &[
     Setting::number("idle-connections", "idle-connections 2", 0..=65_535, |php| &mut php.idle_connections_max),
     Setting::number("connections", "connections 1024", 1..=1_000_000, |php| &mut php.connections_max),
     Setting::size("content-limit", "content-limit \"128MiB\"", 0..=BYTES_MAX, |php| &mut php.content_bytes_max),
-    Setting::size("spool-limit", "spool-limit \"8MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),
+    Setting::size("spool-limit", "spool-limit \"128MiB\"", 0..=SPOOL_BYTES_MAX, |php| &mut php.spool_bytes_max),
     Setting::size("response-spool-limit", "response-spool-limit \"1GiB\"", 0..=BYTES_MAX, |php| {
         &mut php.response_spool_bytes_max
     }),
