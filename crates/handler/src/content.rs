@@ -229,6 +229,11 @@ impl Rewind {
         self.0.borrow().ended_ms
     }
 
+    /// As [`RequestContent::length`].
+    pub fn length(&self) -> Option<u64> {
+        self.0.borrow().length
+    }
+
     /// Returns a new reader of the content from the beginning. The previous reader must have been dropped. Returns
     /// `None` if more was read than could be kept.
     pub fn content(&self) -> Option<RequestContent> {

@@ -89,6 +89,7 @@ async fn ask(client: &OriginClient, step: &ProxyStep, index: usize) -> CheckOutc
         Some(Err(_)) => CheckResult::Failed,
         Some(Ok(mut incoming)) => {
             let elapsed_ms = Now::read().monotonic_ms.saturating_sub(begun_ms);
+            step.versions.note(index, incoming.version, incoming.status);
             let mut read = 0;
             let reading = async {
                 while let IncomingPiece::Bytes(bytes) = poll_fn(|context| incoming.body.poll_piece(context)).await {

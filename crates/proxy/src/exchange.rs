@@ -285,7 +285,7 @@ pub(crate) async fn ask_origin(
                 // The client's upload is no work of the origin.
                 let asked_ns = content.arrived_ms().map_or(sent_ns, |ms| sent_ns.max(ms.saturating_mul(1_000_000)));
                 let delay_us = precise_ns().saturating_sub(asked_ns) / 1000;
-                step.note_version(ticket.index(), incoming.version, incoming.status);
+                step.versions.note(ticket.index(), incoming.version, incoming.status);
                 let hold = Hold::new(worker, step, (ticket, permit), incoming.status, delay_us);
                 return Ok(Answered { incoming, hold, again: begun.attempts > 0 });
             }
@@ -337,6 +337,11 @@ impl Begun {
         let (Some(limiter), Some(address)) = (step.limiters.get(index), step.addresses.get(index)) else {
             return Err(Refusal::from(ForwardOutcome::NoHealthyOrigin));
         };
+        // The content was too large to be buffered, or the version became known since. The origin would take it for
+        // empty.
+        if content.has_unknown_length() && ask.upgrade.is_none() && step.versions.is_http10(index) {
+            return Err(Refusal::from(ForwardOutcome::LengthRequired));
+        }
         let permit = if let Some(permit) = permit {
             permit
         } else {

@@ -10,6 +10,7 @@
 //! | `searches` | the latest No-Vary-Search of each path |
 //! | `query`, `note` | a cacheable request; Age and Cache-Status of its response |
 //! | `exchange` | an upstream request: selection of the origin, waiting, retries |
+//! | `versions` | the HTTP versions that origins have shown |
 //! | `sticky` | the cookie for session affinity |
 //! | `compose` | composition of ESI pages |
 //! | `check` | active health checks |
@@ -49,6 +50,7 @@ pub mod rules;
 mod searches;
 pub mod step;
 mod sticky;
+mod versions;
 pub mod worker;
 mod worker_cache;
 

@@ -4,11 +4,11 @@ use crate::failing::FailureSeries;
 use crate::forward::{LOOP_MARK_START, SentFields, original_client, unkeyed_fields};
 use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
+use crate::versions::{LengthNeed, OriginVersions};
 use flatout_balance::group::{Change, Group, OriginStatus, Preference};
 use flatout_balance::limit::{Arrival, ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Balance, HashKey, Proxy, TrustedProxy, is_trusted};
 use flatout_http::forwarded::Sender;
-use flatout_http::framing::Version;
 use flatout_http::head::Fields;
 use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;
@@ -47,8 +47,8 @@ pub struct ProxyStep {
     pub(crate) loop_mark: Box<str>,
     /// The cookie for session affinity, if it is configured.
     pub(crate) sticky: Option<StickyCookie>,
-    /// True if the last response of an origin had HTTP version 1.0, by index.
-    http10: Vec<AtomicBool>,
+    /// The HTTP versions that the origins' responses have shown.
+    pub(crate) versions: OriginVersions,
     /// Where request content is buffered.
     pub(crate) spools: Arc<Spools>,
     /// True if a worker has started the health checks.
@@ -84,29 +84,14 @@ pub struct OriginState {
 }
 
 impl ProxyStep {
-    /// Records the HTTP version of a response with `status` of the origin `index`. Errors are ignored, because a proxy
-    /// in front of the origin may send them with another version, and visitors can provoke them.
-    pub(crate) fn note_version(&self, index: usize, version: Version, status: u16) {
-        if status >= 400 {
-            return;
+    /// Returns how much the origins to which a request with this preference may be sent now need the length of its
+    /// content.
+    pub(crate) fn length_need(&self, now_ms: u64, preference: Preference) -> LengthNeed {
+        // Usually, all origins have responded, and none speaks HTTP/1.0.
+        if self.versions.accept_chunks() {
+            return LengthNeed::None;
         }
-        let is_http10 = version == Version::Http10;
-        // Writing would slow down the other workers.
-        if let Some(noted) = self.http10.get(index).filter(|noted| noted.load(Ordering::Relaxed) != is_http10) {
-            noted.store(is_http10, Ordering::Relaxed);
-        }
-    }
-
-    /// Returns whether all origins to which a request with this preference may be sent now speak HTTP/1.0, as far as is
-    /// known. They cannot receive content of unknown length.
-    pub(crate) fn needs_length(&self, now_ms: u64, preference: Preference) -> bool {
-        let is_http10 = |noted: &AtomicBool| noted.load(Ordering::Relaxed);
-        // Usually, none does.
-        if !self.http10.iter().any(is_http10) {
-            return false;
-        }
-        let indices = self.group.selectable(now_ms, preference);
-        !indices.is_empty() && indices.into_iter().all(|index| self.http10.get(index).is_some_and(is_http10))
+        self.versions.length_need(&self.group.selectable(now_ms, preference))
     }
 
     /// Returns the clients whose Forwarded and X-Forwarded-… fields are trusted.
@@ -143,7 +128,7 @@ impl ProxyStep {
             addresses,
             tls,
             loop_mark: new_loop_mark().into(),
-            http10: settings.origins.iter().map(|_| AtomicBool::new(false)).collect(),
+            versions: OriginVersions::new(settings.origins.len(), settings.http2),
             spools: Spools::new(SPOOL_TOTAL_BYTES_MAX, SPOOL_TOTAL_BYTES_MAX, Some(std::env::temp_dir())),
             is_watched: AtomicBool::new(false),
             unkeyed: unkeyed_fields(settings),
@@ -374,6 +359,7 @@ fn new_loop_mark() -> String {
 #[cfg(test)]
 mod tests {
     use super::ProxyStep;
+    use crate::versions::LengthNeed;
     use flatout_balance::group::{Ending, Preference, Tried};
     use flatout_config::model::{Cidr, Origin, Proxy, TrustedProxy};
     use flatout_http::forwarded::Sender;
@@ -381,39 +367,34 @@ mod tests {
     use flatout_http::head::FieldStorage;
 
     #[test]
-    fn a_length_is_needed_if_all_selectable_origins_speak_http10() {
+    fn a_length_is_needed_by_the_origins_that_can_be_selected() {
+        use LengthNeed::{Certain, None, Possible};
         let origin = |port, backup| Origin { secure: false, host: "a".to_owned(), port, weight: 1, backup };
         let origins = vec![origin(80, false), origin(81, false), origin(82, true)];
-        let step = ProxyStep::new("a", "a", &Proxy { origins, ..Proxy::default() }).unwrap();
-        assert!(!step.needs_length(0, Preference::NONE));
-        // A group of both kinds.
-        step.note_version(0, Version::Http10, 200);
-        assert!(!step.needs_length(0, Preference::NONE));
-        // An error says nothing about the version.
-        step.note_version(1, Version::Http10, 503);
-        step.note_version(1, Version::Http10, 400);
-        assert!(!step.needs_length(0, Preference::NONE));
-        // The backup gets no requests as long as others are available.
-        step.note_version(1, Version::Http10, 304);
-        assert!(step.needs_length(0, Preference::NONE));
-        step.note_version(1, Version::Http11, 502);
-        assert!(step.needs_length(0, Preference::NONE));
-        step.note_version(1, Version::Http11, 204);
-        assert!(!step.needs_length(0, Preference::NONE));
+        let settings = Proxy { origins, ..Proxy::default() };
+        let step = ProxyStep::new("a", "a", &Proxy { http2: true, ..settings.clone() }).unwrap();
+        assert_eq!(step.length_need(0, Preference::NONE), None, "never HTTP/1.0");
+        let step = ProxyStep::new("a", "a", &settings).unwrap();
+        assert_eq!(step.length_need(0, Preference::NONE), Possible, "no response");
+        step.versions.note(0, Version::Http10, 200);
+        assert_eq!(step.length_need(0, Preference::NONE), Possible, "the other has not responded");
+        // The backup, which has not responded either, gets no requests as long as others are available.
+        step.versions.note(1, Version::Http10, 200);
+        assert_eq!(step.length_need(0, Preference::NONE), Certain);
+        step.versions.note(1, Version::Http11, 200);
+        assert_eq!(step.length_need(0, Preference::NONE), Possible, "a group of both kinds");
+        let session = |index| Preference { key_hash: Option::None, origin: Some(index) };
+        assert_eq!([0, 1].map(|index| step.length_need(0, session(index))), [Certain, None]);
         // The second origin is paused, so only the first one can be selected.
         let mut tried = Tried::NONE;
         tried.add(0);
         for _ in 0..step.settings.passive.failures {
             let _ = step.group.choose(0, Preference::NONE, &tried).unwrap().finish(Ending::Failed, 0);
         }
-        let session = |index| Preference { key_hash: None, origin: Some(index) };
-        assert!(
-            step.needs_length(0, session(0)) && step.needs_length(0, session(1)) && !step.needs_length(0, session(2))
-        );
-        assert!(
-            step.needs_length(0, Preference::NONE)
-                && !step.needs_length(step.settings.passive.pause_ms, Preference::NONE)
-        );
+        assert_eq!(step.length_need(0, Preference::NONE), Certain);
+        assert_eq!(step.length_need(step.settings.passive.pause_ms, Preference::NONE), Possible);
+        step.versions.note(0, Version::Http11, 200);
+        assert_eq!(step.length_need(0, Preference::NONE), None);
     }
 
     #[test]

@@ -30,7 +30,8 @@ fn piece(start: u64, count: u64) -> Vec<u8> {
     bytes
 }
 
-/// An origin for one upload, which it does not store. It starts reading when allowed to, and reports what arrived.
+/// An origin for one upload, which it does not store. It starts reading when allowed to, and reports what arrived. It
+/// responds to GET immediately.
 struct Sink {
     url: String,
     may_read: Arc<AtomicBool>,
@@ -67,6 +68,10 @@ fn read_head(stream: &mut TcpStream) -> Option<String> {
 
 fn take_upload(mut stream: TcpStream, may_read: &AtomicBool, came: &AtomicU64) {
     let Some(head) = read_head(&mut stream) else { return };
+    if head.starts_with("GET ") {
+        let _ = stream.write_all(&response("200 OK", "Connection: close\r\n", b""));
+        return;
+    }
     let start = Instant::now();
     while !may_read.load(Ordering::SeqCst) && start.elapsed() < TIMEOUT {
         thread::sleep(Duration::from_millis(5));
@@ -144,6 +149,8 @@ fn uploads_are_paced_by_the_origin_and_not_buffered() {
     for is_chunked in [false, true] {
         let sink = Sink::start();
         let server = accelerate_url(&sink.url, &[]);
+        // From this response, flatout knows that the origin accepts chunks.
+        assert_eq!(get(&server, "/").status, 200);
         let before = server.memory_kb("RssAnon");
         let written = AtomicU64::new(0);
         let answer = thread::scope(|scope| {
@@ -298,6 +305,15 @@ fn a_truncated_upload_never_looks_complete_to_the_origin() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     for framing in ["Content-Length: 100", "Transfer-Encoding: chunked"] {
         let server = accelerate_url(&url, &[]);
+        // From this response, flatout knows that the origin accepts chunks, and does not buffer them.
+        let answer = thread::scope(|scope| {
+            let client = scope.spawn(|| get(&server, "/"));
+            let (mut stream, _) = listener.accept().unwrap();
+            read_head(&mut stream).unwrap();
+            stream.write_all(&response("200 OK", "Connection: close\r\n", b"")).unwrap();
+            client.join().unwrap()
+        });
+        assert_eq!(answer.status, 200);
         let mut client = server.connect();
         let content = if framing.contains("chunked") { "4\r\nhalf\r\n" } else { "half" };
         write!(client, "POST /cut HTTP/1.1\r\nHost: test\r\n{framing}\r\n\r\n{content}").unwrap();
@@ -331,6 +347,8 @@ fn trailers_are_forwarded_both_ways() {
         format!("{head}{:x}\r\n{body}\r\n0\r\nX-Sum: {sum}\r\n\r\n", body.len()).into_bytes()
     });
     let server = accelerate(&origin, &[]);
+    // From this response, flatout knows that the origin speaks HTTP/1.1, which has trailers.
+    assert_eq!(get(&server, "/").status, 200);
     let request = "POST / HTTP/1.1\r\nHost: test\r\nTE: trailers\r\nConnection: TE, close\r\nTrailer: X-Sum\r\n\
                    Transfer-Encoding: chunked\r\n\r\n4\r\nsome\r\n0\r\nX-Sum: 42\r\n\r\n";
     let answer = converse(&server, request.as_bytes()).remove(0);

@@ -2,6 +2,7 @@
 
 use crate::outcome::{ForwardOutcome, origin_failed};
 use crate::step::ProxyStep;
+use crate::versions::LengthNeed;
 use flatout_balance::group::Preference;
 use flatout_handler::content::{ContentPiece, ContentWriter, RequestContent, content_channel};
 use flatout_handler::ending::CloseReason;
@@ -14,33 +15,36 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use tokio::task::spawn_local;
 
-/// Maximum number of bytes of content of unknown length that are buffered for origins that speak HTTP/1.0, if
-/// `buffer-requests` is off.
+/// Maximum number of bytes of content of unknown length that are buffered for origins that speak HTTP/1.0 or have not
+/// shown their version, if `buffer-requests` is off.
 const HTTP10_BYTES_MAX: u64 = 128 * 1024 * 1024;
 
-/// Buffers `content` of a request with this preference if the step requires it. If the origins that may get the request
-/// speak HTTP/1.0, content of unknown length is buffered completely to determine its length, because HTTP/1.0 has no
-/// chunked transfer coding (RFC 9112 §6.1). If the buffer cannot be read later, the content is cut and `has_failed`
-/// becomes true.
+/// Buffers `content` of a request with this preference if the step requires it, or if its length is unknown and an
+/// origin that may get the request needs it: one that speaks HTTP/1.0, which has no chunked transfer coding (RFC 9112
+/// §6.1), or may do so. If all of them speak HTTP/1.0, larger content is refused; otherwise, the rest follows as it
+/// arrives. If the buffer cannot be read later, the content is cut and `has_failed` becomes true.
 pub(super) async fn buffered(
     (step, preference): (&ProxyStep, Preference),
     content: RequestContent,
     has_failed: &Rc<Cell<bool>>,
 ) -> Result<RequestContent, Refusal> {
     let declared = content.length();
-    let needs_length = declared.is_none() && step.needs_length(Now::read().monotonic_ms, preference);
+    let need = match declared {
+        Some(_) => LengthNeed::None,
+        None => step.length_need(Now::read().monotonic_ms, preference),
+    };
     let bytes_max = match step.settings.buffer_bytes_max {
-        0 if needs_length => HTTP10_BYTES_MAX,
-        0 => return Ok(content),
+        0 if need == LengthNeed::None => return Ok(content),
+        0 => HTTP10_BYTES_MAX,
         bytes_max => bytes_max,
     };
-    let filled = SpooledContent::fill(content, bytes_max, needs_length, &step.spools).await;
+    let filled = SpooledContent::fill(content, bytes_max, need == LengthNeed::Certain, &step.spools).await;
     let (mut spool, rest) = match filled.map_err(refusal)? {
         Filled::Whole(spool) => (spool, None),
         Filled::Part(spool, rest) => (spool, Some(rest)),
     };
-    // Over HTTP/1.1, only chunked content has trailers.
-    let trailers = spool.take_trailers().filter(|_| !needs_length);
+    // Over HTTP/1.1, only chunked content has trailers. Losing them is better than losing the content.
+    let trailers = spool.take_trailers().filter(|_| need == LengthNeed::None);
     let length = if rest.is_some() || trailers.is_some() { declared } else { Some(spool.length()) };
     let (writer, content) = content_channel(length);
     spawn_local(pass_on(spool, (rest, trailers), writer, Rc::clone(has_failed)));

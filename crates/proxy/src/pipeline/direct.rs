@@ -145,7 +145,7 @@ impl ForwardedRequest {
                     let ns = precise_ns();
                     let delay_us = ns.saturating_sub(sent_ns) / 1000;
                     if let Some(version) = version {
-                        step.note_version(ticket.index(), version, response.status);
+                        step.versions.note(ticket.index(), version, response.status);
                     }
                     // The precise clock has the same epoch as the coarse clock.
                     finish_answer(worker, step, (ticket, permit), response.status, delay_us, ns / 1_000_000);

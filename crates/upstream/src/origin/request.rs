@@ -51,6 +51,15 @@ impl OutgoingContent {
         matches!(self, Self::Taken(rewind) if !rewind.is_possible())
     }
 
+    /// Returns whether there is content whose length is unknown, so that HTTP/1.1 sends it in chunks.
+    pub fn has_unknown_length(&self) -> bool {
+        match self {
+            Self::None | Self::Bytes(_) => false,
+            Self::Content(content) => content.length().is_none(),
+            Self::Taken(rewind) => rewind.length().is_none(),
+        }
+    }
+
     /// When all of it was there, in milliseconds on the coarse monotonic clock: 0 if it came with the request, `None`
     /// while the client still sends it.
     pub fn arrived_ms(&self) -> Option<u64> {
