@@ -308,6 +308,40 @@ fn streams_of_a_client_that_opens_no_window_are_reset() {
     assert_eq!(lines.matches(" write_timeout ").count(), 2, "{lines}");
 }
 
+/// Only an attempt in which the machine was not busy shows the exact time, but in no attempt may it be too short.
+#[test]
+fn the_write_timeout_lasts_as_long_as_it_is_set() {
+    const TIMEOUT_MS: u64 = 2_000;
+    let folder = site();
+    let log = folder.path().join(".log");
+    let arguments = ["--h2c", "--write-timeout", "2s", "--access-log", log.to_str().unwrap()];
+    let server = Server::start(folder.path(), &arguments);
+    let mut next = Client::connect(&server, &[(4, 0)]);
+    let mut shortest_ms = u64::MAX;
+    for attempt in 1..=5 {
+        // From the second attempt on, the connection has been idle for a whole timeout before its request.
+        let mut client = std::mem::replace(&mut next, Client::connect(&server, &[(4, 0)]));
+        client.get(1, "/big");
+        client.frame_like("a reset", |frame| frame.kind == RST_STREAM);
+        let mut took_ms = 0;
+        wait_until("the write timeout is logged", || {
+            let text = fs::read_to_string(&log).unwrap();
+            let line = text.lines().filter(|line| line.contains(" write_timeout ")).nth(attempt - 1);
+            let last = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+            took_ms = last.unwrap_or(0_u64) / 1000;
+            last.is_some()
+        });
+        // Clocks differ by a few milliseconds.
+        assert!(took_ms >= TIMEOUT_MS - 50, "{took_ms} ms");
+        shortest_ms = shortest_ms.min(took_ms);
+        if attempt > 1 && shortest_ms < TIMEOUT_MS + 1_000 {
+            return;
+        }
+        println!("{took_ms} ms");
+    }
+    panic!("the write timeout took too long in every attempt");
+}
+
 #[test]
 fn slow_fields_and_slow_content_time_out() {
     let folder = site();

@@ -9,6 +9,7 @@
 //! | [`worker`] | state shared by one thread's connections; a worker's life from start to drain |
 //! | `accept` | accepts connections, and responds before registration if possible |
 //! | `sending` | writing: partial writes, slow readers, files |
+//! | `acknowledged` | whether a slow reader still accepts bytes |
 //! | [`limits`] | limits on concurrent connections, incomplete handshakes and incomplete heads of clients |
 //! | `http1`, `http2`, `http3` | the connections of each protocol, with the same handlers |
 //! | `streams` | requests on the streams of a connection, for HTTP/2 and HTTP/3 |
@@ -18,6 +19,7 @@
 //! | `date_clock` | the value of the Date field |
 
 pub(crate) mod accept;
+pub(crate) mod acknowledged;
 pub mod counters;
 pub(crate) mod date_clock;
 pub(crate) mod deadline;

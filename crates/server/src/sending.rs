@@ -1,5 +1,6 @@
 //! Writing of responses: immediately as far as the socket accepts them, and the rest when the socket is writable.
 
+use crate::acknowledged::AcknowledgedSamples;
 use crate::send_room::{RoomRule, SendRoom};
 use crate::tls_session::TlsSession;
 use flatout_access_log::Staged;
@@ -9,6 +10,7 @@ use flatout_handler::shared::SharedBytes;
 use flatout_http::connection::ConnectionEvent;
 use flatout_net::windows::WindowBudget;
 use flatout_os::clock::precise_ns;
+use flatout_os::socket::unacknowledged_bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, pread};
@@ -88,12 +90,32 @@ pub(crate) struct Sending {
     /// Log lines of the responses in the output.
     pub(crate) staged: Staged,
     room: SendRoom,
+    /// When the client last accepted bytes, in milliseconds.
+    taken_ms: u64,
+    samples: AcknowledgedSamples,
 }
 
 impl Sending {
-    pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<ConnectionEvent>, staged: Staged) -> Self {
+    pub(crate) fn new(unsent: &[u8], tail: Tail, ends: Option<ConnectionEvent>, staged: Staged, now_ms: u64) -> Self {
         let room = SendRoom::new(&RoomRule::HTTP1, precise_ns());
-        Self { buffered: SharedBytes::from(unsent), tail, ends, staged, room }
+        let samples = AcknowledgedSamples::default();
+        Self { buffered: SharedBytes::from(unsent), tail, ends, staged, room, taken_ms: now_ms, samples }
+    }
+
+    /// Records that the kernel has accepted bytes at `now_ms`.
+    pub(crate) const fn note_taken(&mut self, now_ms: u64) {
+        self.taken_ms = now_ms;
+        self.samples.clear();
+    }
+
+    /// Returns when to call [`is_stuck`](Self::is_stuck), in milliseconds.
+    pub(crate) fn deadline_ms(&self, timeout_ms: u64) -> u64 {
+        self.samples.deadline_ms(self.taken_ms, timeout_ms)
+    }
+
+    /// Returns whether the client has accepted nothing for the write timeout.
+    pub(crate) fn is_stuck(&mut self, fd: BorrowedFd<'_>, now_ms: u64, timeout_ms: u64) -> bool {
+        self.samples.is_stuck(now_ms, timeout_ms, &mut self.taken_ms, unacknowledged_bytes(fd).ok())
     }
 
     /// Returns the number of bytes that the kernel has not accepted.

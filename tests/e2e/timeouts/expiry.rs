@@ -1,11 +1,12 @@
 //! The timeouts of the server, and how each wait ends.
 
-use super::super::harness::{Response, Server, read_response, read_to_end, uninterrupted};
+use super::super::harness::{Response, Server, read_response, read_to_end, uninterrupted, wait_until};
 use super::{
     LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, read_until_closed, site, start_logged, stop,
     trickle, wait_for_line, wait_until_idle,
 };
 use flatout_handler::ending::CloseReason;
+use std::fs;
 use std::io::Read;
 use std::io::Write;
 use std::net::Shutdown;
@@ -127,6 +128,33 @@ fn a_client_that_never_reads_times_out() {
     read_until_closed(&mut stream);
     drop(stream);
     expect_closed(&stop(server), CloseReason::WriteTimeout, 2);
+}
+
+/// Only an attempt in which the machine was not busy shows the exact time, but in no attempt may it be too short.
+#[test]
+fn the_write_timeout_lasts_as_long_as_it_is_set() {
+    const TIMEOUT_MS: u64 = 2_000;
+    let folder = site();
+    let (server, log) = start_logged(&folder, &["--write-timeout", "2s"]);
+    for attempt in 1..=5 {
+        let mut stream = connect_with_small_buffer(&server);
+        stream.write_all(get("/large.bin").as_bytes()).unwrap();
+        let mut took_ms = 0;
+        wait_until("the write timeout is logged", || {
+            let text = fs::read_to_string(&log).unwrap();
+            let line = text.lines().filter(|line| line.contains(" write_timeout ")).nth(attempt - 1);
+            let last = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+            took_ms = last.unwrap_or(0_u64) / 1000;
+            last.is_some()
+        });
+        // The client accepts bytes only at the beginning. Clocks differ by a few milliseconds.
+        assert!(took_ms >= TIMEOUT_MS - 50, "{took_ms} ms");
+        if took_ms < TIMEOUT_MS + 1_000 {
+            return;
+        }
+        println!("{took_ms} ms");
+    }
+    panic!("the write timeout took too long in every attempt");
 }
 
 #[test]

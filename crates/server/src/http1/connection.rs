@@ -13,7 +13,6 @@ use flatout_handler::ending::CloseReason;
 use flatout_http::connection::{ConnectionEvent, ConnectionState};
 use flatout_http::timeouts::Timeouts;
 use flatout_net::deadlines::DeadlineId;
-use flatout_os::socket::unacknowledged_bytes;
 use rustix::io::Errno;
 use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
@@ -100,8 +99,6 @@ pub(crate) struct ServerConnection {
     /// True if the sending side is closed and received bytes are discarded.
     lingering: bool,
     lingered_bytes: u64,
-    /// Number of unacknowledged bytes when the write timeout last expired. `None` if a write has succeeded since then.
-    unacknowledged_bytes: Option<u32>,
     /// Number of successful writes, each of which starts a new wait.
     writes: u32,
     /// True if the last receive call did not empty the socket or the TLS session.
@@ -145,7 +142,6 @@ impl ServerConnection {
             sending: None,
             lingering: false,
             lingered_bytes: 0,
-            unacknowledged_bytes: None,
             writes: 0,
             undrained: false,
             half_closed: false,
@@ -341,7 +337,7 @@ impl ServerConnection {
         worker.counters.bytes_sent.add(count);
         if count > 0 {
             self.writes = self.writes.wrapping_add(1);
-            self.unacknowledged_bytes = None;
+            sending.note_taken(worker.clock.latest().monotonic_ms);
         }
         match progress {
             SendProgress::Done => {
@@ -434,7 +430,8 @@ impl ServerConnection {
                 None
             }
             SendProgress::Blocked | SendProgress::Yield => {
-                let sending = Sending::new(&output[sent..], tail, ends, worker.take_staged(sent));
+                let now_ms = worker.clock.latest().monotonic_ms;
+                let sending = Sending::new(&output[sent..], tail, ends, worker.take_staged(sent), now_ms);
                 self.sending = Some(Box::new(sending));
                 Some(if progress == SendProgress::Blocked { Next::Write } else { Next::Yield })
             }
@@ -445,16 +442,19 @@ impl ServerConnection {
         }
     }
 
-    /// Returns whether the client has accepted nothing for a whole write timeout. A blocked socket does not prove that:
-    /// the kernel buffers up to megabytes, and reports room only when a third of the buffer is free.
-    fn is_stuck(&mut self, fd: BorrowedFd<'_>) -> bool {
-        let before = self.unacknowledged_bytes;
-        self.unacknowledged_bytes = unacknowledged_bytes(fd).ok();
-        match (before, self.unacknowledged_bytes) {
-            // The amount at the start of the wait is unknown, so the next timeout decides.
-            (None, now) => now.is_none(),
-            (Some(before), now) => now.is_none_or(|now| now >= before),
+    /// Returns when a wait that began at `began_ms` must be examined, at the latest after `timeout_ms`.
+    pub(crate) fn deadline_ms(&self, began_ms: u64, timeout_ms: u64) -> u64 {
+        match &self.sending {
+            Some(sending) if self.wait() == Wait::Write => sending.deadline_ms(timeout_ms),
+            _ => began_ms.saturating_add(timeout_ms),
         }
+    }
+
+    /// Returns whether the client has accepted nothing for the write timeout.
+    fn is_stuck<H: Handler>(&mut self, worker: &Worker<H>, fd: BorrowedFd<'_>) -> bool {
+        let now_ms = worker.clock.read().monotonic_ms;
+        let timeout_ms = worker.settings.timeouts.write_timeout_ms;
+        self.sending.as_mut().is_none_or(|sending| sending.is_stuck(fd, now_ms, timeout_ms))
     }
 
     /// Handles a timeout: responds 408 to a slow request, otherwise closes the connection.
@@ -464,10 +464,7 @@ impl ServerConnection {
         match wait {
             Wait::Answer => Next::Answer,
             Wait::Linger => Next::Close(self.exchanges.closing().unwrap_or(reason)),
-            Wait::Write if !self.is_stuck(fd) => {
-                worker.clock.read();
-                Next::Write
-            }
+            Wait::Write if !self.is_stuck(worker, fd) => Next::Write,
             Wait::Head | Wait::Body if self.refuse_slow(worker, fd, reason) => {
                 self.close_or_linger(fd).unwrap_or(Next::Read)
             }

@@ -61,7 +61,7 @@ impl<H: Handler> ServerTask<H> {
         let (timeout_ms, _) = wait_id.0.limit(&self.worker.settings.timeouts, self.worker.drains_idle());
         // A wait begins with the turn that led to it, which read the clock.
         self.began_ms = self.worker.clock.latest().monotonic_ms;
-        self.deadline_ms = self.began_ms.saturating_add(timeout_ms);
+        self.deadline_ms = self.connection.deadline_ms(self.began_ms, timeout_ms);
         if self.deadline_ms < self.armed_ms {
             self.arm(slot);
         }

@@ -5,6 +5,7 @@
 
 use super::link::Http2Link;
 use super::transport::{Http2Stream, Http2Transport};
+use crate::acknowledged::AcknowledgedSamples;
 use crate::http1::connection::{ServerConnection, TakenConnection};
 use crate::streams::{StreamConnection, Streams, spawn};
 use crate::worker::Worker;
@@ -46,8 +47,8 @@ pub(crate) struct Http2Task<H: Handler> {
     lingered_bytes: usize,
     /// When the current field section began to arrive. `u64::MAX` if none is arriving.
     pub(super) fields_since_ms: u64,
-    /// Number of unacknowledged bytes when the write timeout last expired.
-    pub(super) unacknowledged_bytes: Option<u32>,
+    /// Samples of unacknowledged bytes while a response waits for the client.
+    pub(super) samples: AcknowledgedSamples,
 }
 
 impl<H: Handler> Http2Task<H> {
@@ -64,7 +65,7 @@ impl<H: Handler> Http2Task<H> {
             is_measured: false,
             lingered_bytes: 0,
             fields_since_ms: u64::MAX,
-            unacknowledged_bytes: None,
+            samples: AcknowledgedSamples::default(),
         });
     }
 

@@ -17,7 +17,7 @@ impl<H: Handler> Http2Task<H> {
         let is_busy = self.streams.transport.busy_streams() > 0 && self.state == Http2TaskState::Open;
         let blocked_sent_bytes = self.streams.transport.link.is_blocked().then_some(sent);
         if self.streams.note_progress(blocked_sent_bytes, is_busy) {
-            self.unacknowledged_bytes = None;
+            self.samples.clear();
         }
         let is_within_fields = self.streams.transport.core.is_within_fields();
         let now_ms = self.streams.now_ms();
@@ -41,7 +41,7 @@ impl<H: Handler> Http2Task<H> {
                 let is_busy = streams.transport.busy_streams() > 0;
                 let is_blocked = streams.transport.link.is_blocked();
                 let lingering = (lingering_ms, CloseReason::RefusedBody);
-                streams.open_deadline(lingering, is_blocked, is_busy, self.fields_since_ms)
+                streams.open_deadline(lingering, (is_blocked, Some(self.samples)), is_busy, self.fields_since_ms)
             }
         }
     }
@@ -98,10 +98,7 @@ impl<H: Handler> Http2Task<H> {
             return None;
         }
         match reason {
-            CloseReason::WriteTimeout if !self.is_stuck() => {
-                self.streams.taken_ms = self.streams.now_ms();
-                None
-            }
+            CloseReason::WriteTimeout if !self.is_stuck() => None,
             // The socket accepts bytes, so only the windows of streams are closed.
             CloseReason::WriteTimeout if !self.streams.transport.link.is_blocked() => {
                 self.streams.reset_stalled();
@@ -131,13 +128,10 @@ impl<H: Handler> Http2Task<H> {
         }
     }
 
-    /// Returns whether the client has accepted nothing for a whole write timeout; see `ServerConnection::is_stuck`.
+    /// Returns whether the client has accepted nothing for the write timeout.
     fn is_stuck(&mut self) -> bool {
-        let before = self.unacknowledged_bytes;
-        self.unacknowledged_bytes = unacknowledged_bytes(self.streams.transport.link.socket().fd()).ok();
-        match (before, self.unacknowledged_bytes) {
-            (None, now) => now.is_none(),
-            (Some(before), now) => now.is_none_or(|now| now >= before),
-        }
+        let bytes = unacknowledged_bytes(self.streams.transport.link.socket().fd()).ok();
+        let (now_ms, timeout_ms) = (self.streams.now_ms(), self.streams.worker.settings.timeouts.write_timeout_ms);
+        self.samples.is_stuck(now_ms, timeout_ms, &mut self.streams.taken_ms, bytes)
     }
 }

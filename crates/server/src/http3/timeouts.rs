@@ -24,7 +24,7 @@ impl<H: Handler> Http3Task<H> {
         }
         let head_since_ms = self.heads.first().map_or(u64::MAX, |(_, since_ms)| *since_ms);
         // QUIC accepts content as the client acknowledges it and opens its windows, so nothing else can block.
-        streams.open_deadline((self.goaway_ms, CloseReason::Draining), false, is_busy, head_since_ms)
+        streams.open_deadline((self.goaway_ms, CloseReason::Draining), (false, None), is_busy, head_since_ms)
     }
 
     /// Returns what the client has not completed, and since when, in milliseconds.

@@ -149,6 +149,8 @@ pub(crate) struct Streams<H: Handler, T> {
     /// When the client last accepted bytes of a response, and how many content bytes had been sent by then.
     pub(crate) taken_ms: u64,
     taken_bytes: u64,
+    /// True if the last turn ended with a response that waits for the client.
+    is_waiting: bool,
     /// True once the connection has announced that the server is stopping.
     pub(crate) draining: bool,
     /// Number of streams that are included in the worker's count.
@@ -177,6 +179,7 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
             content_bytes: 0,
             taken_ms: since_ms,
             taken_bytes: 0,
+            is_waiting: false,
             draining: false,
             counted: 0,
             slot: None,

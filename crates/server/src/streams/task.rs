@@ -1,6 +1,7 @@
 //! The task of a connection with streams: its turns, its close, and its entry in the worker's table of deadlines.
 
 use super::{StreamTransport, Streams};
+use crate::acknowledged::AcknowledgedSamples;
 use crate::deadline::Call;
 use crate::http1::connection::Wait;
 use flatout_handler::Handler;
@@ -71,17 +72,19 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
 
     /// Returns the earliest deadline of an open connection. `own` is a deadline that only its HTTP version has.
     /// `is_blocked` is true if the client has not accepted bytes that precede any content, and `is_busy` if any stream
-    /// is in progress. `head_since_ms` is when the oldest incomplete head began to arrive, or `u64::MAX` if there is
-    /// none.
+    /// is in progress. If there are `samples`, the deadline of a write is when to take the next one. `head_since_ms` is
+    /// when the oldest incomplete head began to arrive, or `u64::MAX` if there is none.
     pub(crate) fn open_deadline(
         &self,
         own: (u64, CloseReason),
-        is_blocked: bool,
+        (is_blocked, samples): (bool, Option<AcknowledgedSamples>),
         is_busy: bool,
         head_since_ms: u64,
     ) -> (u64, CloseReason) {
         let progress = if is_blocked || self.is_sending() {
-            self.deadline(self.taken_ms, Wait::Write)
+            let (deadline_ms, reason) = self.deadline(self.taken_ms, Wait::Write);
+            let timeout_ms = self.worker.settings.timeouts.write_timeout_ms;
+            (samples.map_or(deadline_ms, |samples| samples.deadline_ms(self.taken_ms, timeout_ms)), reason)
         } else {
             self.deadline(if is_busy { u64::MAX } else { self.since_ms }, Wait::Idle)
         };
@@ -95,18 +98,17 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
     /// Updates since when the client has accepted nothing, and since when the connection has been idle. A connection
     /// that `is_busy` is not idle. `blocked_sent_bytes` is the number of bytes that the socket accepted in this turn,
     /// if it was blocked; otherwise only content counts as progress, so that pings do not. Returns whether the client
-    /// has made progress.
+    /// has made progress, or a wait for it begins.
     pub(crate) fn note_progress(&mut self, blocked_sent_bytes: Option<u64>, is_busy: bool) -> bool {
         let now_ms = self.now_ms();
         // Only requests keep a connection open; pings do not.
         if is_busy {
             self.since_ms = now_ms;
         }
-        let has_sent = match blocked_sent_bytes {
-            None => !self.is_sending(),
-            Some(bytes) => bytes > 0,
-        };
-        let has_progressed = has_sent || self.content_bytes != self.taken_bytes;
+        let is_waiting = blocked_sent_bytes.is_some() || self.is_sending();
+        let was_waiting = std::mem::replace(&mut self.is_waiting, is_waiting);
+        let has_sent = blocked_sent_bytes.is_some_and(|bytes| bytes > 0);
+        let has_progressed = !(was_waiting && is_waiting) || has_sent || self.content_bytes != self.taken_bytes;
         if has_progressed {
             (self.taken_ms, self.taken_bytes) = (now_ms, self.content_bytes);
         }
