@@ -5,8 +5,7 @@
 mod failures;
 
 use failures::FailureNotices;
-use flatout_proxy::{Change, OriginState, SeriesReport};
-use std::collections::btree_map::Entry;
+use flatout_proxy::{Change, OriginState, OtherOrigins, SeriesReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum time between two lines about the same origin, in milliseconds.
@@ -21,10 +20,43 @@ pub(crate) struct Notices {
     failures: FailureNotices,
 }
 
+/// The state of an origin in all its routes, with its worst fault.
+#[derive(Debug)]
+struct Standing {
+    fault: Option<Change>,
+    /// Other origins of the routes in which it has the fault; of all its routes, if there is no fault.
+    others: OtherOrigins,
+    is_limited: bool,
+}
+
+impl Standing {
+    const fn of_route(origin: &OriginState) -> Self {
+        let OriginState { fault, is_only, is_limited, .. } = *origin;
+        Self { fault, others: OtherOrigins::of_group(is_only), is_limited }
+    }
+
+    /// Adds the state in another route.
+    fn add(&mut self, origin: &OriginState) {
+        let added = Self::of_route(origin);
+        let others = match (self.fault, added.fault) {
+            (one, other) if one == other => self.others.and(added.others),
+            // Failed checks have the larger effect.
+            (Some(_), None) | (Some(Change::ChecksFailed), _) => self.others,
+            _ => added.others,
+        };
+        if self.fault != Some(Change::ChecksFailed) {
+            self.fault = added.fault.or(self.fault);
+        }
+        (self.others, self.is_limited) = (others, self.is_limited || added.is_limited);
+    }
+}
+
 #[derive(Debug, Default)]
 struct Reported {
     /// The effect of the origin's fault according to the last line about its availability; `None` if it is available.
     effect: Option<&'static str>,
+    /// The other origins according to the last line about a fault, for the line about its end.
+    others: Option<OtherOrigins>,
     /// The last change of its availability that was seen.
     change: Option<Change>,
     /// True if the origin is limited according to the last line about its limit.
@@ -36,38 +68,46 @@ struct Reported {
 }
 
 impl Reported {
-    /// Compares the state of `origin` with what was reported, and returns the line to print now. `is_renewed` is true if
-    /// a reload has renewed it since.
-    fn update(&mut self, origin: &OriginState, is_renewed: bool, now_ms: u64) -> Option<String> {
-        let OriginState { address, is_only, fault, is_limited, route: _ } = origin;
-        self.change = match (*fault, self.change) {
+    /// Compares the state of the origin at `address` with what was reported, and returns the line to print now.
+    /// `is_renewed` is true if a reload has renewed it since.
+    fn update(&mut self, address: &str, standing: &Standing, is_renewed: bool, now_ms: u64) -> Option<String> {
+        let Standing { fault, others, is_limited } = *standing;
+        self.change = match (fault, self.change) {
             (Some(fault), _) => Some(fault),
             (None, Some(Change::ChecksFailed | Change::Paused)) if is_renewed => Some(Change::Renewed),
             (None, Some(Change::ChecksFailed)) => Some(Change::ChecksPassed),
             (None, Some(Change::Paused)) => Some(Change::TrialPassed),
             (None, change) => change,
         };
-        let effect = fault.map(|fault| fault.effect(*is_only));
+        let effect = fault.map(|fault| fault.effect(others));
         let is_about_limit = self.effect == effect;
-        self.is_stale = !is_about_limit || self.is_limited != *is_limited;
+        self.is_stale = !is_about_limit || self.is_limited != is_limited;
         if !self.is_stale || now_ms < self.next_ms {
             return None;
         }
         let change = if is_about_limit {
-            self.is_limited = *is_limited;
-            if *is_limited { Change::LimitBegan } else { Change::LimitEnded }
+            self.is_limited = is_limited;
+            if is_limited { Change::LimitBegan } else { Change::LimitEnded }
         } else {
             self.effect = effect;
             self.change?
         };
-        self.is_stale = self.is_limited != *is_limited;
+        // Lines come in pairs: "back in rotation" only if the origin was out of it.
+        let others = match (fault, is_about_limit) {
+            (None, false) => self.others.unwrap_or(others),
+            _ => others,
+        };
+        if fault.is_some() && !is_about_limit {
+            self.others = Some(others);
+        }
+        self.is_stale = self.is_limited != is_limited;
         self.next_ms = now_ms.saturating_add(INTERVAL_MS);
-        Some(describe(address, change, *is_only))
+        Some(describe(address, change, others))
     }
 }
 
-fn describe(address: &str, change: Change, is_only: bool) -> String {
-    format!("origin {address} {}: [{}] {}", change.effect(is_only), change.name(), change.text())
+fn describe(address: &str, change: Change, others: OtherOrigins) -> String {
+    format!("origin {address} {}: [{}] {}", change.effect(others), change.name(), change.text())
 }
 
 impl Notices {
@@ -83,39 +123,29 @@ impl Notices {
 
     /// Compares the states of all origins with what was reported. Returns the lines to print now. Forgets origins that
     /// are not among `origins`. An origin that occurs several times, for different routes, has the faults of all of
-    /// them.
+    /// them, and a line is about the worst one.
     pub(crate) fn update(&mut self, origins: impl IntoIterator<Item = OriginState>, now_ms: u64) -> Vec<String> {
         let renewed = std::mem::take(&mut self.renewed);
-        let mut states = BTreeMap::<String, OriginState>::new();
+        let mut states = BTreeMap::<String, Standing>::new();
         let mut routes = BTreeSet::new();
         for origin in origins {
-            routes.insert((origin.address.clone(), origin.route));
-            match states.entry(origin.address.clone()) {
-                Entry::Vacant(entry) => {
-                    entry.insert(origin);
-                }
-                Entry::Occupied(mut entry) => {
-                    let state = entry.get_mut();
-                    // Failed checks have the larger effect.
-                    if state.fault != Some(Change::ChecksFailed) {
-                        state.fault = origin.fault.or(state.fault);
-                    }
-                    state.is_only &= origin.is_only;
-                    state.is_limited |= origin.is_limited;
-                }
-            }
+            states
+                .entry(origin.address.clone())
+                .and_modify(|standing| standing.add(&origin))
+                .or_insert_with(|| Standing::of_route(&origin));
+            routes.insert((origin.address, origin.route));
         }
         let mut before = std::mem::take(&mut self.reported);
         self.failures.retain_routes(|address, route| routes.contains(&(address.to_owned(), route)));
         let mut lines = self.failures.lines(now_ms);
-        for (address, origin) in states {
+        for (address, standing) in states {
             let mut reported = before.remove(&address).unwrap_or_default();
-            lines.extend(reported.update(&origin, renewed.contains(&address), now_ms));
+            lines.extend(reported.update(&address, &standing, renewed.contains(&address), now_ms));
             self.reported.insert(address, reported);
         }
         // What began also ends.
         let removed = before.into_iter().filter(|(_, reported)| reported.effect.is_some() || reported.is_limited);
-        lines.extend(removed.map(|(address, _)| describe(&address, Change::Removed, false)));
+        lines.extend(removed.map(|(address, _)| describe(&address, Change::Removed, OtherOrigins::Everywhere)));
         lines
     }
 
@@ -174,6 +204,43 @@ mod tests {
             let lines = look(&mut notices, &both, now_ms);
             assert_eq!(lines, ["origin 0 is out of rotation: [origin_checks_failed"]);
             assert_eq!(look(&mut notices, &[&well], now_ms + 10_000).len(), 1);
+        }
+    }
+
+    /// A route with several origins, and another one of which the same origin is the only one.
+    #[test]
+    fn a_line_is_true_for_each_route_that_has_the_fault() {
+        let among_others = |fault| origin(0, fault);
+        let only = |fault| OriginState { is_only: true, route: 2, ..origin(0, fault) };
+        let (paused, down) = (Some(Change::Paused), Some(Change::ChecksFailed));
+        for (first, second, expected, end) in [
+            (paused, None, "is out of rotation", "is back in rotation"),
+            (None, paused, "is failing, but still gets all requests: there is no other", "is healthy again"),
+            (
+                paused,
+                paused,
+                "is failing: it is out of rotation where there are other origins, and gets all requests where there are none",
+                "is healthy again",
+            ),
+            (down, paused, "is out of rotation", "is back in rotation"),
+            (
+                paused,
+                down,
+                "is unhealthy, and gets no requests until its checks pass: there is no other",
+                "is healthy again",
+            ),
+            (down, down, "is unhealthy, and gets no requests until its checks pass", "is healthy again"),
+        ] {
+            let faults = [among_others(first), only(second)];
+            for order in [[0, 1], [1, 0]] {
+                let mut notices = Notices::default();
+                let lines = look(&mut notices, &order.map(|index| &faults[index]), 0);
+                let [line] = &lines[..] else { panic!("{lines:?}") };
+                assert!(line.starts_with(&format!("origin 0 {expected}: [")), "{line}");
+                let lines = look(&mut notices, &[&among_others(None), &only(None)], 20_000);
+                let [line] = &lines[..] else { panic!("{lines:?}") };
+                assert!(line.starts_with(&format!("origin 0 {end}: [")), "{line}");
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use crate::lines::LineSplitter;
 use crate::outcome::PhpOutcome;
 use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
 use crate::upload::{RecordSink, SentContent};
+use flatout_balance::group::OtherOrigins;
 use flatout_balance::limit::{Permit, Sample};
 use flatout_config::model::OriginTimeouts;
 use flatout_os::clock::{Now, precise_ns};
@@ -203,7 +204,8 @@ impl FastcgiExchange {
     fn report(&mut self, sample: Sample) {
         let change = self.permit.as_mut().and_then(|permit| permit.report(sample, Now::read().monotonic_ms));
         if let Some(change) = change {
-            let line = format!("the application server {}: [{}] {}", change.effect(true), change.name(), change.text());
+            let effect = change.effect(OtherOrigins::Nowhere);
+            let line = format!("the application server {effect}: [{}] {}", change.name(), change.text());
             errors::report(&self.reader.about, &line);
         }
     }

@@ -57,7 +57,7 @@ mod worker_cache;
 pub use accelerator::{Accelerator, url_purges};
 pub use events::{OriginEvent, SeriesReport};
 pub use explain::CacheExplanation;
-pub use flatout_balance::group::Change;
+pub use flatout_balance::group::{Change, OtherOrigins};
 pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;
 pub use step::{OriginStanding, OriginState, ProxyStep};

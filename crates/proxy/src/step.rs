@@ -249,6 +249,10 @@ impl ProxyStep {
                     OriginStatus::Starting(thousandths) => {
                         format!("recovering, with {} % of its full share", thousandths / 10)
                     }
+                    // It is selected all the same.
+                    OriginStatus::PausedUntil(_) | OriginStatus::Trial if self.addresses.len() == 1 => {
+                        "failing, but still gets all requests, because there is no other".to_owned()
+                    }
                     OriginStatus::PausedUntil(until_ms) => {
                         format!("paused for another {} ms, because requests failed", until_ms.saturating_sub(now_ms))
                     }
@@ -395,6 +399,27 @@ mod tests {
         assert_eq!(step.length_need(step.settings.passive.pause_ms, Preference::NONE), Possible);
         step.versions.note(0, Version::Http11, 200);
         assert_eq!(step.length_need(0, Preference::NONE), None);
+    }
+
+    /// A single origin gets all requests even during its pause, and its status must not say otherwise.
+    #[test]
+    fn the_status_of_a_failing_origin_says_whether_it_still_gets_requests() {
+        let origin = |port| Origin { secure: false, host: "a".to_owned(), port, weight: 1, backup: false };
+        for (origins, expected) in [
+            (vec![origin(80)], "failing, but still gets all requests, because there is no other"),
+            (vec![origin(80), origin(81)], "paused for another "),
+        ] {
+            let mut settings = Proxy { origins, ..Proxy::default() };
+            settings.passive.pause_ms = 3_600_000;
+            let step = ProxyStep::new("a", "a", &settings).unwrap();
+            let now_ms = flatout_os::clock::Now::read().monotonic_ms;
+            let first = Preference { key_hash: None, origin: Some(0) };
+            for _ in 0..step.settings.passive.failures {
+                let _ = step.group.choose(now_ms, first, &Tried::NONE).unwrap().finish(Ending::Failed, now_ms);
+            }
+            let text = step.standings()[0].text.clone();
+            assert!(text.starts_with(expected), "{text}");
+        }
     }
 
     #[test]

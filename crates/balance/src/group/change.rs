@@ -15,21 +15,53 @@ flatout_reason::reasons! {
 }
 
 impl Change {
-    /// Returns a description of the effect on the origin's requests. `is_only` is true if the group has no other
-    /// origin.
-    pub const fn effect(self, is_only: bool) -> &'static str {
-        match (self, is_only) {
+    /// Returns a description of the effect on the origin's requests. `others` says whether the groups that the change
+    /// concerns have other origins.
+    pub const fn effect(self, others: OtherOrigins) -> &'static str {
+        match (self, others) {
             (Self::LimitBegan, _) => "gets a limited number of requests at once; others wait up to 1 s, then get 503",
             (Self::Removed, _) => "gets no more requests",
             (Self::LimitEnded, _) => "gets all requests at once again",
-            (Self::ChecksPassed | Self::TrialPassed | Self::Renewed, false) => "is back in rotation",
-            (Self::ChecksPassed | Self::TrialPassed, true) => "is healthy again",
-            (Self::Renewed, true) => "is no longer considered unhealthy",
-            (Self::ChecksFailed | Self::Paused | Self::TrialFailed, false) => "is out of rotation",
+            (Self::ChecksPassed | Self::TrialPassed | Self::Renewed, OtherOrigins::Everywhere) => "is back in rotation",
+            (Self::ChecksPassed | Self::TrialPassed, _) => "is healthy again",
+            (Self::Renewed, _) => "is no longer considered unhealthy",
+            (Self::ChecksFailed | Self::Paused | Self::TrialFailed, OtherOrigins::Everywhere) => "is out of rotation",
             // `Group::choose` selects an origin in spite of its pause if there is no other.
-            (Self::Paused | Self::TrialFailed, true) => "is failing, but still gets all requests: there is no other",
-            (Self::ChecksFailed, true) => "is unhealthy, and gets no requests until its checks pass: there is no other",
+            (Self::Paused | Self::TrialFailed, OtherOrigins::Nowhere) => {
+                "is failing, but still gets all requests: there is no other"
+            }
+            (Self::Paused | Self::TrialFailed, OtherOrigins::Somewhere) => {
+                "is failing: it is out of rotation where there are other origins, and gets all requests where there are none"
+            }
+            (Self::ChecksFailed, OtherOrigins::Nowhere) => {
+                "is unhealthy, and gets no requests until its checks pass: there is no other"
+            }
+            (Self::ChecksFailed, OtherOrigins::Somewhere) => "is unhealthy, and gets no requests until its checks pass",
         }
+    }
+}
+
+/// Where there are other origins, among the groups that a change of an origin concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherOrigins {
+    /// The origin is the only one of each group.
+    Nowhere,
+    /// It is the only one of some groups, and one of several in others.
+    Somewhere,
+    /// Each group has another origin.
+    Everywhere,
+}
+
+impl OtherOrigins {
+    /// Returns those for a single group, in which the origin is the only one if `is_only` is true.
+    pub const fn of_group(is_only: bool) -> Self {
+        if is_only { Self::Nowhere } else { Self::Everywhere }
+    }
+
+    /// Returns those for the groups of both `self` and `other`.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        if self == other { self } else { Self::Somewhere }
     }
 }
 

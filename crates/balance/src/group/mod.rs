@@ -27,7 +27,7 @@ mod schedule;
 mod ticket;
 mod tried;
 
-pub use change::{Change, Ending, OriginStatus};
+pub use change::{Change, Ending, OriginStatus, OtherOrigins};
 pub use key::hash_request;
 pub use rendezvous::hash_key;
 pub use ticket::Ticket;

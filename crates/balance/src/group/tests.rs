@@ -1,4 +1,4 @@
-use super::{Change, Ending, Group, OriginStatus, Preference, Ticket, Tried, hash_key};
+use super::{Change, Ending, Group, OriginStatus, OtherOrigins, Preference, Ticket, Tried, hash_key};
 use flatout_config::model::{Balance, HashKey, HealthCheck, Origin, Proxy};
 use proptest::prelude::{any, prop_assert, prop_assert_eq, proptest};
 use std::sync::Arc;
@@ -500,15 +500,20 @@ fn workers_share_it() {
 fn the_only_origin_is_out_of_rotation_only_if_it_gets_no_requests() {
     let group = group(Balance::RoundRobin, &[1]);
     let paused = (0..10).find_map(|_| fail(&group, 0, 1_000)).unwrap();
-    assert!(choose(&group, 1_000).is_some() && paused.effect(true).contains("still gets all requests"));
+    assert!(
+        choose(&group, 1_000).is_some() && paused.effect(OtherOrigins::Nowhere).contains("still gets all requests")
+    );
     let check = HealthCheck { fall: 1, ..HealthCheck::default() };
     let checked = Proxy { health_check: Some(check), ..settings(Balance::RoundRobin, &[1]) };
     let group = Arc::new(Group::new(&checked));
     let failed = group.handle_check(0, false, 1_000).unwrap();
-    assert!(choose(&group, 1_000).is_none() && failed.effect(true).contains("gets no requests until its checks pass"));
+    assert!(
+        choose(&group, 1_000).is_none()
+            && failed.effect(OtherOrigins::Nowhere).contains("gets no requests until its checks pass")
+    );
     for change in Change::ALL {
         let is_other = matches!(change, Change::LimitBegan | Change::LimitEnded | Change::Removed);
-        assert_eq!(change.effect(false).ends_with("rotation"), !is_other, "{change:?}");
-        assert!(!change.effect(true).contains("rotation"), "{change:?}");
+        assert_eq!(change.effect(OtherOrigins::Everywhere).ends_with("rotation"), !is_other, "{change:?}");
+        assert!(!change.effect(OtherOrigins::Nowhere).contains("rotation"), "{change:?}");
     }
 }
