@@ -26,9 +26,9 @@ const EXIT_USAGE: u8 = 2;
   flatout explain http://localhost/api/x -X POST -H 'Origin: https://a.example' --from 192.0.2.7
 
 No server needs to be running: flatout reads the configuration and looks up the files. It assumes that passwords are \
-correct, and the request does not count towards rate limits. If a server is running, flatout also searches the server's \
-cache over the admin socket; it never contacts an origin. If there is no configuration, as with `flatout accelerate`, \
-the running process explains the request.")]
+correct, and the request does not count towards rate limits. If a server is running, flatout also asks it over the \
+admin socket what its cache has stored, and whether it serves an earlier folder; it never contacts an origin. If there \
+is no configuration, as with `flatout accelerate`, the running process explains the request.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     request: RequestArgs,
@@ -93,12 +93,20 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
         && find(None).is_err()
         && let Ok(reply) = ask_running(&arguments.candidates(&Admin::Default), &question)
     {
-        return print(&if arguments.json { format!("{:#}\n", reply.explanation) } else { reply.text });
+        return print_reply(reply, arguments.json);
     }
     let (mut told, admin) = match request.explain(&question) {
         Ok(told) => told,
         Err(code) => return code,
     };
+    // Only the running process has the folder that it serves, if the path names another one now.
+    if (arguments.admin.is_some() || admin != Admin::Off)
+        && !told.files.is_empty()
+        && let Ok(reply) = ask_running(&arguments.candidates(&admin), &question)
+        && reply.keeps_folder_of(&told)
+    {
+        return print_reply(reply, arguments.json);
+    }
     if let Some(proxy) = &mut told.proxy {
         let asked = match (&arguments.admin, &admin) {
             (None, Admin::Off) => {
@@ -140,6 +148,11 @@ fn ask_running(candidates: &[Candidate], question: &Question) -> Result<CacheRep
         Ok(reply) => Err(reply.body.trim_end().trim_start_matches("error: ").to_owned()),
         Err(failure) => Err(failure.text.lines().next().unwrap_or_default().to_owned()),
     }
+}
+
+/// Prints the running process's own explanation.
+fn print_reply(reply: CacheReply, as_json: bool) -> ExitCode {
+    print(&if as_json { format!("{:#}\n", reply.explanation) } else { reply.text })
 }
 
 /// Runs `config`.

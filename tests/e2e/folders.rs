@@ -2,9 +2,9 @@
 //! folder that was deleted and built again.
 
 use super::cli::get;
-use super::harness::{Folder, Response, Server, uninterrupted, wait_until, worker_of};
+use super::harness::{Folder, Response, Server, flatout, uninterrupted, wait_until, worker_of};
 use super::process::is_root;
-use super::site::{Site, TWO_PROCESSES, configure};
+use super::site::{Site, TWO_PROCESSES, config, configure};
 use super::skip::skip;
 use super::tool::said;
 use flate2::read::GzDecoder;
@@ -274,6 +274,20 @@ fn a_folder_of_another_user_needs_a_reload() {
             site.running.stderr().contains("belongs to another user than before (uid 65534)")
         });
         assert_eq!(get(site.address(), "/only-r1").status, 200);
+        // The explanation is about the folder that is served, without options and as JSON.
+        for path in ["/only-r1", "/only-r2"] {
+            let explain = |options: &[&str]| {
+                let mut command = flatout();
+                command.args(["explain", &format!("http://a{path}"), "-c"]).arg(config(&site.folder)).args(options);
+                String::from_utf8(command.output().unwrap().stdout).unwrap()
+            };
+            let (text, status) = (explain(&[]), get(site.address(), path).status);
+            let folder = "another folder now, but the earlier one remains in use, because the new one belongs to another \
+                user than before (uid 65534); to serve it, run flatout reload";
+            assert!(text.contains(folder) && text.contains(&format!("response  {status} ")), "{text}");
+            let json: serde_json::Value = serde_json::from_str(&explain(&["--json"])).unwrap();
+            assert_eq!(json["status"].as_u64(), Some(u64::from(status)), "{json}");
+        }
         let output = site.order(&["reload"]);
         assert!(output.status.success(), "{}", said(&output));
         assert_eq!(get(site.address(), "/only-r2").status, 200);

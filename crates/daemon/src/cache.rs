@@ -11,6 +11,7 @@ use flatout_engine::explain::{Explanation, Question};
 use flatout_proxy::CacheExplanation;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::path::Path;
 
 /// Name and version of the schema of [`CacheReply`].
 pub const CACHE_SCHEMA: &str = "flatout-cache/1";
@@ -45,6 +46,14 @@ impl CacheReply {
             explanation: told.to_json(),
             text: told.to_text(false),
         }
+    }
+
+    /// Returns whether the process serves a folder whose path names another one now, and `told`, an explanation of the
+    /// same request, is about a file below that path.
+    pub fn keeps_folder_of(&self, told: &Explanation) -> bool {
+        let kept = self.explanation["replaced"].as_array().into_iter().flatten();
+        let mut paths = kept.filter_map(|folder| folder["name"].as_str());
+        paths.any(|path| told.files.iter().any(|(name, _)| Path::new(name).starts_with(path)))
     }
 }
 

@@ -48,13 +48,10 @@ pub(crate) fn describe_unusable(path: &Path, failure: &Failure) -> String {
 /// If a folder belongs to another user than before, and not to root.
 pub(crate) fn check_owners(opened: &[OpenedFolder], next: &[OpenedFolder]) -> Result<(), Failure> {
     let before = |next: &OpenedFolder| opened.iter().find(|folder| folder.path() == next.path());
-    let is_foreign = |next: &&OpenedFolder| before(next).is_some_and(|before| !before.may_become(next));
-    let Some(foreign) = next.iter().find(is_foreign) else { return Ok(()) };
-    Err(Failure::runtime(format!(
-        "{} belongs to another user than before (uid {})\n  try: flatout reload, if this folder is to be served",
-        foreign.path().display(),
-        foreign.owner()
-    )))
+    let foreign = next.iter().find_map(|next| Some((next.path(), before(next)?.describe_foreign(next)?)));
+    let Some((path, why)) = foreign else { return Ok(()) };
+    let path = path.display();
+    Err(Failure::runtime(format!("{path} {why}\n  try: flatout reload, if this folder is to be served")))
 }
 
 /// The checks for replaced folders, and the attempts to follow one.
@@ -157,7 +154,7 @@ impl FolderCheck {
 }
 
 fn find_replaced(opened: &[OpenedFolder]) -> Option<PathBuf> {
-    opened.iter().find(|folder| folder.is_replaced()).map(|replaced| replaced.path().to_owned())
+    opened.iter().find(|folder| folder.replacement().is_some()).map(|replaced| replaced.path().to_owned())
 }
 
 /// The thread that looks up paths. It exits when this value is dropped, unless a file system does not respond.

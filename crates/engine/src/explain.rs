@@ -13,7 +13,7 @@ use crate::engine::Engine;
 use crate::error::show_place;
 use crate::spec::{ListenerSpec, Spec};
 use crate::walk::{Effect, Recorder, answer};
-use flatout_config::model::{FieldOp, ListenAddress, Place};
+use flatout_config::model::{FieldOp, ListenAddress, Place, TrustedProxy};
 use flatout_handler::content::Offers;
 use flatout_handler::response::Response;
 use flatout_handler::{Reply, Request};
@@ -26,6 +26,13 @@ use flatout_proxy::CacheExplanation;
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+
+/// Address of the client unless the operator names one.
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Remark about the listener if a proxy in front of it must end TLS.
+const FORWARDED_PLAINLY: &str = "no listener has the URL's scheme; a trusted proxy is assumed to end TLS, and to forward \
+    the request to the first one that has the site, with X-Forwarded-Proto: https";
 
 /// A step that the request reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +100,9 @@ pub struct Explanation {
     pub site: Option<(String, &'static str, Place)>,
     /// The steps that the request reached, in order.
     pub steps: Vec<StepTold>,
+    /// The folders in which files were looked up although their paths name others now, each with the reason. Empty
+    /// unless the process that serves was asked.
+    pub replaced: Vec<(String, String)>,
     /// The files that were looked up, each with a description of the result.
     pub files: Vec<(String, String)>,
     /// The error page that is used, and its place.
@@ -115,7 +125,15 @@ impl Spec {
     /// Explains how a request is handled at present. Opens files like a real request, but does not access the network.
     pub fn explain(self: &Arc<Self>, question: &Question) -> Explanation {
         let (listener, remark) = self.choose_listener(question);
-        self.explain_at(question, listener, remark)
+        let ends_tls_before =
+            question.secure && self.listeners.get(listener as usize).is_some_and(|chosen| !chosen.secure);
+        match ends_tls_before.then(|| self.forward_plainly(question, listener)).flatten() {
+            Some(forwarded) => Explanation {
+                request: describe_request(question),
+                ..self.explain_at(&forwarded, listener, Some(FORWARDED_PLAINLY))
+            },
+            None => self.explain_at(question, listener, remark),
+        }
     }
 
     /// Explains how a request that arrives at the listener with the index `listener` is handled, regardless of the
@@ -126,8 +144,7 @@ impl Spec {
         listener: u32,
         remark: Option<&'static str>,
     ) -> Explanation {
-        let request = format!("{} {}", question.method, question.url());
-        let mut explanation = Explanation { request, ..Explanation::default() };
+        let mut explanation = Explanation { request: describe_request(question), ..Explanation::default() };
         if let Some(chosen) = self.listeners.get(listener as usize) {
             let address = chosen.address.as_ref().map_or_else(String::new, ToString::to_string);
             explanation.listener =
@@ -157,10 +174,13 @@ impl Spec {
                 return explanation;
             }
         };
-        let is_unix = self.listeners.get(listener as usize).is_some_and(ListenerSpec::is_unix);
-        let (unix, local) = (is_unix && question.client.is_none(), IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let client = (!unix).then(|| SocketAddr::new(question.client.unwrap_or(local), 0));
-        let request = Request { head: &head, client, unix, secure: question.secure, listener, offers: &Offers::new() };
+        let chosen = self.listeners.get(listener as usize);
+        // A listener without the URL's scheme gets the request in its own.
+        let secure = chosen.map_or(question.secure, |chosen| chosen.secure);
+        let is_unix = chosen.is_some_and(ListenerSpec::is_unix);
+        let unix = is_unix && question.client.is_none();
+        let client = (!unix).then(|| SocketAddr::new(question.client.unwrap_or(LOCAL), 0));
+        let request = Request { head: &head, client, unix, secure, listener, offers: &Offers::new() };
         let engine = Engine::apart(Arc::clone(self));
         let live = engine.live();
         let mut recorder = Recorder { explanation, changes: Vec::new() };
@@ -175,6 +195,33 @@ impl Spec {
             }
         }
         explanation
+    }
+
+    /// Returns the request in which a trusted proxy that ends TLS forwards `question`, which is for an https URL, to the
+    /// listener with the index `listener`; `None` if no setting trusts a peer of that listener.
+    fn forward_plainly(&self, question: &Question, listener: u32) -> Option<Question> {
+        let is_unix = self.listeners.get(listener as usize)?.is_unix();
+        // The operator may have named the proxy itself.
+        let named = question.client.filter(|client| self.trusts(*client));
+        let peer = match named {
+            Some(_) => named,
+            None => self.trust_lists().flatten().find_map(|trusted| match trusted {
+                TrustedProxy::Network(network) => (!is_unix).then_some(Some(network.address)),
+                TrustedProxy::Unix => is_unix.then_some(None),
+            })?,
+        };
+        let is_given = |name: &str| question.fields.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
+        let mut fields = question.fields.clone();
+        let mut claim = |name: &str, value: String| {
+            if !is_given(name) && !is_given("Forwarded") {
+                fields.push((name.to_owned(), value));
+            }
+        };
+        claim("X-Forwarded-Proto", "https".to_owned());
+        if let (None, Some(client)) = (named, question.client.or((!is_unix).then_some(LOCAL))) {
+            claim("X-Forwarded-For", client.to_string());
+        }
+        Some(Question { secure: false, client: peer, fields, ..question.clone() })
     }
 
     /// Returns the listener with the URL's scheme and port or, failing that, the most similar listener and a remark.
@@ -201,6 +248,10 @@ impl Spec {
         let listener = fits(false, |_, _| true, true).unwrap_or(0);
         (listener as u32, Some("no listener has the URL's scheme; this is the first one that has the site"))
     }
+}
+
+fn describe_request(question: &Question) -> String {
+    format!("{} {}", question.method, question.url())
 }
 
 /// Returns the DNS HTTPS record for `host` (RFC 9460 §9.1), for a server on `port`.
@@ -251,6 +302,7 @@ impl Explanation {
                 "matched": !step.is_skipped(),
                 "verdict": step.effect.to_string(),
             })).collect::<Vec<_>>(),
+            "replaced": self.replaced.iter().map(|(name, is)| json!({ "name": name, "is": is })).collect::<Vec<_>>(),
             "files": self.files.iter().map(|(name, is)| json!({ "name": name, "is": is })).collect::<Vec<_>>(),
             "error_page": self.page.as_ref().map(|(name, at)| json!({ "name": name, "place": place(at) })),
             "status": (answers && !self.runs).then_some(self.status),

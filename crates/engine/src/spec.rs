@@ -24,6 +24,7 @@ pub use flatout_pages::api::budget::ContentBudget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::hidden::SourceNames;
 use std::collections::BTreeMap;
+use std::fs::Metadata;
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -166,6 +167,12 @@ pub(crate) struct Folder {
     watched: bool,
 }
 
+impl Folder {
+    pub(crate) fn opened(&self) -> OpenedFolder {
+        OpenedFolder { path: self.path.clone(), identity: self.identity, owner: self.owner }
+    }
+}
+
 /// A folder that a configuration has opened, as its path named it then.
 #[derive(Clone, Debug)]
 pub struct OpenedFolder {
@@ -182,21 +189,19 @@ impl OpenedFolder {
         &self.path
     }
 
-    /// The user ID of the folder's owner when it was opened.
-    pub const fn owner(&self) -> u32 {
-        self.owner
+    /// Returns why `next`, the folder that the same path names now, must not be served without a command of an operator,
+    /// as the end of a sentence. Returns `None` if it may: it belongs to the same user, or to root.
+    pub fn describe_foreign(&self, next: &Self) -> Option<String> {
+        let is_foreign = next.owner != self.owner && next.owner != 0;
+        is_foreign.then(|| format!("belongs to another user than before (uid {})", next.owner))
     }
 
-    /// Returns whether `next`, the folder that the same path names now, may be served without a command of an operator:
-    /// it belongs to the same user, or to root.
-    pub const fn may_become(&self, next: &Self) -> bool {
-        next.owner == self.owner || next.owner == 0
-    }
-
-    /// Returns whether the path names another folder now. A path that names none does not count: until there is another
-    /// folder, the one that was opened is the best one.
-    pub fn is_replaced(&self) -> bool {
-        self.path.metadata().is_ok_and(|now| now.is_dir() && (now.dev(), now.ino()) != self.identity)
+    /// Returns the folder that the path names now, if it is another one. A path that names none does not count: until
+    /// there is another folder, the one that was opened is the best one.
+    pub fn replacement(&self) -> Option<Self> {
+        let now = self.path.metadata().ok().filter(Metadata::is_dir)?;
+        let next = Self { path: self.path.clone(), identity: (now.dev(), now.ino()), owner: now.uid() };
+        (next.identity != self.identity).then_some(next)
     }
 }
 
@@ -287,11 +292,7 @@ impl Spec {
 
     /// Returns the same folders, to find out later whether their paths name others.
     pub fn opened_folders(&self) -> Vec<OpenedFolder> {
-        let opened = |folder: &Folder| {
-            let Folder { ref path, identity, owner, .. } = *folder;
-            OpenedFolder { path: path.clone(), identity, owner }
-        };
-        self.folders.iter().map(opened).collect()
+        self.folders.iter().map(Folder::opened).collect()
     }
 
     /// Opens the databases and connections of active pages, for `workers` workers. Those that are already open stay
@@ -349,11 +350,15 @@ impl Spec {
 
     /// Returns whether all sites, or any step, trust `client` as a proxy.
     pub fn trusts(&self, client: IpAddr) -> bool {
-        let is_trusted = |proxies: &[TrustedProxy]| model::is_trusted(proxies, Sender::Ip(client));
-        is_trusted(&self.trusted)
-            || self.proxies.iter().any(|proxy| is_trusted(proxy.trusted()))
-            || self.active.iter().any(|step| is_trusted(&step.settings().trusted))
-            || self.php.iter().any(|php| is_trusted(&php.step.settings().trusted))
+        self.trust_lists().any(|proxies| model::is_trusted(proxies, Sender::Ip(client)))
+    }
+
+    /// Returns the proxies that all sites trust, and then those that each handler trusts.
+    pub(crate) fn trust_lists(&self) -> impl Iterator<Item = &[TrustedProxy]> {
+        let of_pages = self.active.iter().map(|step| step.settings().trusted.as_slice());
+        let of_php = self.php.iter().map(|php| php.step.settings().trusted.as_slice());
+        let of_proxies = self.proxies.iter().map(|proxy| proxy.trusted());
+        std::iter::once(self.trusted.as_slice()).chain(of_proxies).chain(of_pages).chain(of_php)
     }
 
     /// Returns whether any step stores responses of origins.

@@ -35,7 +35,7 @@ use flatout_os::clock::Now;
 use flatout_overload::ClientPermit;
 use flatout_proxy::forward::ALLOW_FORWARDED;
 use flatout_serve::outcome::FileOutcome;
-use https::redirect_https;
+use https::{is_https, redirect_https};
 use readings::{Reading, ambiguous};
 pub(crate) use record::{Effect, Recorder};
 use std::borrow::Cow;
@@ -94,6 +94,7 @@ pub(crate) fn answer(
     let Some(listener) = listener else { return refuse(early.unwrap_or_else(unknown)) };
     if early.is_none()
         && let Some(port) = listener.redirect_https_port
+        && !is_https(live, request)
         && let Some(reply) = redirect_https(live, listener, port, host, path, query)
     {
         return match reply {

@@ -111,3 +111,33 @@ fn errors_are_told_as_well() {
     assert_eq!(gone.status, 400);
     assert!(!gone.to_text(true).contains('\u{7}'));
 }
+
+/// As with a load balancer that ends TLS.
+#[test]
+fn an_https_url_without_a_tls_listener_is_explained_as_forwarded_by_a_trusted_proxy() {
+    let explain = |trusted: &str, from: Option<&str>, fields: &[(&str, &str)]| {
+        let site =
+            "listen \"127.0.0.1:8080\" redirect-https=443; allow \"192.0.2.7\"; redirect to=\"/{scheme}/{client}\"";
+        let config = load_text(&format!("{trusted}\nsite \"app.test\" {{ {site}; }}")).unwrap();
+        let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let client = from.map(|from| from.parse().unwrap());
+        let question = Question { client, fields, ..question("GET", "https://app.test/x") };
+        let told = Arc::new(Spec::compile(&config, &Sources::default()).unwrap()).explain(&question);
+        assert!(told.request == "GET https://app.test/x", "{}", told.request);
+        let location = told.fields.iter().find(|field| field.line.0 == "Location").map(|field| field.line.1.clone());
+        let is_assumed = told.to_text(false).contains("a trusted proxy is assumed to end TLS");
+        (told.status, location.unwrap_or_default(), is_assumed)
+    };
+    let trusted = "trusted-proxies \"10.0.0.0/8\"";
+    let served = (302, "/https/192.0.2.7".to_owned(), true);
+    assert_eq!(explain(trusted, Some("192.0.2.7"), &[]), served);
+    let named = [("x-forwarded-for", "192.0.2.7")];
+    assert_eq!(explain(trusted, None, &named), served);
+    assert_eq!(explain(trusted, Some("10.1.2.3"), &named), served);
+    assert_eq!(explain(trusted, None, &[]).0, 403, "the client is at 127.0.0.1");
+    let (status, location, _) = explain(trusted, Some("192.0.2.7"), &[("X-Forwarded-Proto", "http")]);
+    assert_eq!((status, location.as_str()), (308, "https://app.test/x"));
+    // No proxy may end TLS here.
+    let (status, location, is_assumed) = explain("", Some("192.0.2.7"), &[]);
+    assert_eq!((status, location.as_str(), is_assumed), (308, "https://app.test/x", false));
+}

@@ -72,6 +72,9 @@ impl Explanation {
             }
             steps = &steps[skipped.max(1)..];
         }
+        for (name, is) in &self.replaced {
+            add("folder", name.clone(), is, String::new());
+        }
         for (name, is) in &self.files {
             add("file", name.clone(), is, String::new());
         }

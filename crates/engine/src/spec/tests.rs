@@ -134,20 +134,20 @@ fn a_folder_is_replaced_once_its_path_names_another() {
     let opened = |spec: &Spec| spec.opened_folders().into_iter().next().unwrap();
     let spec = compile(&config(vec![site(&["*"], vec![files(&link)])]));
     let one = opened(&spec);
-    assert_eq!((one.path(), one.is_replaced()), (link.as_path(), false));
+    assert_eq!((one.path(), one.replacement().is_some()), (link.as_path(), false));
     // The same folder under another name, nothing, and a file.
     fs::rename(folder.path().join("one"), folder.path().join("first")).unwrap();
-    assert!(!one.is_replaced());
+    assert!(one.replacement().is_none());
     switch("first");
-    assert!(!one.is_replaced());
+    assert!(one.replacement().is_none());
     switch("two/a");
-    assert!(!one.is_replaced());
+    assert!(one.replacement().is_none());
     switch("two");
-    assert!(one.is_replaced());
+    assert!(one.replacement().is_some());
     // A new configuration opens the new folder in a step of its own, and shares nothing with the old one.
     let site = config(vec![site(&["*"], vec![files(&link)])]);
     let next = Spec::compile(&site, &Sources { previous: Some(&spec), ..Sources::default() }).unwrap();
-    assert!(!opened(&next).is_replaced() && next.files[0].id != spec.files[0].id);
+    assert!(opened(&next).replacement().is_none() && next.files[0].id != spec.files[0].id);
 }
 
 #[test]
@@ -156,12 +156,12 @@ fn a_replaced_folder_is_followed_to_one_of_the_same_owner_or_of_root() {
     for (before, after, may) in
         [(1000, 1000, true), (1000, 0, true), (0, 0, true), (1000, 1001, false), (0, 1000, false)]
     {
-        assert_eq!(of(before).may_become(&of(after)), may, "{before} {after}");
+        assert_eq!(of(before).describe_foreign(&of(after)).is_none(), may, "{before} {after}");
     }
     let folder = Temporary::new("spec-owner", &[("a", "A")]);
     let spec = compile(&config(vec![site(&["*"], vec![files(folder.path())])]));
     let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(folder.path()).unwrap());
-    assert_eq!(spec.opened_folders()[0].owner(), owner);
+    assert_eq!(spec.opened_folders()[0].owner, owner);
 }
 
 #[test]

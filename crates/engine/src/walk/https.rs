@@ -3,8 +3,10 @@
 use super::host_needed;
 use crate::answer::redirect;
 use crate::engine::Live;
+use crate::forwarded::resolve_forwarded;
 use crate::outcome::RouteOutcome;
 use crate::spec::ListenerSpec;
+use flatout_handler::Request;
 use flatout_handler::response::{LogFacts, Response};
 use flatout_handler::routed::{HeaderPolicy, Refusal};
 use flatout_http::host::split_port;
@@ -12,6 +14,12 @@ use flatout_http::path::encode_location;
 
 /// Path of ACME tokens, which are fetched over plain HTTP (RFC 8555 §8.3).
 const ACME_PREFIX: &[u8] = b"/.well-known/acme-challenge/";
+
+/// Returns whether a proxy that all sites or any handler trust says that the client uses https: a redirect would then
+/// come back to this listener, without end.
+pub(super) fn is_https(live: &Live, request: &Request<'_>) -> bool {
+    live.spec.trust_lists().any(|trusted| resolve_forwarded(request, trusted).request.secure)
+}
 
 /// Redirects a request on a listener that only redirects to https. Returns `None` if the request must be handled
 /// further. Requests for unknown hosts are not redirected. Requests for ACME tokens are handled by a site of this

@@ -5,7 +5,7 @@ use super::Walk;
 use super::action::Action;
 use crate::explain::{Explanation, ProxyTold, StepTold};
 use crate::host::Match;
-use crate::spec::{FilesSpec, PageSpec, SiteSpec};
+use crate::spec::{FilesSpec, OpenedFolder, PageSpec, SiteSpec};
 use crate::step::{Kind, Mismatch, Step};
 use crate::text::Template;
 use flatout_cache::reason::NoStore;
@@ -186,6 +186,13 @@ impl Recorder {
             names.extend(spec.settings.index.iter().map(|index| [decoded, index.as_bytes()].concat()));
         }
         names.extend(targets(after));
+        let (path, shown) = (&spec.settings.root, root.to_string());
+        let opened = walk.live.spec.folders.iter().find(|folder| folder.path == *path);
+        if let Some(is) = opened.and_then(|folder| describe_replaced(&folder.opened()))
+            && !self.explanation.replaced.iter().any(|(name, _)| *name == shown)
+        {
+            self.explanation.replaced.push((shown, is));
+        }
         self.explanation.files.extend(names.iter().map(|name| {
             (
                 format!("{root}/{}", String::from_utf8_lossy(name)),
@@ -242,6 +249,18 @@ fn explain_forwarding(
         place: step.place.clone(),
         target,
     }
+}
+
+/// Describes why `opened` is still served, if its path names another folder now.
+fn describe_replaced(opened: &OpenedFolder) -> Option<String> {
+    let why = opened.describe_foreign(&opened.replacement()?);
+    Some(match why {
+        Some(why) => format!(
+            "is another folder now, but the earlier one remains in use, because the new one {why}; to serve it, run \
+             flatout reload"
+        ),
+        None => "is another folder now; the earlier one is in use until flatout follows".to_owned(),
+    })
 }
 
 /// Describes the file called `name` below `root`, or why it cannot be opened.

@@ -251,6 +251,25 @@ fn https_is_where_a_listener_leads() {
     assert_eq!(only("GET / HTTP/1.0\r\n\r\n").field("location"), Some("https://b.org:8443/"));
 }
 
+/// The client would be redirected again and again, because the proxy forwards https as plain HTTP.
+#[test]
+fn a_request_that_a_trusted_proxy_got_over_https_is_not_redirected() {
+    let listeners = vec![listener(Some(443))];
+    let trusted = vec![Cidr { address: "10.0.0.0".parse().unwrap(), bits: 8 }.into()];
+    let both = Config { listeners, trusted, ..config(vec![site(&["example.com"], hello("served"))]) };
+    let mut tester = Tester::new(compile(&both));
+    for (peer, scheme, status) in [
+        ("10.1.2.3:4", "https", 200),
+        ("10.1.2.3:4", "http", 308),
+        ("192.0.2.7:4", "https", 308),
+        ("192.0.2.7:4", "http", 308),
+    ] {
+        tester.client = peer.parse().unwrap();
+        let answer = tester.get("/a", &[&format!("X-Forwarded-Proto: {scheme}")]);
+        assert_eq!(answer.status, status, "{peer} {scheme}");
+    }
+}
+
 #[test]
 fn rewrites_change_the_path_for_what_follows() {
     let strip = |prefix: &str| step(StepKind::Rewrite(Rewrite::StripPrefix(prefix.into())));
