@@ -71,7 +71,9 @@ impl JsonForm {
                 AccessField::Tls => text.extend_from_slice(if record.secure { b"true" } else { b"false" }),
                 AccessField::Site => append_string_or_null(text, answer.facts.site.as_deref().map(str::as_bytes)),
                 AccessField::User => append_string_or_null(text, answer.facts.user.as_deref().map(str::as_bytes)),
-                AccessField::Cache => append_string_or_null(text, answer.facts.cache.map(str::as_bytes)),
+                AccessField::Cache => {
+                    append_string_or_null(text, answer.facts.cache.as_ref().map(|cache| cache.name().as_bytes()))
+                }
             }
         }
         text.extend_from_slice(b"}\n");

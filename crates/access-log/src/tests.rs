@@ -109,7 +109,7 @@ fn lines_of(request: &[u8], answer: &LoggedResponse<'_>) -> [String; 2] {
 fn a_line_holds_the_request_and_both_reasons() {
     let request = b"GET /a?b HTTP/1.1\r\nHost: h\r\nUser-Agent: x\"y\r\n\r\n";
     let (user, site) = (Some("me too".into()), Some("main".into()));
-    let facts = LogFacts { log: 0, client: LoggedClient::Peer, user, site, cache: Some("stored") };
+    let facts = LogFacts { log: 0, client: LoggedClient::Peer, user, site, cache: Some("stored".into()) };
     let [combined, json] = lines_of(request, &answer(200, "hit").with_facts(&facts));
     assert_eq!(
         combined,

@@ -41,7 +41,7 @@ pub struct Seal {
 impl Seal {
     /// Applies all additions to `response`.
     pub fn put_on(self, response: &mut Response) {
-        response.logged = LogFacts { cache: response.logged.cache, ..self.facts };
+        response.logged = LogFacts { cache: response.logged.cache.take(), ..self.facts };
         if !self.lines.is_empty() {
             response.extra = Some([response.extra_lines(), &self.lines].concat().into());
         }

@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::net::IpAddr;
 use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 /// A response head, complete except for the value of Date, the Connection field and the empty line. It belongs to one
 /// worker, so its reference count is not atomic.
@@ -398,9 +399,35 @@ pub struct LogFacts {
     pub user: Option<Rc<str>>,
     /// The first name of the site that handled the request.
     pub site: Option<Rc<str>>,
-    /// `storing`, or the reason why the origin's response is not stored: a name from the tables of `flatout_proxy`.
-    /// `None` for stored responses, and without a cache.
-    pub cache: Option<&'static str>,
+    /// The storage result of the origin's response. `None` for stored responses, and without a cache.
+    pub cache: Option<StorageResult>,
+}
+
+/// The storage result of a response from an origin: `storing`, or the reason why it is not stored, which is a name from
+/// the tables of `flatout_proxy`.
+#[derive(Clone, Debug, derive_more::From)]
+pub enum StorageResult {
+    /// Known when the head is sent.
+    Known(&'static str),
+    /// `storing`, unless a reason is set before the content ends. All clones share the reason.
+    Pending(Arc<OnceLock<&'static str>>),
+}
+
+impl StorageResult {
+    /// Returns the result so far.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Known(name) => name,
+            Self::Pending(reason) => reason.get().copied().unwrap_or("storing"),
+        }
+    }
+
+    /// Sets the reason why the response is not stored after all. The first one counts.
+    pub fn set(&self, reason: &'static str) {
+        if let Self::Pending(pending) = self {
+            let _ = pending.set(reason);
+        }
+    }
 }
 
 /// The client of a request, for the access log.

@@ -7,6 +7,7 @@ use crate::growing::{Cutter, Growing};
 use crate::{Meta, StoredResponse};
 use flatout_cache::reason::NoStore;
 use flatout_handler::ending::CloseReason;
+use flatout_handler::response::StorageResult;
 use flatout_handler::routed::Refusal;
 use flatout_handler::stream::{ContentEvent, ContentSource};
 use flatout_os::random::HashState;
@@ -24,12 +25,30 @@ pub struct FillHead {
     pub lines: Arc<[u8]>,
     /// Content length in bytes, if the origin sent it.
     pub length: Option<u64>,
-    /// Reason for not storing the response, if its length makes that certain.
-    pub unkept: Option<NoStore>,
+    /// The result of storing the response.
+    pub storage: FillStorage,
     /// Store generation before the upstream request was sent. Requests that join later use it to check for purges.
     pub generation: u64,
     /// Index of the origin that sent the response.
     pub served: usize,
+}
+
+/// The result of storing a response while it is being fetched.
+#[derive(Clone, Debug)]
+pub struct FillStorage {
+    /// Reason for not storing the response, if it is known when the head is sent.
+    pub unkept: Option<NoStore>,
+    /// The result for the access log, which may only be known when the content ends.
+    pub logged: StorageResult,
+}
+
+impl FillStorage {
+    /// Creates the result for a response that is not stored because of `unkept`, or is stored unless its content
+    /// prevents that.
+    pub fn new(unkept: Option<NoStore>) -> Self {
+        let pending = || StorageResult::Pending(Arc::default());
+        Self { unkept, logged: unkept.map_or_else(pending, |reason| reason.name().into()) }
+    }
 }
 
 /// State of a fetch.

@@ -42,20 +42,15 @@ impl Note {
         Self { reason, fwd_status, ..self }
     }
 
-    /// Returns the note for a response that will be stored unless its length forbids that.
+    /// Returns the note for a response that will be stored unless its length or a lack of space forbids that.
     pub(crate) const fn of_fill(self, head: &FillHead) -> Self {
-        Self { stored: head.unkept.is_none(), why: head.unkept, ..self }
+        Self { stored: head.storage.unkept.is_none(), why: head.storage.unkept, ..self }
     }
 
     /// Returns the name of the reason for not storing the response, if there is one, since it is more specific;
     /// otherwise that of the lookup result.
     pub(crate) fn detail(&self) -> &'static str {
         self.why.map_or(self.reason.name(), NoStore::name)
-    }
-
-    /// Returns the storage result to log for a response that is being fetched.
-    pub(crate) fn stored_as(&self) -> &'static str {
-        self.why.map_or("storing", NoStore::name)
     }
 
     /// Returns the lines of Age and Cache-Status. Each is omitted if `age_s` is `None` or `shows_status` is false,

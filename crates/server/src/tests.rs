@@ -190,7 +190,7 @@ impl Player {
         let length_text = length.map(|length| length.to_string());
         let fields: Vec<_> = length_text.iter().map(|length| ("Content-Length", length.as_str())).collect();
         Response {
-            logged: LogFacts { cache: Some("miss"), ..LogFacts::default() },
+            logged: LogFacts { cache: Some("miss".into()), ..LogFacts::default() },
             ..Response::new(200, Head::new(200, &fields), streamed(script, length), Played::Made)
         }
     }

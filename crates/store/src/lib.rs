@@ -361,10 +361,20 @@ impl<M: Meta> Store<M> {
         if let Some(spare) = volumes.iter().find_map(|volume| volume.folder.take_spare()) {
             return Ok(NewBody::on_volume(spare, self.budget()));
         }
-        if !self.budget().has_room(expected) {
+        if self.has_memory(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
+    }
+
+    /// Returns whether a volume or the memory has room for content of this many bytes now, after eviction. Another fetch
+    /// may still use it up.
+    pub fn has_body_room(&self, bytes: u64) -> bool {
+        self.volumes().any(|volume| volume.folder.room_for(bytes).is_some()) || self.has_memory(bytes)
+    }
+
+    fn has_memory(&self, bytes: u64) -> bool {
+        self.budget().has_room(bytes) || {
             self.make_room();
+            self.budget().has_room(bytes)
         }
-        if self.budget().has_room(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
     }
 
     /// Returns whether any tier could hold content of this many bytes after evicting everything else.

@@ -1,14 +1,18 @@
 //! `flatout explain` with a running accelerator: its output matches what the next request gets.
 
 use super::super::cli;
-use super::super::harness::{Folder, Server, flatout, wait_until};
+use super::super::harness::{Folder, Response, Server, flatout, uninterrupted, wait_until};
 use super::super::process::free_port;
 use super::super::site::{self, Site};
-use super::origin::{Origin, response};
-use super::{accelerate, ask, configuration, get};
+use super::origin::{Origin, Then, response};
+use super::{accelerate, ask, configuration, get, log_of};
 use serde_json::Value;
+use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::Output;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 fn origin() -> Origin {
@@ -194,6 +198,75 @@ fn an_origin_that_refuses_connections_is_reported_at_once() {
     });
     assert_parts(&explain(), &[&healthy]);
     assert_eq!(stderr().matches("origin http://").count(), 2, "{}", stderr());
+}
+
+/// A response that has no room when its head arrives, and one of which this turns out later.
+#[test]
+fn a_response_without_room_is_not_reported_as_stored() {
+    const FIELDS: &str = "Cache-Control: max-age=60\r\n";
+    let (release, released) = channel::<()>();
+    let released = Mutex::new(released);
+    let origin = Origin::start(move |request, stream| {
+        if request.path() == "/open" {
+            let head = format!("HTTP/1.1 200 OK\r\n{FIELDS}Transfer-Encoding: chunked\r\n\r\n");
+            let chunk = |bytes: usize| [format!("{bytes:x}\r\n").as_bytes(), &vec![b'x'; bytes], b"\r\n"].concat();
+            let _ = stream.write_all(&[head.as_bytes(), &chunk(1_500_000)].concat());
+            let _ = released.lock().unwrap().recv();
+            let _ = stream.write_all(&[&chunk(1_000_000)[..], b"0\r\n\r\n"].concat());
+        } else {
+            let bytes = if request.path() == "/first" { 1_000 } else { 1_000_000 };
+            let _ = stream.write_all(&response("200 OK", FIELDS, &vec![b'x'; bytes]));
+        }
+        Then::Keep
+    });
+    let folder = Folder::new();
+    let admin = format!("admin {:?}\nstore memory=\"4MiB\"", folder.path().join("admin"));
+    let config = configuration(&folder, &origin.url(), "", "").replace("admin off=#true", &admin);
+    let server = Server::run(&folder, &config);
+    let status_of = |path: &str| server.get(path).field("cache-status").unwrap().to_owned();
+    let first = status_of("/first");
+    assert!(first.contains("; stored"), "{first}");
+    // Half of the memory is for content in transit. This response takes most of it.
+    let mut stream = server.connect();
+    stream.write_all(b"GET /open HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    let (mut received, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    while received.len() < 1_500_000 {
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+        assert!(count > 0, "cut after {} bytes", received.len());
+        received.extend_from_slice(&buffer[..count]);
+    }
+    let second = status_of("/second");
+    assert!(!second.contains("stored") && second.ends_with("detail=no_room"), "{second}");
+    let mut command = flatout();
+    command.current_dir(folder.path()).env("HOME", folder.path()).args(["explain", "http://test/second"]);
+    let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert_parts(&text, &["stored    NO: [no_room]", "fix       Raise the store's limits."]);
+    release.send(()).unwrap();
+    uninterrupted(|| stream.read_to_end(&mut received)).unwrap();
+    assert!(received.ends_with(b"0\r\n\r\n") && received.len() > 2_500_000, "{} bytes", received.len());
+    let read_log = || fs::read_to_string(log_of(&folder)).unwrap_or_default();
+    wait_until("the log has three lines", || read_log().lines().count() == 3);
+    for (path, cache) in [("/first", "storing"), ("/second", "no_room"), ("/open", "no_room")] {
+        let (log, cache) = (read_log(), format!("\"cache\":\"{cache}\""));
+        let line = log.lines().find(|line| line.contains(path)).unwrap();
+        assert!(line.contains(&cache), "{line}");
+    }
+}
+
+/// As with a load balancer that ends TLS in front of the accelerator.
+#[test]
+fn an_https_url_behind_a_trusted_proxy_is_explained_as_its_visitors_get_it() {
+    let (origin, folder) = (origin(), Folder::new());
+    let admin = format!("admin {:?}\ntrusted-proxies \"127.0.0.1\"", folder.path().join("admin"));
+    let config = configuration(&folder, &origin.url(), "", "").replace("admin off=#true", &admin);
+    let server = Server::run(&folder, &config);
+    let request = "GET /x HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-Proto: https\r\nConnection: close\r\n\r\n";
+    let status = || Response::parse(&server.exchange(request.as_bytes())).field("cache-status").unwrap().to_owned();
+    wait_until("visitors get the stored response", || status().contains("; hit"));
+    let mut command = flatout();
+    command.current_dir(folder.path()).env("HOME", folder.path()).args(["explain", "https://test/x"]);
+    let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
+    assert_parts(&text, &["GET https://test/x\n", "a trusted proxy is assumed to end TLS", "[hit_fresh]"]);
 }
 
 #[test]

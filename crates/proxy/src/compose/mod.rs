@@ -111,7 +111,8 @@ fn answer(worker: Rc<ProxyWorker>, query: Rc<Query>, intake: Intake, tally: Rc<T
             }
             Some(EsiSource::Page(lines)) => {
                 // Log the cache result of the page itself.
-                response.logged.cache = response.logged.cache.or(Some(response.outcome.name()));
+                let outcome = response.outcome.name();
+                response.logged.cache.get_or_insert_with(|| outcome.into());
                 put_together(&worker, &query, &lines, response, (&tally, level)).await
             }
         }

@@ -1,4 +1,4 @@
-use super::{FetchJoin, FetchState, FillHead, FillWriter, Fills, Interest};
+use super::{FetchJoin, FetchState, FillHead, FillStorage, FillWriter, Fills, Interest};
 use crate::meta::tests::meta;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
@@ -56,7 +56,8 @@ fn a_fetch_whose_response_is_stored_meanwhile_is_not_repeated() {
 }
 
 fn head() -> FillHead {
-    FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, unkept: None, generation: 0, served: 0 }
+    let storage = FillStorage::new(None);
+    FillHead { meta: meta(), lines: Arc::from(&b""[..]), length: None, storage, generation: 0, served: 0 }
 }
 
 fn standing(interest: &Interest) -> Option<FetchState> {

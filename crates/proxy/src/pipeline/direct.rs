@@ -227,7 +227,7 @@ fn look(worker: &ProxyWorker, aim: &Aim, (sent_s, served): (i64, usize), answer:
             let note = query.shows_status.then(|| Note { why: Some(why), ..Note::forwarded(*reason) });
             let served = (&*query.step, &query.ask, served);
             let mut response = pass_on(worker, served, &query.policy.fields, answer, note, (*reason).into());
-            response.logged.cache = Some(why.name());
+            response.logged.cache = Some(why.name().into());
             Some(response)
         }
     }

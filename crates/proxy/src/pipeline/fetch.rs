@@ -9,7 +9,7 @@ mod keeping;
 mod pumping;
 
 use crate::exchange::{Answered, Manner, SendMark, ask_origin, cut_reason};
-use crate::fill::{FetchState, FillHead, FillWriter, Interest, Use};
+use crate::fill::{FetchState, FillHead, FillStorage, FillWriter, Interest, Use};
 use crate::forward::{Return, Strip, forwarded_trailers, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
 use crate::meta::{Meta, StoredResponse};
@@ -103,10 +103,12 @@ impl Fetch {
                 tell(direct, FetchResult::Own(answered, reason));
             }
             Some(Asked::Shared(answered, stored, generation)) => {
-                writer.begin(self.fill_head(&worker, &answered, &stored, generation));
+                let head = self.fill_head(&worker, &answered, &stored, generation);
+                let storage = head.storage.clone();
+                writer.begin(head);
                 tell(direct, FetchResult::Shared);
                 let wanted = wanted || self.query.fetches_whole();
-                self.pump(&worker, writer, *answered, *stored, generation, wanted).await;
+                self.pump(&worker, writer, *answered, *stored, generation, (wanted, storage)).await;
             }
         }
     }
@@ -380,12 +382,10 @@ impl Fetch {
             // The content was chunked, but all of it arrived with the head, so its length is known.
             lines::write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
         }
-        let unkept = length.and_then(|length| match worker.store() {
-            _ if length > self.query.cache.rules.object_bytes_max => Some(NoStore::TooLarge),
-            Some(store) if length > MEMORY_BYTES_MAX && !store.may_hold(length) => Some(NoStore::NoRoom),
-            _ => None,
-        });
-        FillHead { meta: self.meta_of(stored.clone()), lines: lines.into(), length, unkept, generation, served }
+        let bytes_max = self.query.cache.rules.object_bytes_max;
+        let unkept = length.and_then(|length| Pumping::decide_room(worker, length, bytes_max));
+        let (meta, storage) = (self.meta_of(stored.clone()), FillStorage::new(unkept));
+        FillHead { meta, lines: lines.into(), length, storage, generation, served }
     }
 
     fn meta_of(&self, stored: Stored) -> Meta {
@@ -426,13 +426,13 @@ impl Fetch {
         }
         let interest = writer.join();
         let head = Arc::new(self.fill_head(worker, &answered, &stored, generation));
-        let worker = Rc::clone(worker);
-        spawn_local(async move { self.pump(&worker, writer, answered, stored, generation, false).await });
+        let (worker, storage) = (Rc::clone(worker), head.storage.clone());
+        spawn_local(async move { self.pump(&worker, writer, answered, stored, generation, (false, storage)).await });
         (head, interest)
     }
 
     /// Passes the content from the origin to all readers, and stores it when it is complete. If `wanted` is true,
-    /// continues even without readers.
+    /// continues even without readers. `storage` is that of the head.
     pub(crate) async fn pump(
         &self,
         worker: &Rc<ProxyWorker>,
@@ -440,7 +440,7 @@ impl Fetch {
         answered: Answered,
         stored: Stored,
         generation: u64,
-        wanted: bool,
+        (wanted, storage): (bool, FillStorage),
     ) {
         let Answered { incoming, mut hold, .. } = answered;
         let length = content_length(&incoming);
@@ -448,7 +448,12 @@ impl Fetch {
         let mut body = incoming.into_body();
         let held = Held::new(Arc::clone(worker.accelerator().budget()), BudgetUser::Fills);
         writer.add_last(|content| content.count_by(held));
-        let mut pumping = Pumping { writer, body: None, unkept: None, wanted, length };
+        let no_room = storage.unkept.filter(|reason| *reason == NoStore::NoRoom);
+        let mut pumping = Pumping { writer, body: None, unkept: None, logged: storage.logged, wanted, length };
+        if let Some(reason) = no_room {
+            pumping.stop_storing(reason);
+            worker.note_not_kept(&self.query, reason, stored.status);
+        }
         let bytes_max = self.query.cache.rules.object_bytes_max;
         let client = worker.client(&self.query.step);
         loop {
@@ -458,7 +463,13 @@ impl Fetch {
                     self.keep_beginning(worker, &mut pumping, &stored, generation);
                     return pumping.writer.cut(CloseReason::OriginTruncated);
                 }
-                Some(IncomingPiece::Bytes(bytes)) => pumping.add(worker, &client, bytes, bytes_max).await,
+                Some(IncomingPiece::Bytes(bytes)) => {
+                    let before = pumping.unkept;
+                    pumping.add(worker, &client, bytes, bytes_max).await;
+                    if let (None, Some(reason)) = (before, pumping.unkept) {
+                        worker.note_not_kept(&self.query, reason, stored.status);
+                    }
+                }
                 Some(IncomingPiece::End(trailers)) => {
                     drop(hold);
                     let trailers = trailers.and_then(|trailers| self.shared_trailers(&trailers, &stored));
@@ -466,7 +477,7 @@ impl Fetch {
                 }
                 Some(IncomingPiece::Failed(failure)) => {
                     hold.report_cut(failure);
-                    worker.note_not_kept(&self.query, NoStore::Incomplete, stored.status);
+                    self.note_incomplete(worker, &pumping, stored.status);
                     self.keep_beginning(worker, &mut pumping, &stored, generation);
                     return pumping.writer.cut(cut_reason(failure));
                 }

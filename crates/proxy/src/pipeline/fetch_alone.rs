@@ -89,10 +89,10 @@ fn respond(
         Asked::Settled(_) => Err(not_held()),
         Asked::Shared(answered, stored, generation) => {
             let (head, interest) = fetch.stream(worker, *answered, *stored, generation, (invalidations, 0));
-            let note = note.of_fill(&head);
+            let (note, storage) = (note.of_fill(&head), head.storage.logged.clone());
             let mut response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s)
                 .ok_or_else(not_held)?;
-            response.logged.cache = Some(note.stored_as());
+            response.logged.cache = Some(storage);
             Ok(response)
         }
     }
@@ -109,6 +109,6 @@ pub(super) fn respond_unstored(
     let is_error = had_kept && answered.incoming.status >= 500;
     let reason = if is_error { Lookup::ErrorPassed } else { note.reason };
     let mut response = deliver::respond_to(query, answered, &Note { reason, why: Some(why), ..note })?;
-    response.logged.cache = Some(why.name());
+    response.logged.cache = Some(why.name().into());
     Ok(response)
 }

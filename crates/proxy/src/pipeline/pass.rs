@@ -72,7 +72,7 @@ impl Pipeline {
         let told = (reason == Lookup::UnsafeMethod || why == NoStore::HeadOnly).then_some(why);
         let note = Note { why: told, ..Note::forwarded(reason) };
         let mut response = deliver::respond_to(query, answered, &note)?;
-        response.logged.cache = Some(note.detail());
+        response.logged.cache = Some(note.detail().into());
         Ok(response)
     }
 }
@@ -105,10 +105,10 @@ fn keep_beside(
     let fetch = Fetch { query: Rc::clone(query), kept: None, question: FetchConditions::NONE, interims: None };
     let generation = own.generation(mark.generation, worker.store().map_or(0, |store| store.generation()));
     let (head, interest) = fetch.stream(worker, answered, stored, generation, (mark.invalidations, own.keys));
-    let note = Note::forwarded(reason).of_fill(&head);
+    let (note, storage) = (Note::forwarded(reason).of_fill(&head), head.storage.logged.clone());
     let content = ResponseContent::Coming(head, interest);
     let mut response = whole_answer(query, content, &note, Now::read().unix_s).ok_or_else(not_held)?;
-    response.logged.cache = Some(note.stored_as());
+    response.logged.cache = Some(storage);
     Ok(response)
 }
 

@@ -106,10 +106,10 @@ impl Pipeline {
                     query.vary.replace(Some(head.meta.stored.vary.clone()));
                     return None;
                 }
-                let note = note.of_fill(&head);
+                let (note, storage) = (note.of_fill(&head), head.storage.logged.clone());
                 let response = answer_from(query, ResponseContent::Coming(head, interest), &note, Now::read().unix_s);
                 if let Some(mut response) = response {
-                    response.logged.cache = Some(note.stored_as());
+                    response.logged.cache = Some(storage);
                     return Some(Ok(response));
                 }
                 self.ask_for_whole();
@@ -139,11 +139,12 @@ fn respond_with_parts(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<R
     if note.collapsed && !(stored.is_reusable() && supply.query.has_search_of(stored)) {
         return None;
     }
+    let (note, storage) = (note.of_fill(&supply.first.1), supply.first.1.storage.logged.clone());
     let query = Rc::clone(&supply.query);
     let set = Rc::new(set.described_by(&supply.first.1.meta.stored));
     let content = ResponseContent::Parts(Stitching { set, supply: Some(supply) });
-    let mut response = answer_from(&query, content, &Note { stored: true, ..note }, Now::read().unix_s)?;
-    response.logged.cache = Some("storing");
+    let mut response = answer_from(&query, content, &note, Now::read().unix_s)?;
+    response.logged.cache = Some(storage);
     Some(response)
 }
 

@@ -39,12 +39,20 @@ impl Fetch {
         let whole = pumping.writer.look(Growing::bytes);
         let is_whole = pumping.length.is_none_or(|length| length == whole)
             && stored.content_bytes().is_none_or(|promised| promised == whole);
-        if let Some(reason) = pumping.unkept.or_else(|| (!is_whole).then_some(NoStore::Incomplete)) {
-            worker.note_not_kept(&self.query, reason, stored.status);
-        } else {
+        if !is_whole {
+            self.note_incomplete(worker, &pumping, stored.status);
+        } else if pumping.unkept.is_none() {
             self.keep_content(worker, &mut pumping, stored, generation, trailers);
         }
         pumping.writer.end(trailers.map(Arc::from));
+    }
+
+    /// Records that the content is truncated, unless there was another reason for not storing it.
+    pub(super) fn note_incomplete(&self, worker: &ProxyWorker, pumping: &Pumping, status: u16) {
+        if pumping.unkept.is_none() {
+            pumping.logged.set(NoStore::Incomplete.name());
+            worker.note_not_kept(&self.query, NoStore::Incomplete, status);
+        }
     }
 
     /// Stores truncated content as a part, if the rest can be requested by range (RFC 9111 §3.3).

@@ -5,6 +5,7 @@ use crate::growing::{Growing, MEMORY_BYTES_MAX};
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
 use flatout_handler::budget::{BudgetUser, PIECE_BYTES_MAX};
+use flatout_handler::response::StorageResult;
 use flatout_handler::shared::SharedBytes;
 use flatout_store::NewBody;
 use flatout_upstream::origin::{IncomingBody, IncomingPiece, OriginClient};
@@ -31,6 +32,8 @@ pub(super) struct Pumping {
     pub(super) body: Option<NewBody>,
     /// Reason for not storing the content, if there is one.
     pub(super) unkept: Option<NoStore>,
+    /// The result for the access log.
+    pub(super) logged: StorageResult,
     /// True if the content is wanted for the store, so that the fetch continues without readers.
     pub(super) wanted: bool,
     pub(super) length: Option<u64>,
@@ -111,6 +114,18 @@ impl Pumping {
         if is_last && self.unkept.is_none() { self.writer.add_last(add) } else { self.writer.add(add) }
     }
 
+    /// Returns the reason for not storing content of `length` bytes, if it is known before the content arrives.
+    pub(super) fn decide_room(worker: &ProxyWorker, length: u64, bytes_max: u64) -> Option<NoStore> {
+        let store = worker.store()?;
+        let has_room = match length {
+            _ if length > bytes_max => return Some(NoStore::TooLarge),
+            0 => true,
+            1..=MEMORY_BYTES_MAX => Self::has_room(worker, length),
+            _ => store.may_hold(length) && store.has_body_room(length),
+        };
+        (!has_room).then_some(NoStore::NoRoom)
+    }
+
     /// Returns whether the memory budget has room for `count` more bytes, evicting stored content if necessary.
     fn has_room(worker: &ProxyWorker, count: u64) -> bool {
         let Some(store) = worker.store() else { return false };
@@ -175,9 +190,10 @@ impl Pumping {
     }
 
     /// Stops storing the content, which from now on is only for current readers.
-    fn stop_storing(&mut self, reason: NoStore) {
+    pub(super) fn stop_storing(&mut self, reason: NoStore) {
         if self.unkept.is_none() {
             self.unkept = Some(reason);
+            self.logged.set(reason.name());
             self.writer.close();
             self.writer.add_last(|content| content.move_count_to(BudgetUser::Windows));
             if let Some(body) = &mut self.body {
@@ -203,7 +219,7 @@ impl Pumping {
 #[cfg(test)]
 mod tests {
     use super::Pumping;
-    use crate::fill::{FetchJoin, Fills};
+    use crate::fill::{FetchJoin, FillStorage, Fills};
     use flatout_cache::reason::NoStore;
     use flatout_handler::stream::{ContentEvent, ContentSource as _};
     use std::sync::Arc;
@@ -228,7 +244,8 @@ mod tests {
             let noticed = Arc::new(Noticed(false.into()));
             let waker = Waker::from(Arc::clone(&noticed));
             assert!(reader.poll_piece(&mut Context::from_waker(&waker)).is_pending());
-            let pumping = Pumping { writer, body: None, unkept, wanted: true, length: Some(3) };
+            let logged = FillStorage::new(unkept).logged;
+            let pumping = Pumping { writer, body: None, unkept, logged, wanted: true, length: Some(3) };
             pumping.grow(true, |content| content.push(b"end"[..].into()));
             assert_eq!(noticed.0.load(std::sync::atomic::Ordering::Relaxed), unkept.is_some(), "{unkept:?}");
             assert!(matches!(
