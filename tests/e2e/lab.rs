@@ -23,6 +23,7 @@ pub(crate) mod schema;
 mod secure;
 mod soundness;
 mod starvation;
+mod stopped;
 mod stragglers;
 mod streams;
 mod terminal;
@@ -113,9 +114,15 @@ fn bench_by(mut command: Command, arguments: &[&str]) -> Bench {
     bench
 }
 
-/// Reasons that other work on the machine may cause.
-const BUSY: [&str; 5] =
-    ["client-saturated", "schedule-lag", "cpu-contention", "cpu-contention-unknown", "rate-not-reached"];
+/// Reasons that other work on the machine, or on the host of a virtual machine, may cause.
+const BUSY: [&str; 6] = [
+    "client-saturated",
+    "schedule-lag",
+    "cpu-contention",
+    "cpu-contention-unknown",
+    "client-stopped",
+    "rate-not-reached",
+];
 
 fn reasons_of(step: &Value) -> Vec<&str> {
     step["invalid"].as_array().unwrap().iter().map(|invalid| invalid["reason"].as_str().unwrap()).collect()

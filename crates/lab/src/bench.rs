@@ -20,6 +20,7 @@ pub mod question;
 mod server_counters;
 mod span;
 mod spec;
+mod watchdog;
 
 pub use error::BenchError;
 pub use levels::Bench;

@@ -40,6 +40,9 @@ pub enum ReadError {
     /// The contents of all requests of a list are larger than [`CONTENTS_BYTES_MAX`].
     #[error("with {0}, the contents of all requests together are larger than {CONTENTS_BYTES_MAX} bytes")]
     ContentsTooLarge(PathBuf),
+    /// The file is compressed. Contains the format, and a program that decompresses it.
+    #[error("{0} is compressed with {1}; decompress it first, for example with {2}")]
+    Compressed(PathBuf, &'static str, &'static str),
     /// The list names files, which agents do not read: they send only what the controller gives them.
     #[error("{0} names files with @, which agents do not read; write the bodies into the list")]
     NamesFiles(PathBuf),
@@ -114,9 +117,16 @@ pub fn read_log(path: &Path) -> Result<AccessLog, ReadError> {
     let mut input = open(path).map_err(failed)?;
     let mut reader = LogReader::default();
     let mut piece = vec![0; PIECE_BYTES];
+    let mut is_first = true;
     loop {
         match input.read(&mut piece) {
             Ok(0) => return Ok(reader.finish()),
+            Ok(bytes) if std::mem::take(&mut is_first) => {
+                reject_compressed(path, &piece[..bytes])?;
+                if !reader.handle_bytes(&piece[..bytes]) {
+                    return Ok(reader.finish());
+                }
+            }
             Ok(bytes) if reader.handle_bytes(&piece[..bytes]) => {}
             Ok(_) => return Ok(reader.finish()),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -134,6 +144,16 @@ pub fn read_sound_log(path: &Path) -> Result<AccessLog, ReadError> {
     if log.faults.is_empty() { Ok(log) } else { Err(ReadError::Malformed(path.to_owned(), log.faults)) }
 }
 
+/// Rejects a file that is compressed, by its first bytes.
+fn reject_compressed(path: &Path, first: &[u8]) -> Result<(), ReadError> {
+    let formats: [(&[u8], _, _); 3] =
+        [(b"\x1f\x8b", "gzip", "zcat"), (b"\x28\xb5\x2f\xfd", "zstd", "zstdcat"), (b"\xfd7zXZ\0", "xz", "xzcat")];
+    match formats.into_iter().find(|(magic, ..)| first.starts_with(magic)) {
+        Some((_, format, program)) => Err(ReadError::Compressed(path.to_owned(), format, program)),
+        None => Ok(()),
+    }
+}
+
 /// Reads the text of a list, from standard input if the path is `-`.
 ///
 /// # Errors
@@ -142,6 +162,7 @@ pub fn read_list(path: &Path) -> Result<Vec<u8>, ReadError> {
     let failed = |error| ReadError::Io(path.to_owned(), error);
     let mut text = Vec::new();
     open(path).map_err(failed)?.take(LIST_BYTES_MAX + 1).read_to_end(&mut text).map_err(failed)?;
+    reject_compressed(path, &text)?;
     if text.len() as u64 > LIST_BYTES_MAX { Err(ReadError::TooLarge(path.to_owned())) } else { Ok(text) }
 }
 
@@ -354,6 +375,15 @@ mod tests {
         assert_eq!(read_log(&log).unwrap().requests.len(), 1);
         assert!(read_sound_log(&log).unwrap_err().to_string().contains("line 2: "));
         assert!(matches!(read_log(&folder.0), Err(ReadError::Io(..))));
+        let compressed = folder.0.join("log.gz");
+        fs::write(&compressed, b"\x1f\x8b\x08\x00rest").unwrap();
+        let errors = [read_sound_log(&compressed).unwrap_err(), read_filelist(&compressed).unwrap_err()];
+        for error in errors.map(|error| error.to_string()) {
+            assert!(
+                error.ends_with("log.gz is compressed with gzip; decompress it first, for example with zcat"),
+                "{error}"
+            );
+        }
         assert!(matches!(read_filelist(Path::new("/nowhere/list")), Err(ReadError::Io(..))));
     }
 }

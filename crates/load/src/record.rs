@@ -166,6 +166,12 @@ pub struct Recorder {
     pub details: Vec<FailureDetail>,
     /// Number of finished requests that were scheduled before measuring began.
     pub warm_up_samples: u64,
+    /// Responses with an unexpected status among them.
+    #[serde(default)]
+    pub warm_up_unexpected: Statuses,
+    /// Requests among them that got no complete response.
+    #[serde(default)]
+    pub warm_up_failures: Failures,
     /// Samples with an intended start at this time or later are measured, on the clock of [`Series::start_ns`].
     pub measured_from_ns: u64,
     /// End of the last measured sample, on the same clock; 0 before the first sample.
@@ -220,6 +226,8 @@ impl Recorder {
             series: Series::new(settings.start_ns),
             details: Vec::new(),
             warm_up_samples: 0,
+            warm_up_unexpected: Statuses::default(),
+            warm_up_failures: Failures::default(),
             measured_from_ns: settings.measured_from_ns,
             last_ended_ns: 0,
             intended_span_ns: 0,
@@ -261,7 +269,7 @@ impl Recorder {
                 self.late.add(ended);
             }
         }
-        self.late.drain_ns = self.last_ended_ns.saturating_sub(until_ns);
+        self.late.close(until_ns, self.last_ended_ns);
     }
 
     /// Returns the number of successful responses within the measured span.
@@ -340,6 +348,11 @@ impl Recorder {
         self.series.record(sample, is_success);
         if sample.intended_ns < self.measured_from_ns {
             self.warm_up_samples += 1;
+            match sample.result {
+                Ok(status) if !is_success => self.warm_up_unexpected.add(status, 1),
+                Ok(_) => {}
+                Err(kind) => self.warm_up_failures.0[kind.index()] += 1,
+            }
             return;
         }
         self.in_flight.end(sample);
@@ -492,6 +505,8 @@ impl Recorder {
             }
         }
         self.warm_up_samples += other.warm_up_samples;
+        self.warm_up_unexpected.merge(&other.warm_up_unexpected);
+        self.warm_up_failures.merge(&other.warm_up_failures);
         Ok(())
     }
 }

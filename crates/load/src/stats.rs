@@ -7,6 +7,7 @@
 //! | `order` | order of runs of two subjects, and their blocks |
 //! | `bootstrap` | confidence of a ratio, or a ratio of percentiles, from blocks of runs |
 //! | `compare` | whether B differs from A |
+//! | `responses` | whether the statuses and sizes of two sides' responses differ |
 //! | `usl` | scalability with connections or cores, and its peak |
 //! | `knee` | highest rate that meets a requirement |
 //! | `overload` | goodput beyond the peak, and recovery |
@@ -21,6 +22,7 @@ pub mod mean;
 pub mod order;
 pub mod overload;
 pub mod quantile;
+pub mod responses;
 pub mod usl;
 
 use serde::{Deserialize, Serialize};

@@ -13,6 +13,7 @@ use flatout_load::record::{Counts, Point};
 use flatout_load::report::{RunReport, StepReport, visible};
 use flatout_load::stats::bootstrap::{BLOCKS_MIN, Bootstrap};
 use flatout_load::stats::compare::{Comparison, Measure, NotCompared, failed_differently};
+use flatout_load::stats::responses::{Responses, answered_differently, sized_differently};
 use flatout_units::show;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
@@ -42,6 +43,8 @@ pub struct Level {
     pub raw: String,
     /// Measures that were not compared because a run's figure is invalid, with the reason.
     pub left_out: Vec<String>,
+    /// A sentence on the sizes of the responses, if they differ and measures were compared.
+    pub sizes: Option<String>,
 }
 
 /// The comparison of A and B.
@@ -116,7 +119,9 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
             is_sound
         });
         let raw = raw_figures(&steps);
-        compared.levels.push(Level { load: super::verdict::load(first), comparisons, raw, left_out });
+        let (a, b) = responses_of(&steps);
+        let sizes = sized_differently(&a, &b).filter(|_| !comparisons.is_empty());
+        compared.levels.push(Level { load: super::verdict::load(first), comparisons, raw, left_out, sizes });
     }
     if compared.levels.iter().all(|level| level.comparisons.is_empty() && level.left_out.is_empty()) {
         compared.blocks = Blocks::TooFew;
@@ -143,17 +148,28 @@ fn alike(pairs: &[(RunReport, RunReport)]) -> Vec<(usize, usize)> {
     found
 }
 
-/// Returns why the figures of these steps cannot be compared: their requests failed in different shares, or failed in
-/// results of a version that counted failed responses in rates and times.
+/// Returns why the figures of these steps cannot be compared: their requests failed in different shares, got responses
+/// with other statuses, or failed in results of a version that counted failed responses in rates and times.
 fn incomparable(pairs: &[(RunReport, RunReport)], steps: &[(&StepReport, &StepReport)]) -> Option<String> {
     let a = Counts::error_share_of(steps.iter().map(|(a, _)| &a.record.counts));
     let b = Counts::error_share_of(steps.iter().map(|(_, b)| &b.record.counts));
     let is_of_all = pairs.iter().any(|(a, b)| a.has_all_responses() || b.has_all_responses());
-    failed_differently(("A", a), ("B", b)).or_else(|| {
+    let (ours, theirs) = responses_of(steps);
+    let differently = failed_differently(("A", a), ("B", b));
+    differently.or_else(|| answered_differently(("A", &ours), ("B", &theirs))).or_else(|| {
         (is_of_all && a.max(b) > 0.0).then(|| {
             "requests failed, and an earlier version of flatout counted failed responses in rates and times".to_owned()
         })
     })
+}
+
+/// Returns the responses of A's steps and of B's.
+fn responses_of(steps: &[(&StepReport, &StepReport)]) -> (Responses, Responses) {
+    let of = |step: &StepReport| Responses::of(&step.record, &step.plan.expected);
+    let add = |(a, b): (Responses, Responses), (one, other): &(&StepReport, &StepReport)| {
+        (a.and(&of(one)), b.and(&of(other)))
+    };
+    steps.iter().fold((Responses::default(), Responses::default()), add)
 }
 
 /// Returns the rate and mean response time of both sides, for each pair.
@@ -316,7 +332,7 @@ impl Compared {
         for level in shown {
             lines.push(format!("At {}:", level.load));
             lines.extend(level.comparisons.iter().map(|comparison| format!("  {}", comparison.sentence())));
-            lines.extend(level.left_out.iter().map(|left_out| format!("  {left_out}")));
+            lines.extend(level.sizes.iter().chain(&level.left_out).map(|line| format!("  {line}")));
             let is_unfair = level.comparisons.iter().any(Comparison::is_unfair);
             if is_unfair {
                 lines.push("  A differs from itself over time: the machine or the run was not steady".to_owned());
@@ -354,6 +370,7 @@ impl Compared {
             "levels": self.levels.iter().map(|level| json!({
                 "load": level.load,
                 "left_out": level.left_out,
+                "sizes": level.sizes,
                 "comparisons": level.comparisons.iter().map(|comparison| json!({
                     "measure": comparison.measure.name,
                     "ratio": comparison.ratio,

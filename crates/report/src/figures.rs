@@ -9,6 +9,7 @@ use flatout_load::record::ClassRecord;
 use flatout_load::report::percentiles::{Bucket, buckets};
 use flatout_load::report::visible::visible;
 use flatout_load::report::{Percentiles, RunReport, StepReport};
+use flatout_load::stats::responses::Responses;
 use flatout_units::show;
 
 /// Formats a percentile. `None` is that of a request that never got a response.
@@ -21,9 +22,14 @@ pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     let has_lag = steps.iter().any(|step| step.plan.is_open());
     let mut header = vec!["offered", "responses/s", "p50", "p99", "max"];
     header.extend(has_lag.then_some("lag p99"));
+    // Which successful statuses a server sent is of interest only if they vary.
+    let responses: Vec<Responses> = steps.iter().map(|step| Responses::of(&step.record, &step.plan.expected)).collect();
+    let all = responses.iter().fold(Responses::default(), Responses::and);
+    let has_statuses = all.statuses() > 1;
+    header.extend(has_statuses.then_some("statuses"));
     header.extend(["errors", "verdict"]);
     let mut rows = vec![header.into_iter().map(str::to_owned).collect::<Vec<_>>()];
-    for step in steps {
+    for (step, responses) in steps.iter().zip(&responses) {
         let at = |times: &Option<Percentiles>, pick: fn(&Percentiles) -> Option<u64>| {
             times.as_ref().map_or_else(|| "-".to_owned(), |times| time(pick(times)))
         };
@@ -35,6 +41,7 @@ pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
             at(&step.response, |times| times.max_ns),
         ];
         row.extend(has_lag.then(|| at(&step.lag, |times| times.p99_ns)));
+        row.extend(has_statuses.then(|| if responses.has_successes() { responses.shares() } else { "-".to_owned() }));
         row.extend([show::percent(step.error_share), verdict::short(step)]);
         rows.push(row);
     }
@@ -65,6 +72,9 @@ pub fn add_figures(page: &mut TextPage, step: &StepReport, all_phases: bool) {
         all => format!("{} of {} TLS handshakes resumed a session", show::count(counts.tls_resumed), show::count(all)),
     };
     page.named("connections", &show::count(counts.connections), &resumed);
+    if step.is_stopped_in_warm_up() {
+        return page.named("responses", "-", "none was measured, because the run was stopped in its warm-up");
+    }
     add_responses(page, step);
     if step.requests.never_begun > 0 {
         let why = "arrivals that waited too long for a free connection";
@@ -185,7 +195,7 @@ pub fn add_classes(page: &mut TextPage, run: &RunReport, step: &StepReport) {
     rows.extend(shown.into_iter().map(|(_, (name, class))| class_row(&class_name(name, &run.url), class)));
     if !others.is_empty() {
         let requests = others.iter().fold(0, |sum: u64, (_, (_, class))| sum.saturating_add(class.requests));
-        let name = format!("{} others", show::count(others.len() as u64));
+        let name = show::plural(others.len() as u64, "other", "others");
         let cells = [&*name, &show::count(requests), "-", "-", "-", "0"];
         rows.push(cells.map(str::to_owned).to_vec());
     }

@@ -160,6 +160,7 @@ impl ClientProgram {
             busy_wait_ns: 0,
             wait_share: 0.0,
             held_back_share: None,
+            stopped_ns: 0,
             crowded_share: Some(0.0),
             memory_bytes_peak: None,
             other_cpu_share: None,

@@ -123,11 +123,17 @@ fn pair<'r>(report: &'r SuiteReport, check: &Check, values: &Values, measure: &s
     Ok((figure(step, &check.of.text, values, measure)?, against(report, step, check, values, measure)?))
 }
 
-/// Returns whether the check's measure is invalid in one of its runs only because the client was saturated or late, or
-/// because other processes ran.
+/// Returns whether the check's measure is invalid in one of its runs only because the client was saturated, late or
+/// stopped, or because other processes ran.
 fn is_client_limit(report: &SuiteReport, check: &Check, values: &Values) -> bool {
     let is_by_client = |reason: &InvalidReason| {
-        matches!(reason, InvalidReason::ClientSaturated | InvalidReason::ScheduleLag | InvalidReason::CpuContention)
+        matches!(
+            reason,
+            InvalidReason::ClientSaturated
+                | InvalidReason::ScheduleLag
+                | InvalidReason::CpuContention
+                | InvalidReason::ClientStopped
+        )
     };
     let Some(measure) = Measure::parse(&check.measure.text) else { return false };
     let cells = report.step(&check.step.text).into_iter().flat_map(|step| &step.cells);

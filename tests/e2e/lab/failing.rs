@@ -136,6 +136,65 @@ fn the_knee_is_the_rate_that_a_server_serves_and_not_the_rate_that_it_refuses() 
     assert!(search["met_per_s"].as_f64().is_some_and(|met| met >= 400.0), "{search:#}");
 }
 
+/// Returns the URL of a server that serves 100 requests per second, and redirects all others to an error page.
+fn diverting() -> String {
+    let state = Mutex::new((0, 0));
+    let address = respond(move |_, arrived_ns| {
+        let mut state = state.lock().unwrap();
+        let window = arrived_ns / WINDOW_NS;
+        *state = if state.0 == window { (window, state.1 + 1) } else { (window, 1) };
+        Answer::At(0, if state.1 <= SERVED_PER_WINDOW { ok(64) } else { REDIRECT.to_vec() })
+    });
+    format!("http://{address}/")
+}
+
+const REDIRECT: &[u8] = b"HTTP/1.1 302 Found\r\nLocation: /sorry\r\nContent-Length: 0\r\n\r\n";
+
+#[test]
+fn the_knee_is_no_rate_at_which_a_server_redirects_to_an_error_page() {
+    let run = bench(&[&diverting(), "--find-knee", "p99<1s", "--rate", "20..1600", "-d", "500ms"]);
+    let knee = &run.json["findings"]["knee"];
+    assert!(knee["search"]["met_per_s"].as_f64().is_none_or(|met| met < 120.0), "{knee:#}");
+    let sentence = knee["sentence"].as_str().unwrap();
+    assert!(sentence.contains("; the statuses of the responses differ (at "), "{sentence}");
+    assert!(run.stdout.contains("  statuses ") && run.stdout.contains("% status 302"), "{}", run.stdout);
+    // If the redirects are expected, they are part of the question.
+    let load = ["--rate", "400..1600", "-d", "300ms", "--expect-status", "200,302"];
+    let url = diverting();
+    let run = bench(&[&[url.as_str(), "--find-knee", "p99<1s"], &load[..]].concat());
+    let search = &run.json["findings"]["knee"]["search"];
+    assert!(search["met_per_s"].as_f64().is_some_and(|met| met >= 400.0), "{search:#}");
+}
+
+#[test]
+fn servers_with_other_statuses_are_not_compared() {
+    let redirecting = format!("http://{}/", respond(|_, _| Answer::At(0, REDIRECT.to_vec())));
+    let large = format!("http://{}/", respond(|_, _| Answer::At(0, ok(20_000))));
+    let load = ["-d", "1s", "-c", "2", "--threads", "1"];
+    let compare =
+        |other: &str, more: &[&str]| bench(&[&[large.as_str(), "--compare", other], &load[..], more].concat());
+    let run = compare(&redirecting, &[]);
+    let comparison = &run.json["findings"]["comparison"];
+    let why = "nothing is compared, because the statuses of the responses differ (A: 100.0 % status 200; B: 100.0 % \
+               status 302); if that is intended, name each of them with --expect-status";
+    assert_eq!(comparison["sentence"], why, "{comparison:#}");
+    assert_eq!(run.exit, Some(5), "{}", run.stdout);
+    assert!(!run.stdout.contains("faster") && run.stdout.contains(why), "{}", run.stdout);
+    // If the user names the statuses, or they are the same, a difference in size is mentioned with the result.
+    let same = serving();
+    for (other, more) in [(&redirecting, &["--expect-status", "200,302"][..]), (&same, &[][..])] {
+        let run = compare(other, more);
+        let comparison = &run.json["findings"]["comparison"];
+        assert!(!run.stdout.contains("the statuses of the responses differ"), "{}", run.stdout);
+        // On a busy machine, no figure may be valid.
+        if comparison["comparisons"].as_array().is_some_and(|compared| !compared.is_empty()) {
+            let sizes = comparison["sizes"].as_str().unwrap();
+            assert!(sizes.starts_with("B's responses are smaller: ") && sizes.ends_with(", A's 19.5 KiB"), "{sizes}");
+            assert!(run.stdout.contains(sizes), "{}", run.stdout);
+        }
+    }
+}
+
 #[test]
 fn servers_whose_requests_fail_in_different_shares_are_not_compared() {
     let (serving, refusing) = (serving(), refusing());
@@ -156,7 +215,8 @@ fn servers_whose_requests_fail_in_different_shares_are_not_compared() {
         scope.spawn(|| {
             let run = bench(&[&serving, "--compare", &refusing, "-d", "1s", "-c", "2", "--threads", "1"]);
             let comparison = &run.json["findings"]["comparison"];
-            let why = "nothing is compared, because 100.0 % of B's requests failed and 0.0 % of A's";
+            let why = "nothing is compared, because 100.0 % of B's requests failed and 0.0 % of A's, more than 0.1 \
+                       percentage points apart";
             assert_eq!(comparison["sentence"], why, "{comparison:#}");
             assert_eq!(comparison["comparisons"], serde_json::json!([]));
             assert!(!run.stdout.contains("faster") && run.stdout.contains(why), "{}", run.stdout);
@@ -227,6 +287,23 @@ fn a_client_without_descriptors_does_not_blame_the_server() {
 }
 
 #[test]
+fn failures_in_the_warm_up_are_noted() {
+    let number = AtomicU64::new(0);
+    let address = respond(move |_, _| {
+        let is_warm = number.fetch_add(1, Ordering::Relaxed) >= 20;
+        Answer::At(0, if is_warm { ok(64) } else { REFUSAL.to_vec() })
+    });
+    let run = bench(&[&format!("http://{address}/"), "--rate", "100", "--warm-up", "1s", "-d", "500ms"]);
+    assert!(run.code == Some(0) && run.number("responses") == 50, "{}", run.stdout);
+    let text = "20 of 100 requests in the warm-up failed (20 status 503); no figure includes them";
+    let notes = run.step()["notes"].as_array().unwrap();
+    let note = notes.iter().find(|note| note["name"] == "warm-up-failed").unwrap();
+    assert_eq!(note["text"], text);
+    assert!(run.stdout.contains("20 of 100 requests in the warm-up failed"), "{}", run.stdout);
+    assert_eq!(run.step()["record"]["warm_up_unexpected"]["503"], 20);
+}
+
+#[test]
 fn a_run_stops_when_too_many_requests_fail() {
     let site = Folder::with(&[("a.txt", b"a")]);
     let server = Server::start(site.path(), &[]);
@@ -253,11 +330,14 @@ fn a_run_stops_when_too_many_requests_fail() {
     let run = bench(&[&[half.as_str()], &stop[..], &allowed[..]].concat());
     assert!(run.exit == Some(5) && run.invalid().contains(&"stopped-early"), "{run:#?}");
     assert!(!run.stdout.contains("figures are reliable"), "{}", run.stdout);
-    // A stop within the warm-up leaves no figure, but requests were sent.
+    // A stop within the warm-up leaves no figure, but requests were sent, and failed.
     let warm = ["--rate", "200", "--warm-up", "1h", "-d", "1h"];
     let run = bench(&[&[half.as_str()], &stop[..], &warm[..]].concat());
-    assert!(run.exit == Some(5) && run.invalid().contains(&"stopped-early"), "{run:#?}");
-    assert!(!run.stdout.contains("no request was sent"), "{}", run.stdout);
+    assert!(run.exit == Some(1) && run.invalid().contains(&"stopped-early"), "{run:#?}");
+    let said = ["requests in the warm-up failed (", "status 500", "stopped early, in its warm-up, because"];
+    assert!(said.iter().all(|said| run.stdout.contains(said)), "{}", run.stdout);
+    let contradictions = ["no request was sent", "of 0 sent", "errors          none", "Partly valid"];
+    assert!(!contradictions.iter().any(|said| run.stdout.contains(said)), "{}", run.stdout);
     // A run that has sent every request, and waits for the last response, is complete, however many failed.
     let count = AtomicU64::new(0);
     let slow = respond(move |_, arrived_ns| {

@@ -90,6 +90,7 @@ fn step(index: usize, parts: &[(&AgentResult, RunReport)], results: &[AgentResul
             (Some(one), Some(other)) => Some(one.max(other)),
             (one, other) => one.or(other),
         };
+        client.stopped_ns = client.stopped_ns.max(step.client.stopped_ns);
         let merged = client.loop_lag.histogram.merge(&step.client.loop_lag.histogram);
         merged.map_err(|_| different(other))?;
         client.memory_bytes_peak = client.memory_bytes_peak.max(step.client.memory_bytes_peak);

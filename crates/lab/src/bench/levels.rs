@@ -379,6 +379,7 @@ impl Bench {
                 busy_share: span.busy_share,
                 wait_share: span.wait_share,
                 held_back_share: span.held_back_share,
+                stopped_ns: span.stopped_ns,
                 crowded_share: around.crowded_share,
                 loop_lag: Times::of(span.loop_lag.clone()),
                 memory_bytes_peak: procfs::read_process_status(std::process::id())
@@ -392,10 +393,9 @@ impl Bench {
             reconciliation,
             counts_missing,
             agents_lost: 0,
-            stopped_early: span
-                .stopped_at_share
-                .zip(self.ask.stop_when)
-                .map(|(share, share_max)| failing::stopped_early(share, share_max)),
+            stopped_early: span.stopped_at_share.zip(self.ask.stop_when).map(|(share, share_max)| {
+                failing::stopped_early(share, share_max, span.recorder.counts.requests_begun == 0)
+            }),
             interrupted: span.interrupted || self.interrupted,
             overload,
         };

@@ -12,7 +12,7 @@ use crate::cores::Placement;
 use crate::limits::responder::{Responder, ResponderPlan, ResponderReply};
 use crate::request::{ConnectionUse, HttpVersion, Outline};
 use flatout_client::PreparedRequest;
-use flatout_load::judge::validity::CLIENT_BUSY_SHARE_MAX;
+use flatout_load::judge::validity::{CLIENT_BUSY_SHARE_MAX, CROWDED_RATE_MAX};
 use flatout_load::plan::{Plan, Stop, Visit};
 use flatout_load::report::LimitReport;
 use flatout_load::template::ValueSource;
@@ -166,7 +166,8 @@ impl Measured {
             cpu_ns_per_request,
             requests_share,
             cpu_ratio: server_cpu_ns_per_response.filter(|_| self.cpu_ns > 0).map(|ns| ns / cpu_ns_per_request),
-            client_was_limit: self.span.busy_share + self.span.wait_share > CLIENT_BUSY_SHARE_MAX,
+            client_was_limit: self.span.busy_share + self.span.wait_share > CLIENT_BUSY_SHARE_MAX
+                || self.span.stopped_ns as f64 > CROWDED_RATE_MAX * self.span.elapsed_ns as f64,
         }
     }
 }

@@ -8,6 +8,7 @@ use super::drive::{
     Driven, LabDrive, NOT_KNOWN, RequestSelection, SharedStatistics, Signals, Sums, ThreadProgress, Whole,
 };
 use super::progress::{Live, Phase, ProgressReceiver};
+use super::watchdog::{ProcessStops, Watchdog};
 use crate::cgroup::HeldBack;
 use crate::cores::Placement;
 use flatout_client::{ClientSettings, ClientTls, PreparedRequest, SharedStreams, Sources, WorkerReport, run_worker};
@@ -101,6 +102,8 @@ pub(crate) struct SpanResult {
     pub(crate) wait_share: f64,
     /// Share of quota periods in which the process was throttled, if it has a CPU quota.
     pub(crate) held_back_share: Option<f64>,
+    /// Time in the measured part for which this process did not run, because something had stopped it, in nanoseconds.
+    pub(crate) stopped_ns: u64,
     pub(crate) interrupted: bool,
     /// The addresses of the server to which connections were started.
     pub(crate) addresses_used: BTreeSet<SocketAddr>,
@@ -125,6 +128,7 @@ impl SpanResult {
             (one, two) => one.or(two),
         };
         self.elapsed_ns += other.elapsed_ns;
+        self.stopped_ns += other.stopped_ns;
         self.whole_ns += other.whole_ns;
         Ok(())
     }
@@ -174,6 +178,7 @@ pub(crate) fn run_span(
     progress: &mut dyn ProgressReceiver,
 ) -> Result<SpanResult, BenchError> {
     progress.handle_begin(phase, &span.plan);
+    let watchdog = Watchdog::begin().map_err(BenchError::Thread)?;
     let held_before = HeldBack::read();
     let is_live = progress.is_live();
     let (ended, ending) = mpsc::channel::<()>();
@@ -235,7 +240,8 @@ pub(crate) fn run_span(
     for thread in threads {
         outcomes.push(thread.join().map_err(|_| BenchError::ThreadPanicked)?.map_err(BenchError::Thread)?);
     }
-    let mut whole = sum_up(&span.plan, outcomes, start_ns, &attendant)?;
+    let stops = watchdog.end().ok_or(BenchError::ThreadPanicked)?;
+    let mut whole = sum_up(&span.plan, outcomes, start_ns, &attendant, &stops)?;
     whole.held_back_share = held_before.and_then(|before| Some(HeldBack::read()?.share_since(&before)));
     Ok(whole)
 }
@@ -440,6 +446,7 @@ fn sum_up(
     mut outcomes: Vec<ThreadOutcome>,
     start_ns: u64,
     attendant: &Attendant,
+    stops: &ProcessStops,
 ) -> Result<SpanResult, BenchError> {
     let mut sum: Option<SpanResult> = None;
     let last_ns = outcomes.iter().map(|outcome| outcome.report.ended_ns).max().unwrap_or(start_ns);
@@ -471,6 +478,7 @@ fn sum_up(
             busy_share: report.cpu.work_ns as f64 / thread_ns,
             wait_share: wait_ns as f64 / thread_ns,
             held_back_share: None,
+            stopped_ns: 0,
             interrupted: report.interrupted,
             addresses_used: report.addresses_used.into_iter().collect(),
             stopped_at_share: attendant.stopped_at_share,
@@ -483,6 +491,7 @@ fn sum_up(
     }
     let mut span = sum.ok_or(BenchError::ThreadPanicked)?;
     span.elapsed_ns = until_ns.saturating_sub(measured_from_ns);
+    span.stopped_ns = stops.stopped_ns(measured_from_ns, until_ns);
     span.warm_up = WarmUpReport {
         elapsed_ns: measured_from_ns.saturating_sub(attendant.start_ns),
         samples: span.recorder.warm_up_samples,

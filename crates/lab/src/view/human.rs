@@ -104,7 +104,7 @@ fn add_comparison(page: &mut TextPage, comparison: &serde_json::Value) {
         page.plain(&format!("  {}  {}", subject.to_uppercase(), comparison[subject].as_str().unwrap_or("-")));
     }
     page.plain("");
-    let header = format!("  {:<20}{:>12}{:>22}{:>24}", "", "B against A", "95 % CI", "A against A");
+    let header = format!("  {:<20}{:>12} {:>21} {:>23}", "", "B against A", "95 % CI", "A against A");
     page.painted(Weight::Faint, &header);
     for found in comparison["comparisons"].as_array().into_iter().flatten() {
         let ratio = |of: &str, end: &str| found["comparison"][of][end].as_f64();
@@ -113,7 +113,7 @@ fn add_comparison(page: &mut TextPage, comparison: &serde_json::Value) {
         };
         let range = |of: &str| format!("{} to {}", percent(ratio(of, "low")), percent(ratio(of, "high")));
         let line = format!(
-            "  {:<20}{:>12}{:>22}{:>24}",
+            "  {:<20}{:>12} {:>21} {:>23}",
             found["measure"].as_str().unwrap_or("-"),
             percent(ratio("ratio", "estimate")),
             range("ratio"),
@@ -170,6 +170,8 @@ fn add_outcome(page: &mut TextPage, report: &BenchReport) {
     page.plain("");
     let sentences = report.run.findings.values().filter_map(|finding| finding["sentence"].as_str());
     sentences.for_each(|sentence| page.painted(Weight::Strong, &format!("  {sentence}")));
+    let sizes = report.run.findings.values().filter_map(|finding| finding["sizes"].as_str());
+    sizes.for_each(|sizes| page.painted(Weight::Warning, &format!("  {sizes}")));
     // Single turns of a comparison mean nothing on their own.
     if !report.run.findings.contains_key("comparison") {
         let (tone, headline) = verdict::headline(&report.run);

@@ -111,6 +111,7 @@ fn figures_value(report: &BenchReport, step: &StepReport) -> Value {
             "busy_share": step.client.busy_share,
             "wait_share": step.client.wait_share,
             "held_back_share": step.client.held_back_share,
+            "stopped_ns": step.client.stopped_ns,
         },
         "server": match &report.server {
             Ok(found) => json!({

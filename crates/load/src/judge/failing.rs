@@ -1,10 +1,11 @@
 //! Failures of a run, and notes for readers.
 
 use crate::failure::FailureKind;
-use crate::record::{CookieCounts, Counts};
+use crate::record::{CookieCounts, Counts, Recorder};
 use crate::report::Reason;
 use crate::schedule::Tally;
-use flatout_units::show::{percent, plural};
+use flatout_units::show::{self, percent, plural};
+use std::cmp::Reverse;
 
 flatout_reason::reasons! {
     /// Named failures and notes about a run.
@@ -18,6 +19,7 @@ flatout_reason::reasons! {
     ServerErrors,    "status-5xx",       "responses had an unexpected status of 5xx";
     OtherStatuses,   "status-other",     "responses had an unexpected status of 2xx or 3xx";
     OtherWork,       "other-work",       "other processes kept the machine busy";
+    WarmUpFailed,    "warm-up-failed",   "requests failed in the warm-up, which no figure includes";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
     SentAgain,       "sent-again",       "the server did not process requests, for example because it was closing the connection, and the client sent them again";
@@ -144,13 +146,41 @@ fn cookies(counts: &CookieCounts) -> Option<Reason> {
     (!parts.is_empty()).then(|| Finding::Cookies.with(parts.join("; ")))
 }
 
+/// Largest number of statuses and kinds of failures that the note on the warm-up lists.
+const WARM_UP_KINDS_MAX: usize = 5;
+
+/// Returns the note on requests that failed in the warm-up, with the most frequent reasons, if there were any.
+pub fn warm_up_failed(record: &Recorder) -> Option<Reason> {
+    let statuses = record.warm_up_unexpected.iter().map(|(status, count)| (format!("status {status}"), count));
+    let kinds = FailureKind::ALL.iter().map(|kind| (kind.name().to_owned(), record.warm_up_failures.0[kind.index()]));
+    let mut kinds: Vec<(String, u64)> = statuses.chain(kinds).filter(|(_, count)| *count > 0).collect();
+    kinds.sort_by_key(|(_, count)| Reverse(*count));
+    let sum = |kinds: &[(String, u64)]| kinds.iter().map(|(_, count)| *count).fold(0, u64::saturating_add);
+    let failed = sum(&kinds);
+    let others = sum(kinds.get(WARM_UP_KINDS_MAX..).unwrap_or_default());
+    kinds.truncate(WARM_UP_KINDS_MAX);
+    let mut list: Vec<String> = kinds.iter().map(|(name, count)| format!("{} {name}", show::count(*count))).collect();
+    if others > 0 {
+        list.push(format!("{} for other reasons", show::count(others)));
+    }
+    let requests = plural(record.warm_up_samples, "request", "requests");
+    let (count, list) = (show::count(failed), list.join(", "));
+    let text = format!("{count} of {requests} in the warm-up failed ({list}); no figure includes them");
+    (failed > 0).then(|| Finding::WarmUpFailed.with(text))
+}
+
 /// Returns the sentence that a run was stopped because the share of failed requests, including the warm-up, exceeded
-/// `share_max`.
-pub fn stopped_early(share: f64, share_max: f64) -> String {
+/// `share_max`. If it was stopped in its warm-up, nothing was measured.
+pub fn stopped_early(share: f64, share_max: f64, in_warm_up: bool) -> String {
     let (share, share_max) = (percent(share), percent(share_max));
+    let (when, covered) = if in_warm_up {
+        ("early, in its warm-up,", "nothing was measured")
+    } else {
+        ("early,", "the figures cover the part that ran")
+    };
     format!(
-        "the run was stopped early, because {share} of the requests had failed, which is more than {share_max} \
-         (--stop-when); the figures cover the part that ran, and no later level was run"
+        "the run was stopped {when} because {share} of the requests had failed, which is more than {share_max} \
+         (--stop-when); {covered}, and no later level was run"
     )
 }
 
@@ -168,9 +198,9 @@ fn requests_were(count: u64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, failing, notes};
+    use super::{Finding, failing, notes, stopped_early, warm_up_failed};
     use crate::failure::FailureKind;
-    use crate::record::{CookieCounts, Counts};
+    use crate::record::{CookieCounts, Counts, Recorder, RecorderSettings};
 
     fn names_and_texts(reasons: &[crate::report::Reason]) -> Vec<(&str, &str)> {
         reasons.iter().map(|reason| (reason.name.as_str(), reason.text.as_str())).collect()
@@ -226,6 +256,31 @@ mod tests {
             "other processes used 50 % of the machine during the run; expect the figures to vary"
         );
         assert_eq!(notes(&Counts::default(), Some(0.1)), vec![]);
+    }
+
+    #[test]
+    fn failures_in_the_warm_up_are_noted_with_their_reasons() {
+        let mut record = Recorder::new(RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 }).unwrap();
+        record.warm_up_samples = 200;
+        assert_eq!(warm_up_failed(&record), None);
+        record.warm_up_unexpected = serde_json::from_str(r#"{"503": 168}"#).unwrap();
+        record.warm_up_failures.0[FailureKind::ClientTimo.index()] = 2;
+        let text = "168 status 503, 2 client-timo); no figure includes them";
+        let note = warm_up_failed(&record).unwrap();
+        assert_eq!(note.name, "warm-up-failed");
+        assert_eq!(note.text, format!("170 of 200 requests in the warm-up failed ({text}"));
+        record.warm_up_unexpected =
+            serde_json::from_str(r#"{"500": 1, "501": 2, "502": 3, "503": 4, "504": 5}"#).unwrap();
+        let text = warm_up_failed(&record).unwrap().text;
+        assert!(text.contains("17 of 200 requests") && text.contains("(5 status 504, 4 status 503, "), "{text}");
+        assert!(text.contains(", 2 status 501, 2 client-timo, 1 for other reasons)"), "{text}");
+    }
+
+    #[test]
+    fn a_stop_in_the_warm_up_is_said_to_be_one() {
+        assert!(stopped_early(0.5, 0.1, false).contains("stopped early, because 50"));
+        let text = stopped_early(0.5, 0.1, true);
+        assert!(text.contains("stopped early, in its warm-up, because 50") && text.contains("; nothing was"), "{text}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Verdict on each figure of a step: valid, only a bound, or unknown.
 
-use super::validity::{Evidence, Invalid, InvalidReason, REACHED_SHARE_MIN};
+use super::validity::{CROWDED_MEDIAN_MAX, CROWDED_RATE_MAX, Evidence, Invalid, InvalidReason, REACHED_SHARE_MIN};
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
@@ -119,11 +119,13 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
     match (reason, figure) {
         // The delay in the client, or the wait for a connection, is part of the time since the intended start.
         (InvalidReason::ScheduleLag | InvalidReason::ConnectionsShort, Median | Tail) if is_late(figure) => AtMost,
-        (InvalidReason::ClientSaturated | InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Rate)
-            if rate_is_kept =>
-        {
-            Sound
-        }
+        (
+            InvalidReason::ClientSaturated
+            | InvalidReason::CpuContention
+            | InvalidReason::CpuContentionUnknown
+            | InvalidReason::ClientStopped,
+            Rate,
+        ) if rate_is_kept => Sound,
         (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Rate) if evidence.is_rate_contended() => {
             AtLeast
         }
@@ -132,6 +134,9 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         {
             AtMost
         }
+        // A stopped process neither sends nor receives, so it delays as a process does that waits for a core.
+        (InvalidReason::ClientStopped, Rate) if evidence.stopped_share() > CROWDED_RATE_MAX => AtLeast,
+        (InvalidReason::ClientStopped, Median) if evidence.stopped_share() > CROWDED_MEDIAN_MAX => AtMost,
         // The server received less load than planned and might have handled more. The longest waits are missing from
         // the times because they belong to dropped arrivals. The CPU time of children that were not waited for is
         // missing.
@@ -146,7 +151,9 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
         // What the client could not send had no response, so it counts as slower than everything.
         (InvalidReason::ClientSaturated | InvalidReason::ClientStarved, Median | Tail)
-        | (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown, Tail) => AtMost,
+        | (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown | InvalidReason::ClientStopped, Tail) => {
+            AtMost
+        }
         (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
         | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
         | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)
@@ -219,6 +226,24 @@ mod tests {
         use Soundness::{AtMost, Sound};
         let found = soundness(&late(), &[InvalidReason::ScheduleLag]);
         assert_eq!(found, [Sound, Sound, AtMost, Sound, Sound, Sound], "p50 holds and p99 does not");
+    }
+
+    #[test]
+    fn a_stopped_client_affects_figures_by_how_long_it_was_stopped() {
+        use Soundness::{AtLeast, AtMost, Sound};
+        let stopped = |percent: u64| Evidence {
+            elapsed_ns: 10_000_000_000,
+            responses: 48,
+            client_stopped_ns: percent * 100_000_000,
+            ..Evidence::default()
+        };
+        let found = |evidence: &Evidence| soundness(evidence, &[InvalidReason::ClientStopped])[..3].to_vec();
+        assert_eq!(found(&stopped(2)), [Sound, Sound, AtMost]);
+        assert_eq!(found(&stopped(9)), [AtLeast, Sound, AtMost]);
+        assert_eq!(found(&stopped(37)), [AtLeast, AtMost, AtMost]);
+        // In an open loop, the client catches up after a stop.
+        let kept = Evidence { offered_per_s: Some(4.8), visits: 48, ..stopped(37) };
+        assert_eq!(found(&kept), [Sound, AtMost, AtMost]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::little::{DIFFERENCE_SHARE_MAX, Little};
 use super::reconcile::Reconciliation;
-use flatout_units::show::plural;
+use flatout_units::show::{self, plural};
 use serde::{Deserialize, Serialize};
 
 flatout_reason::reasons! {
@@ -22,6 +22,8 @@ flatout_reason::reasons! {
         "stop the other programs, or pin server and client to separate cores, for example with taskset";
     CpuContentionUnknown, "cpu-contention-unknown", "other processes were active during the run, and the run was too short to measure their effect",
         "measure for a second or longer with -d, or stop the other programs";
+    ClientStopped,        "client-stopped",        "the load generator did not run for part of the measurement, because something had stopped it or its machine",
+        "do not stop, throttle, freeze or debug the load generator (SIGSTOP, cpulimit, a debugger), nor suspend its machine, while it measures";
     ChildrenNotReaped,    "children-not-reaped",   "the server did not wait for its exited child processes, so their CPU time is unknown",
         "have the server wait for its children instead of ignoring SIGCHLD, or keep its processes alive during the run";
     RateNotReached,       "rate-not-reached",      "fewer requests were started than planned",
@@ -144,6 +146,9 @@ pub struct Evidence {
     pub client_wait_share: f64,
     /// Share of quota periods in which the client was throttled, 0 to 1, if its cgroup has a quota.
     pub client_held_back_share: Option<f64>,
+    /// Time in the measured span for which the client process did not run, because something had stopped it, in
+    /// nanoseconds.
+    pub client_stopped_ns: u64,
     /// Upper bound of the share of its time that the busiest client thread was runnable but waited for a core while
     /// processes other than client and server ran, 0 to 1; `None` if unknown.
     pub client_crowded_share: Option<f64>,
@@ -203,10 +208,16 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    /// Returns evidence of a closed loop in which other processes used half of the server's time, for explaining
-    /// reasons.
+    /// Returns evidence of a closed loop in which other processes used half of the server's time, and the client was
+    /// stopped for half of the time, for explaining reasons.
     pub fn crowded_throughout() -> Self {
-        Self { elapsed_ns: CROWDED_NS_MIN, server_cores: Some(0.5), server_crowded_cores: Some(0.5), ..Self::default() }
+        Self {
+            elapsed_ns: CROWDED_NS_MIN,
+            client_stopped_ns: CROWDED_NS_MIN / 2,
+            server_cores: Some(0.5),
+            server_crowded_cores: Some(0.5),
+            ..Self::default()
+        }
     }
 
     /// Returns the share of the planned rate that was achieved, if the clock determines the rate. Late starts and
@@ -263,6 +274,11 @@ impl Evidence {
         self.is_crowded()
             && (is_large(self.client_crowded_share, self.client_busy_share)
                 || is_large(self.server_crowded_cores, self.server_cores.unwrap_or(0.0)))
+    }
+
+    /// Returns the share of the measured span for which the client process did not run, 0 to 1.
+    pub fn stopped_share(&self) -> f64 {
+        self.client_stopped_ns as f64 / self.elapsed_ns.max(1) as f64
     }
 
     /// Returns whether the lag is explained by arrivals that found no free connection.
@@ -333,6 +349,15 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         } else {
             add(InvalidReason::CpuContention, text);
         }
+    }
+    if evidence.stopped_share() > CROWDED_TAIL_MAX {
+        let text = format!(
+            "the load generator did not run for {} of the {} of the measurement interval, because something had \
+             stopped it",
+            show::duration(evidence.client_stopped_ns as f64),
+            show::duration(evidence.elapsed_ns as f64)
+        );
+        add(InvalidReason::ClientStopped, text);
     }
     if evidence.server_cpu_is_short {
         let text =

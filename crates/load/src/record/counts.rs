@@ -79,6 +79,13 @@ impl CookieCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures(pub [u64; FailureKind::COUNT]);
 
+impl Failures {
+    /// Adds the counts of another record.
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(mine, theirs)| *mine += theirs);
+    }
+}
+
 impl Serialize for Failures {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(FailureKind::ALL.iter().copied().map(|kind| (kind, self.0[kind.index()])))
@@ -192,8 +199,7 @@ impl Counts {
         self.body_bytes_in += other.body_bytes_in;
         self.digests_checked += other.digests_checked;
         self.cookies.merge(&other.cookies);
-        let (mine, theirs) = (&mut self.failures.0, other.failures.0);
-        mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        self.failures.merge(&other.failures);
         for (mine, theirs) in
             [(&mut self.status_classes, other.status_classes), (&mut self.unexpected_classes, other.unexpected_classes)]
         {

@@ -15,15 +15,31 @@ pub struct Late {
     pub failures: u64,
     /// Bytes of the successful responses.
     pub bytes_in: u64,
-    /// Time from the end of the span until the last of these requests finished, in nanoseconds.
+    /// Time from the end of the span until the last of these requests finished, in nanoseconds. If it failed, for example
+    /// because it timed out, this is when it failed.
     pub drain_ns: u64,
+    /// Time from the end of the span until the last of the successful responses, in nanoseconds.
+    #[serde(default)]
+    pub response_ns: u64,
+    /// Time of the last successful response, in nanoseconds of the monotonic clock.
+    #[serde(skip)]
+    last_response_ns: u64,
 }
 
 impl Late {
     pub(super) fn add(&mut self, ended: EndedRequest) {
         self.responses += u64::from(ended.is_success);
         self.failures += u64::from(!ended.is_success);
-        self.bytes_in += if ended.is_success { ended.bytes_in } else { 0 };
+        if ended.is_success {
+            self.bytes_in += ended.bytes_in;
+            self.last_response_ns = self.last_response_ns.max(ended.at_ns);
+        }
+    }
+
+    /// Sets the times since the end of the span. The last request finished at `last_ended_ns`.
+    pub(super) fn close(&mut self, until_ns: u64, last_ended_ns: u64) {
+        self.drain_ns = last_ended_ns.saturating_sub(until_ns);
+        self.response_ns = std::mem::take(&mut self.last_response_ns).saturating_sub(until_ns);
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -31,6 +47,7 @@ impl Late {
         self.failures += other.failures;
         self.bytes_in += other.bytes_in;
         self.drain_ns = self.drain_ns.max(other.drain_ns);
+        self.response_ns = self.response_ns.max(other.response_ns);
     }
 }
 

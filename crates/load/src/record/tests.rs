@@ -112,6 +112,28 @@ fn failures_are_counted_by_kind_and_detail_and_are_in_no_latency() {
 }
 
 #[test]
+fn failures_in_the_warm_up_are_counted_apart() {
+    let (mut one, mut other) = (recorder(1, 5_000), recorder(1, 5_000));
+    for (result, intended_ns) in [
+        (Ok(200), 1_000),
+        (Ok(503), 1_000),
+        (Err(FailureKind::ClientTimo), 4_999),
+        (Ok(503), 5_000),
+        (Err(FailureKind::ConnReset), 6_000),
+    ] {
+        for recorder in [&mut one, &mut other] {
+            recorder.record_begun(1, intended_ns, intended_ns);
+            recorder.record(&Sample { result, ..answered(intended_ns, intended_ns, intended_ns + 50) });
+        }
+    }
+    one.merge(&other).unwrap();
+    assert_eq!((one.warm_up_samples, one.counts.errors()), (6, 4));
+    assert_eq!(one.warm_up_unexpected.iter().collect::<Vec<_>>(), [(503, 2)]);
+    let failures = one.warm_up_failures;
+    assert_eq!((failures.0.iter().sum::<u64>(), failures.0[FailureKind::ClientTimo.index()]), (2, 2));
+}
+
+#[test]
 fn the_warm_up_is_in_no_figure_but_in_the_series() {
     let mut recorder = recorder(1, u64::MAX);
     recorder.record_connect_begun(1_500);
@@ -120,6 +142,7 @@ fn the_warm_up_is_in_no_figure_but_in_the_series() {
         recorder.record_begun(1, intended_ns, intended_ns);
         recorder.record(&answered(intended_ns, intended_ns, intended_ns + 50));
     }
+    assert_eq!(recorder.warm_up_unexpected.iter().count(), 0);
     recorder.begin_measuring(3_500);
     recorder.record_begun(1, 3_400, 3_600);
     recorder.record_begun(1, 3_600, 3_600);

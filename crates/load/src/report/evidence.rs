@@ -22,6 +22,7 @@ pub(super) fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         client_busy_share: facts.client.busy_share,
         client_wait_share: facts.client.wait_share,
         client_held_back_share: facts.client.held_back_share,
+        client_stopped_ns: facts.client.stopped_ns,
         client_crowded_share: facts.client.crowded_share,
         server_crowded_cores: facts.server.and_then(|server| server.crowded_cores),
         server_cpu_is_short: facts.server.is_some_and(|server| server.cpu_is_short),

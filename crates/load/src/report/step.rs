@@ -92,7 +92,7 @@ pub struct RequestsReport {
     pub in_time: u64,
     /// Successful responses after the end of the span.
     pub late: u64,
-    /// Time from the end of the span until the last request finished, in nanoseconds.
+    /// Time from the end of the span until the last successful response, in nanoseconds.
     pub drain_ns: u64,
     /// Requests that got no complete response, within the span or after it.
     pub failed: u64,
@@ -201,6 +201,10 @@ pub struct ClientReport {
     /// Share of quota periods in which the client's cgroup was throttled, 0 to 1; `None` without a quota.
     #[serde(default)]
     pub held_back_share: Option<f64>,
+    /// Time in the measured span for which the client process did not run, because something had stopped it, in
+    /// nanoseconds; of several agents, the longest.
+    #[serde(default)]
+    pub stopped_ns: u64,
     /// Share of its time that the busiest client thread was runnable but waited for a core, 0 to 1, bounded by the CPU
     /// time of processes other than client and server. This is an upper bound of their effect. `None` if unknown.
     #[serde(default)]
@@ -438,10 +442,15 @@ impl StepReport {
         };
         record.pack();
         facts.client.loop_lag.histogram.pack();
-        // A run that was stopped in its warm-up has sent requests, but none that counts.
-        let is_stopped_warm = facts.stopped_early.is_some() && requests.begun == 0;
-        let failing = if is_stopped_warm { Vec::new() } else { failing::failing(&record.counts, requests_asked) };
         let mut notes = failing::notes(&record.counts, facts.client.other_cpu_share);
+        let warm_up_failed = failing::warm_up_failed(&record);
+        // A run that was stopped in its warm-up has sent requests, but none that counts.
+        let failing = if facts.stopped_early.is_some() && requests.begun == 0 {
+            warm_up_failed.into_iter().collect()
+        } else {
+            notes.extend(warm_up_failed);
+            failing::failing(&record.counts, requests_asked)
+        };
         notes.extend(failing::streams_limited(&facts.tally, facts.plan.connections_used()));
         Self {
             step: facts.step,
@@ -472,6 +481,11 @@ impl StepReport {
         }
     }
 
+    /// Returns whether the run was stopped in its warm-up, so that nothing was measured.
+    pub const fn is_stopped_in_warm_up(&self) -> bool {
+        self.evidence.stopped_early.is_some() && self.requests.begun == 0
+    }
+
     /// Records that a requested measurement is missing, and why. This makes the run invalid.
     pub fn add_missing(&mut self, what: String) {
         match &mut self.evidence.part_missing {
@@ -500,7 +514,8 @@ impl StepReport {
     /// Returns whether any figure of the step is valid.
     pub fn has_sound(&self) -> bool {
         // Counts alone do not measure a server's speed.
-        Figure::ALL.iter().any(|figure| *figure != Figure::Counts && self.soundness(*figure).is_sound())
+        let is_sound = |figure: &Figure| *figure != Figure::Counts && self.soundness(*figure).is_sound();
+        !self.is_stopped_in_warm_up() && Figure::ALL.iter().any(is_sound)
     }
 
     /// Evaluates a requirement on this step. Other requirements cannot permit failures.
@@ -546,7 +561,7 @@ fn requests_of(record: &Recorder, facts: &StepFacts) -> RequestsReport {
         begun,
         in_time: record.responses_in_time(),
         late: record.late.responses,
-        drain_ns: record.late.drain_ns,
+        drain_ns: record.late.response_ns,
         failed: record.counts.failures_total(),
         unexpected: record.counts.unexpected(),
         never_begun,

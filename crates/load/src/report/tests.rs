@@ -66,6 +66,7 @@ fn facts(seconds: u64) -> StepFacts {
             busy_share: 0.2,
             wait_share: 0.0,
             held_back_share: None,
+            stopped_ns: 0,
             crowded_share: None,
             loop_lag: Times::of(Hdr::new().unwrap()),
             memory_bytes_peak: None,
@@ -115,11 +116,11 @@ fn run() -> RunReport {
 #[test]
 fn what_comes_after_the_span_is_in_no_rate() {
     let mut recorder = record(2, |second| if second == 0 { 2 * MS } else { 5 * MS });
-    // One request that began in the span and got its response six seconds after it, and one that failed at that time.
+    // One request that began in the span and got its response six seconds after it, and one that timed out later.
     let begun_ns = 2 * SECOND_NS;
     recorder.record_begun(2, begun_ns, begun_ns);
-    for result in [Ok(200), Err(FailureKind::ConnReset)] {
-        recorder.record(&Sample { result, ended_ns: 9 * SECOND_NS, ..sample(begun_ns, begun_ns) });
+    for (result, ended_ns) in [(Ok(200), 9 * SECOND_NS), (Err(FailureKind::ClientTimo), 12 * SECOND_NS)] {
+        recorder.record(&Sample { ended_ns, result, ..sample(begun_ns, begun_ns) });
     }
     recorder.close_span(3 * SECOND_NS);
     let step = StepReport::of(recorder, facts(2));
@@ -129,6 +130,7 @@ fn what_comes_after_the_span_is_in_no_rate() {
     assert_eq!((offered, begun, in_time, late), (Some(202), 202, 200, 1));
     assert_eq!((failed, unexpected, never_begun), (1, 0, 0));
     assert_eq!((drain_ns, step.record.counts.responses), (6 * SECOND_NS, 201));
+    assert_eq!(step.record.late.drain_ns, 9 * SECOND_NS);
     let met = |text: &str| step.judge(&Threshold::parse(text).unwrap()).met;
     assert!(met("rate>=100") && !met("rate>100") && met("responses>=201"));
 }
@@ -145,7 +147,7 @@ fn a_span_that_the_plan_knows_is_kept_to_while_requests_are_begun_after_it() {
     }
     recorder.close_span(2 * SECOND_NS);
     assert_eq!((recorder.responses_in_time(), recorder.late.responses), (1, 2));
-    assert_eq!(recorder.late.drain_ns, SECOND_NS + MS);
+    assert_eq!((recorder.late.drain_ns, recorder.late.response_ns), (SECOND_NS + MS, SECOND_NS + MS));
 }
 
 #[test]

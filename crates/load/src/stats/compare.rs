@@ -147,12 +147,19 @@ pub struct NotCompared {
 pub const FAILED_SHARE_DIFFERENCE_MAX: f64 = 0.001;
 
 /// Returns why figures of two sides are not compared if their requests failed in different shares: `94.0 % of B's
-/// requests failed and 0.0 % of A's`. Each side is its name and its share of failed requests, 0 to 1.
+/// requests failed and 0.0 % of A's, more than 0.1 percentage points apart`. Each side is its name and its share of failed requests, 0 to 1.
 pub fn failed_differently(one: (&str, f64), other: (&str, f64)) -> Option<String> {
     let (more, less) = if one.1 >= other.1 { (one, other) } else { (other, one) };
     let percent = |share: f64| 100.0 * share;
     (more.1 - less.1 > FAILED_SHARE_DIFFERENCE_MAX).then(|| {
-        format!("{:.1} % of {}'s requests failed and {:.1} % of {}'s", percent(more.1), more.0, percent(less.1), less.0)
+        format!(
+            "{:.1} % of {}'s requests failed and {:.1} % of {}'s, more than {:.1} percentage points apart",
+            percent(more.1),
+            more.0,
+            percent(less.1),
+            less.0,
+            percent(FAILED_SHARE_DIFFERENCE_MAX)
+        )
     })
 }
 

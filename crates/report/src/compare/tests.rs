@@ -1,6 +1,6 @@
 use super::{Blocks, compare};
 use crate::tests::fixture;
-use flatout_load::plan::CookieUse;
+use flatout_load::plan::{CookieUse, ExpectedStatuses};
 use flatout_load::stats::compare::Finding;
 
 #[test]
@@ -112,7 +112,8 @@ fn nothing_compared_is_no_success_and_shows_what_was_measured() {
 #[test]
 fn runs_that_failed_in_different_shares_are_not_compared() {
     let (whole, failing) = (fixture::even("even", None), fixture::failing());
-    let why = "mean response time: not compared, because 4.0 % of B's requests failed and 0.0 % of A's";
+    let why = "mean response time: not compared, because 4.0 % of B's requests failed and 0.0 % of A's, more than 0.1 \
+               percentage points apart";
     for pairs in [1, 5] {
         let compared = compare(&vec![(whole.clone(), failing.clone()); pairs], 1);
         assert!(compared.is_worthless() && compared.levels[0].left_out[0] == why, "{compared:?}");
@@ -124,6 +125,30 @@ fn runs_that_failed_in_different_shares_are_not_compared() {
     let compared = |a: &flatout_load::report::RunReport| compare(&[(a.clone(), failing.clone())], 1);
     assert!(!compared(&failing).is_worthless());
     assert!(compared(&earlier).is_worthless() && compared(&earlier).levels[0].left_out[0].contains("earlier version"));
+}
+
+#[test]
+fn runs_with_other_statuses_or_sizes_are_not_simply_faster() {
+    let a = fixture::even("even", None);
+    let with = |statuses: &str, expected: &str| {
+        let mut run = a.clone();
+        run.steps[0].record.statuses = serde_json::from_str(statuses).unwrap();
+        run.steps[0].plan.expected = ExpectedStatuses::parse(expected).unwrap();
+        run
+    };
+    let (page, redirect) = (r#"{"200": 1000}"#, r#"{"302": 1000}"#);
+    let compared = |b: &str, expected: &str| compare(&[(with(page, expected), with(b, expected))], 1);
+    let why = "mean response time: not compared, because the statuses of the responses differ (A: 100.0 % status 200; \
+               B: 100.0 % status 302); if that is intended, name each of them with --expect-status";
+    let different = compared(redirect, "2xx,3xx");
+    assert!(different.is_worthless() && different.levels[0].left_out[0] == why, "{different:?}");
+    assert!(!compared(redirect, "200,302").is_worthless() && !compared(page, "2xx,3xx").is_worthless());
+    let mut smaller = a.clone();
+    smaller.steps[0].record.counts.body_bytes_in /= 2;
+    let compared = compare(&[(a.clone(), smaller)], 1);
+    assert!(!compared.is_worthless(), "{compared:?}");
+    assert!(compared.print(("a", "b")).contains("  B's responses are smaller: "), "{compared:?}");
+    assert_eq!(compare(&[(a.clone(), a)], 1).levels[0].sizes, None);
 }
 
 #[test]

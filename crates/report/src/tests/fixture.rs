@@ -117,6 +117,7 @@ fn step(number: u16, start_ns: u64, shape: &Shape) -> StepReport {
             busy_share: 0.125,
             wait_share: 0.01,
             held_back_share: None,
+            stopped_ns: 0,
             crowded_share: None,
             loop_lag: Times::of(loop_lag),
             memory_bytes_peak: Some(12 << 20),

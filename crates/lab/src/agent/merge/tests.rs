@@ -38,6 +38,18 @@ fn counts_are_added_and_histograms_merged() {
 }
 
 #[test]
+fn the_longest_stop_of_an_agent_counts() {
+    let mut stopped = fixture::failing();
+    let stopped_ns = stopped.steps[0].elapsed_ns / 2;
+    stopped.steps[0].client.stopped_ns = stopped_ns;
+    let stopped = result(1, stopped.encode().unwrap().into_bytes());
+    let whole = merge(&[result(0, record()), stopped, result(2, record())]).unwrap();
+    let step = &whole.steps[0];
+    assert_eq!(step.client.stopped_ns, stopped_ns);
+    assert!(step.invalid.iter().any(|invalid| invalid.reason.name() == "client-stopped"), "{:?}", step.invalid);
+}
+
+#[test]
 fn a_lost_agent_makes_it_invalid() {
     let mut lost = result(1, Vec::new());
     lost.lost = Some((AgentLoss::Silent, String::new()));

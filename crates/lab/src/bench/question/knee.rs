@@ -6,6 +6,8 @@ use flatout_load::judge::validity::REACHED_SHARE_MIN;
 use flatout_load::judge::{InvalidReason, Threshold};
 use flatout_load::report::StepReport;
 use flatout_load::stats::knee::{KneeEnding, KneePlan, KneeSearch, TrialOutcome};
+use flatout_load::stats::responses::{Responses, answered_differently};
+use flatout_units::show;
 use serde_json::json;
 
 /// Runs levels at the rates that the search selects, and reports the result of the search. All requirements must be
@@ -20,11 +22,21 @@ pub fn find_knee(
     let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
     let mut bench = Bench::prepare(ask, counter_source)?;
     let mut search = KneeSearch::new(plan);
+    let mut statuses = LevelStatuses::default();
     while let Some(trial) = search.next() {
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
         // If the client has too few ports for a rate, the trial says nothing about the server, and the search continues
         // at lower rates.
-        let outcome = step.map_or(TrialOutcome::Invalid, |step| outcome_of(step, requirements));
+        let outcome = step.map_or(TrialOutcome::Invalid, |step| {
+            // What a client sends after a stop is a burst, to which a server may respond otherwise.
+            let was_stopped = step.invalid.iter().any(|invalid| invalid.reason == InvalidReason::ClientStopped);
+            let responses = Responses::of(&step.record, &step.plan.expected);
+            if !was_stopped && statuses.differ(trial.rate_per_s, responses) {
+                TrialOutcome::Missed
+            } else {
+                outcome_of(step, requirements)
+            }
+        });
         if bench.is_over() {
             break;
         }
@@ -39,7 +51,12 @@ pub fn find_knee(
     }
     let arrival = base.arrival();
     let requirement = requirements.iter().map(Threshold::text).collect::<Vec<_>>().join(" and ");
-    let sentence = knee.sentence(&requirement, arrival);
+    let mut sentence = knee.sentence(&requirement, arrival);
+    let is_above = |rate_per_s: f64| knee.met_per_s.is_none_or(|met_per_s| rate_per_s > met_per_s);
+    let above = statuses.differing.iter().filter(|(rate_per_s, _)| is_above(*rate_per_s));
+    if let Some((_, why)) = above.min_by(|one, other| one.0.total_cmp(&other.0)) {
+        sentence = format!("{sentence}; {why}");
+    }
     let finding = json!({
         "requirement": requirement,
         "sentence": sentence,
@@ -50,6 +67,34 @@ pub fn find_knee(
     });
     report.run.findings.insert("knee".to_owned(), finding);
     Ok(report)
+}
+
+/// The statuses of the responses at the lowest rate, which those of every other rate must equal: a server that redirects
+/// to an error page instead of serving the page does not sustain the load.
+#[derive(Debug, Default)]
+struct LevelStatuses {
+    /// The lowest rate with successful responses so far, and those of the first trial at this rate.
+    lowest: Option<(f64, Responses)>,
+    /// The rates at which the statuses differed, and how.
+    differing: Vec<(f64, String)>,
+}
+
+impl LevelStatuses {
+    /// Returns whether the statuses at this rate differ from those at the lowest rate.
+    fn differ(&mut self, rate_per_s: f64, responses: Responses) -> bool {
+        let Some((lowest_per_s, lowest)) = self.lowest.as_ref().filter(|(lowest_per_s, _)| rate_per_s >= *lowest_per_s)
+        else {
+            if responses.has_successes() {
+                self.lowest = Some((rate_per_s, responses));
+            }
+            return false;
+        };
+        let at = |rate_per_s: f64| format!("at {}/s", show::figure(rate_per_s));
+        let (low, high) = (at(*lowest_per_s), at(rate_per_s));
+        let Some(why) = answered_differently((&low, lowest), (&high, &responses)) else { return false };
+        self.differing.push((rate_per_s, why));
+        true
+    }
 }
 
 /// Returns the outcome of a trial. A server that cannot keep up makes arrivals wait, which misses the requirement. A
@@ -64,6 +109,7 @@ fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
                 | InvalidReason::ScheduleLag
                 | InvalidReason::CpuContention
                 | InvalidReason::CpuContentionUnknown
+                | InvalidReason::ClientStopped
                 | InvalidReason::LittlesLaw
         )
     };
@@ -92,11 +138,12 @@ fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
 
 #[cfg(test)]
 mod tests {
-    use super::{TrialOutcome, outcome_of};
+    use super::{LevelStatuses, Responses, TrialOutcome, outcome_of};
     use crate::view::fixture;
     use flatout_load::FailureKind;
     use flatout_load::judge::validity::Invalid;
     use flatout_load::judge::{InvalidReason, Threshold};
+    use flatout_load::plan::ExpectedStatuses;
     use flatout_load::report::StepReport;
 
     /// Nine of ten responses take 0.6 ms, the others 3.1 ms.
@@ -110,11 +157,12 @@ mod tests {
         outcome_of(step, &[Threshold::parse(requirement).unwrap()])
     }
 
-    const CLIENTS: [InvalidReason; 4] = [
+    const CLIENTS: [InvalidReason; 5] = [
         InvalidReason::ClientSaturated,
         InvalidReason::ScheduleLag,
         InvalidReason::CpuContention,
         InvalidReason::CpuContentionUnknown,
+        InvalidReason::ClientStopped,
     ];
 
     #[test]
@@ -124,6 +172,28 @@ mod tests {
         assert_eq!(outcome(&sound, "p99<1ms"), TrialOutcome::Missed);
         // Reasons that the client did not cause do not invalidate a missed requirement.
         assert_eq!(outcome(&step(&[InvalidReason::RateNotReached]), "p99<1ms"), TrialOutcome::Missed);
+    }
+
+    #[test]
+    fn other_statuses_than_at_the_lowest_rate_miss() {
+        let of = |json: &str, expected: &str| {
+            let mut record = step(&[]).record;
+            record.statuses = serde_json::from_str(json).unwrap();
+            Responses::of(&record, &ExpectedStatuses::parse(expected).unwrap())
+        };
+        let (pages, sorry) = (r#"{"200": 1000}"#, r#"{"200": 200, "302": 800}"#);
+        let mut statuses = LevelStatuses::default();
+        let mut differ = |rate_per_s: f64, json: &str| statuses.differ(rate_per_s, of(json, "2xx,3xx"));
+        assert!(!differ(100.0, "{}"), "nothing succeeded");
+        assert!(!differ(50.0, pages) && !differ(200.0, pages));
+        assert!(differ(400.0, sorry) && differ(300.0, sorry));
+        assert!(!differ(25.0, pages) && !differ(100.0, pages));
+        // A server that has not recovered from a higher rate.
+        assert!(differ(25.0, sorry) && !differ(25.0, pages) && !differ(100.0, pages));
+        let (rate_per_s, why) = statuses.differing.last().unwrap();
+        assert!(*rate_per_s < 26.0 && why.contains("(at 25.0/s: 100.0 % status 200; at 25.0/s: 80.0 %"), "{why}");
+        let mut allowed = LevelStatuses::default();
+        assert!(!allowed.differ(50.0, of(pages, "200,302")) && !allowed.differ(400.0, of(sorry, "200,302")));
     }
 
     #[test]

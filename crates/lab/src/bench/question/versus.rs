@@ -9,6 +9,7 @@ use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
 use flatout_load::stats::compare::{Comparison, Finding, Measure, NotCompared, failed_differently};
 use flatout_load::stats::order::{RunBlock, RunOrder, Side};
+use flatout_load::stats::responses::{Responses, answered_differently, sized_differently};
 use serde_json::json;
 
 /// Number of blocks in each of the two comparisons, A/A and A/B.
@@ -65,7 +66,7 @@ pub fn versus(
     if !is_whole {
         return Ok(report);
     }
-    let Compared { comparisons, not_compared } = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
+    let Compared { comparisons, not_compared, sizes } = compare(plan.seed, plan.is_open(), &blocks, &same, &turns);
     let sentence = match (comparisons.first(), not_compared.is_empty()) {
         (Some(first), _) => first.sentence(),
         (None, true) => "no comparison is possible: too few intervals had responses".to_owned(),
@@ -83,6 +84,7 @@ pub fn versus(
         "blocks": BLOCKS,
         "turn_ns": if let Stop::After { duration_ns } = turn.stop { Some(duration_ns) } else { None },
         "sentence": sentence,
+        "sizes": sizes,
         "comparisons": comparisons.iter().map(|comparison| json!({
             "measure": comparison.measure.name,
             "sentence": comparison.sentence(),
@@ -119,6 +121,7 @@ struct Turn {
     p99_ns: f64,
     server_cpu_ns: Option<f64>,
     counts: Counts,
+    responses: Responses,
     /// Number of requests that can be in progress at once: connections, or streams that the server permits.
     slots: u32,
     verdicts: Vec<FigureVerdict>,
@@ -135,6 +138,7 @@ impl Turn {
             p99_ns: at(|response| response.p99_ns),
             server_cpu_ns: step.server.and_then(|server| server.cpu_ns_per_response),
             counts: step.record.counts,
+            responses: Responses::of(&step.record, &step.plan.expected),
             slots: step.slots_used(),
             verdicts: step.figures.clone(),
         }
@@ -147,9 +151,12 @@ impl Turn {
 }
 
 /// The results of all turns: the comparable figures, and the figures that are invalid for a side.
+#[expect(clippy::struct_field_names, reason = "figures that are compared, and those that are not")]
 struct Compared {
     comparisons: Vec<Comparison>,
     not_compared: Vec<NotCompared>,
+    /// A sentence on the sizes of the responses, if they differ.
+    sizes: Option<String>,
 }
 
 fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: &[Turn]) -> Compared {
@@ -159,12 +166,15 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
         let pairs: Vec<_> = blocks.iter().map(|block| (sum(&block.a), sum(&block.b))).collect();
         bootstrap.ratio(&pairs)
     };
-    let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new() };
+    let mut compared = Compared { comparisons: Vec::new(), not_compared: Vec::new(), sizes: None };
     let of_a = || same.iter().chain(blocks.iter().flat_map(|block| &block.a).map(|run| &turns[*run]));
     let of_b = || blocks.iter().flat_map(|block| &block.b).map(|run| &turns[*run]);
     let failed_a = Counts::error_share_of(of_a().map(|turn| &turn.counts));
     let failed_b = Counts::error_share_of(of_b().map(|turn| &turn.counts));
-    let differently = failed_differently(("A", failed_a), ("B", failed_b)).or_else(|| {
+    let [a, b] = [of_a().collect::<Vec<_>>(), of_b().collect()]
+        .map(|turns| turns.iter().fold(Responses::default(), |sum, turn| sum.and(&turn.responses)));
+    let differently = failed_differently(("A", failed_a), ("B", failed_b));
+    let differently = differently.or_else(|| answered_differently(("A", &a), ("B", &b))).or_else(|| {
         // In an open loop, the clock determines the load.
         let first = of_a().next()?.slots;
         let other = of_a().chain(of_b()).find(|turn| turn.slots != first).filter(|_| !is_open)?.slots;
@@ -203,6 +213,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
     if turns.iter().chain(same).all(|turn| turn.server_cpu_ns.is_some()) {
         add(Measure::cost("CPU per request"), Figure::ServerCpu, &|turn| turn.server_cpu_ns.unwrap_or(f64::NAN));
     }
+    compared.sizes = sized_differently(&a, &b).filter(|_| !compared.comparisons.is_empty());
     compared
 }
 
@@ -212,6 +223,7 @@ mod tests {
     use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
     use flatout_load::record::Counts;
     use flatout_load::stats::order::{RunOrder, Side};
+    use flatout_load::stats::responses::Responses;
 
     fn turn(reasons: &[InvalidReason]) -> Turn {
         let invalid: Vec<Invalid> =
@@ -222,6 +234,7 @@ mod tests {
             p99_ns: 2e6,
             server_cpu_ns: Some(1e4),
             counts: Counts { responses: 1_000, ..Counts::default() },
+            responses: Responses::default(),
             slots: 16,
             verdicts: figures::verdicts(&Evidence::default(), &invalid),
         }
@@ -235,7 +248,7 @@ mod tests {
         let same: Vec<Turn> = sides.iter().map(|_| turn(&[])).collect();
         let of = |side: &Side| Turn { slots: if *side == Side::A { 16 } else { 8 }, ..turn(&[]) };
         let turns: Vec<Turn> = sides.iter().map(of).collect();
-        let Compared { comparisons, not_compared } = compare(1, false, &blocks, &same, &turns);
+        let Compared { comparisons, not_compared, .. } = compare(1, false, &blocks, &same, &turns);
         assert_eq!((comparisons.len(), not_compared.len()), (0, 4));
         assert!(not_compared[0].sentence().contains("16 were used in one turn and 8 in another"));
         // The clock determines the load of an open loop.
@@ -252,7 +265,7 @@ mod tests {
             let last = sides.iter().rposition(|side| *side == Side::B).unwrap();
             turns[last] = turn(last_of_b);
             let same: Vec<Turn> = sides.iter().map(|_| turn(&[])).collect();
-            let Compared { comparisons, not_compared } = compare(1, false, &blocks, &same, &turns);
+            let Compared { comparisons, not_compared, .. } = compare(1, false, &blocks, &same, &turns);
             let names: Vec<String> = comparisons.into_iter().map(|comparison| comparison.measure.name).collect();
             (names.join(", "), not_compared.iter().map(NotCompared::sentence).collect::<Vec<_>>())
         };

@@ -94,6 +94,7 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
             busy_share: 0.4,
             wait_share: 0.0,
             held_back_share: None,
+            stopped_ns: 0,
             crowded_share: None,
             loop_lag: Times::of(Hdr::new().unwrap()),
             memory_bytes_peak: None,

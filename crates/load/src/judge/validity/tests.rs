@@ -54,6 +54,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
         client_busy_share: 0.99,
         server_crowded_cores: Some(0.2),
         server_cpu_is_short: true,
+        client_stopped_ns: 500 * MS,
         client_starved: 1,
         begun_span_ns: 12_000 * MS,
         connections_asked: Some(13),
@@ -72,6 +73,18 @@ fn names_are_unique_and_every_reason_can_come_up() {
     let mut found = reasons(&bad);
     found.extend(reasons(&Evidence { elapsed_ns: 900 * MS, arrivals_waited: 5_000, ..bad }));
     assert!(InvalidReason::ALL.iter().all(|reason| found.contains(reason)), "{found:?}");
+}
+
+#[test]
+fn a_stopped_client_is_named_if_it_was_stopped_for_more_than_a_hundredth() {
+    let stopped = |stopped_ns: u64| Evidence { client_stopped_ns: stopped_ns, ..good() };
+    assert_eq!(reasons(&stopped(100 * MS)), vec![]);
+    assert_eq!(reasons(&stopped(101 * MS)), vec![InvalidReason::ClientStopped]);
+    // The lag of so few requests says nothing about p99, and a closed loop has none.
+    let few = Evidence { responses: 48, visits: 48, lag_p50_ns: 0, lag_p99_ns: 0, ..stopped(3_000 * MS) };
+    let found = judge(&few);
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].text.contains("did not run for 3.00 s of the 10.0 s"), "{}", found[0].text);
 }
 
 #[test]
