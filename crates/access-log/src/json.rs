@@ -72,7 +72,7 @@ impl JsonForm {
                 AccessField::Site => append_string_or_null(text, answer.facts.site.as_deref().map(str::as_bytes)),
                 AccessField::User => append_string_or_null(text, answer.facts.user.as_deref().map(str::as_bytes)),
                 AccessField::Cache => {
-                    append_string_or_null(text, answer.facts.cache.as_ref().map(|cache| cache.name().as_bytes()))
+                    append_string_or_null(text, answer.facts.cache.as_ref().map(|cache| cache.name().as_bytes()));
                 }
             }
         }

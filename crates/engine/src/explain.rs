@@ -30,9 +30,9 @@ use std::sync::Arc;
 /// Address of the client unless the operator names one.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Remark about the listener if a proxy in front of it must end TLS.
-const FORWARDED_PLAINLY: &str = "no listener has the URL's scheme; a trusted proxy is assumed to end TLS, and to forward \
-    the request to the first one that has the site, with X-Forwarded-Proto: https";
+/// Remark about the listener if a proxy in front of it must terminate TLS.
+const FORWARDED_PLAINLY: &str = "no listener has the URL's scheme; a trusted proxy is assumed to terminate TLS, and to \
+    forward the request to the first one that has the site, with X-Forwarded-Proto: https";
 
 /// A step that the request reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,8 +197,8 @@ impl Spec {
         explanation
     }
 
-    /// Returns the request in which a trusted proxy that ends TLS forwards `question`, which is for an https URL, to the
-    /// listener with the index `listener`; `None` if no setting trusts a peer of that listener.
+    /// Returns the request in which a trusted proxy that terminates TLS forwards `question`, which is for an https URL, to
+    /// the listener with the index `listener`; `None` if no setting trusts a peer of that listener.
     fn forward_plainly(&self, question: &Question, listener: u32) -> Option<Question> {
         let is_unix = self.listeners.get(listener as usize)?.is_unix();
         // The operator may have named the proxy itself.

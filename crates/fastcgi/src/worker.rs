@@ -35,6 +35,7 @@ use std::sync::{Arc, Weak};
 const UNWANTED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A complete result of a script.
+#[allow(clippy::large_enum_variant)] // nearly all results are responses
 enum Made {
     /// A response with content.
     Response(Response),

@@ -73,7 +73,7 @@ flatout_reason::reasons! {
     Tls, "tls", "Whether the request arrived over TLS.";
     Site, "site", "The site that responded, by its first name; null if there was none.";
     User, "user", "The user name, if its password was verified (RFC 7617).";
-    Cache, "cache", "`storing` if the response from the origin is stored, or the reason why not, including one found after the head was sent; null for stored responses, whose lookup result is `outcome`, and without a cache.";
+    Cache, "cache", "`storing` if the response from the origin is stored, or the reason why not, including `no_room`, `too_large` and `incomplete`, which are sometimes found after the head was sent; null for stored responses, whose lookup result is `outcome`, and without a cache.";
 }
 
 /// When a log file is rotated to NAME.YYYYMMDD-HHMMSS (UTC), and how many rotated files are retained.

@@ -266,7 +266,7 @@ fn an_https_url_behind_a_trusted_proxy_is_explained_as_its_visitors_get_it() {
     let mut command = flatout();
     command.current_dir(folder.path()).env("HOME", folder.path()).args(["explain", "https://test/x"]);
     let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
-    assert_parts(&text, &["GET https://test/x\n", "a trusted proxy is assumed to end TLS", "[hit_fresh]"]);
+    assert_parts(&text, &["GET https://test/x\n", "a trusted proxy is assumed to terminate TLS", "[hit_fresh]"]);
 }
 
 #[test]

@@ -121,11 +121,11 @@ fn an_https_url_without_a_tls_listener_is_explained_as_forwarded_by_a_trusted_pr
         let config = load_text(&format!("{trusted}\nsite \"app.test\" {{ {site}; }}")).unwrap();
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let client = from.map(|from| from.parse().unwrap());
-        let question = Question { client, fields, ..question("GET", "https://app.test/x") };
+        let question = Question { fields, client, ..question("GET", "https://app.test/x") };
         let told = Arc::new(Spec::compile(&config, &Sources::default()).unwrap()).explain(&question);
         assert!(told.request == "GET https://app.test/x", "{}", told.request);
         let location = told.fields.iter().find(|field| field.line.0 == "Location").map(|field| field.line.1.clone());
-        let is_assumed = told.to_text(false).contains("a trusted proxy is assumed to end TLS");
+        let is_assumed = told.to_text(false).contains("a trusted proxy is assumed to terminate TLS");
         (told.status, location.unwrap_or_default(), is_assumed)
     };
     let trusted = "trusted-proxies \"10.0.0.0/8\"";
@@ -137,7 +137,7 @@ fn an_https_url_without_a_tls_listener_is_explained_as_forwarded_by_a_trusted_pr
     assert_eq!(explain(trusted, None, &[]).0, 403, "the client is at 127.0.0.1");
     let (status, location, _) = explain(trusted, Some("192.0.2.7"), &[("X-Forwarded-Proto", "http")]);
     assert_eq!((status, location.as_str()), (308, "https://app.test/x"));
-    // No proxy may end TLS here.
+    // No proxy may terminate TLS here.
     let (status, location, is_assumed) = explain("", Some("192.0.2.7"), &[]);
     assert_eq!((status, location.as_str(), is_assumed), (308, "https://app.test/x", false));
 }

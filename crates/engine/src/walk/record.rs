@@ -259,7 +259,7 @@ fn describe_replaced(opened: &OpenedFolder) -> Option<String> {
             "is another folder now, but the earlier one remains in use, because the new one {why}; to serve it, run \
              flatout reload"
         ),
-        None => "is another folder now; the earlier one is in use until flatout follows".to_owned(),
+        None => "is another folder now; the earlier one is in use until flatout opens the new one".to_owned(),
     })
 }
 

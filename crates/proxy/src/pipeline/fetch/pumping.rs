@@ -116,9 +116,11 @@ impl Pumping {
 
     /// Returns the reason for not storing content of `length` bytes, if it is known before the content arrives.
     pub(super) fn decide_room(worker: &ProxyWorker, length: u64, bytes_max: u64) -> Option<NoStore> {
-        let store = worker.store()?;
+        if length > bytes_max {
+            return Some(NoStore::TooLarge);
+        }
+        let Some(store) = worker.store() else { return Some(NoStore::NoRoom) };
         let has_room = match length {
-            _ if length > bytes_max => return Some(NoStore::TooLarge),
             0 => true,
             1..=MEMORY_BYTES_MAX => Self::has_room(worker, length),
             _ => store.may_hold(length) && store.has_body_room(length),
