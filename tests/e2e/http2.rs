@@ -12,6 +12,7 @@ mod grpc;
 mod origin;
 
 use super::harness::{Folder, Server, TICK, wait_until};
+use super::timeouts::logged_write_timeout_ms;
 use super::tls::Certificate;
 use super::tool::{run, said, test_tool, tool};
 use client::{
@@ -323,14 +324,7 @@ fn the_write_timeout_lasts_as_long_as_it_is_set() {
         let mut client = std::mem::replace(&mut next, Client::connect(&server, &[(4, 0)]));
         client.get(1, "/big");
         client.frame_like("a reset", |frame| frame.kind == RST_STREAM);
-        let mut took_ms = 0;
-        wait_until("the write timeout is logged", || {
-            let text = fs::read_to_string(&log).unwrap();
-            let line = text.lines().filter(|line| line.contains(" write_timeout ")).nth(attempt - 1);
-            let last = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-            took_ms = last.unwrap_or(0_u64) / 1000;
-            last.is_some()
-        });
+        let took_ms = logged_write_timeout_ms(&log, attempt);
         // Clocks differ by a few milliseconds.
         assert!(took_ms >= TIMEOUT_MS - 50, "{took_ms} ms");
         shortest_ms = shortest_ms.min(took_ms);

@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -62,6 +62,19 @@ fn start_logged(folder: &Folder, arguments: &[&str]) -> (Server, PathBuf) {
     let log = folder.path().join("access.log");
     let server = Server::start(folder.path(), &[&["--access-log", log.to_str().unwrap()], arguments].concat());
     (server, log)
+}
+
+/// Waits until the log has `count` lines with a write timeout, and returns how long the request of the last one took, in
+/// milliseconds.
+pub(super) fn logged_write_timeout_ms(log: &Path, count: usize) -> u64 {
+    let mut took_us: Option<u64> = None;
+    wait_until("the write timeout is logged", || {
+        let text = fs::read_to_string(log).unwrap();
+        let line = text.lines().filter(|line| line.contains(" write_timeout ")).nth(count - 1);
+        took_us = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+        took_us.is_some()
+    });
+    took_us.unwrap() / 1000
 }
 
 /// Sends SIGTERM, asserts that the server exits successfully, and returns its counters.

@@ -48,12 +48,12 @@ impl CacheReply {
         }
     }
 
-    /// Returns whether the process serves a folder whose path names another one now, and `told`, an explanation of the
-    /// same request, is about a file below that path.
-    pub fn keeps_folder_of(&self, told: &Explanation) -> bool {
+    /// Returns whether the process serves a folder whose path names another one now, and `local`, an explanation of the
+    /// same request by another process, is about a file below that path.
+    pub fn keeps_folder_of(&self, local: &Explanation) -> bool {
         let kept = self.explanation["replaced"].as_array().into_iter().flatten();
         let mut paths = kept.filter_map(|folder| folder["name"].as_str());
-        paths.any(|path| told.files.iter().any(|(name, _)| Path::new(name).starts_with(path)))
+        paths.any(|path| local.files.iter().any(|(name, _)| Path::new(name).starts_with(path)))
     }
 }
 

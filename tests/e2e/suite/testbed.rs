@@ -36,6 +36,18 @@ fn shares(pid: u32) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
+/// Runs a suite with a network, asserts that it leaves nothing behind, and returns its report.
+fn run_in_network(given: &Given) -> Value {
+    let child = given.start();
+    let pid = worker_of(child.id());
+    let ran = Ran::of(&child.wait_with_output().unwrap());
+    let report = given.report();
+    assert_eq!(ran.code, code_of(&report), "{}\n{}", ran.stdout, ran.stderr);
+    assert_eq!(namespaces(pid), Vec::<String>::new());
+    assert_nothing_runs(given);
+    report
+}
+
 #[test]
 fn a_link_has_its_rate_for_every_packet_size() {
     if !may_create_networks() {
@@ -43,13 +55,7 @@ fn a_link_has_its_rate_for_every_packet_size() {
         return;
     }
     let given = Given::of(&[FLATOUT, WIRE]);
-    let child = given.start();
-    let pid = worker_of(child.id());
-    let ran = Ran::of(&child.wait_with_output().unwrap());
-    let report = given.report();
-    assert_eq!(ran.code, code_of(&report), "{}\n{}", ran.stdout, ran.stderr);
-    assert_eq!(namespaces(pid), Vec::<String>::new());
-    assert_nothing_runs(&given);
+    let report = run_in_network(&given);
     let cells = report["steps"][0]["cells"].as_array().unwrap();
     assert_eq!(cells.len(), 2, "one for each packet size");
     for cell in cells {
@@ -95,13 +101,7 @@ fn a_link_has_its_delay_in_both_directions() {
         step "far" { servers "flatout"; path "/big.bin"; bench "-c" 1 "-n" 5; testbed "far"; repetitions 1 }
     "#;
     let given = Given::of(&[FLATOUT, wire]);
-    let child = given.start();
-    let pid = worker_of(child.id());
-    let ran = Ran::of(&child.wait_with_output().unwrap());
-    let report = given.report();
-    assert_eq!(ran.code, code_of(&report), "{}\n{}", ran.stdout, ran.stderr);
-    assert_eq!(namespaces(pid), Vec::<String>::new());
-    assert_nothing_runs(&given);
+    let report = run_in_network(&given);
     let bench = given.result(report["steps"][0]["cells"][0]["runs"][0]["path"].as_str().unwrap());
     let answered = bench["counts"]["responses"].as_u64();
     let least_ns = bench["service"]["min_ns"].as_u64();

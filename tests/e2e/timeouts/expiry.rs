@@ -1,12 +1,11 @@
 //! The timeouts of the server, and how each wait ends.
 
-use super::super::harness::{Response, Server, read_response, read_to_end, uninterrupted, wait_until};
+use super::super::harness::{Response, Server, read_response, read_to_end, uninterrupted};
 use super::{
-    LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, read_until_closed, site, start_logged, stop,
-    trickle, wait_for_line, wait_until_idle,
+    LARGE_BYTES, connect_with_small_buffer, expect_closed, get, large, logged_write_timeout_ms, read_until_closed,
+    site, start_logged, stop, trickle, wait_for_line, wait_until_idle,
 };
 use flatout_handler::ending::CloseReason;
-use std::fs;
 use std::io::Read;
 use std::io::Write;
 use std::net::Shutdown;
@@ -139,14 +138,7 @@ fn the_write_timeout_lasts_as_long_as_it_is_set() {
     for attempt in 1..=5 {
         let mut stream = connect_with_small_buffer(&server);
         stream.write_all(get("/large.bin").as_bytes()).unwrap();
-        let mut took_ms = 0;
-        wait_until("the write timeout is logged", || {
-            let text = fs::read_to_string(&log).unwrap();
-            let line = text.lines().filter(|line| line.contains(" write_timeout ")).nth(attempt - 1);
-            let last = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-            took_ms = last.unwrap_or(0_u64) / 1000;
-            last.is_some()
-        });
+        let took_ms = logged_write_timeout_ms(&log, attempt);
         // The client accepts bytes only at the beginning. Clocks differ by a few milliseconds.
         assert!(took_ms >= TIMEOUT_MS - 50, "{took_ms} ms");
         if took_ms < TIMEOUT_MS + 1_000 {
