@@ -15,6 +15,8 @@ fn site(lines: &str) -> (Folder, Fpm, Server) {
     let folder = Folder::with(&[
         ("www/hello.php", b"<?php echo 'hello';"),
         ("www/job.php", b"<?php echo 'accepted'; fastcgi_finish_request(); while (!file_exists($_GET['until'])) { usleep(10000); clearstatcache(); }"),
+        ("www/report.php", b"<?php usleep(1000 * (int) $_GET['ms']); echo 'report';"),
+        ("www/after.php", b"<?php echo 'accepted'; fastcgi_finish_request(); usleep(1000 * (int) $_GET['ms']);"),
         ("www/own.php", b"<?php echo 'outer and ', file_get_contents('http://' . $_SERVER['HTTP_HOST'] . '/hello.php');"),
         ("www/post.php", b"<?php file_put_contents($_GET['log'], 'x', FILE_APPEND | LOCK_EX); echo strlen(file_get_contents('php://input'));"),
         ("www/fpm-status.php", b"<?php // PHP-FPM answers this itself."),
@@ -44,6 +46,42 @@ fn a_job_after_the_response_delays_nobody_while_processes_are_free() {
     }
     folder.write("done", b"");
     assert!(outcomes(&folder, 14).iter().all(|outcome| outcome == "php_answered"));
+}
+
+/// Requests `count` pages at once. Each must be answered.
+fn all_at_once(server: &Server, count: usize, path: &str) {
+    thread::scope(|scope| {
+        for _ in 0..count {
+            scope.spawn(|| assert_eq!(get(server, path).status, 200, "{path}"));
+        }
+    });
+}
+
+/// A pool works off a burst, although its requests take far longer than earlier ones with the same path, and the next
+/// burst as well.
+#[test]
+fn bursts_of_long_requests_are_answered() {
+    let (_folder, _fpm, server) = site(POOL);
+    for _ in 0..10 {
+        all_at_once(&server, 1, "/report.php?ms=5");
+    }
+    for _ in 0..2 {
+        all_at_once(&server, 25, "/report.php?ms=600");
+        all_at_once(&server, 20, "/report.php?ms=5");
+    }
+}
+
+/// Visitors wait for processes that work after their response, each time.
+#[test]
+fn visitors_wait_until_processes_have_finished_their_jobs() {
+    let (_folder, _fpm, server) = site(POOL);
+    for _ in 0..10 {
+        all_at_once(&server, 1, "/report.php?ms=5");
+    }
+    for _ in 0..2 {
+        all_at_once(&server, 5, "/after.php?ms=2000");
+        all_at_once(&server, 40, "/report.php?ms=5");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! The table has a fixed size. Its numbers are independent of each other and updated without a lock: a lost update of a
 //! mean does not matter. Paths that are requested often displace others.
 
+use super::{SAMPLES_MIN, SLOW_US};
 use crate::group::hash_key;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +18,9 @@ const SLOTS: usize = 128;
 
 /// Number of levels of concurrency. Level n begins at 2^n requests that wait for a response head.
 const LEVELS: usize = 14;
+
+/// Number of requests among few, one after another, that must have grown for their kind to take that long alone.
+const FEW_GROWN: u32 = 2;
 
 /// Number of samples after which a mean follows new samples by an eighth of the difference.
 const SAMPLES_MAX: u32 = 8;
@@ -59,6 +63,8 @@ struct Slot {
     asking: AtomicU32,
     /// Latest time in milliseconds at which a delay had grown with the number of requests; 0 if none ever had.
     grown_ms: AtomicU64,
+    /// Number of requests in succession whose delays had grown although they were among few.
+    few_grown: AtomicU32,
     /// For each level, the mean delay in microseconds in the upper half, and the number of samples in the lower half.
     means: [AtomicU64; LEVELS],
     name: Mutex<String>,
@@ -76,6 +82,7 @@ impl Kinds {
             strength: AtomicU32::new(0),
             asking: AtomicU32::new(0),
             grown_ms: AtomicU64::new(0),
+            few_grown: AtomicU32::new(0),
             means: [const { AtomicU64::new(0) }; LEVELS],
             name: Mutex::new(String::new()),
         };
@@ -186,6 +193,30 @@ impl Kinds {
         }
     }
 
+    /// Handles a delay among few requests, that is, one that is not [comparable](Base::is_comparable) with `base`. If
+    /// several in succession have grown, the kind now takes this long alone, for example because of other parameters, and
+    /// its delays among few become those. Returns whether that is so.
+    pub(super) fn handle_few(&self, base: Base, has_grown: bool, delay_us: u64) -> bool {
+        let Some(slot) = self.slot(base.entry) else { return false };
+        let grown = slot.few_grown.load(Relaxed);
+        if !has_grown {
+            // A load first, so that workers do not contend for the cache line.
+            if grown > 0 {
+                slot.few_grown.store(0, Relaxed);
+            }
+            return false;
+        }
+        slot.few_grown.store(grown + 1, Relaxed);
+        if grown + 1 < FEW_GROWN {
+            return false;
+        }
+        slot.few_grown.store(0, Relaxed);
+        for mean in &slot.means[base.level..(base.level + 2).min(LEVELS)] {
+            mean.store(pack(u32::try_from(delay_us).unwrap_or(u32::MAX), SAMPLES_MIN), Relaxed);
+        }
+        true
+    }
+
     /// Returns whether a delay of this kind has grown with the number of requests since a time.
     pub(super) fn has_grown(&self, kind: Kind, samples_min: u32, since_ms: u64) -> bool {
         let slot = self.base(kind, samples_min).and_then(|base| self.slot(base.entry));
@@ -195,6 +226,11 @@ impl Kinds {
     /// Returns the shortest mean delay of this kind in microseconds, at any concurrency.
     pub(super) fn shortest_us(&self, kind: Kind) -> Option<u32> {
         self.slots(kind).find_map(Slot::shortest_us)
+    }
+
+    /// Returns whether this kind takes long even alone, because it does at every concurrency.
+    pub(super) fn is_slow(&self, kind: Kind) -> bool {
+        self.shortest_us(kind).is_some_and(|shortest_us| shortest_us >= SLOW_US)
     }
 
     /// Returns how long this kind takes at the lowest concurrency at which it has been measured, with at least
@@ -262,6 +298,7 @@ impl Slot {
 
     fn forget(&self) {
         self.grown_ms.store(0, Relaxed);
+        self.few_grown.store(0, Relaxed);
         for mean in &self.means {
             mean.store(0, Relaxed);
         }
@@ -295,7 +332,11 @@ fn add(mean: &AtomicU64, delay_us: u64) {
     let count = (count + 1).min(SAMPLES_MAX);
     let delay_us = i64::try_from(delay_us).unwrap_or(i64::MAX).min(i64::from(u32::MAX));
     let new_us = i64::from(mean_us) + (delay_us - i64::from(mean_us)) / i64::from(count);
-    mean.store((new_us as u64) << 32 | u64::from(count), Relaxed);
+    mean.store(pack(new_us as u32, count), Relaxed);
+}
+
+const fn pack(mean_us: u32, count: u32) -> u64 {
+    (mean_us as u64) << 32 | count as u64
 }
 
 /// Splits a mean into microseconds and the number of samples.
@@ -345,6 +386,26 @@ mod tests {
         let (never, other) = (kinds.find(b"/folder/never"), kinds.find(b"/folder/other"));
         kinds.add_missing(never, 30_000_000);
         assert_eq!((kinds.shortest_us(never), kinds.shortest_us(other)), (Some(30_000_000), None));
+    }
+
+    /// If requests among few take much longer, one after another, the kind does.
+    #[test]
+    fn a_kind_that_takes_longer_alone_has_a_new_base() {
+        let kinds = Kinds::new();
+        let page = kinds.find(b"/page");
+        for (asking, delay_us) in [(1, 1_000), (2, 1_000), (4, 1_500)] {
+            (0..8).for_each(|_| kinds.add(page, asking, delay_us));
+        }
+        let base = kinds.base(page, 2).unwrap();
+        for (has_grown, is_slow) in [(true, false), (false, false), (true, false), (true, true), (true, false)] {
+            assert_eq!(kinds.handle_few(base, has_grown, 900_000), is_slow);
+        }
+        let base = kinds.base(page, 2).unwrap();
+        assert_eq!((base.level, base.mean_us()), (0, 900_000));
+        // Higher levels stay, so that a kind with such delays is not slow, and the next delays count.
+        assert_eq!(kinds.shortest_us(page), Some(1_500));
+        kinds.add(page, 1, 3_000);
+        assert_eq!(kinds.base(page, 2).unwrap().mean_us(), 601_000);
     }
 
     /// However many paths are requested, the table does not grow, and what is requested often stays.

@@ -46,6 +46,8 @@ pub(super) struct Control {
     pub(super) epoch_before: u32,
     /// Number of requests of that epoch that were overtaken, since the last one that was not.
     pub(super) doubts: u32,
+    /// Time of the latest observation under a limit, in milliseconds.
+    pub(super) latest_ms: u64,
 }
 
 impl Lane {
@@ -58,7 +60,7 @@ impl Lane {
             answered: AtomicU32::new(0),
             usual_ms: AtomicU64::new(0),
             grown_since_ms: AtomicU64::new(0),
-            control: Mutex::new(Control { climb, growth: Growth::default(), epoch_before: 0, doubts: 0 }),
+            control: Mutex::new(Control { climb, growth: Growth::default(), epoch_before: 0, doubts: 0, latest_ms: 0 }),
             queue: Mutex::new(PermitQueue::new(queue)),
         }
     }

@@ -9,7 +9,8 @@
 //! for a response head: the origin is working on these. The configured `max` applies to all requests in progress,
 //! including those whose responses are streaming: long downloads and event streams hold a permit, but do not count
 //! towards the adaptive limit. Therefore, a [`Permit`] receives a report when the head arrives, and is dropped when the
-//! response is complete.
+//! response is complete. If requests take longer although only few are waiting, their kind takes that long now, and
+//! their number is not the reason.
 //!
 //! **Slow kinds are apart** (`lane`). Kinds that take long even alone, such as long polls and reports, have a limit
 //! and a queue of their own, and a quarter of `max` is not for them, as long as there are others. A request that has
@@ -43,7 +44,7 @@ pub use waiting::WaitingRequest;
 
 use flatout_config::model::Concurrency;
 use flatout_overload::{QueueSettings, Subject, subject};
-use kinds::{Kind, Kinds};
+use kinds::{Base, Kind, Kinds};
 use lane::{Lane, LaneName};
 use overtaking::LatestUsual;
 use std::net::IpAddr;
@@ -60,8 +61,10 @@ const QUICK_MS: u64 = 60_000;
 /// Divisor of the configured maximum that yields the number of places that are not for slow kinds.
 const QUICK_SHARE: u32 = 4;
 
-/// Longest time that a request waits because of the adaptive limit, in milliseconds. The configured time applies to
-/// requests that wait because of the configured maximum.
+/// How many times as long as it takes among few a request waits because of an adaptive limit, and the minimum of this time
+/// in milliseconds. The configured time applies if it is shorter, and to requests that wait because of the configured
+/// maximum.
+const WAIT_TIMES: u64 = 50;
 const OVERLOAD_WAIT_MS: u64 = 1_000;
 
 /// Number of delays that a kind must have for its growth to be judged.
@@ -208,14 +211,14 @@ impl ConcurrencyLimiter {
         let kind = self.kinds.find(arrival.path);
         let name = self.lane_of(kind, now_ms);
         let lane = self.lane(name);
-        let wait_ms = self.wait_ms(lane);
+        let wait_ms = self.wait_ms(lane, kind);
         self.latest_ms.fetch_max(now_ms, Relaxed);
         let mut queue = lane.lock_queue();
         let number = queue.push(kind, arrival.client, (now_ms, wait_ms))?;
         lane.note_queue(&queue);
         drop(queue);
         self.grant(name);
-        Ok(WaitingRequest::new(Arc::clone(self), name, number, now_ms.saturating_add(wait_ms)))
+        Ok(WaitingRequest::new(Arc::clone(self), (name, kind), number, now_ms))
     }
 
     /// Returns whether the origin has answered a request as usual within the last second, so that a request which is not
@@ -225,11 +228,16 @@ impl ConcurrencyLimiter {
     }
 
     /// Returns how long a request may wait in the queue of a lane, in milliseconds.
-    fn wait_ms(&self, lane: &Lane) -> u64 {
-        match lane.limit() {
-            Some(_) => self.settings.queue_timeout_ms.min(OVERLOAD_WAIT_MS),
-            None => self.settings.queue_timeout_ms,
+    fn wait_ms(&self, lane: &Lane, kind: Kind) -> u64 {
+        let wait_ms = self.settings.queue_timeout_ms;
+        if lane.limit().is_none() {
+            return wait_ms;
         }
+        // A request whose kind has turned out to be slow does not wait longer in the queue of the others.
+        let is_slow_among_others = lane.name == LaneName::Quick && self.kinds.is_slow(kind);
+        let base = self.kinds.base(kind, SAMPLES_MIN).filter(|_| !is_slow_among_others);
+        let among_few_us = base.map_or(0, Base::mean_us);
+        (u64::from(among_few_us) * WAIT_TIMES / 1_000).max(OVERLOAD_WAIT_MS).min(wait_ms)
     }
 
     const fn lane(&self, name: LaneName) -> &Lane {
@@ -241,15 +249,12 @@ impl ConcurrencyLimiter {
 
     /// Returns the lane of a kind.
     fn lane_of(&self, kind: Kind, now_ms: u64) -> LaneName {
-        // What takes long at every concurrency takes long alone.
-        let shortest_us = self.kinds.shortest_us(kind);
         // A path that has never been answered may be slow.
         let may_be_slow = || {
             let slow_max = self.slow_max(now_ms);
             slow_max < self.settings.max && self.kinds.asking(kind) >= slow_max && !self.kinds.is_path_known(kind)
         };
-        let is_slow = shortest_us.is_some_and(|shortest_us| shortest_us >= SLOW_US) || may_be_slow();
-        if is_slow { LaneName::Slow } else { LaneName::Quick }
+        if self.kinds.is_slow(kind) || may_be_slow() { LaneName::Slow } else { LaneName::Quick }
     }
 
     /// Returns the maximum number of requests of slow kinds that wait for a head.

@@ -15,6 +15,9 @@ const SLOWER: f64 = 1.5;
 /// is a mistake.
 const DOUBTS: u32 = 4;
 
+/// Time without requests after which a limit ends, in milliseconds.
+const IDLE_MS: u64 = 10_000;
+
 /// How the delay of a response compares with those of the same kind among fewer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
@@ -58,6 +61,7 @@ impl ConcurrencyLimiter {
             }
         }
         self.change(lane, |control| {
+            control.latest_ms = now_ms;
             control.climb.handle_overload(place.asking, lane.answered.load(Relaxed), now_ms);
             None
         })
@@ -72,6 +76,9 @@ impl ConcurrencyLimiter {
         self.note_usual(place, (sent_ms, delay_us));
         self.note_quick(delay_us, now_ms);
         self.kinds.add(place.kind, place.asking, delay_us);
+        let is_slow_alone = base
+            .filter(|base| !base.is_comparable(place.all_asking))
+            .is_some_and(|base| self.kinds.handle_few(base, is_grown(base.mean_us(), delay_us), delay_us));
         lane.answered.fetch_add(1, Relaxed);
         let shortest_us = self.kinds.shortest_us(place.kind);
         let is_usual = shortest_us.is_none_or(|shortest_us| !is_grown(shortest_us, delay_us));
@@ -92,6 +99,7 @@ impl ConcurrencyLimiter {
         }
         self.change(lane, |control| {
             let limit = control.climb.limit();
+            let idle_ms = sent_ms.saturating_sub(std::mem::replace(&mut control.latest_ms, now_ms));
             if limit == climb::NONE {
                 let sample = (place.asking, delay_us);
                 let is_evidence = comparison == Comparison::Grown;
@@ -102,7 +110,15 @@ impl ConcurrencyLimiter {
                 control.climb.try_limit(overload, now_ms);
                 return None;
             }
+            if idle_ms >= IDLE_MS {
+                control.climb.end();
+                return Some(LimitEnd::Calm);
+            }
             let is_on_trial = control.climb.is_on_trial();
+            if is_on_trial && is_slow_alone {
+                control.climb.end();
+                return Some(LimitEnd::Useless);
+            }
             if is_on_trial && place.epoch == control.epoch_before {
                 match comparison {
                     Comparison::Overtaken => control.doubts += 1,

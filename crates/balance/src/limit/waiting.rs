@@ -1,5 +1,6 @@
 //! Requests that wait in the queue for a permit.
 
+use super::kinds::Kind;
 use super::lane::LaneName;
 use super::young::TICK_MS;
 use super::{ConcurrencyLimiter, Permit, QueueRefusal, Relaxed, UNDER_WAY};
@@ -11,25 +12,31 @@ use std::task::{Context, Poll};
 pub struct WaitingRequest {
     limiter: Arc<ConcurrencyLimiter>,
     lane: LaneName,
+    kind: Kind,
     number: u64,
-    deadline_ms: u64,
+    since_ms: u64,
     ended: bool,
 }
 
 impl WaitingRequest {
-    pub(super) const fn new(limiter: Arc<ConcurrencyLimiter>, lane: LaneName, number: u64, deadline_ms: u64) -> Self {
-        Self { limiter, lane, number, deadline_ms, ended: false }
+    pub(super) const fn new(
+        limiter: Arc<ConcurrencyLimiter>,
+        (lane, kind): (LaneName, Kind),
+        number: u64,
+        since_ms: u64,
+    ) -> Self {
+        Self { limiter, lane, kind, number, since_ms, ended: false }
     }
 
-    /// Returns the deadline in milliseconds.
-    pub const fn deadline_ms(&self) -> u64 {
-        self.deadline_ms
+    /// Returns the deadline in milliseconds. It changes with the origin's limit.
+    pub fn deadline_ms(&self) -> u64 {
+        self.since_ms.saturating_add(self.limiter.wait_ms(self.limiter.lane(self.lane), self.kind))
     }
 
     /// Returns the time in milliseconds at which the caller must poll again even if nothing has woken it: at the
     /// deadline, and before that at intervals, because places become free as time passes.
     pub fn next_poll_ms(&self, now_ms: u64) -> u64 {
-        self.deadline_ms.min(now_ms.saturating_add(TICK_MS))
+        self.deadline_ms().min(now_ms.saturating_add(TICK_MS))
     }
 
     /// Polls for a permit. Returns [`QueueRefusal::Timeout`] if the deadline has passed, unless a permit has been
@@ -49,7 +56,7 @@ impl WaitingRequest {
             self.ended = true;
             return Poll::Ready(Ok(Permit::new(Arc::clone(&self.limiter), place, true)));
         }
-        if now_ms < self.deadline_ms {
+        if now_ms < self.deadline_ms() {
             queue.set_waker(self.number, context.waker());
             return Poll::Pending;
         }

@@ -1,12 +1,11 @@
 //! Simulations of an origin that is overloaded by one kind of requests.
 
-use super::{at, limit_to, poll, teach};
-use crate::limit::{ConcurrencyLimiter, Permit, Sample, WaitingRequest};
+use super::{Waiters, at, limit_to, teach};
+use crate::limit::{ConcurrencyLimiter, Permit, Sample};
 use flatout_config::model::Concurrency;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::task::Poll;
 
 /// An origin in virtual time: it works on a fixed number of requests at once, and the others wait within it; each takes
 /// between half and one and a half times the mean. Requests beyond `thrash` slow all of them down.
@@ -50,7 +49,7 @@ impl Simulation {
         let (mut now_us, end_us) = (0_u64, duration_ms * 1000);
         let mut idle = clients;
         let mut refused_until_us: VecDeque<u64> = VecDeque::new();
-        let mut waiting: VecDeque<WaitingRequest> = VecDeque::new();
+        let mut waiting = Waiters::new();
         let mut inside: Vec<Option<(Permit, u64)>> = Vec::new();
         let mut backlog: VecDeque<usize> = VecDeque::new();
         let mut busy: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
@@ -60,25 +59,10 @@ impl Simulation {
                 refused_until_us.pop_front();
                 idle += 1;
             }
-            while let Some(mut first) = waiting.pop_front() {
-                match poll(&mut first, now_us / 1000) {
-                    Poll::Ready(Err(_)) => refused_until_us.push_back(now_us + REFUSED_US),
-                    Poll::Ready(permit) => begun.extend(permit),
-                    Poll::Pending => {
-                        waiting.push_front(first);
-                        break;
-                    }
-                }
-            }
-            // In overload, permits are granted at the other end.
-            while let Some(mut last) = waiting.pop_back() {
-                match poll(&mut last, now_us / 1000) {
-                    Poll::Ready(Err(_)) => refused_until_us.push_back(now_us + REFUSED_US),
-                    Poll::Ready(permit) => begun.extend(permit),
-                    Poll::Pending => {
-                        waiting.push_back(last);
-                        break;
-                    }
+            for (result, ()) in waiting.poll(now_us / 1000) {
+                match result {
+                    Ok(permit) => begun.push(permit),
+                    Err(_) => refused_until_us.push_back(now_us + REFUSED_US),
                 }
             }
             while idle > 0 {
@@ -86,7 +70,7 @@ impl Simulation {
                 match limiter.try_acquire(&at(now_us / 1000)) {
                     Some(permit) => begun.push(permit),
                     None => match limiter.enqueue(&at(now_us / 1000)) {
-                        Ok(one) => waiting.push_back(one),
+                        Ok(one) => waiting.push(one, ()),
                         Err(_) => refused_until_us.push_back(now_us + REFUSED_US),
                     },
                 }
@@ -122,7 +106,7 @@ impl Simulation {
     fn run_open(&mut self, limiter: &Arc<ConcurrencyLimiter>, gap_us: u64, duration_ms: u64) -> (u64, u64) {
         let (mut in_time, mut late) = (0, 0);
         let (mut arrival_us, end_us) = (0_u64, duration_ms * 1000);
-        let mut waiting: VecDeque<(WaitingRequest, u64)> = VecDeque::new();
+        let mut waiting = Waiters::new();
         let mut backlog: VecDeque<(Permit, u64, u64)> = VecDeque::new();
         let mut busy: BinaryHeap<Reverse<(u64, u64, u64, usize)>> = BinaryHeap::new();
         let mut permits: Vec<Option<Permit>> = Vec::new();
@@ -146,20 +130,20 @@ impl Simulation {
                 arrival_us += gap_us;
                 match limiter.try_acquire(&at(now_us / 1000)) {
                     Some(permit) => backlog.push_back((permit, now_us, now_us)),
-                    None => waiting.extend(limiter.enqueue(&at(now_us / 1000)).ok().map(|waiting| (waiting, now_us))),
+                    None => {
+                        if let Ok(one) = limiter.enqueue(&at(now_us / 1000)) {
+                            waiting.push(one, now_us);
+                        }
+                    }
                 }
             }
             // Permits are granted when a response completes, and as time passes.
             if now_us == next_done_us {
                 // Clients leave after a second.
-                waiting.retain(|(_, arrived_us)| now_us - arrived_us <= 1_000_000);
-                waiting.retain_mut(|(request, arrived_us)| match poll(request, now_us / 1000) {
-                    Poll::Ready(permit) => {
-                        backlog.extend(permit.ok().map(|permit| (permit, now_us, *arrived_us)));
-                        false
-                    }
-                    Poll::Pending => true,
-                });
+                waiting.retain(|arrived_us| now_us - arrived_us <= 1_000_000);
+                for (result, arrived_us) in waiting.poll(now_us / 1000) {
+                    backlog.extend(result.ok().map(|permit| (permit, now_us, arrived_us)));
+                }
             }
             while busy.len() < self.servers
                 && let Some((permit, began_us, arrived_us)) = backlog.pop_front()
@@ -184,7 +168,7 @@ fn the_limit_finds_the_knee() {
         (10, 20_000, 600, Some(40)),
     ] {
         for seed in 1..=3_u64 {
-            let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
+            let limiter = ConcurrencyLimiter::new(&Concurrency::default());
             let mut simulation = Simulation { servers, mean_us, thrash, random: seed, most: 0 };
             let duration_ms = if thrash.is_some() { 120_000 } else { 60_000 };
             let run = simulation.run(&limiter, clients, duration_ms);
@@ -209,7 +193,7 @@ fn the_limit_finds_the_knee() {
 /// An origin with spare capacity is not held back for long, even if there is a limit at first.
 #[test]
 fn an_origin_without_a_knee_gets_all() {
-    let limiter = ConcurrencyLimiter::new(&Concurrency { queue_timeout_ms: 1 << 40, ..Concurrency::default() });
+    let limiter = ConcurrencyLimiter::new(&Concurrency::default());
     teach(&limiter, b"/page", 100_000, 1);
     limit_to(&limiter, 8);
     let mut simulation = Simulation { servers: 5_000, mean_us: 100_000, thrash: None, random: 7, most: 0 };

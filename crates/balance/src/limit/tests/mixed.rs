@@ -1,13 +1,12 @@
 //! Simulations of an origin that gets several kinds of requests: some wait for something, and others need its capacity.
 
-use super::{poll, teach};
+use super::{Waiters, teach};
 use crate::group::Change;
-use crate::limit::{Arrival, ConcurrencyLimiter, Permit, Sample, WaitingRequest};
+use crate::limit::{Arrival, ConcurrencyLimiter, Permit, Sample};
 use flatout_config::model::Concurrency;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
-use std::task::Poll;
 
 /// How often requests are sent.
 #[derive(Clone, Copy)]
@@ -16,6 +15,8 @@ enum Sent {
     Clients(u64),
     /// One at the end of every such time, in microseconds.
     Every(u64),
+    /// So many at once, and no more.
+    Once(u64),
 }
 
 /// How long the origin takes.
@@ -29,6 +30,8 @@ enum Takes {
     Event(u64),
     /// Half to one and a half times as long as this, on one of the servers.
     Work(u64),
+    /// As long as this on one of the servers, although the response comes after 20 ms.
+    Background(u64),
 }
 
 struct Load {
@@ -61,6 +64,8 @@ struct Request {
 enum Event {
     Arrives(Request),
     Done(usize),
+    /// A server has finished work in the background.
+    Free,
 }
 
 struct Origin {
@@ -88,9 +93,9 @@ impl Origin {
         };
         let mut inside: Vec<Option<(Permit, Request, u64)>> = Vec::new();
         let (mut backlog, mut busy) = (VecDeque::<usize>::new(), 0);
-        let mut waiting: Vec<(WaitingRequest, Request)> = Vec::new();
+        let mut waiting = Waiters::new();
         for (load, one) in loads.iter().enumerate() {
-            let clients = if let Sent::Clients(clients) = one.sent { clients } else { 1 };
+            let clients = if let Sent::Clients(count) | Sent::Once(count) = one.sent { count } else { 1 };
             for client in 0..clients {
                 let request = Request { load, client, arrived_us: one.from_us };
                 at(&mut events, &mut kept, one.from_us, Event::Arrives(request));
@@ -104,7 +109,8 @@ impl Origin {
             let now_ms = now_us / 1_000;
             let mut begun = Vec::new();
             let mut refused = Vec::new();
-            match std::mem::replace(&mut kept[index], Event::Done(usize::MAX)) {
+            match std::mem::replace(&mut kept[index], Event::Free) {
+                Event::Free => busy -= 1,
                 Event::Arrives(request) => {
                     let load = &loads[request.load];
                     if let Sent::Every(gap_us) = load.sent {
@@ -115,7 +121,7 @@ impl Origin {
                     match limiter.try_acquire(&arrival) {
                         Some(permit) => begun.push((permit, request)),
                         None => match limiter.enqueue(&arrival) {
-                            Ok(one) => waiting.push((one, request)),
+                            Ok(one) => waiting.push(one, request),
                             Err(_) => refused.push(request),
                         },
                     }
@@ -137,17 +143,12 @@ impl Origin {
                     }
                 }
             }
-            waiting.retain_mut(|(one, request)| match poll(one, now_ms) {
-                Poll::Ready(Ok(permit)) => {
-                    begun.push((permit, *request));
-                    false
+            for (result, request) in waiting.poll(now_ms) {
+                match result {
+                    Ok(permit) => begun.push((permit, request)),
+                    Err(_) => refused.push(request),
                 }
-                Poll::Ready(Err(_)) => {
-                    refused.push(*request);
-                    false
-                }
-                Poll::Pending => true,
-            });
+            }
             for request in refused {
                 let result = &mut results[request.load];
                 result.refused += 1;
@@ -161,7 +162,7 @@ impl Origin {
                 inside.push(Some((permit, request, now_us)));
                 let number = inside.len() - 1;
                 let wait_us = match (loads[request.load].takes, loads[request.load].sent) {
-                    (Takes::Work(_), _) => {
+                    (Takes::Work(_) | Takes::Background(_), _) => {
                         backlog.push_back(number);
                         continue;
                     }
@@ -182,9 +183,15 @@ impl Origin {
                 && let Some(number) = backlog.pop_front()
             {
                 let Some((_, request, _)) = &inside[number] else { continue };
-                let Takes::Work(mean_us) = loads[request.load].takes else { continue };
                 busy += 1;
-                let work_us = mean_us / 2 + self.next() % mean_us;
+                let work_us = match loads[request.load].takes {
+                    Takes::Background(us) => {
+                        at(&mut events, &mut kept, now_us + us, Event::Free);
+                        20_000
+                    }
+                    Takes::Work(mean_us) => mean_us / 2 + self.next() % mean_us,
+                    _ => continue,
+                };
                 at(&mut events, &mut kept, now_us + work_us, Event::Done(number));
             }
         }
@@ -200,8 +207,22 @@ fn clients(path: &'static str, count: u64, takes: Takes) -> Load {
     Load { path, sent: Sent::Clients(count), takes, from_us: 1_000_000 }
 }
 
+fn burst(count: u64, work_us: u64, from_us: u64) -> Load {
+    Load { path: "/page", sent: Sent::Once(count), takes: Takes::Work(work_us), from_us }
+}
+
 fn run(seed: u64, servers: usize, loads: &[Load], duration_ms: u64) -> (Vec<LoadResult>, u32, Arc<ConcurrencyLimiter>) {
-    let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+    run_with(&Concurrency::default(), seed, servers, loads, duration_ms)
+}
+
+fn run_with(
+    settings: &Concurrency,
+    seed: u64,
+    servers: usize,
+    loads: &[Load],
+    duration_ms: u64,
+) -> (Vec<LoadResult>, u32, Arc<ConcurrencyLimiter>) {
+    let limiter = ConcurrencyLimiter::new(settings);
     let (results, limits) = Origin { servers, random: seed }.run(&limiter, loads, duration_ms);
     (results, limits, limiter)
 }
@@ -285,6 +306,8 @@ fn an_origin_that_shares_its_time_can_be_overloaded() {
     teach(&limiter, b"/items/first", 1_000, 1);
     teach(&limiter, b"/long", 100_000, 1);
     let send = |path: &[u8], now_ms| limiter.try_acquire(&Arrival { path, client: None, now_ms });
+    // It is busy already.
+    let _others: Vec<_> = (0..8).filter_map(|_| send(b"/others", 1_000)).collect();
     let mut long: Vec<_> = (0..200).filter_map(|_| send(b"/long", 1_000)).collect();
     let mut changes = Vec::new();
     for (number, permit) in long.iter_mut().enumerate() {
@@ -297,4 +320,73 @@ fn an_origin_that_shares_its_time_can_be_overloaded() {
         changes.extend(permit.report(Sample::Answered { delay_us: (now_ms - 1_000) * 1_000 }, now_ms));
     }
     assert_eq!(changes, [Change::LimitBegan]);
+}
+
+/// A pool of few processes gets several requests at once that take much longer than those before, with the same path: the
+/// pool answers all of them one after another, so that none may be refused.
+#[test]
+fn a_burst_that_takes_long_is_answered() {
+    let pool = Concurrency { min: 2, max: 512, ..Concurrency::default() };
+    for processes in [2, 5, 20] {
+        for rounds in [2, 3, 4] {
+            for (name, every_us) in [("nothing", 60_000_000), ("few pages", 200_000), ("pages", 50_000)] {
+                for seed in 1..=3 {
+                    let count = processes as u64 * rounds;
+                    let mut loads = vec![page("/page", every_us, 20_000)];
+                    loads.push(Load { from_us: 500_000, sent: Sent::Once(2), ..page("/page", 0, 20_000) });
+                    loads.push(Load { from_us: 700_000, sent: Sent::Once(8), ..page("/page", 0, 20_000) });
+                    loads.extend([2, 40, 80].map(|from_s| burst(count, 2_000_000, from_s * 1_000_000)));
+                    let (results, limits, limiter) = run_with(&pool, seed, processes, &loads, 120_000);
+                    let refused: u64 = results.iter().map(|result| result.refused).sum();
+                    let case = format!(
+                        "seed {seed}, {count} at once for {processes} processes beside {name}: {limits} limits, \
+                         {results:?}, {}",
+                        limiter.status()
+                    );
+                    assert_eq!(refused, 0, "{case}");
+                }
+            }
+        }
+    }
+}
+
+/// Processes that work in the background for a while let others wait, however few these are.
+#[test]
+fn work_in_the_background_refuses_nobody() {
+    let pool = Concurrency { min: 2, max: 512, ..Concurrency::default() };
+    for every_us in [50_000, 200_000, 1_000_000] {
+        for seed in 1..=3 {
+            let jobs =
+                |from_us| Load { path: "/job", sent: Sent::Once(5), takes: Takes::Background(8_000_000), from_us };
+            let loads = [page("/page", every_us, 20_000), jobs(5_000_000), jobs(30_000_000)];
+            let (results, limits, limiter) = run_with(&pool, seed, 5, &loads, 60_000);
+            let case =
+                format!("seed {seed}, a page every {every_us} us: {limits} limits, {results:?}, {}", limiter.status());
+            assert_eq!((limits, results[0].refused), (0, 0), "{case}");
+        }
+    }
+}
+
+/// Both in turn, for the same path.
+#[test]
+fn bursts_and_work_in_the_background_refuse_nobody() {
+    let pool = Concurrency { min: 2, max: 512, ..Concurrency::default() };
+    for seed in 1..=20 {
+        let mut loads = Vec::new();
+        for number in 0..10 {
+            loads.push(Load { from_us: number * 10_000 + 1, sent: Sent::Once(1), ..page("/page", 0, 5_000) });
+        }
+        for from_us in [1_000_000, 5_000_000] {
+            loads.push(Load { from_us, sent: Sent::Once(25), ..page("/page", 0, 600_000) });
+            loads.push(Load { from_us: from_us + 3_700_000, sent: Sent::Once(20), ..page("/page", 0, 5_000) });
+        }
+        let jobs = |from_us| Load { path: "/job", sent: Sent::Once(5), takes: Takes::Background(2_000_000), from_us };
+        for from_us in [9_000_000, 11_200_000] {
+            loads.push(jobs(from_us));
+            loads.push(Load { from_us: from_us + 30_000, sent: Sent::Once(40), ..page("/page", 0, 5_000) });
+        }
+        let (results, limits, limiter) = run_with(&pool, seed, 5, &loads, 60_000);
+        let refused: u64 = results.iter().map(|result| result.refused).sum();
+        assert_eq!(refused, 0, "seed {seed}: {limits} limits, {}", limiter.status());
+    }
 }

@@ -7,9 +7,10 @@ use super::{Arrival, ConcurrencyLimiter, Permit, SAMPLES_MIN, Sample, WaitingReq
 use crate::group::Change;
 use flatout_config::model::Concurrency;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 
 fn limiter(min: u32, max: u32, queue_max: u32) -> Arc<ConcurrencyLimiter> {
@@ -35,6 +36,66 @@ struct Wakes(AtomicUsize);
 impl Wake for Wakes {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Requests in the queue of a simulation, each with what the simulation knows of it. They are polled as tasks are: when
+/// they are woken, and at intervals.
+struct Waiters<T> {
+    entries: BTreeMap<usize, (WaitingRequest, T)>,
+    woken: Arc<Mutex<Vec<usize>>>,
+    arrived: usize,
+    swept_ms: u64,
+}
+
+/// Interval at which all requests in a queue are polled, in milliseconds.
+const SWEEP_MS: u64 = 50;
+
+struct WaiterWaker {
+    number: usize,
+    woken: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Wake for WaiterWaker {
+    fn wake(self: Arc<Self>) {
+        self.woken.lock().unwrap().push(self.number);
+    }
+}
+
+impl<T> Waiters<T> {
+    fn new() -> Self {
+        Self { entries: BTreeMap::new(), woken: Arc::default(), arrived: 0, swept_ms: 0 }
+    }
+
+    fn push(&mut self, request: WaitingRequest, about: T) {
+        self.arrived += 1;
+        self.woken.lock().unwrap().push(self.arrived);
+        self.entries.insert(self.arrived, (request, about));
+    }
+
+    /// Removes the requests of clients that leave.
+    fn retain(&mut self, stays: impl Fn(&T) -> bool) {
+        self.entries.retain(|_, (_, about)| stays(about));
+    }
+
+    /// Returns the requests that have a permit or were refused.
+    fn poll(&mut self, now_ms: u64) -> Vec<(Result<Permit, QueueRefusal>, T)> {
+        if now_ms >= self.swept_ms + SWEEP_MS {
+            self.swept_ms = now_ms;
+            self.woken.lock().unwrap().extend(self.entries.keys());
+        }
+        let mut ready = Vec::new();
+        // A request that is refused may let another one proceed.
+        while let Some(number) = { self.woken.lock().unwrap().pop() } {
+            let Some((request, _)) = self.entries.get_mut(&number) else { continue };
+            let waker = Waker::from(Arc::new(WaiterWaker { number, woken: Arc::clone(&self.woken) }));
+            if let Poll::Ready(result) = request.poll_permit(&mut Context::from_waker(&waker), now_ms)
+                && let Some((_, about)) = self.entries.remove(&number)
+            {
+                ready.push((result, about));
+            }
+        }
+        ready
     }
 }
 
@@ -277,6 +338,50 @@ fn teach(limiter: &Arc<ConcurrencyLimiter>, path: &[u8], delay_us: u64, now_ms: 
         let mut permit = limiter.try_acquire(&Arrival { path, client: None, now_ms }).unwrap();
         permit.report(Sample::Answered { delay_us }, now_ms);
     }
+}
+
+/// A limit ends when nothing has been requested for a while, and one on trial when requests take as long among few.
+#[test]
+fn a_limit_ends_with_its_reason() {
+    let answer = |limiter: &Arc<ConcurrencyLimiter>, delay_us, now_ms| {
+        let mut permit = limiter.try_acquire(&at(now_ms - delay_us / 1_000)).unwrap();
+        permit.report(Sample::Answered { delay_us }, now_ms)
+    };
+    let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+    limit_to(&limiter, 8);
+    assert_eq!(answer(&limiter, 2_000, 1_000), None);
+    assert_eq!(answer(&limiter, 2_000, 10_900), None);
+    assert_eq!(answer(&limiter, 2_000, 20_901), None);
+    assert_eq!(answer(&limiter, 2_000, 30_903), Some(Change::LimitEnded));
+
+    let limiter = ConcurrencyLimiter::new(&Concurrency { min: 1, ..Concurrency::default() });
+    teach(&limiter, b"/page", 2_000, 1);
+    let mut burst: Vec<_> = (0..30).map(|_| limiter.try_acquire(&at(1_000)).unwrap()).collect();
+    // The first ones end last.
+    let changes: Vec<_> =
+        burst.iter_mut().rev().filter_map(|one| one.report(Sample::Answered { delay_us: 900_000 }, 1_900)).collect();
+    assert_eq!(changes, [Change::LimitBegan, Change::LimitEnded]);
+}
+
+/// How long requests wait because of a limit depends on their kind.
+#[test]
+fn long_requests_wait_for_longer() {
+    let limiter = ConcurrencyLimiter::new(&Concurrency { max: 8, ..Concurrency::default() });
+    teach(&limiter, b"/page", 2_000, 1);
+    for (path, delay_us) in [("/long", 100_000), ("/longer", 400_000), ("/slow", 800_000)] {
+        teach(&limiter, path.as_bytes(), delay_us, 1);
+    }
+    let _places: Vec<_> = (0..8).map(|_| limiter.try_acquire(&at(0)).unwrap()).collect();
+    let send =
+        |path: &'static str| limiter.enqueue(&Arrival { path: path.as_bytes(), client: None, now_ms: 0 }).unwrap();
+    let waiting = ["/page", "/long", "/longer", "/slow"].map(send);
+    assert_eq!(waiting.each_ref().map(WaitingRequest::deadline_ms), [10_000; 4]);
+    limit_to(&limiter, 8);
+    assert_eq!(waiting.each_ref().map(WaitingRequest::deadline_ms), [1_000, 5_000, 10_000, 10_000]);
+    // A kind that has turned out to be slow has a queue of its own.
+    limiter.kinds.forget(|_| true);
+    limiter.kinds.add_missing(limiter.kinds.find(b"/page"), 2_000_000);
+    assert_eq!(waiting[0].deadline_ms(), 1_000);
 }
 
 /// Long polls by thousands limit nothing, neither while they are unknown nor later, and the pages beside them are sent
