@@ -47,6 +47,7 @@ mod e2e {
     mod timeouts;
     mod tls;
     mod tool;
+    mod truncated;
     mod unix_listeners;
     mod upgrade;
     mod versions;

@@ -55,6 +55,7 @@ class Response:
         return {
             "status": self.status,
             "size": self.size,
+            "reset": self.reset,
             "sha256": self.digest.hexdigest(),
             "body": bytes(self.body[:200]).decode("latin-1"),
             "interim": [int(dict(head)[b":status"]) for head in self.heads if dict(head).get(b":status", b"").startswith(b"1")],

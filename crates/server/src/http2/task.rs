@@ -209,7 +209,10 @@ impl<H: Handler> Http2Task<H> {
                 Some(Event::Rejected { error, .. }) => self.streams.handle_rejected(error, &fields),
                 Some(Event::Acknowledged(PROBE_PING)) => self.is_measured = true,
                 Some(Event::Acknowledged(payload)) => {
-                    self.streams.transport.core.handle_drained(payload, &mut self.streams.transport.link.output);
+                    let transport = &mut self.streams.transport;
+                    if !transport.core.handle_drained(payload, &mut transport.link.output) {
+                        transport.handle_read(payload);
+                    }
                 }
                 Some(Event::GoAway { code: ErrorCode::NoError, .. } | Event::Response { .. }) => {}
                 Some(Event::GoAway { .. }) => return Err(CloseReason::H2ClientError),
@@ -281,7 +284,7 @@ impl<H: Handler> StreamConnection for Http2Task<H> {
         if link.has_send_room() && !link.is_blocked() && !self.streams.is_sending() {
             self.streams.transport.link.lower_send_room();
         }
-        self.streams.transport.lingering.retain(|(id, _)| self.streams.transport.core.is_open(*id));
+        self.streams.transport.lingering.retain(|stream| self.streams.transport.core.is_open(stream.id));
         self.streams.count_streams(self.streams.transport.busy_streams());
         let (deadline_ms, _) = self.next_deadline();
         self.streams.arm(deadline_ms);

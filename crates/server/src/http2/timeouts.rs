@@ -37,10 +37,10 @@ impl<H: Handler> Http2Task<H> {
                 streams.deadline(streams.since_ms, Wait::Preface)
             }
             Http2TaskState::Open => {
-                let lingering_ms = streams.transport.lingering.first().map_or(u64::MAX, |(_, until_ms)| *until_ms);
+                let lingering = streams.transport.lingering.iter().map(|stream| stream.until_ms).min();
                 let is_busy = streams.transport.busy_streams() > 0;
                 let is_blocked = streams.transport.link.is_blocked();
-                let lingering = (lingering_ms, CloseReason::RefusedBody);
+                let lingering = (lingering.unwrap_or(u64::MAX), CloseReason::RefusedBody);
                 streams.open_deadline(lingering, (is_blocked, Some(self.samples)), is_busy, self.fields_since_ms)
             }
         }

@@ -3,7 +3,7 @@
 use super::link::Http2Link;
 use super::settings::{STREAMS_PER_CONNECTION, WINDOWS, config};
 use crate::counters::Counters;
-use crate::streams::{ServerStream, StreamReset, StreamTransport};
+use crate::streams::{LINGERING_MS, ServerStream, StreamReset, StreamTransport};
 use crate::tls_session::read_scattered;
 use crate::worker::Worker;
 use flatout_handler::Handler;
@@ -21,10 +21,12 @@ use std::array;
 use std::borrow::Cow;
 use std::io::IoSliceMut;
 
-/// Minimum time between an early response and the reset of its stream, in milliseconds. An estimate: longer than a
-/// client needs to read the response from its socket. A client that receives both at once may mistake the reset for the
-/// end of the response, as libcurl 7.88 does.
-const LINGERING_MS: u64 = 500;
+/// Maximum time between the last bytes of a response that cannot be completed and the reset of its stream, in
+/// milliseconds, for clients that do not acknowledge the PING between them. An estimate.
+const ABORT_MS_MAX: u64 = 5_000;
+
+/// Payload of a PING after the last bytes of a response that cannot be completed, without the number of its stream.
+const ABORT_PING: u64 = u64::from_be_bytes(*b"cut\0\0\0\0\0");
 
 /// Maximum streams whose response is complete while their content may still be arriving. They leave room in the
 /// connection's window for others.
@@ -42,6 +44,14 @@ pub(super) struct Http2Stream {
     count: StreamCount,
 }
 
+/// A stream that will be reset, but not before the client has had time to read the response.
+pub(super) struct LingeringStream {
+    pub(super) id: u32,
+    code: ErrorCode,
+    /// When the stream is reset at the latest, in milliseconds.
+    pub(super) until_ms: u64,
+}
+
 /// The streams of a connection, their windows and the socket.
 pub(super) struct Http2Transport {
     pub(super) link: Http2Link,
@@ -49,9 +59,9 @@ pub(super) struct Http2Transport {
     pub(super) windows: AdaptiveWindows,
     /// True if a PING that measures a round trip must be sent.
     pub(super) must_probe: bool,
-    /// Streams whose response is complete while their content may still be arriving, and when they are reset, oldest
-    /// first.
-    pub(super) lingering: Vec<(u32, u64)>,
+    /// Streams whose response has ended: complete, while the content of the request may still be arriving, or
+    /// incomplete. Oldest first.
+    pub(super) lingering: Vec<LingeringStream>,
     /// The rule that the client violated, because of which the connection closes.
     pub(super) violation: Option<ConnectionError>,
 }
@@ -68,21 +78,26 @@ impl Http2Transport {
         self.core.stream_count().saturating_sub(self.lingering.len())
     }
 
-    /// Resets streams whose delay has expired, and removes those that have closed from the list.
+    /// Resets streams whose delay has expired.
     pub(super) fn let_go(&mut self, now_ms: u64) {
-        for (id, until_ms) in std::mem::take(&mut self.lingering) {
-            if until_ms <= now_ms {
-                self.reset_lingering(id);
-            } else if self.core.is_open(id) {
-                self.lingering.push((id, until_ms));
-            }
-        }
+        while self.reset_lingering(|stream| stream.until_ms <= now_ms) {}
     }
 
-    fn reset_lingering(&mut self, id: u32) {
+    /// Resets the stream for which a PING with `payload` was sent: the client has read what precedes the PING.
+    pub(super) fn handle_read(&mut self, payload: u64) {
+        self.reset_lingering(|stream| {
+            stream.code != ErrorCode::NoError && ABORT_PING | u64::from(stream.id) == payload
+        });
+    }
+
+    /// Resets the oldest lingering stream that is `wanted`. Returns whether there was one.
+    fn reset_lingering(&mut self, wanted: impl Fn(&LingeringStream) -> bool) -> bool {
+        let Some(index) = self.lingering.iter().position(wanted) else { return false };
+        let LingeringStream { id, code, .. } = self.lingering.remove(index);
         if self.core.is_open(id) {
-            self.core.reset(id, ErrorCode::NoError, &mut self.link.output);
+            self.core.reset(id, code, &mut self.link.output);
         }
+        true
     }
 
     /// Returns the number of content bytes that may be sent on a stream now in one frame.
@@ -207,6 +222,14 @@ impl StreamTransport for Http2Transport {
         self.core.reset(id as u32, code, &mut self.link.output);
     }
 
+    fn abort(&mut self, id: u64, now_ms: u64) {
+        let id = id as u32;
+        self.core.discard(id, &mut self.link.output);
+        self.core.ping(ABORT_PING | u64::from(id), &mut self.link.output);
+        let until_ms = now_ms.saturating_add(ABORT_MS_MAX);
+        self.lingering.push(LingeringStream { id, code: ErrorCode::Internal, until_ms });
+    }
+
     fn handle_taken(&mut self, id: u64, bytes: usize) {
         self.count_taken(id as u32, bytes);
         self.core.release(id as u32, bytes, &mut self.link.output);
@@ -226,10 +249,11 @@ impl StreamTransport for Http2Transport {
         if !self.core.is_receiving(id) {
             return;
         }
-        self.lingering.push((id, now_ms.saturating_add(LINGERING_MS)));
-        if self.lingering.len() > LINGERING_MAX {
-            let (oldest, _) = self.lingering.remove(0);
-            self.reset_lingering(oldest);
+        let until_ms = now_ms.saturating_add(LINGERING_MS);
+        self.lingering.push(LingeringStream { id, code: ErrorCode::NoError, until_ms });
+        let is_complete = |stream: &LingeringStream| stream.code == ErrorCode::NoError;
+        if self.lingering.iter().filter(|stream| is_complete(stream)).count() > LINGERING_MAX {
+            self.reset_lingering(is_complete);
         }
     }
 }

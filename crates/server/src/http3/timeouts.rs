@@ -24,7 +24,10 @@ impl<H: Handler> Http3Task<H> {
         }
         let head_since_ms = self.heads.first().map_or(u64::MAX, |(_, since_ms)| *since_ms);
         // QUIC accepts content as the client acknowledges it and opens its windows, so nothing else can block.
-        streams.open_deadline((self.goaway_ms, CloseReason::Draining), (false, None), is_busy, head_since_ms)
+        let goaway = (self.goaway_ms, CloseReason::Draining);
+        let abort = (streams.transport.abort_ms(), CloseReason::RefusedBody);
+        let own = if abort.0 < goaway.0 { abort } else { goaway };
+        streams.open_deadline(own, (false, None), is_busy, head_since_ms)
     }
 
     /// Returns what the client has not completed, and since when, in milliseconds.
@@ -57,8 +60,10 @@ impl<H: Handler> Http3Task<H> {
     }
 
     fn handle_expired(&mut self) -> Option<CloseReason> {
+        let now_ms = self.streams.now_ms();
+        self.streams.transport.let_go(now_ms);
         let (deadline_ms, reason) = self.next_deadline();
-        if deadline_ms > self.streams.now_ms() {
+        if deadline_ms > now_ms {
             return None;
         }
         if self.state == Http3TaskState::Closing {

@@ -7,7 +7,7 @@
 use super::credit::ReceiveCredit;
 use super::settings::{SEND_WINDOW_MAX, SEND_WINDOW_MIN};
 use crate::counters::Counters;
-use crate::streams::{ServerStream, StreamReset, StreamTransport};
+use crate::streams::{LINGERING_MS, ServerStream, StreamReset, StreamTransport};
 use crate::tls_session::read_piece;
 use crate::worker::Worker;
 use flatout_handler::Handler;
@@ -33,6 +33,10 @@ const TURN_BYTES_MAX: usize = 512 * 1024;
 
 /// Amount of delivered but unconsumed content at which no more of its stream is read, in bytes.
 const UNTAKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Number of round trips within which QUIC delivers what it has stored of a response: at most two congestion windows, or
+/// the minimum of the send window with a congestion window that has just begun to grow.
+const ABORT_ROUND_TRIPS: u64 = 4;
 
 /// Priority of the server's unidirectional streams, above all responses.
 const OWN_PRIORITY: i32 = i32::MAX;
@@ -77,6 +81,8 @@ pub(super) struct Http3Transport {
     /// Has capacity only during turns.
     buffer: Vec<u8>,
     unsent: Vec<Unsent>,
+    /// Streams whose response cannot be completed, and when they are reset, in milliseconds.
+    aborted: Vec<(u64, u64)>,
     /// Streams to be read.
     pub(super) readable: Vec<u64>,
     /// The control stream and the QPACK decoder stream, once they are open.
@@ -120,6 +126,7 @@ impl Http3Transport {
             gathered: None,
             buffer: Vec::new(),
             unsent: Vec::new(),
+            aborted: Vec::new(),
             readable: Vec::new(),
             own: [None, None],
             turn_bytes: 0,
@@ -299,6 +306,22 @@ impl Http3Transport {
         let _ = self.quic.recv_stream(stream_id(id)).stop(code(error));
     }
 
+    /// Returns when the next aborted stream must be reset, in milliseconds. `u64::MAX` if there is none.
+    pub(super) fn abort_ms(&self) -> u64 {
+        self.aborted.iter().map(|(_, until_ms)| *until_ms).min().unwrap_or(u64::MAX)
+    }
+
+    /// Resets aborted streams whose delay has expired.
+    pub(super) fn let_go(&mut self, now_ms: u64) {
+        while let Some(index) = self.aborted.iter().position(|(_, until_ms)| *until_ms <= now_ms) {
+            let (id, _) = self.aborted.swap_remove(index);
+            // The client may have reset the stream itself.
+            if self.core.is_open(id) {
+                self.reset(id, StreamReset::Incomplete);
+            }
+        }
+    }
+
     /// Records a violation, whose error code the client receives, and returns the close reason.
     pub(super) fn note(&mut self, error: ConnectionError) -> CloseReason {
         self.violation = Some(error);
@@ -458,6 +481,15 @@ impl StreamTransport for Http3Transport {
         };
         self.core.reset(id);
         self.cut(id, error);
+    }
+
+    /// QUIC discards what it has not delivered of a stream that is reset, and so may the client's. Acknowledgements say
+    /// only that QUIC has received the bytes, so the delay is for the client to read them.
+    fn abort(&mut self, id: u64, now_ms: u64) {
+        self.finish(id, now_ms);
+        let round_trips_ms = u64::try_from(self.quic.rtt().as_millis()).unwrap_or(u64::MAX);
+        let delay_ms = LINGERING_MS.saturating_add(round_trips_ms.saturating_mul(ABORT_ROUND_TRIPS));
+        self.aborted.push((id, now_ms.saturating_add(delay_ms)));
     }
 
     fn handle_taken(&mut self, id: u64, bytes: usize) {

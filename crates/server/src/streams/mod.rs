@@ -40,6 +40,11 @@ use std::task::Context;
 /// The logged ending of a response whose stream the client reset.
 const STREAM_RESET: &str = "stream_reset";
 
+/// Minimum time between the last bytes of a response and a reset of its stream that the client need not notice at once,
+/// in milliseconds. An estimate: longer than a client needs to read the response from its socket. A client that receives
+/// both at once may mistake the reset for the end of the response, or discard the response, as libcurl 7.88 does.
+pub(crate) const LINGERING_MS: u64 = 500;
+
 /// The reason the server resets a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamReset {
@@ -119,8 +124,12 @@ pub(crate) trait StreamTransport {
         }
     }
 
-    /// Resets a stream, which is then closed.
+    /// Resets a stream immediately, which is then closed. The client may lose what it has not read of the response.
     fn reset(&mut self, id: u64, why: StreamReset);
+
+    /// Resets a stream as [`StreamReset::Incomplete`] as soon as the client has had time to read what was sent of the
+    /// response.
+    fn abort(&mut self, id: u64, now_ms: u64);
 
     /// Records that `bytes` of a stream's content were consumed, so that the client may send as many again.
     fn handle_taken(&mut self, id: u64, bytes: usize);

@@ -2,7 +2,7 @@
 
 use super::content::StreamIntake;
 use super::state::{PendingStream, Sending, ServerStream, Streaming};
-use super::{STREAM_RESET, StreamReset, StreamTransport, Streams};
+use super::{STREAM_RESET, StreamTransport, Streams};
 use crate::exchange::pending::PendingResponse;
 use crate::exchange::streamed::StreamedPiece;
 use flatout_handler::Handler;
@@ -54,10 +54,11 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
         true
     }
 
-    /// Resets a stream whose content cannot be completed, so that the client does not mistake the content for complete
+    /// Aborts a stream whose content cannot be completed, so that the client does not mistake the content for complete
     /// (RFC 9113 §8.1).
     fn fail_stream(&mut self, id: u64, stream: ServerStream, reason: CloseReason) {
-        self.transport.reset(id, StreamReset::Incomplete);
+        let now_ms = self.now_ms();
+        self.transport.abort(id, now_ms);
         self.log_cut(stream, reason.name());
     }
 
@@ -116,10 +117,10 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
     /// Polls the source of a streamed response. Returns whether it made progress.
     fn poll_source(&mut self, id: u64, context: &mut Context<'_>) -> bool {
         let ServerStream::Streaming(mut streaming) = self.take(id) else { return false };
-        let polled = if streaming.ended.is_some() { Ok(true) } else { streaming.poll(context) };
-        match polled {
-            Err(reason) => self.fail_stream(id, ServerStream::Streaming(streaming), reason),
-            Ok(moved) if streaming.segment.is_some() || streaming.ended.is_none() => {
+        let moved = streaming.ended.is_some() || streaming.poll(context);
+        let ended = if streaming.segment.is_none() { streaming.ended.take() } else { None };
+        match ended {
+            None => {
                 if moved {
                     // The piece begins to wait for the client.
                     streaming.moved_ms = self.now_ms();
@@ -127,9 +128,9 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
                 self.set(id, ServerStream::Streaming(streaming));
                 return moved;
             }
+            Some(Err(reason)) => self.fail_stream(id, ServerStream::Streaming(streaming), reason),
             // Ending the stream without content needs no window.
-            Ok(_) => {
-                let trailers = streaming.ended.take().and_then(|MessageEnd(trailers)| trailers);
+            Some(Ok(MessageEnd(trailers))) => {
                 let mut block = Vec::new();
                 T::encode_lines(trailers.as_deref().unwrap_or_default(), None, &mut block);
                 if block.is_empty() {
@@ -159,33 +160,28 @@ impl<H: Handler, T: StreamTransport> Streams<H, T> {
 impl Streaming {
     /// Polls for the next piece. If it completes the content, also polls for the end, so that the frame of the piece
     /// can end the stream. Returns whether there is a piece or the end.
-    fn poll(&mut self, context: &mut Context<'_>) -> Result<bool, CloseReason> {
-        match self.response.poll_piece(context) {
-            StreamedPiece::Segment(segment) => {
-                self.segment = Some(segment);
-                if self.response.is_complete() {
-                    match self.response.poll_piece(context) {
-                        StreamedPiece::End(end) => self.ended = Some(end),
-                        StreamedPiece::Failed(reason) => return Err(reason),
-                        // Trailers may follow, so the stream ends when the source does.
-                        StreamedPiece::Segment(_) | StreamedPiece::Wait => {}
-                    }
-                }
-                Ok(true)
+    fn poll(&mut self, context: &mut Context<'_>) -> bool {
+        let mut piece = self.response.poll_piece(context);
+        if let StreamedPiece::Segment(segment) = piece {
+            self.segment = Some(segment);
+            if !self.response.is_complete() {
+                return true;
             }
-            StreamedPiece::End(end) => {
-                self.ended = Some(end);
-                Ok(true)
-            }
-            StreamedPiece::Failed(reason) => Err(reason),
-            StreamedPiece::Wait => Ok(false),
+            piece = self.response.poll_piece(context);
         }
+        match piece {
+            StreamedPiece::End(end) => self.ended = Some(Ok(end)),
+            StreamedPiece::Failed(reason) => self.ended = Some(Err(reason)),
+            // After complete content, trailers may follow, so the stream ends when the source does.
+            StreamedPiece::Segment(_) | StreamedPiece::Wait => {}
+        }
+        self.segment.is_some() || self.ended.is_some()
     }
 
     /// Sends a part of the piece. Returns the number of bytes sent, and whether they ended the stream.
     fn send<T: StreamTransport>(&mut self, id: u64, transport: &mut T) -> Result<(usize, bool), CloseReason> {
         let Some(segment) = &mut self.segment else { return Ok((0, false)) };
-        let ends = matches!(self.ended, Some(MessageEnd(None)));
+        let ends = matches!(self.ended, Some(Ok(MessageEnd(None))));
         let bytes = transport.send_segment(id, segment, ends)?;
         self.response.count(bytes as u64);
         if segment.is_empty() {

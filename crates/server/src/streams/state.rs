@@ -9,6 +9,7 @@ use crate::exchange::streamed::StreamedResponse;
 use flatout_access_log::Staged;
 use flatout_handler::Reply;
 use flatout_handler::content::Interims;
+use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
 use flatout_handler::stream::MessageEnd;
 use std::collections::VecDeque;
@@ -67,8 +68,8 @@ pub(crate) struct Streaming {
     pub(super) response: StreamedResponse,
     /// The piece that is being sent.
     pub(super) segment: Option<Segment>,
-    /// The end of the content, if the source has reported it.
-    pub(super) ended: Option<MessageEnd>,
+    /// The end of the content, or the reason it will never be complete, if the source has reported either.
+    pub(super) ended: Option<Result<MessageEnd, CloseReason>>,
     /// The request's content, which may still be arriving.
     pub(super) intake: Option<StreamIntake>,
     /// When the client last accepted content, or the piece began to wait for it, in milliseconds.
