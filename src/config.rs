@@ -3,7 +3,7 @@
 use crate::topics::{self, text_about};
 use clap::{Args, CommandFactory, ValueEnum};
 use flatout_config::{Code, Diagnostics, Disk, Style, adapt, format, load};
-use flatout_daemon::here::{check_here, find_exposed};
+use flatout_daemon::here::{check_here, check_rights, find_exposed};
 use flatout_load::FailureKind;
 use flatout_load::judge::failing::Finding;
 use flatout_load::judge::figures::effect;
@@ -182,8 +182,14 @@ pub(crate) fn validate(arguments: &ValidateArgs) -> ExitCode {
     };
     match load(&path, &Disk) {
         Ok(config) => {
-            let faults = if arguments.no_machine_checks { Vec::new() } else { check_here(&config) };
-            let warnings = if arguments.no_machine_checks { Vec::new() } else { find_exposed(&config) };
+            let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+            if !arguments.no_machine_checks {
+                (faults, warnings) = (check_here(&config), find_exposed(&config));
+                // Last, because nothing else can be checked with the rights of a worker process.
+                if faults.is_empty() {
+                    faults.extend(check_rights(&config));
+                }
+            }
             if arguments.json {
                 let mut result = Diagnostics::default().to_json();
                 result["valid"] = faults.is_empty().into();

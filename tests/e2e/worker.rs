@@ -1,7 +1,7 @@
 //! The worker process of `flatout run`: how it ends, and what happens then.
 
 use super::cli::{Running, get};
-use super::harness::{TIMEOUT, flatout, wait_until, worker_of};
+use super::harness::{Folder, TIMEOUT, flatout, wait_until, worker_of};
 use super::process::is_root;
 use super::reload::make_certificate;
 use super::site::{Site, TWO_PROCESSES, config, configure, files, prepare};
@@ -11,7 +11,7 @@ use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 fn kill(signal: &str, pid: u32) {
@@ -296,6 +296,20 @@ fn certificates_that_were_lost_are_sent_again() {
     assert_eq!(Pid::from_raw(worker_of(running.pid()).cast_signed()), worker);
 }
 
+fn validate(folder: &Folder) -> Output {
+    flatout().args(["validate", "-c"]).arg(config(folder)).output().unwrap()
+}
+
+/// Asserts that `run` refuses the configuration, and that `validate` says the same. Returns what it says.
+fn refusal(folder: &Folder) -> String {
+    let run = flatout().arg("run").arg("-c").arg(config(folder)).output().unwrap();
+    let validate = validate(folder);
+    let text = String::from_utf8(validate.stderr).unwrap();
+    assert_eq!((run.status.code(), validate.status.code()), (Some(2), Some(2)), "{}\n{text}", said(&run));
+    assert!(!text.is_empty() && said(&run).contains(&text), "run says\n{}\nbut validate says\n{text}", said(&run));
+    text
+}
+
 /// The worker process of root may open no more than any other process of this user.
 #[test]
 fn a_folder_that_only_its_owner_may_open_is_named_with_a_remedy() {
@@ -308,12 +322,29 @@ fn a_folder_that_only_its_owner_may_open_is_named_with_a_remedy() {
     let www = folder.path().join("www");
     fs::set_permissions(&www, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
     std::os::unix::fs::chown(&www, Some(65_534), Some(65_534)).unwrap();
-    let output = flatout().arg("run").arg("-c").arg(config(&folder)).output().unwrap();
-    let text = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    let text = refusal(&folder);
     assert!(text.contains(&www.display().to_string()) && text.contains("permission denied"), "{text}");
     assert!(text.contains("as root without capabilities") && !text.contains("openat2"), "{text}");
+    // All problems are reported, each with its place.
+    let (private, own) = (folder.path().join("private"), folder.path().display());
+    fs::create_dir(&private).unwrap();
+    fs::set_permissions(&private, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let steps = format!(
+        "listen \"127.0.0.1:0\"\nphp \"unix:none.sock\" {{ root \"{own}\"; sendfile \"{own}/private\"; }}\nfiles \"{own}/www\""
+    );
+    std::os::unix::fs::chown(&www, Some(0), Some(0)).unwrap();
+    configure(&folder, &format!("user \"nobody\"\n{TWO_PROCESSES}"), &steps);
+    let text = refusal(&folder);
+    assert_eq!(text.matches("permission denied").count(), 2, "{text}");
+    assert!(text.contains(&private.display().to_string()) && text.contains(&www.display().to_string()), "{text}");
+    assert!(
+        text.contains("flatout.kdl:7:") && text.contains("flatout.kdl:8:") && text.contains("as user nobody"),
+        "{text}"
+    );
+    // A single process opens folders before it switches users.
+    std::os::unix::fs::chown(&www, Some(65_534), Some(65_534)).unwrap();
     configure(&folder, "worker-process #false", &files(folder.path()));
+    assert!(validate(&folder).status.success());
     let site = Site::run(folder);
     assert_eq!(get(site.address(), "/").body, b"here");
 }

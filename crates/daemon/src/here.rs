@@ -6,13 +6,16 @@ mod loops;
 pub use loops::leads_to;
 
 use crate::certificates::Certificates;
+use crate::failure::Failure;
 use crate::listeners::access::find_gid;
 use crate::listeners::{bindable, is_without_ipv6};
-use crate::privileges::find_identity;
+use crate::privileges::{decide_identity, drop_capabilities, drop_privileges, find_identity};
+use crate::start::CompiledConfig;
 use flatout_config::model::{Certificate, Config, ListenAddress, Listener, Place};
 use flatout_engine::{Sources, Spec};
 use flatout_os::process::Identity;
 use flatout_os::socket::{check_free, find_path_owners, find_port_owner};
+use rustix::process::geteuid;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -45,6 +48,23 @@ pub fn check_here(config: &Config) -> Vec<String> {
     }
     loops::check_loops(config, spec, &mut faults);
     faults
+}
+
+/// Returns what `flatout run` would say if its worker process could not open a part of `config` that root can open. For
+/// this, a process of root gives up its rights as a worker process does, permanently.
+pub fn check_rights(config: &Config) -> Option<String> {
+    if !config.worker_process || !geteuid().is_root() {
+        return None;
+    }
+    let failure = compile_as_worker(config).err()?;
+    Some(failure.text.strip_prefix("error: ").unwrap_or(&failure.text).to_owned())
+}
+
+fn compile_as_worker(config: &Config) -> Result<CompiledConfig, Failure> {
+    let identity = decide_identity(config)?;
+    drop_privileges(identity)?;
+    drop_capabilities()?;
+    CompiledConfig::compile_for_worker(config, identity)
 }
 
 /// Returns warnings about Unix sockets of `config` whose clients are trusted, although every user of this machine may be

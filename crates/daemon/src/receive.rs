@@ -59,9 +59,7 @@ impl Bound {
         let _ = memory_limit();
         // Before the first thread: all of them inherit it.
         let confined = confine_process(config.seccomp, confinement.as_ref())?;
-        // The supervisor compiled it as root: what fails here is not accessible to the user, or was removed.
-        let compiled =
-            CompiledConfig::compile(&config).map_err(|failure| failure.for_worker_process(&config, identity))?;
+        let compiled = CompiledConfig::compile_for_worker(&config, identity)?;
         let confinement = confinement.filter(|_| confined);
         check_opened(&compiled.spec, confinement.as_ref())?;
         let certificates = Some(Certificates::new()?);

@@ -114,6 +114,16 @@ impl CompiledConfig {
         let spec = compile(config, None, &metrics, &accelerator, &pages)?;
         Ok(Self { spec, metrics, accelerator, pages, status })
     }
+
+    /// Compiles the first configuration of a worker process, with the rights that such a process has. `identity` is the
+    /// user to which its supervisor has switched, if any.
+    ///
+    /// # Errors
+    /// As in [`compile`](Self::compile). The supervisor has compiled the configuration before: what fails here is not
+    /// accessible to the user, or was removed.
+    pub(crate) fn compile_for_worker(config: &Config, identity: Option<Identity>) -> Result<Self, Failure> {
+        Self::compile(config).map_err(|failure| failure.for_worker_process(config, identity))
+    }
 }
 
 impl Bound {
