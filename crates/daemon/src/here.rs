@@ -1,5 +1,5 @@
 //! Checks of a configuration against this machine: users, folders, certificates, free ports, logs, and proxy loops. They
-//! are for `flatout validate`, so they start no threads or processes and write no files.
+//! are for `flatout validate`, so they start no processes and write no files.
 
 mod loops;
 
@@ -50,8 +50,8 @@ pub fn check_here(config: &Config) -> Vec<String> {
     faults
 }
 
-/// Returns what `flatout run` would say if its worker process could not open a part of `config` that root can open. For
-/// this, a process of root gives up its rights as a worker process does, permanently.
+/// Drops the privileges of this process permanently, as a worker process does, so call it last. Returns the error that
+/// `flatout run` would report if its worker process could not open a part of `config` that root can open.
 pub fn check_rights(config: &Config) -> Option<String> {
     if !config.worker_process || !geteuid().is_root() {
         return None;

@@ -112,7 +112,7 @@ pub fn run(options: Options) -> ExitCode {
     }
     let bound = Bound::open(options).and_then(Bound::give_up_privileges);
     let ended = match bound {
-        Ok(stage) if stage.hfor_worker_process() => stage.supervise().and_then(Supervisor::run),
+        Ok(stage) if stage.is_for_worker_process() => stage.supervise().and_then(Supervisor::run),
         stage => stage.and_then(Unprivileged::start_workers).and_then(Control::run),
     };
     match ended {

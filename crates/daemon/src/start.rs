@@ -218,7 +218,7 @@ pub(crate) struct Unprivileged {
 impl Unprivileged {
     /// Returns whether a supervisor and a worker process serve, instead of this process alone. This is never the case
     /// with settings from flags, because a reload cannot add folders or ports to them.
-    pub(crate) fn hfor_worker_process(&self) -> bool {
+    pub(crate) fn is_for_worker_process(&self) -> bool {
         matches!(self.bound.options.source, ConfigSource::File(_)) && self.bound.config.worker_process
     }
 

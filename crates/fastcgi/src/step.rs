@@ -71,7 +71,7 @@ impl PhpStep {
                 settings.spool_total_bytes_max / 2,
                 Some(std::env::temp_dir()),
             ),
-            limiter: ConcurrencyLimiter::new(&Concurrency {
+            limiter: ConcurrencyLimiter::for_pool(&Concurrency {
                 min: CONCURRENCY_MIN,
                 max: settings.connections_max,
                 ..Concurrency::default()

@@ -19,7 +19,9 @@ impl Change {
     /// concerns have other origins.
     pub const fn effect(self, others: OtherOrigins) -> &'static str {
         match (self, others) {
-            (Self::LimitBegan, _) => "gets a limited number of requests at once; others wait, or get 503 if that takes too long",
+            (Self::LimitBegan, _) => {
+                "gets a limited number of requests at once; others wait, or get 503 if that takes too long"
+            }
             (Self::Removed, _) => "gets no more requests",
             (Self::LimitEnded, _) => "gets all requests at once again",
             (Self::ChecksPassed | Self::TrialPassed | Self::Renewed, OtherOrigins::Everywhere) => "is back in rotation",

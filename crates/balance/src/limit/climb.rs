@@ -87,9 +87,8 @@ const TRIAL_MEANS: u32 = 2;
 /// How many times as long as expected requests must take for a new limit not to help.
 const USELESS: f64 = 4.0;
 
-/// Time without pressure after which the limit is raised a step, and time until the next step, in milliseconds.
+/// Time without pressure after which the limit is raised a step, in milliseconds.
 const CALM_MS: u64 = 5_000;
-const CALM_STEP_MS: u64 = 1_000;
 
 /// Delays of requests sent under the same limit.
 #[derive(Clone, Copy, Debug, Default)]
@@ -339,7 +338,7 @@ impl Climb {
         if self.limit == NONE || now_ms.saturating_sub(self.pressed_ms) < CALM_MS {
             return;
         }
-        self.pressed_ms = now_ms.saturating_sub(CALM_MS - CALM_STEP_MS);
+        self.pressed_ms = now_ms;
         self.base = None;
         self.rest_ms = 0;
         if self.limit >= REMOVED.clamp(self.min, self.max) {

@@ -193,9 +193,9 @@ impl Kinds {
         }
     }
 
-    /// Handles a delay among few requests, that is, one that is not [comparable](Base::is_comparable) with `base`. If
-    /// several in succession have grown, the kind now takes this long alone, for example because of other parameters, and
-    /// its delays among few become those. Returns whether that is so.
+    /// Handles a delay of a request before which few were waiting. If several in succession have grown, the kind now takes
+    /// this long alone, for example because of other parameters, and its delays among few become those. Returns whether
+    /// that is so.
     pub(super) fn handle_few(&self, base: Base, has_grown: bool, delay_us: u64) -> bool {
         let Some(slot) = self.slot(base.entry) else { return false };
         let grown = slot.few_grown.load(Relaxed);
@@ -211,8 +211,10 @@ impl Kinds {
             return false;
         }
         slot.few_grown.store(0, Relaxed);
-        for mean in &slot.means[base.level..(base.level + 2).min(LEVELS)] {
-            mean.store(pack(u32::try_from(delay_us).unwrap_or(u32::MAX), SAMPLES_MIN), Relaxed);
+        for mean in &slot.means[..(base.level + 2).min(LEVELS)] {
+            if unpack(mean.load(Relaxed)).1 > 0 {
+                mean.store(pack(u32::try_from(delay_us).unwrap_or(u32::MAX), SAMPLES_MIN), Relaxed);
+            }
         }
         true
     }

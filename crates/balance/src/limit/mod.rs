@@ -9,8 +9,8 @@
 //! for a response head: the origin is working on these. The configured `max` applies to all requests in progress,
 //! including those whose responses are streaming: long downloads and event streams hold a permit, but do not count
 //! towards the adaptive limit. Therefore, a [`Permit`] receives a report when the head arrives, and is dropped when the
-//! response is complete. If requests take longer although only few are waiting, their kind takes that long now, and
-//! their number is not the reason.
+//! response is complete. If requests to a pool of processes take longer although only few are waiting, their kind
+//! presumably takes that long now, and their number is not the reason.
 //!
 //! **Slow kinds are apart** (`lane`). Kinds that take long even alone, such as long polls and reports, have a limit
 //! and a queue of their own, and a quarter of `max` is not for them, as long as there are others. A request that has
@@ -114,6 +114,8 @@ impl<'a> Arrival<'a> {
 #[derive(Debug)]
 pub struct ConcurrencyLimiter {
     settings: Concurrency,
+    /// See [`for_pool`](Self::for_pool).
+    is_pool: bool,
     /// Number of requests in progress, and of requests waiting for a head in each lane: see [`Places`].
     places: AtomicU64,
     quick: Lane,
@@ -161,6 +163,16 @@ struct Place {
 impl ConcurrencyLimiter {
     /// Creates a limiter with all permits free.
     pub fn new(settings: &Concurrency) -> Arc<Self> {
+        Self::with(settings, false)
+    }
+
+    /// The same, for a pool of processes each of which handles a request from its start to its end, in the order of arrival,
+    /// so that a request does not delay earlier ones.
+    pub fn for_pool(settings: &Concurrency) -> Arc<Self> {
+        Self::with(settings, true)
+    }
+
+    fn with(settings: &Concurrency, is_pool: bool) -> Arc<Self> {
         let min = settings.min.max(1);
         let settings = Concurrency { min, max: settings.max.clamp(min, PLACES_MAX), ..*settings };
         let queue = QueueSettings {
@@ -183,6 +195,7 @@ impl ConcurrencyLimiter {
             quick_ms: AtomicU64::new(0),
             latest_ms: AtomicU64::new(0),
             settings,
+            is_pool,
         })
     }
 

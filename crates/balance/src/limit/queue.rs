@@ -17,6 +17,7 @@ const CLIENT_SHARE: usize = 4;
 struct QueuedRequest {
     number: u64,
     since_ms: u64,
+    wait_ms: u64,
     kind: Kind,
     client: Option<Subject>,
     waker: Option<Waker>,
@@ -49,20 +50,24 @@ impl PermitQueue {
         client: Option<Subject>,
         (now_ms, wait_ms): (u64, u64),
     ) -> Result<u64, QueueRefusal> {
+        if self.entries.len() >= self.control.bound() as usize {
+            return Err(QueueRefusal::Full);
+        }
+        // Entries that may wait longer take no places from others.
         let bound = self.control.bound_within(wait_ms) as usize;
-        if self.entries.len() >= bound {
+        let others = || self.entries.iter().filter(|entry| entry.wait_ms <= wait_ms);
+        if self.entries.len() >= bound && others().count() >= bound {
             return Err(QueueRefusal::Full);
         }
         if let Some(client) = client {
             let share = (bound / CLIENT_SHARE).max(1);
-            let held = self.entries.iter().filter(|entry| entry.client == Some(client)).count();
-            if held >= share {
+            if others().filter(|entry| entry.client == Some(client)).count() >= share {
                 return Err(QueueRefusal::ClientShare);
             }
         }
         let number = self.next_number;
         self.next_number += 1;
-        self.entries.push_back(QueuedRequest { number, since_ms: now_ms, kind, client, waker: None });
+        self.entries.push_back(QueuedRequest { number, since_ms: now_ms, wait_ms, kind, client, waker: None });
         Ok(number)
     }
 

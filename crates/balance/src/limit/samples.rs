@@ -18,6 +18,9 @@ const DOUBTS: u32 = 4;
 /// Time without requests after which a limit ends, in milliseconds.
 const IDLE_MS: u64 = 10_000;
 
+/// Number of requests waiting for a head among which a request counts as one of few.
+const FEW: u32 = 3;
+
 /// How the delay of a response compares with those of the same kind among fewer requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comparison {
@@ -34,6 +37,8 @@ enum Comparison {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LimitEnd {
     Calm,
+    /// There were no requests.
+    Idle,
     /// The delays did not become shorter.
     Useless,
     /// The requests before the limit were overtaken.
@@ -45,6 +50,13 @@ impl ConcurrencyLimiter {
     pub(super) fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) -> Option<Change> {
         let place = permit.place();
         let lane = self.lane(place.lane);
+        if !matches!(sample, Sample::Answered { .. }) && lane.limit().is_some() {
+            // The origin is not idle.
+            self.change(lane, |control| {
+                control.latest_ms = now_ms;
+                None
+            });
+        }
         match sample {
             Sample::Nothing => return None,
             Sample::Answered { delay_us } => return self.handle_answer(permit, delay_us, now_ms),
@@ -61,7 +73,6 @@ impl ConcurrencyLimiter {
             }
         }
         self.change(lane, |control| {
-            control.latest_ms = now_ms;
             control.climb.handle_overload(place.asking, lane.answered.load(Relaxed), now_ms);
             None
         })
@@ -76,8 +87,10 @@ impl ConcurrencyLimiter {
         self.note_usual(place, (sent_ms, delay_us));
         self.note_quick(delay_us, now_ms);
         self.kinds.add(place.kind, place.asking, delay_us);
+        // In an origin that works on all requests at the same time, those that come later delay it, too.
+        let is_one_of_few = self.is_pool && place.all_asking <= FEW;
         let is_slow_alone = base
-            .filter(|base| !base.is_comparable(place.all_asking))
+            .filter(|_| is_one_of_few)
             .is_some_and(|base| self.kinds.handle_few(base, is_grown(base.mean_us(), delay_us), delay_us));
         lane.answered.fetch_add(1, Relaxed);
         let shortest_us = self.kinds.shortest_us(place.kind);
@@ -110,12 +123,12 @@ impl ConcurrencyLimiter {
                 control.climb.try_limit(overload, now_ms);
                 return None;
             }
-            if idle_ms >= IDLE_MS {
+            if idle_ms >= IDLE_MS && place.all_asking == 1 {
                 control.climb.end();
-                return Some(LimitEnd::Calm);
+                return Some(LimitEnd::Idle);
             }
             let is_on_trial = control.climb.is_on_trial();
-            if is_on_trial && is_slow_alone {
+            if is_on_trial && is_slow_alone && self.has_grown(lane, place.kind) {
                 control.climb.end();
                 return Some(LimitEnd::Useless);
             }
@@ -188,7 +201,7 @@ impl ConcurrencyLimiter {
             // The delays of quick kinds may have become others. That slow kinds are slow stays true.
             Some(LimitEnd::Calm) => self.kinds.forget(|shortest_us| shortest_us < SLOW_US),
             Some(LimitEnd::Useless) => self.kinds.forget_grown(lane.grown_since_ms.load(Relaxed)),
-            Some(LimitEnd::Overtaken) | None => {}
+            Some(LimitEnd::Idle | LimitEnd::Overtaken) | None => {}
         }
         if is_changed {
             self.grant(lane.name);

@@ -50,13 +50,14 @@ impl WaitingRequest {
         // Places also become free as time passes.
         self.limiter.grant(self.lane);
         let lane = self.limiter.lane(self.lane);
+        let deadline_ms = self.deadline_ms();
         let mut queue = lane.lock_queue();
         if let Some(place) = queue.take_granted(self.number) {
             drop(queue);
             self.ended = true;
             return Poll::Ready(Ok(Permit::new(Arc::clone(&self.limiter), place, true)));
         }
-        if now_ms < self.deadline_ms() {
+        if now_ms < deadline_ms {
             queue.set_waker(self.number, context.waker());
             return Poll::Pending;
         }

@@ -92,7 +92,7 @@ impl<H: Handler> Http2Task<H> {
 
     fn handle_expired(&mut self) -> Option<CloseReason> {
         let now_ms = self.streams.now_ms();
-        self.streams.transport.let_go(now_ms);
+        self.streams.transport.reset_expired(now_ms);
         let (deadline_ms, reason) = self.next_deadline();
         if deadline_ms > self.streams.now_ms() {
             return None;

@@ -79,7 +79,7 @@ impl Http2Transport {
     }
 
     /// Resets streams whose delay has expired.
-    pub(super) fn let_go(&mut self, now_ms: u64) {
+    pub(super) fn reset_expired(&mut self, now_ms: u64) {
         while self.reset_lingering(|stream| stream.until_ms <= now_ms) {}
     }
 

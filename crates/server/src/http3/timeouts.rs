@@ -26,8 +26,8 @@ impl<H: Handler> Http3Task<H> {
         // QUIC accepts content as the client acknowledges it and opens its windows, so nothing else can block.
         let goaway = (self.goaway_ms, CloseReason::Draining);
         let abort = (streams.transport.abort_ms(), CloseReason::RefusedBody);
-        let own = if abort.0 < goaway.0 { abort } else { goaway };
-        streams.open_deadline(own, (false, None), is_busy, head_since_ms)
+        let earliest = if abort.0 < goaway.0 { abort } else { goaway };
+        streams.open_deadline(earliest, (false, None), is_busy, head_since_ms)
     }
 
     /// Returns what the client has not completed, and since when, in milliseconds.
@@ -61,7 +61,7 @@ impl<H: Handler> Http3Task<H> {
 
     fn handle_expired(&mut self) -> Option<CloseReason> {
         let now_ms = self.streams.now_ms();
-        self.streams.transport.let_go(now_ms);
+        self.streams.transport.reset_expired(now_ms);
         let (deadline_ms, reason) = self.next_deadline();
         if deadline_ms > now_ms {
             return None;

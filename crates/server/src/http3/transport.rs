@@ -34,9 +34,11 @@ const TURN_BYTES_MAX: usize = 512 * 1024;
 /// Amount of delivered but unconsumed content at which no more of its stream is read, in bytes.
 const UNTAKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// Number of round trips within which QUIC delivers what it has stored of a response: at most two congestion windows, or
-/// the minimum of the send window with a congestion window that has just begun to grow.
+/// Number of round trips within which QUIC usually delivers what it has buffered of a response.
 const ABORT_ROUND_TRIPS: u64 = 4;
+
+/// Maximum delay of a reset after a response that breaks off, in milliseconds, whatever the round-trip time.
+const ABORT_MS_MAX: u64 = 5_000;
 
 /// Priority of the server's unidirectional streams, above all responses.
 const OWN_PRIORITY: i32 = i32::MAX;
@@ -312,7 +314,7 @@ impl Http3Transport {
     }
 
     /// Resets aborted streams whose delay has expired.
-    pub(super) fn let_go(&mut self, now_ms: u64) {
+    pub(super) fn reset_expired(&mut self, now_ms: u64) {
         while let Some(index) = self.aborted.iter().position(|(_, until_ms)| *until_ms <= now_ms) {
             let (id, _) = self.aborted.swap_remove(index);
             // The client may have reset the stream itself.
@@ -339,6 +341,14 @@ impl Http3Transport {
         let left = if self.core.stream_count() == 1 { self.core.content_left(id) } else { None };
         for window in self.credit.handle_delivered(before, bytes as u64, left).into_iter().flatten() {
             self.quic.set_receive_window(window.into());
+        }
+    }
+
+    /// Asks a client that may still be sending to stop.
+    fn stop(&mut self, id: u64, error: ErrorCode) {
+        if self.core.is_receiving(id) {
+            self.core.stop_receiving(id);
+            let _ = self.quic.recv_stream(stream_id(id)).stop(code(error));
         }
     }
 
@@ -483,12 +493,12 @@ impl StreamTransport for Http3Transport {
         self.cut(id, error);
     }
 
-    /// QUIC discards what it has not delivered of a stream that is reset, and so may the client's. Acknowledgements say
-    /// only that QUIC has received the bytes, so the delay is for the client to read them.
+    /// Both sides of a QUIC connection may discard what has not been read of a stream that is reset. Acknowledgements say
+    /// only that the other side has received the bytes, so the delay is for the client to read them.
     fn abort(&mut self, id: u64, now_ms: u64) {
-        self.finish(id, now_ms);
-        let round_trips_ms = u64::try_from(self.quic.rtt().as_millis()).unwrap_or(u64::MAX);
-        let delay_ms = LINGERING_MS.saturating_add(round_trips_ms.saturating_mul(ABORT_ROUND_TRIPS));
+        self.stop(id, ErrorCode::Internal);
+        let round_trip_ms = u64::try_from(self.quic.rtt().as_millis()).unwrap_or(u64::MAX);
+        let delay_ms = LINGERING_MS.saturating_add(round_trip_ms.saturating_mul(ABORT_ROUND_TRIPS)).min(ABORT_MS_MAX);
         self.aborted.push((id, now_ms.saturating_add(delay_ms)));
     }
 
@@ -501,12 +511,9 @@ impl StreamTransport for Http3Transport {
         self.core.discard_data(now_ms, bytes).map_err(|error| self.note(error))
     }
 
-    /// Asks a client that may still be sending to stop (RFC 9114 §4.1).
+    /// RFC 9114 §4.1.
     fn finish(&mut self, id: u64, _now_ms: u64) {
-        if self.core.is_receiving(id) {
-            self.core.stop_receiving(id);
-            let _ = self.quic.recv_stream(stream_id(id)).stop(code(ErrorCode::NoError));
-        }
+        self.stop(id, ErrorCode::NoError);
     }
 }
 

@@ -40,8 +40,7 @@ use std::task::Context;
 /// The logged ending of a response whose stream the client reset.
 const STREAM_RESET: &str = "stream_reset";
 
-/// Minimum time between the last bytes of a response and a reset of its stream that the client need not notice at once,
-/// in milliseconds. An estimate: longer than a client needs to read the response from its socket. A client that receives
+/// Minimum time between the last bytes of a response and a reset of its stream that is not urgent, in milliseconds. An estimate: longer than a client needs to read the response from its socket. A client that receives
 /// both at once may mistake the reset for the end of the response, or discard the response, as libcurl 7.88 does.
 pub(crate) const LINGERING_MS: u64 = 500;
 

@@ -354,7 +354,7 @@ fn a_limit_ends_with_its_reason() {
     assert_eq!(answer(&limiter, 2_000, 20_901), None);
     assert_eq!(answer(&limiter, 2_000, 30_903), Some(Change::LimitEnded));
 
-    let limiter = ConcurrencyLimiter::new(&Concurrency { min: 1, ..Concurrency::default() });
+    let limiter = ConcurrencyLimiter::for_pool(&Concurrency { min: 1, ..Concurrency::default() });
     teach(&limiter, b"/page", 2_000, 1);
     let mut burst: Vec<_> = (0..30).map(|_| limiter.try_acquire(&at(1_000)).unwrap()).collect();
     // The first ones end last.
@@ -380,8 +380,30 @@ fn long_requests_wait_for_longer() {
     assert_eq!(waiting.each_ref().map(WaitingRequest::deadline_ms), [1_000, 5_000, 10_000, 10_000]);
     // A kind that has turned out to be slow has a queue of its own.
     limiter.kinds.forget(|_| true);
-    limiter.kinds.add_missing(limiter.kinds.find(b"/page"), 2_000_000);
+    (0..SAMPLES_MIN).for_each(|_| limiter.kinds.add_missing(limiter.kinds.find(b"/page"), 2_000_000));
     assert_eq!(waiting[0].deadline_ms(), 1_000);
+}
+
+/// Requests that may wait longer leave room in the queue for others.
+#[test]
+fn long_requests_leave_room_in_the_queue() {
+    let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+    teach(&limiter, b"/page", 2_000, 1);
+    teach(&limiter, b"/longer", 400_000, 1);
+    limit_to(&limiter, 8);
+    let send = |path: &'static str, now_ms| limiter.enqueue(&Arrival { path: path.as_bytes(), client: None, now_ms });
+    let places: Vec<_> = (0..8).map(|_| limiter.try_acquire(&at(0)).unwrap()).collect();
+    limiter.kinds.note_grown(limiter.kinds.base(limiter.kinds.find(b"/longer"), SAMPLES_MIN).unwrap(), 1);
+    let _waiting: Vec<_> = (0..150).map(|_| send("/longer", 0).unwrap()).collect();
+    // Eight requests are answered, and as many are sent, which takes 400 ms.
+    for (number, place) in (1_u64..).zip(places) {
+        limiter.latest_ms.store(number * 50, Ordering::Relaxed);
+        drop(place);
+    }
+    // The origin answers 20 a second.
+    let pages: Vec<_> = std::iter::from_fn(|| send("/page", 400).ok()).collect();
+    assert_eq!(pages.len(), 20);
+    assert!(send("/longer", 400).is_ok());
 }
 
 /// Long polls by thousands limit nothing, neither while they are unknown nor later, and the pages beside them are sent
