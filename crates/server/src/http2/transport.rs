@@ -3,7 +3,7 @@
 use super::link::Http2Link;
 use super::settings::{STREAMS_PER_CONNECTION, WINDOWS, config};
 use crate::counters::Counters;
-use crate::streams::{LINGERING_MS, ServerStream, StreamReset, StreamTransport};
+use crate::streams::{ABORT_MS_MAX, LINGERING_MS, ServerStream, StreamReset, StreamTransport};
 use crate::tls_session::read_scattered;
 use crate::worker::Worker;
 use flatout_handler::Handler;
@@ -20,10 +20,6 @@ use flatout_os::counter::Counter;
 use std::array;
 use std::borrow::Cow;
 use std::io::IoSliceMut;
-
-/// Maximum time between the last bytes of a response that cannot be completed and the reset of its stream, in
-/// milliseconds, for clients that do not acknowledge the PING between them. An estimate.
-const ABORT_MS_MAX: u64 = 5_000;
 
 /// Payload of a PING after the last bytes of a response that cannot be completed, without the number of its stream.
 const ABORT_PING: u64 = u64::from_be_bytes(*b"cut\0\0\0\0\0");

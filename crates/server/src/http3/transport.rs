@@ -7,7 +7,7 @@
 use super::credit::ReceiveCredit;
 use super::settings::{SEND_WINDOW_MAX, SEND_WINDOW_MIN};
 use crate::counters::Counters;
-use crate::streams::{LINGERING_MS, ServerStream, StreamReset, StreamTransport};
+use crate::streams::{ABORT_MS_MAX, LINGERING_MS, ServerStream, StreamReset, StreamTransport};
 use crate::tls_session::read_piece;
 use crate::worker::Worker;
 use flatout_handler::Handler;
@@ -36,9 +36,6 @@ const UNTAKEN_BYTES_MAX: usize = 16 * 1024;
 
 /// Number of round trips within which QUIC usually delivers what it has buffered of a response.
 const ABORT_ROUND_TRIPS: u64 = 4;
-
-/// Maximum delay of a reset after a response that breaks off, in milliseconds, whatever the round-trip time.
-const ABORT_MS_MAX: u64 = 5_000;
 
 /// Priority of the server's unidirectional streams, above all responses.
 const OWN_PRIORITY: i32 = i32::MAX;

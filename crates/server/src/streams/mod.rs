@@ -44,6 +44,10 @@ const STREAM_RESET: &str = "stream_reset";
 /// both at once may mistake the reset for the end of the response, or discard the response, as libcurl 7.88 does.
 pub(crate) const LINGERING_MS: u64 = 500;
 
+/// Maximum time between the last bytes of a response that cannot be completed and the reset of its stream, in
+/// milliseconds, for clients that acknowledge late or never. An estimate.
+pub(crate) const ABORT_MS_MAX: u64 = 5_000;
+
 /// The reason the server resets a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamReset {
