@@ -3,6 +3,7 @@
 mod agents;
 mod beside;
 mod bodies;
+mod closed;
 mod connections;
 mod cookies;
 mod costs;

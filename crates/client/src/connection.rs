@@ -72,19 +72,25 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
     let mut pipeline = Pipeline::default();
     let mut is_reconnect = false;
     let mut next: Option<Begin> = None;
+    let mut again: Option<Burst> = None;
     // Each iteration is one connection.
     loop {
-        let begin = match next.take().or_else(|| slot.take()) {
-            Some(begin) => begin,
-            None => slot.wait().await,
+        let (mut burst, connecting_ns) = if let Some(burst) = again.take() {
+            (burst, precise_ns())
+        } else {
+            let begin = match next.take().or_else(|| slot.take()) {
+                Some(begin) => begin,
+                None => slot.wait().await,
+            };
+            let begun_ns = precise_ns();
+            (begin_burst(&shared, begin, begun_ns, &mut pipeline), begun_ns)
         };
         // A pending request to close concerned the previous connection.
         slot.take_close();
-        let mut burst = begin_burst(&shared, begin, precise_ns(), &mut pipeline);
-        shared.drive.borrow_mut().handle_connecting(burst.begun_ns);
+        shared.drive.borrow_mut().handle_connecting(connecting_ns);
         let opened = {
             let bytes = bytes_of(&shared, &burst, &pipeline);
-            Link::open(&shared, &slot, bytes, burst.begun_ns, is_reconnect).await
+            Link::open(&shared, &slot, bytes, connecting_ns, is_reconnect).await
         };
         is_reconnect = false;
         match opened {
@@ -96,7 +102,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
                 slot.deadline.forget();
                 link.open.by_server.set(left.by_server);
                 drop(link);
-                (next, is_reconnect) = (left.next, left.by_server);
+                (next, again, is_reconnect) = (left.next, left.again, left.by_server);
                 if left.asks {
                     next = next.or_else(|| shared.dispatch(left.ended_ns, Some(slot.index)));
                 }
@@ -113,9 +119,12 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
 }
 
 /// The result of using a connection.
+#[derive(Default)]
 struct Left {
     /// The slot's next burst, if known.
     next: Option<Begin>,
+    /// The burst to send again on a new connection, if any. Its bytes, if it has its own, are still in the pipeline.
+    again: Option<Burst>,
     /// True if the slot must still ask for its next burst.
     asks: bool,
     ended_ns: u64,
@@ -136,17 +145,23 @@ async fn run_connection<D: Drive + 'static>(
         let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
             Err((nth, failure)) => {
                 let failure = failure_of(slot, failure);
+                if may_send_again(shared, &burst, pipeline, (nth, failure), &reader) {
+                    shared.drive.borrow_mut().handle_sent_again(burst.begin.burst.max(1));
+                    // The burst remains the same, and so do its intended start and the start of its service time.
+                    (burst.sent_ns, burst.sent_bytes) = (0, 0);
+                    return Left { again: Some(burst), by_server: true, ..Left::default() };
+                }
                 let ended_ns = precise_ns();
                 fail_from(shared, &burst, pipeline, nth, failure, ended_ns, &reader);
                 let next = shared.after_failure(slot.index, ended_ns, true);
-                return Left { next, asks: false, ended_ns, by_server: false };
+                return Left { next, ended_ns, ..Left::default() };
             }
             Ok(answered) => {
                 slot.deadline.clear();
                 let next = shared.after_answers(slot.index, answered.ended_ns, answered.is_open);
                 if !answered.is_open {
                     let (ended_ns, by_server) = (answered.ended_ns, answered.server_closed);
-                    return Left { next, asks: false, ended_ns, by_server };
+                    return Left { next, ended_ns, by_server, ..Left::default() };
                 }
                 match next {
                     // The end of a burst is also the start of the next, so that one clock reading suffices for both.
@@ -154,20 +169,21 @@ async fn run_connection<D: Drive + 'static>(
                     None => match wait_begin_or_loss(shared, slot, link).await {
                         Woken::Begin(begin) => (begin, precise_ns()),
                         Woken::Closed => {
-                            return Left { next: None, asks: false, ended_ns: precise_ns(), by_server: false };
+                            return Left { ended_ns: precise_ns(), ..Left::default() };
                         }
                         Woken::Lost(next) => {
                             if next.is_none() {
                                 shared.drive.borrow_mut().handle_closed(slot.index);
                             }
-                            return Left { next, asks: next.is_none(), ended_ns: precise_ns(), by_server: true };
+                            let asks = next.is_none();
+                            return Left { next, asks, ended_ns: precise_ns(), by_server: true, ..Left::default() };
                         }
                     },
                 }
             }
         };
         if begin.connect {
-            return Left { next: Some(begin), asks: false, ended_ns: begun_ns, by_server: false };
+            return Left { next: Some(begin), ended_ns: begun_ns, ..Left::default() };
         }
         burst = begin_burst(shared, begin, begun_ns, pipeline);
     }
@@ -370,6 +386,26 @@ fn ended_of<D: Drive>(
         body_bytes: 0,
         interim_responses: 0,
     }
+}
+
+/// Returns whether a burst whose `nth` request failed can be sent again on a new connection: the server closed the
+/// connection, which earlier bursts had used, before any byte of a response, and all requests are idempotent (RFC 9110
+/// §9.2.2, RFC 9112 §9.3.1). A burst is sent again once, because its second connection is new.
+fn may_send_again<D: Drive>(
+    shared: &ClientShared<D>,
+    burst: &Burst,
+    pipeline: &Pipeline,
+    (nth, failure): (u32, RequestFailure),
+    reader: &ResponseReader,
+) -> bool {
+    let requests = &shared.settings.requests;
+    let is_idempotent = |nth| requests[request_of(burst, pipeline, nth) as usize].is_idempotent;
+    burst.made.is_none()
+        && nth == 0
+        && failure.is_close()
+        // Before a response is due, the number is that of the previous response.
+        && (!reader.is_due() || reader.received().total_bytes == 0)
+        && (0..burst.begin.burst.max(1)).all(is_idempotent)
 }
 
 /// Reports the `nth` request of a burst and all later requests as failed. The record of the `nth` request includes the

@@ -93,6 +93,17 @@ impl RequestFailure {
         )
     }
 
+    /// Returns whether the server closed the connection. If it did so before any byte of a response, on a connection
+    /// that had already been used, it may have closed it before the request arrived, because the connection was idle.
+    pub(super) const fn is_close(self) -> bool {
+        matches!(
+            self,
+            Self::ClosedEarly
+                | Self::System(Errno::CONNRESET | Errno::PIPE)
+                | Self::Http3(http3::error::ErrorCode::NoError)
+        )
+    }
+
     /// Returns the failure for the reason a QUIC connection ended.
     pub(super) fn of_quic(error: &ConnectionError) -> Self {
         match error {

@@ -19,9 +19,11 @@
 //! The terms are those of `flatout_load`: a drive returns a [`Move`], and is notified of each [`ConnectionEnd`].
 //!
 //! By design, the schedule and the records belong to the drive. Redirects are not followed and requests are not
-//! retried, because a load generator that hides failures would measure something else. The exception are requests that
-//! a server refuses to process over HTTP/2 or HTTP/3, for example when it closes a connection after a fixed number of
-//! requests: no client treats these as failures. They are sent again, and counted.
+//! retried, because a load generator that hides failures would measure something else. There are two exceptions, which
+//! no client treats as failures. Both are sent again, and counted: requests that a server refuses to process over
+//! HTTP/2 or HTTP/3, for example when it closes a connection after a fixed number of requests; and, once, idempotent
+//! requests on a used connection that the server closes without a byte of a response, because it may have closed it as
+//! idle.
 
 mod busy_poll;
 mod connection;
@@ -195,7 +197,8 @@ pub trait Drive {
     /// Records how a request ended. Called exactly once for each request that was started.
     fn handle_ended(&mut self, ended: &RequestRecord);
 
-    /// Handles that requests are sent again, because the server stated that it did not process them.
+    /// Handles that requests are sent again, because the server stated that it did not process them, or closed a used
+    /// connection without a response.
     fn handle_sent_again(&mut self, requests: u32) {
         let _ = requests;
     }

@@ -232,8 +232,9 @@ type Due = (u32, Option<u32>);
 /// Maximum number of times that requests of a burst are sent again.
 const AGAIN_MAX: u32 = 8;
 
-/// Sends one burst, with all its streams at once. Sends requests again that the server did not process. Returns the
-/// generation of the connection on which the burst completed. The error says whether there was a connection.
+/// Sends one burst, with all its streams at once. Sends requests again that the server did not process or, once, for
+/// which it closed a used connection without a response, if they are idempotent. Returns the generation of the
+/// connection on which the burst completed. The error says whether there was a connection.
 async fn run_burst<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
@@ -274,11 +275,14 @@ async fn run_burst<D: Drive + 'static>(
         let mut is_lost = false;
         let mut unprocessed: Vec<Due> = Vec::new();
         let may_repeat = rounds < AGAIN_MAX;
+        // The server may have closed the connection because it was idle, before the requests arrived.
+        let may_be_idle = rounds == 0 && made.is_none() && opened.replies.get() > 0;
         for index in 0..count {
             let (nth, request) = due(&again, index);
             match begin_stream(shared, slot, &opened.connection, &begin, (nth, request)).await {
                 Ok(stream) => under_way.push(stream),
-                Err(failure) if failure.is_unprocessed() && may_repeat => {
+                // Nothing of this request and of those after it was sent.
+                Err(failure) if failure.is_unprocessed() && may_repeat || failure.is_close() && may_be_idle => {
                     unprocessed.extend((index..count).map(|index| due(&again, index)));
                     is_lost |= is_of_connection(failure);
                     break;
@@ -307,7 +311,8 @@ async fn run_burst<D: Drive + 'static>(
                 match result {
                     Err(failure) => {
                         is_lost |= is_of_connection(failure);
-                        if failure.is_unprocessed() && may_repeat {
+                        let was_idle = failure.is_close() && may_be_idle && stream.may_send_again(shared);
+                        if failure.is_unprocessed() && may_repeat || was_idle {
                             unprocessed.push((stream.nth, Some(stream.request)));
                             return false;
                         }

@@ -2,6 +2,7 @@
 
 use super::cookies::ScopeRanges;
 use super::template::RequestTemplate;
+use flatout_http::request::is_idempotent;
 use memchr::memmem::find;
 use std::sync::{Arc, OnceLock};
 
@@ -17,6 +18,8 @@ pub struct PreparedRequest {
     pub last: Arc<[u8]>,
     /// True for a HEAD request, whose response has no body.
     pub is_head: bool,
+    /// True if the method is idempotent, so that the request may be sent again (RFC 9110 §9.2.2).
+    pub is_idempotent: bool,
     /// Head and content for HTTP/2 or HTTP/3, if such a version is used.
     pub streamed: Option<StreamRequest>,
     /// Expected length of the body of a response with status 200, in bytes, if known.
@@ -52,6 +55,8 @@ impl PreparedRequest {
     /// Creates an HTTP/1 request with other bytes if it is the last on its connection, without an expected body.
     pub fn new(kept: impl Into<Arc<[u8]>>, last: impl Into<Arc<[u8]>>) -> Self {
         let (kept, last) = (kept.into(), last.into());
+        let method = kept.split(|byte| *byte == b' ').next().unwrap_or_default();
+        let is_idempotent = std::str::from_utf8(method).is_ok_and(is_idempotent);
         let fields_end = |bytes: &[u8]| find(bytes, b"\r\n\r\n").map_or(bytes.len(), |end| end + b"\r\n".len());
         Self {
             scope: ScopeRanges::of(&kept),
@@ -59,6 +64,7 @@ impl PreparedRequest {
             kept,
             last,
             is_head: false,
+            is_idempotent,
             streamed: None,
             body_bytes: None,
             digest: OnceLock::new(),

@@ -49,6 +49,7 @@ pub(super) struct Script {
     made: Vec<Made>,
     connections: Vec<ConnectionEnd>,
     connecting: u32,
+    sent_again: u32,
     /// Receives a message when a connection is about to be opened.
     begins_to_connect: Option<mpsc::Sender<()>>,
     ticks: u32,
@@ -77,6 +78,7 @@ impl Script {
             made: Vec::new(),
             connections: Vec::new(),
             connecting: 0,
+            sent_again: 0,
             begins_to_connect: None,
             ticks: 0,
             gave_up: false,
@@ -136,6 +138,10 @@ impl Drive for Script {
     fn handle_ended(&mut self, ended: &RequestRecord) {
         self.made.extend(ended.made);
         self.ended.push(*ended);
+    }
+
+    fn handle_sent_again(&mut self, requests: u32) {
+        self.sent_again += requests;
     }
 
     fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
@@ -566,16 +572,55 @@ fn each_response_failure_has_a_name() {
     }
 }
 
-#[test]
-fn a_reused_connection_that_dies_is_an_error_and_not_a_retry() {
-    let address = server(|_, mut stream| {
-        if read_request(&mut stream) && stream.write_all(OK).is_ok() {
-            read_request(&mut stream);
+/// Starts a server that responds to the first `burst` requests of each connection. When it has read as many again, it
+/// sends `last` and closes the connection, with RST instead of FIN if `resets`.
+fn close_when_reused(burst: usize, last: &'static [u8], resets: bool) -> SocketAddr {
+    server(move |_, mut stream| {
+        let answers = (0..burst).all(|_| read_request(&mut stream)) && stream.write_all(&OK.repeat(burst)).is_ok();
+        if answers && (0..burst).all(|_| read_request(&mut stream)) {
+            stream.write_all(last).unwrap();
+            if resets {
+                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+            }
         }
-    });
-    let report = run(settings(address), 4);
-    assert_eq!(answered(&report), 2);
-    assert_eq!(failures(&report), vec![RequestFailure::ClosedEarly; 2]);
+    })
+}
+
+#[test]
+fn a_request_on_a_used_connection_that_the_server_closes_is_sent_again_once() {
+    for (burst, resets) in [(1, false), (1, true), (3, false)] {
+        let mut settings = settings(close_when_reused(burst as usize, b"", resets));
+        settings.requests = (0..burst).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
+        let mut script = Script::new(1, 4);
+        script.burst = burst;
+        let report = run_script(settings, script);
+        let of_run = (answered(&report) as u32, failures(&report).len(), report.drive.sent_again);
+        assert_eq!(of_run, (4 * burst, 0, 3 * burst), "{burst} {resets}");
+        let made = &report.drive.made;
+        assert_eq!((made.len(), made.iter().filter(|made| made.is_reconnect).count()), (4, 3));
+        assert!(report.drive.connections.iter().filter(|end| end.by_server).count() >= 3);
+        for ended in &report.drive.ended[burst as usize..] {
+            // The response time includes the first attempt, and the connect time does not.
+            assert_eq!((ended.begun_ns, ended.sent_bytes), (ended.begin.intended_ns, REQUEST.len() as u64));
+            assert!(ended.made.is_none_or(|made| made.connect_ns < ended.sent_ns - ended.begun_ns), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_request_is_not_sent_again_after_a_part_of_a_response_or_if_it_is_not_idempotent() {
+    let post = PreparedRequest::plain(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let get = PreparedRequest::plain(REQUEST.to_vec());
+    for (requests, last) in [(vec![post.clone()], &b""[..]), (vec![get.clone()], b"HTTP/1.1 2"), (vec![get, post], b"")]
+    {
+        let burst = requests.len();
+        let settings = ClientSettings { requests: requests.into(), ..settings(close_when_reused(burst, last, false)) };
+        let mut script = Script::new(1, 4);
+        script.burst = burst as u32;
+        let report = run_script(settings, script);
+        assert_eq!((answered(&report), report.drive.sent_again), (2 * burst, 0));
+        assert_eq!(failures(&report), vec![RequestFailure::ClosedEarly; 2 * burst]);
+    }
 }
 
 #[test]

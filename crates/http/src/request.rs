@@ -56,6 +56,15 @@ impl<'a> Method<'a> {
     }
 }
 
+/// Returns whether sending a request with `method` several times has the same effect as sending it once (RFC 9110
+/// §9.2.2). Includes the safe methods of WebDAV.
+pub fn is_idempotent(method: &str) -> bool {
+    matches!(
+        method,
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" | "PROPFIND" | "SEARCH" | "REPORT" | "QUERY"
+    )
+}
+
 /// The optional request fields that are present, one bit each, so that checking for an absent field costs nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked(u8);

@@ -334,8 +334,8 @@ impl Recorder {
         }
     }
 
-    /// Records that requests are sent again, because the server did not process them. During a warm-up, they are not
-    /// counted.
+    /// Records that requests are sent again, because the server did not process them, or closed a used connection
+    /// without a response. During a warm-up, they are not counted.
     pub fn record_sent_again(&mut self, requests: u32) {
         if self.counts.requests_begun > 0 {
             self.counts.sent_again += u64::from(requests);

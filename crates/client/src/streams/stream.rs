@@ -64,6 +64,14 @@ impl ClientStream {
         Poll::Ready(check(prepared, status, self.body_bytes, self.digesting.take()))
     }
 
+    /// Returns whether the request can be sent again if the server closes the connection: nothing of a response has
+    /// arrived, and the method is idempotent (RFC 9110 §9.2.2).
+    pub(super) fn may_send_again<D: Drive>(&self, shared: &ClientShared<D>) -> bool {
+        self.status.is_none()
+            && self.interim_responses == 0
+            && shared.settings.requests[self.request as usize].is_idempotent
+    }
+
     /// Returns the content that has not been sent.
     pub(super) fn unsent<'a, D: Drive>(&'a self, shared: &'a ClientShared<D>) -> &'a [u8] {
         let prepared = &shared.settings.requests[self.request as usize];

@@ -1,4 +1,4 @@
-use super::{Asked, Method, RequestHead, parse_request_head};
+use super::{Asked, Method, RequestHead, is_idempotent, parse_request_head};
 use crate::feed::assert_three_ways;
 use crate::framing::{Framing, Version};
 use crate::head::FieldStorage;
@@ -178,4 +178,10 @@ fn sizes_that_are_refused() {
     assert_eq!(refusal(format!("GET / HTTP/1.0\r\nA: {value}\r\n\r\n").as_bytes()), Refusal::HeadTooLarge);
     let many = "A: b\r\n".repeat(101);
     assert_eq!(refusal(format!("GET / HTTP/1.0\r\n{many}\r\n").as_bytes()), Refusal::FieldsTooMany);
+}
+
+#[test]
+fn idempotent_methods_are_case_sensitive() {
+    assert!(is_idempotent("GET") && is_idempotent("DELETE"));
+    assert!(!is_idempotent("POST") && !is_idempotent("PATCH") && !is_idempotent("get"));
 }

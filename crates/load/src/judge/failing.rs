@@ -22,7 +22,7 @@ flatout_reason::reasons! {
     WarmUpFailed,    "warm-up-failed",   "requests failed in the warm-up, which no figure includes";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
-    SentAgain,       "sent-again",       "the server did not process requests, for example because it was closing the connection, and the client sent them again";
+    SentAgain,       "sent-again",       "the server did not process requests, or closed a used connection without a response, and the client sent them again";
     StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
     Cookies,         "cookies",          "responses set cookies; the text says what clients did with them";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
@@ -107,7 +107,10 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     }
     if counts.sent_again > 0 {
         let requests = plural(counts.sent_again, "request was", "requests were");
-        let text = format!("{requests} sent again, because the server stated that it did not process them");
+        let text = format!(
+            "{requests} sent again, because the server stated that it did not process them, or closed a used \
+             connection without a response"
+        );
         notes.push(Finding::SentAgain.with(text));
     }
     notes.extend(cookies(&counts.cookies));

@@ -21,7 +21,8 @@ pub struct Counts {
     pub requests_begun: u64,
     /// Requests of which the kernel accepted every byte.
     pub requests_sent: u64,
-    /// Requests that were sent again over HTTP/2 or HTTP/3, because the server stated that it did not process them.
+    /// Requests that were sent again, because the server stated that it did not process them (HTTP/2 and HTTP/3), or
+    /// closed a used connection without a response.
     #[serde(default)]
     pub sent_again: u64,
     /// Complete responses, from the head to the declared end of the body.

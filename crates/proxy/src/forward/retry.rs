@@ -1,6 +1,6 @@
 //! Retry decision (RFC 9110 §9.2.2).
 
-use flatout_upstream::origin::request::is_idempotent;
+use flatout_http::request::is_idempotent;
 
 /// How far a failed attempt had progressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,6 +3,7 @@
 use flatout_handler::content::{RequestContent, Rewind};
 use flatout_handler::shared::SharedBytes;
 use flatout_http::proxy_protocol::ProxyClient;
+use flatout_http::request::is_idempotent;
 
 /// A request to an origin.
 #[derive(Debug)]
@@ -75,25 +76,5 @@ impl OutgoingRequest<'_> {
     /// Returns whether the method is idempotent (RFC 9110 §9.2.2).
     pub fn is_idempotent(&self) -> bool {
         is_idempotent(self.method)
-    }
-}
-
-/// Returns whether sending a request with `method` several times has the same effect as sending it once (RFC 9110
-/// §9.2.2). Includes the safe methods of WebDAV.
-pub fn is_idempotent(method: &str) -> bool {
-    matches!(
-        method,
-        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE" | "PROPFIND" | "SEARCH" | "REPORT" | "QUERY"
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_idempotent;
-
-    #[test]
-    fn methods_are_case_sensitive() {
-        assert!(is_idempotent("GET") && is_idempotent("DELETE"));
-        assert!(!is_idempotent("POST") && !is_idempotent("PATCH") && !is_idempotent("get"));
     }
 }

@@ -1,0 +1,104 @@
+//! Connections that the server closes: before a response, so that the request is sent again, and within a body.
+
+use super::responder::{Answer, ok, respond};
+use super::{Bench, bench};
+use crate::e2e::harness::{Folder, Server};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+/// Length of the client's connection preface over HTTP/2, in bytes (RFC 9113 §3.4).
+const PREFACE_BYTES: usize = 24;
+
+/// Length of the header of an HTTP/2 frame, and the type of HEADERS (RFC 9113 §4.1, §6.2).
+const FRAME_HEADER_BYTES: usize = 9;
+const HEADERS: u8 = 1;
+
+fn sent_again(run: &Bench) -> u64 {
+    run.step()["record"]["counts"]["sent_again"].as_u64().unwrap()
+}
+
+/// Returns the URL of a server that closes the connection of every fifth request without a response.
+fn closing() -> String {
+    let number = AtomicU64::new(0);
+    let address = respond(move |_, _| match number.fetch_add(1, Ordering::Relaxed) % 5 {
+        4 => Answer::Last(Vec::new()),
+        _ => Answer::At(0, ok(64)),
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn a_request_on_a_connection_that_the_server_closed_is_sent_again() {
+    let base = ["-n", "30", "-c", "1", "--threads", "1"];
+    let run = bench(&[&[closing().as_str()][..], &base].concat());
+    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 30, 8), "{run:#?}");
+    assert_eq!((run.json["errors"]["total"].as_u64(), sent_again(&run)), (Some(0), 7), "{run:#?}");
+    assert!(run.stdout.contains("or closed a used connection without a response"), "{}", run.stdout);
+    // The server may have processed a POST.
+    let run = bench(&[&[closing().as_str(), "--method", "POST"][..], &base].concat());
+    assert_eq!((run.code, run.failures("closed-early"), sent_again(&run)), (Some(1), 6, 0), "{run:#?}");
+}
+
+/// Starts a relay to a server. For each connection, `forward` receives the client's side and the server's side, and
+/// forwards requests. A thread forwards responses, up to this number of bytes.
+fn relay(
+    target: SocketAddr,
+    response_bytes_max: u64,
+    forward: fn(&mut TcpStream, &mut TcpStream) -> io::Result<()>,
+) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(target).unwrap());
+            let (from, mut to) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+            thread::spawn(move || {
+                let _ = io::copy(&mut from.take(response_bytes_max), &mut to);
+                let _ = to.shutdown(Shutdown::Both);
+            });
+            thread::spawn(move || {
+                // The end of either side ends both.
+                let _ = forward(&mut client, &mut server);
+                let _ = client.shutdown(Shutdown::Both);
+                let _ = server.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+/// Forwards the frames of an HTTP/2 client until its second request.
+fn forward_one_request(client: &mut TcpStream, server: &mut TcpStream) -> io::Result<()> {
+    let mut preface = [0; PREFACE_BYTES];
+    client.read_exact(&mut preface)?;
+    server.write_all(&preface)?;
+    let mut requests = 0;
+    loop {
+        let mut frame = vec![0; FRAME_HEADER_BYTES];
+        client.read_exact(&mut frame)?;
+        let payload_bytes = u32::from_be_bytes([0, frame[0], frame[1], frame[2]]) as usize;
+        requests += u32::from(frame[3] == HEADERS);
+        frame.resize(FRAME_HEADER_BYTES + payload_bytes, 0);
+        client.read_exact(&mut frame[FRAME_HEADER_BYTES..])?;
+        if requests == 2 {
+            return Ok(());
+        }
+        server.write_all(&frame)?;
+    }
+}
+
+#[test]
+fn over_http2_a_request_on_a_connection_that_the_server_closed_is_sent_again() {
+    let site = Folder::with(&[("a.txt", b"a")]);
+    let server = Server::start(site.path(), &["--h2c"]);
+    let url = format!("http://{}/a.txt", relay(server.address, u64::MAX, forward_one_request));
+    let base = [url.as_str(), "--http", "2", "-n", "4", "-c", "1", "--threads", "1"];
+    let run = bench(&base);
+    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 4, 4), "{run:#?}");
+    assert_eq!(sent_again(&run), 3, "{run:#?}");
+    let run = bench(&[&base[..], &["--method", "POST", "--expect-status", "2xx,405"]].concat());
+    assert_eq!((run.exit, run.number("responses"), sent_again(&run)), (Some(1), 2, 0), "{run:#?}");
+    assert_eq!(run.json["errors"]["total"], 2, "{run:#?}");
+}
