@@ -396,8 +396,10 @@ impl Schedule {
 
     /// Handles a connection that the server closed between bursts. The visit, if any, continues on a new connection.
     pub fn handle_closed(&mut self, slot: u32) {
-        if let Some(state) = self.slots.get_mut(slot as usize) {
-            state.is_open = false;
+        let Some(state) = self.slots.get_mut(slot as usize) else { return };
+        let was_open = std::mem::take(&mut state.is_open);
+        if was_open && state.holding == Holding::Nothing && self.open.is_some() {
+            self.free.handle_closed(slot);
         }
     }
 

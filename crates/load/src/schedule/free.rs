@@ -85,17 +85,28 @@ impl Free {
         true
     }
 
-    /// Takes a slot for a visit without a client. First takes slots without a connection, so that all connections of
-    /// the plan are opened; then takes the slot that has been idle longest, so that all are used equally.
+    /// Takes a slot for a visit without a client. First takes the slot whose open connection has been idle longest, so
+    /// that all open connections are used equally. Takes a slot without a connection only if no connection is idle, so
+    /// that a new one is opened only if it is needed.
     pub(super) fn take(&mut self) -> Option<u32> {
-        self.closed.pop_front().or_else(|| self.take_oldest())
+        self.take_oldest().or_else(|| self.closed.pop_front())
     }
 
-    /// Takes a slot for a client's visit. Also returns whether the slot's connection belongs to the client.
+    /// Takes a slot for a client's visit. Also returns whether the slot's connection belongs to the client. The
+    /// connection of another client is of no use, so slots without a connection come first.
     pub(super) fn take_for(&mut self, client: u32) -> Option<(u32, bool)> {
         match self.take_own(client) {
             Some(slot) => Some((slot, true)),
-            None => Some((self.take()?, false)),
+            None => Some((self.closed.pop_front().or_else(|| self.take_oldest())?, false)),
+        }
+    }
+
+    /// Handles that the open connection of a slot in this set was closed. A slot whose connection belongs to a client
+    /// remains in its place, because only that client looks for it.
+    pub(super) fn handle_closed(&mut self, slot: u32) {
+        if self.links[slot as usize].client == NONE {
+            let slot = self.unlink(slot);
+            self.closed.push_back(slot);
         }
     }
 
@@ -158,7 +169,7 @@ impl Free {
 
 #[cfg(test)]
 mod tests {
-    use super::Free;
+    use super::{Free, NONE};
     use proptest::prelude::{Just, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
     const SLOTS: u32 = 6;
@@ -168,7 +179,9 @@ mod tests {
         Take,
         TakeFor(u32),
         PutOpen(u32),
+        PutShared,
         PutClosed,
+        Closed(usize),
         Gone(u32),
     }
 
@@ -177,7 +190,9 @@ mod tests {
             Just(Act::Take),
             (0..4_u32).prop_map(Act::TakeFor),
             (0..4_u32).prop_map(Act::PutOpen),
+            Just(Act::PutShared),
             Just(Act::PutClosed),
+            (0..SLOTS as usize).prop_map(Act::Closed),
             (0..4_u32).prop_map(Act::Gone),
         ]
     }
@@ -199,9 +214,17 @@ mod tests {
                         };
                         let expected = match own {
                             Some(index) => Some((open.remove(index).0, true)),
-                            None if !closed.is_empty() => Some((closed.remove(0), false)),
-                            None if !open.is_empty() => Some((open.remove(0).0, false)),
-                            None => None,
+                            None => {
+                                // A visit without a client can use every open connection, and a client only its own.
+                                let is_open_first = matches!(act, Act::Take);
+                                if !open.is_empty() && (is_open_first || closed.is_empty()) {
+                                    Some((open.remove(0).0, false))
+                                } else if closed.is_empty() {
+                                    None
+                                } else {
+                                    Some((closed.remove(0), false))
+                                }
+                            }
                         };
                         let found = match act {
                             Act::TakeFor(client) => free.take_for(client),
@@ -214,6 +237,16 @@ mod tests {
                         let is_kept = free.put_open(slot, Some(client));
                         prop_assert_eq!(is_kept, !gone.contains(&client));
                         if is_kept { open.push((slot, client)) } else { closed.push(slot) }
+                    },
+                    Act::PutShared => if let Some(slot) = taken.pop() {
+                        prop_assert!(free.put_open(slot, None));
+                        open.push((slot, NONE));
+                    },
+                    Act::Closed(nth) => if let Some((slot, client)) = open.get(nth).copied() {
+                        free.handle_closed(slot);
+                        if client == NONE {
+                            closed.push(open.remove(nth).0);
+                        }
                     },
                     Act::PutClosed => if let Some(slot) = taken.pop() {
                         free.put_closed(slot);

@@ -23,7 +23,7 @@ fn arrivals_come_by_the_clock_whatever_the_server_does() {
     assert!(outcome.begun.iter().all(|begun| begun.at_ns == begun.begin.intended_ns));
     assert!(outcome.begun.iter().enumerate().all(|(n, begun)| begun.at_ns == SECOND_NS + n as u64 * MS));
     assert_eq!((outcome.tally.waited, outcome.tally.dropped, outcome.tally.slots_peak), (0, 0, 10));
-    assert_eq!(outcome.begun.iter().filter(|begun| begun.begin.connect).count(), 64, "all connections are used");
+    assert_eq!(outcome.begun.iter().filter(|begun| begun.begin.connect).count(), 10, "idle connections are used first");
 }
 
 #[test]
@@ -230,6 +230,30 @@ fn a_session_goes_on_with_a_new_connection_when_the_server_closed_the_old_one() 
 }
 
 #[test]
+fn a_connection_is_opened_only_if_no_open_one_is_idle() {
+    let plan = fixed(1_000.0, 8, SECOND_NS);
+    let mut schedule = super::Schedule::begin(&plan, plan.shares(1, 0, 1)[0], 0).unwrap();
+    let begin = |schedule: &mut super::Schedule, at_ms: u64| match schedule.next(at_ms * MS) {
+        super::Move::Begin(begin) => (begin.slot, begin.connect),
+        other => panic!("{other:?}"),
+    };
+    let answer = |schedule: &mut super::Schedule, slot, at_ms: u64| {
+        assert_eq!(schedule.handle_answered(slot, at_ms * MS + 1, true), None);
+    };
+    assert_eq!((begin(&mut schedule, 0), begin(&mut schedule, 1)), ((0, true), (1, true)));
+    answer(&mut schedule, 0, 1);
+    answer(&mut schedule, 1, 1);
+    // Open connections take turns.
+    for (at_ms, slot) in [(2, 0), (3, 1), (4, 0)] {
+        assert_eq!(begin(&mut schedule, at_ms), (slot, false));
+        answer(&mut schedule, slot, at_ms);
+    }
+    // The server closes the connection that has been idle longest.
+    schedule.handle_closed(1);
+    assert_eq!((begin(&mut schedule, 5), begin(&mut schedule, 6)), ((0, false), (2, true)));
+}
+
+#[test]
 fn sessions_are_cut_at_the_deadline_and_not_called_complete() {
     let plan = Plan {
         visit: Visit::Session { length: Dist::Fixed(90.0) },
@@ -282,13 +306,16 @@ fn a_late_driver_begins_late_and_keeps_what_was_intended() {
 #[test]
 fn an_arrival_whose_slot_has_no_stream_waits_for_another_slot_with_its_intended_start() {
     let one_of = |usable: u32| {
-        move |begin: &Begin, _| if begin.slot < usable { Fate::Answered(MS, true) } else { Fate::Unusable(MS / 2) }
+        move |begin: &Begin, _| {
+            if begin.slot < usable { Fate::Answered(9 * MS / 4, true) } else { Fate::Unusable(MS / 2) }
+        }
     };
     let outcome = run(&fixed(1_000.0, 4, 10 * MS), 1, one_of(2));
     let starts: Vec<u64> = outcome.begun.iter().map(|begun| begun.at_ns - begun.begin.intended_ns).collect();
     assert_eq!(intended(&outcome).len(), 10);
-    // The third arrival tries slot 2 and then slot 3, each of which is found unusable half a millisecond later.
-    assert_eq!(starts, [0, 0, MS, 0, 0, 0, 0, 0, 0, 0]);
+    // The third arrival tries slot 2 and the fourth tries slot 3, each of which is found unusable half a millisecond
+    // later. Then another slot is idle. The two usable slots are too few for the rate, so later arrivals wait too.
+    assert_eq!(starts, [0, 0, 2, 2, 3, 3, 4, 4, 5, 5].map(|quarters| quarters * MS / 4));
     assert_eq!((outcome.tally.requests, outcome.tally.dropped, outcome.tally.slots_unusable), (10, 0, 2));
     // With a single usable slot that is busy for a long time, arrivals wait, and the wait is theirs.
     let slow = |begin: &Begin, _| if begin.slot == 0 { Fate::Answered(3 * MS, true) } else { Fate::Unusable(0) };
