@@ -103,8 +103,8 @@ enum Set {
   flatout workload mine access.log > filelist
   zcat access.log.*.gz | flatout workload mine - --top 100 --output filelist
 
-The log may be in common, combined or flatout's JSON format. If all responses for a URL have the same size, the filelist \
-includes that size.")]
+The log may be in common, combined or flatout's JSON format. The sizes in the log are comments in the filelist, and \
+`flatout bench` does not check them, unless you specify --verify-sizes.")]
 struct MineArgs {
     /// Access log, or `-` for standard input
     #[arg(value_name = "LOG")]
@@ -115,6 +115,11 @@ struct MineArgs {
     /// Maximum number of URLs; keeps the most frequently requested ones
     #[arg(long, value_name = "N", default_value_t = URLS_MAX_DEFAULT)]
     top: usize,
+    /// Let `flatout bench` check the body size of each URL whose log lines all have the same size
+    ///
+    /// The log of a server that compresses contains the sizes of compressed responses.
+    #[arg(long)]
+    verify_sizes: bool,
     /// Skip malformed lines instead of failing
     #[arg(long)]
     skip_malformed: bool,
@@ -250,7 +255,7 @@ fn run_mine(arguments: &MineArgs) -> Result<(), Complaint> {
         let error = ReadError::Malformed(arguments.log.clone(), log.faults);
         return Err((format!("{error}{advice}"), FAILED));
     }
-    let mined = mine(&log, arguments.top);
+    let mined = mine(&log, arguments.top, arguments.verify_sizes);
     if mined.urls == 0 {
         let name = arguments.log.display();
         return Err((format!("{name} contains no GET request with status 200{}", skipped(&log)), FAILED));

@@ -129,9 +129,11 @@ pub(crate) fn check_logs(bytes: &[u8]) {
         assert_eq!(replay.requests.len(), whole.requests.len());
     }
     // What is made of a log is a list.
-    let mined = mine(&whole, 100);
-    if mined.urls > 0 {
-        assert_eq!(filelist::parse(mined.text.as_bytes()).map(|list| list.entries.len()), Ok(mined.urls));
+    for verifies_sizes in [false, true] {
+        let mined = mine(&whole, 100, verifies_sizes);
+        if mined.urls > 0 {
+            assert_eq!(filelist::parse(mined.text.as_bytes()).map(|list| list.entries.len()), Ok(mined.urls));
+        }
     }
     let _ = parse_line(bytes);
 }

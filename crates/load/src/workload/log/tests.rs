@@ -132,7 +132,7 @@ fn urls_are_whole_where_there_are_several_hosts() {
         )
     };
     let urls = |text: String| {
-        let list = filelist::parse(mine(&AccessLog::read(text.as_bytes()), 9).text.as_bytes()).unwrap();
+        let list = filelist::parse(mine(&AccessLog::read(text.as_bytes()), 9, false).text.as_bytes()).unwrap();
         list.entries.iter().map(|entry| entry.address.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(urls([line("a.example", false), line("a.example", false)].concat()), ["/x"]);
