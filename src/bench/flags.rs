@@ -177,8 +177,8 @@ pub(crate) struct RequestArgs {
     pub(super) fill: bool,
     /// Connect to ADDRESS for this host and port, instead of resolving the name; may be repeated
     ///
-    /// With several addresses, separated by commas, connections use them in turn. The Host field and the server name for
-    /// TLS remain those of the URL.
+    /// HOST can be `*`, for any host without a --resolve of its own. With several addresses, separated by commas,
+    /// connections use them in turn. The Host field and the server name for TLS remain those of the URL.
     #[arg(long, value_name = "HOST:PORT:ADDRESS", value_parser = ResolvedHost::parse)]
     pub(super) resolve: Vec<ResolvedHost>,
     /// Connect to HOST2:PORT2 instead of HOST1:PORT1; may be repeated

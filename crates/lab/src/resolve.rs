@@ -8,6 +8,9 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 /// Maximum number of addresses that a run uses. A guess: more than any name has in practice.
 const ADDRESSES_MAX: usize = 64;
 
+/// Stands for any host that has no route of its own, as in curl's `--resolve`. No host has this name.
+const ANY_HOST: &str = "*";
+
 /// The routes from the command line, which decide to which addresses the client connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
@@ -23,6 +26,7 @@ pub struct Routes {
 pub struct ResolvedHost {
     /// The route as written.
     text: String,
+    /// The host, or [`ANY_HOST`].
     host: String,
     port: u16,
     /// At least one, and all of the same family.
@@ -42,7 +46,8 @@ pub struct RedirectedHost {
 }
 
 impl ResolvedHost {
-    /// Parses `HOST:PORT:ADDRESS[,ADDRESS…]`, as curl's `--resolve`. The addresses must be of the same family.
+    /// Parses `HOST:PORT:ADDRESS[,ADDRESS…]`, as curl's `--resolve`. `*` stands for any host. The addresses must be of
+    /// the same family.
     ///
     /// # Errors
     /// Returns a sentence with the valid syntax, or with the problem.
@@ -127,7 +132,10 @@ impl Routes {
     }
 
     fn resolution(&self, host: &str, port: u16) -> Option<&ResolvedHost> {
-        self.resolved.iter().find(|resolved| resolved.host.eq_ignore_ascii_case(host) && resolved.port == port)
+        let of = |host: &str| {
+            self.resolved.iter().find(|resolved| resolved.host.eq_ignore_ascii_case(host) && resolved.port == port)
+        };
+        of(host).or_else(|| of(ANY_HOST))
     }
 
     /// Returns the addresses to connect to for a URL, at least one and all of the same family. If a name has addresses of
@@ -208,6 +216,10 @@ mod tests {
         assert_eq!(resolve(&here, "http://X.invalid/").unwrap(), addresses(&["127.0.0.1:80", "127.0.0.2:80"]));
         assert_eq!(resolve(&here, "https://z.invalid/").unwrap(), addresses(&["[::1]:8080"]));
         assert!(resolve(&here, "http://x.invalid:81/").is_err(), "another port has its own addresses");
+        let here = routes(&["*:80:127.0.0.5", "x.invalid:80:127.0.0.1"], &[]);
+        assert_eq!(resolve(&here, "http://x.invalid/").unwrap(), addresses(&["127.0.0.1:80"]), "any host comes last");
+        assert_eq!(resolve(&here, "http://z.invalid/").unwrap(), addresses(&["127.0.0.5:80"]));
+        assert!(resolve(&here, "http://z.invalid:81/").is_err());
         let here = routes(&[], &["x.invalid::127.0.0.3:", "[::1]:1:127.0.0.4:2"]);
         assert_eq!(resolve(&here, "http://x.invalid:5/").unwrap(), addresses(&["127.0.0.3:5"]));
         assert_eq!(resolve(&here, "http://[::1]:1/").unwrap(), addresses(&["127.0.0.4:2"]));
@@ -229,6 +241,11 @@ mod tests {
         assert_eq!(unused(&[to_x, to_y], &[], &[&x]).unwrap(), "--resolve y.invalid:80:127.0.0.2");
         assert_eq!(unused(&[to_x, to_x], &[], &[&x]).unwrap(), "--resolve x.invalid:80:127.0.0.1");
         assert_eq!(unused(&[to_y], &["x.invalid::y.invalid:"], &[&x]), None);
+        let to_any = "*:80:127.0.0.3";
+        assert_eq!(unused(&[to_any], &[], &[&x]), None);
+        assert_eq!(unused(&[to_x, to_any], &[], &[&x, &y]), None);
+        assert_eq!(unused(&[to_x, to_any], &[], &[&x]).unwrap(), "--resolve *:80:127.0.0.3");
+        assert_eq!(unused(&["*:81:127.0.0.3"], &[], &[&x]).unwrap(), "--resolve *:81:127.0.0.3");
         assert_eq!(unused(&[], &["::127.0.0.1:1"], &[&x]), None);
         let hidden = "x.invalid::127.0.0.1:2";
         assert_eq!(unused(&[], &["::127.0.0.1:1", hidden], &[&x]).unwrap(), format!("--connect-to {hidden}"));

@@ -96,6 +96,13 @@ fn another_host_and_port_can_be_connected_to() {
     let run = bench(&["http://flatout.invalid/a.txt", "--connect-to", &to, "-n", "10", "-c", "2"]);
     assert_eq!((run.code, run.number("responses")), (Some(0), 10), "{run:#?}");
     assert_eq!(run.json["request"]["fields"][0], json!({ "name": "Host", "value": "flatout.invalid" }));
+    // Any host, at this port.
+    let (port, of) = (server.address.port(), |port: u16| format!("*:{port}:127.0.0.1"));
+    let url = format!("http://flatout.invalid:{port}/a.txt");
+    let run = bench(&[&url, "--resolve", &of(port), "-n", "10", "-c", "2"]);
+    assert_eq!((run.code, run.number("responses")), (Some(0), 10), "{run:#?}");
+    let run = bench(&[&url, "--resolve", &of(1), "-n", "1"]);
+    assert!(run.exit == Some(2) && run.stderr.contains("--resolve *:1:127.0.0.1 does not apply to"), "{run:#?}");
     let run = bench(&["http://127.0.0.1:9/", "--resolve", "flatout.invalid:80:127.0.0.1", "-n", "1"]);
     assert!(run.exit == Some(2) && run.stderr.contains("does not apply to http://127.0.0.1:9/"), "{run:#?}");
 }
