@@ -120,7 +120,7 @@ pub fn compare(pairs: &[(RunReport, RunReport)], seed: u64) -> Compared {
         });
         let raw = raw_figures(&steps);
         let (a, b) = responses_of(&steps);
-        let sizes = sized_differently(&a, &b).filter(|_| !comparisons.is_empty());
+        let sizes = sized_differently(("A", &a), ("B", &b)).filter(|_| !comparisons.is_empty());
         compared.levels.push(Level { load: super::verdict::load(first), comparisons, raw, left_out, sizes });
     }
     if compared.levels.iter().all(|level| level.comparisons.is_empty() && level.left_out.is_empty()) {

@@ -7,6 +7,7 @@ use crate::measure::Measure;
 use crate::why::LEFT_OUT_BY_ONLY;
 use flatout_load::judge::{Figure as RunFigure, FigureVerdict, InvalidReason, Soundness};
 use flatout_load::report::MachineReport;
+use flatout_load::stats::responses::Responses;
 use serde::{Deserialize, Serialize};
 
 /// The name and version of the schema.
@@ -244,6 +245,9 @@ pub struct RunEntry {
     pub never: Vec<String>,
     /// Failures during the run, as text.
     pub failing: Vec<String>,
+    /// The statuses and sizes of the responses, if the client reports statuses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub responses: Option<Responses>,
     /// The costs of every running server, including origins and application servers, from before the bench until after
     /// it.
     pub processes: Vec<ProcessCost>,
@@ -388,6 +392,11 @@ impl Cell {
     /// Returns the figure of a measure.
     pub fn figure(&self, measure: &str) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.measure == measure)
+    }
+
+    /// Returns the responses of all runs of the cell.
+    pub fn responses(&self) -> Responses {
+        self.runs.iter().filter_map(|run| run.responses.as_ref()).fold(Responses::default(), Responses::and)
     }
 
     /// Returns whether any run of the cell has no valid figure.

@@ -113,6 +113,12 @@ impl Measure {
         )
     }
 
+    /// Returns whether servers are compared by this measure only if their responses have the same statuses. The others
+    /// do not depend on what the server sent.
+    pub const fn depends_on_statuses(self) -> bool {
+        !matches!(self, Self::OfferedPerS | Self::ErrorShare | Self::Memory | Self::MemoryPeak | Self::AllMemory)
+    }
+
     /// Returns whether the measure is a cost per response. Costs are valid even if the client was the bottleneck,
     /// because a faster client would not change them.
     pub const fn is_cost(self) -> bool {

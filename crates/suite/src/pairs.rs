@@ -3,22 +3,54 @@
 //! Servers take turns within each repetition, so drift of the machine affects both figures of a pair. The median of the
 //! pairs' ratios is therefore more precise than the ratio of two medians, which may come from different times.
 
-use crate::document::Cell;
+use crate::document::{Cell, StepEntry};
 use crate::measure::Measure;
 use flatout_lab::spread::Spread;
 use flatout_load::stats::Interval;
 use flatout_load::stats::bootstrap::Bootstrap;
 use flatout_load::stats::compare::failed_differently;
+use flatout_load::stats::responses::{answered_differently, sized_differently};
 
 /// The seed of the bootstrap. It is constant, so that a report always has the same intervals.
 pub(crate) const SEED: u64 = 1;
 
-/// Returns why two cells are not compared by a measure: their requests failed in different shares.
+/// Returns why two cells are not compared by a measure: their requests failed in different shares, or two servers
+/// responded with different statuses.
 pub(crate) fn incomparable(one: &Cell, other: &Cell, measure: &str) -> Option<String> {
-    if Measure::parse(measure).is_some_and(|measure| !measure.depends_on_failures()) {
+    let measure = Measure::parse(measure);
+    let failed = || failed_differently((&one.server, failed_share(one)?), (&other.server, failed_share(other)?));
+    let depends_on = |of: fn(Measure) -> bool| measure.is_none_or(of);
+    let failed = depends_on(Measure::depends_on_failures).then(failed).flatten();
+    failed.or_else(|| depends_on(Measure::depends_on_statuses).then(|| answered_otherwise(one, other)).flatten())
+}
+
+/// Returns why two servers are not compared by most measures, if the statuses of their responses differ.
+fn answered_otherwise(one: &Cell, other: &Cell) -> Option<String> {
+    // Two steps with the same server may request different things.
+    if one.server == other.server {
         return None;
     }
-    failed_differently((&one.server, failed_share(one)?), (&other.server, failed_share(other)?))
+    answered_differently((&one.server, &one.responses()), (&other.server, &other.responses()))
+}
+
+/// Returns a sentence for each server whose responses have other statuses than those of a reference server with the
+/// same values, so that they are not compared, or whose responses are of other sizes.
+pub(crate) fn other_responses(step: &StepEntry, references: &[String]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for one in step.cells.iter().filter(|cell| references.contains(&cell.server)) {
+        let others = step.cells.iter().filter(|cell| cell.server != one.server && cell.values == one.values);
+        // Each pair of reference servers is listed once.
+        for other in others.filter(|other| !references.contains(&other.server) || one.server < other.server) {
+            let line = match answered_otherwise(one, other) {
+                Some(why) => Some(format!("{} and {} are not compared, because {why}", one.server, other.server)),
+                None => sized_differently((&one.server, &one.responses()), (&other.server, &other.responses())),
+            };
+            let values: Vec<String> = one.values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+            let place = if values.is_empty() { String::new() } else { format!("{}: ", values.join(", ")) };
+            lines.extend(line.map(|line| format!("{place}{line}")));
+        }
+    }
+    lines
 }
 
 /// Returns the mean share of failed requests over all repetitions, 0 to 1, if it is known.

@@ -112,6 +112,55 @@ fn missing_and_outdated_programs_are_named_with_their_package_and_the_rest_runs(
     assert!(sentence.contains("not judged: gone was left out: no-such-server is not installed"), "{sentence}");
 }
 
+/// A redirect or an empty page is faster than the page.
+#[test]
+fn servers_with_other_responses_are_not_compared_and_the_report_says_so() {
+    let server = |name: &str| {
+        format!(
+            r#"server "{name}" {{
+                program "flatout"
+                start "serve" "{{{name}-files}}" "--listen" "{{address}}:{{port}}" "--workers" 1
+                ready "/dir"
+            }}"#
+        )
+    };
+    let steps = r#"
+        fixture "page-files" { text "dir" "A page{fill}" bytes=317; bytes "a.bin" 1000 }
+        fixture "folder-files" { text "dir/index.html" "A page{fill}" bytes=317; bytes "a.bin" 50000 }
+        step "statuses" { servers "page" "folder"; path "/dir"; bench "-c" 2 "-n" 400 }
+        step "named" { servers "page" "folder"; path "/dir"; bench "-c" 2 "-n" 400 "--expect-status" "200,3xx" }
+        step "sizes" { servers "page" "folder"; path "/a.bin"; bench "-c" 2 "-n" 400 }
+        check "in statuses" { step "statuses"; measure "server-cpu-per-request"; of "folder"; at-most 1000; times "page" }
+        check "in named" { step "named"; measure "server-cpu-per-request"; of "folder"; at-most 1000; times "page" }
+    "#;
+    let given = Given::of(&[&server("page"), &server("folder"), steps]);
+    let ran = given.run(&[]);
+    let report = given.report();
+    let finding = |check: usize| &report["checks"][check]["findings"][0];
+    let said = || format!("{}\n{}\n{report:#}", ran.stdout, ran.stderr);
+    assert_eq!(finding(0)["verdict"], "not-judged", "{}", said());
+    let sentence = finding(0)["sentence"].as_str().unwrap();
+    assert!(
+        sentence.contains("not judged: the statuses of the responses differ (folder: 100.0 % status 30")
+            && sentence.contains("; page: 100.0 % status 200); if that is intended, name each of them"),
+        "{sentence}"
+    );
+    assert_eq!(finding(1)["verdict"], "met", "{}", said());
+    let found = schema::findings_by(include_str!("../../../docs/schema/suite.schema.json"), &report);
+    assert!(found.is_empty(), "{found:#?}");
+    // Each difference is in both reports.
+    let html = std::fs::read_to_string(given.out().join("report.html")).unwrap();
+    for line in [
+        "page and folder are not compared, because the statuses of the responses differ (page: 100.0 % status 200; folder",
+        "folder's responses are larger: ",
+    ] {
+        assert_eq!(ran.stdout.matches(line).count(), 1, "{line} {}", said());
+        let line = line.replace('\'', "&#39;");
+        assert!(html.contains(&line) || html.contains(&line.replace("&#39;", "'")), "{line}");
+    }
+    assert_nothing_runs(&given);
+}
+
 #[test]
 fn list_describes_a_suite_without_running_it() {
     let given = Given::of(&[FLATOUT, NGINX, STEP]);

@@ -6,6 +6,7 @@ use super::compare::FAILED_SHARE_DIFFERENCE_MAX;
 use crate::plan::ExpectedStatuses;
 use crate::record::Recorder;
 use flatout_units::show;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ const SIZE_DIFFERENCE_MAX: f64 = 0.1;
 const LISTED_MAX: usize = 3;
 
 /// The responses of one or more runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Responses {
     /// Successful responses by status.
     statuses: BTreeMap<u16, u64>,
@@ -131,16 +132,17 @@ pub fn answered_differently(one: (&str, &Responses), other: (&str, &Responses)) 
 }
 
 /// Returns a sentence if the mean sizes of the responses differ by more than a tenth: `B's responses are smaller: 0 B on
-/// average, A's 19.5 KiB`.
-pub fn sized_differently(a: &Responses, b: &Responses) -> Option<String> {
-    if a.count == 0 || b.count == 0 {
+/// average, A's 19.5 KiB`. Each side is its name and its responses.
+pub fn sized_differently(one: (&str, &Responses), other: (&str, &Responses)) -> Option<String> {
+    if one.1.count == 0 || other.1.count == 0 {
         return None;
     }
     let mean = |side: &Responses| side.body_bytes as f64 / side.count as f64;
-    let (a, b) = (mean(a), mean(b));
-    let how = if b < a { "smaller" } else { "larger" };
-    ((a - b).abs() > SIZE_DIFFERENCE_MAX * a.max(b)).then(|| {
-        format!("B's responses are {how}: {} on average, A's {}", show::bytes(b.round()), show::bytes(a.round()))
+    let (mine, theirs) = (mean(one.1), mean(other.1));
+    let how = if theirs < mine { "smaller" } else { "larger" };
+    ((mine - theirs).abs() > SIZE_DIFFERENCE_MAX * mine.max(theirs)).then(|| {
+        let (mine, theirs) = (show::bytes(mine.round()), show::bytes(theirs.round()));
+        format!("{}'s responses are {how}: {theirs} on average, {}'s {mine}", other.0, one.0)
     })
 }
 
@@ -193,6 +195,7 @@ mod tests {
     #[test]
     fn other_sizes_are_mentioned() {
         let of = |mean_bytes| responses(&[(200, 10)], mean_bytes);
+        let sized_differently = |a: &Responses, b: &Responses| sized_differently(("A", a), ("B", b));
         assert_eq!(sized_differently(&of(1_000), &of(901)), None);
         let text = sized_differently(&of(20_000), &of(0)).unwrap();
         assert_eq!(text, "B's responses are smaller: 0 B on average, A's 19.5 KiB");

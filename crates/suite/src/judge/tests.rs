@@ -5,6 +5,7 @@ use crate::document::{Cell, Figure, RunEntry, StepEntry, SuiteReport, Verdict, W
 use crate::{Suite, read};
 use flatout_config::MemorySource;
 use flatout_load::judge::{Evidence, Invalid, InvalidReason, figures};
+use flatout_load::stats::responses::Responses;
 use std::path::Path;
 
 fn suite(checks: &str) -> Suite {
@@ -225,6 +226,49 @@ fn figures_have_units_for_people() {
         (0.0001, "", "1.00e-4"),
     ] {
         assert_eq!(with_unit(value, unit), shown);
+    }
+}
+
+/// Adds responses to every run of a cell: their statuses with counts, and their mean size.
+fn respond(cell: &mut Cell, statuses: &[(u16, u64)], mean_bytes: u64, are_named: bool) {
+    let count: u64 = statuses.iter().map(|(_, count)| count).sum();
+    let by_status: std::collections::BTreeMap<u16, u64> = statuses.iter().copied().collect();
+    let responses = serde_json::json!({
+        "statuses": by_status, "count": count, "body_bytes": count * mean_bytes, "are_mixed": false,
+        "are_named": are_named,
+    });
+    let responses: Option<Responses> = serde_json::from_value(responses).unwrap();
+    cell.runs.iter_mut().for_each(|run| run.responses.clone_from(&responses));
+}
+
+#[test]
+fn servers_with_other_statuses_are_not_compared() {
+    let check = |measure: &str, cells: Vec<Cell>| {
+        let report = SuiteReport { steps: vec![step("s", cells)], ..SuiteReport::default() };
+        one(&format!("step \"s\"; measure \"{measure}\"; of \"a\"; where \"n\" 1; at-most 10; times \"b\""), &report)
+    };
+    let references = ["b".to_owned()];
+    let differ = |step: &StepEntry| crate::pairs::other_responses(step, &references);
+    for (measure, is_judged) in [("requests-per-s", false), ("knee-per-s", false), ("memory", true)] {
+        let cells = |are_named: bool, statuses: &[(u16, u64)], mean_bytes: u64| {
+            let mut cells = vec![cell("a", "1", measure, &[10.0; 3]), cell("b", "1", measure, &[20.0; 3])];
+            respond(&mut cells[0], statuses, mean_bytes, are_named);
+            respond(&mut cells[1], &[(200, 500)], 100, are_named);
+            cells
+        };
+        let redirects = cells(false, &[(302, 900)], 0);
+        assert_eq!(crate::pairs::pairs(&redirects[0], &redirects[1], measure).len(), if is_judged { 3 } else { 0 });
+        let why = "the statuses of the responses differ (a: 100.0 % status 302; b: 100.0 % status 200)";
+        let (verdict, sentence) = check(measure, redirects.clone());
+        assert_eq!((verdict == Verdict::Met, sentence.contains(why)), (is_judged, !is_judged), "{sentence}");
+        let lines = differ(&step("s", redirects));
+        assert!(lines.len() == 1 && lines[0].starts_with("n 1: b and a are not compared, because the"), "{lines:?}");
+        assert_eq!(check(measure, cells(true, &[(302, 900)], 0)).0, Verdict::Met, "the suite names the statuses");
+        // Sizes are said, and do not prevent a comparison.
+        let pages = cells(false, &[(200, 900)], 10);
+        assert_eq!(differ(&step("s", pages.clone())), ["n 1: a's responses are smaller: 10 B on average, b's 100 B"]);
+        assert_eq!(check(measure, pages).0, Verdict::Met);
+        assert_eq!(differ(&step("s", cells(false, &[(200, 900)], 100))), Vec::<String>::new());
     }
 }
 

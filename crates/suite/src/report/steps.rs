@@ -7,6 +7,7 @@ use super::unsound::unsound_lines;
 use super::{Runs, combination, effects, pictures, steps_shown};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
+use crate::pairs::other_responses;
 use flatout_report::classic::Classic;
 use flatout_units::show;
 use maud::{Markup, html};
@@ -17,8 +18,9 @@ const VIEWS_MAX: usize = 48;
 /// The measures whose effects are shown if there are enough repetitions.
 const EFFECTS: &[&str] = &["requests-per-s", "server-cpu-per-request"];
 
-/// Maximum number of lines about missing figures. The JSON contains all of them.
-const ABSENCES_MAX: usize = 30;
+/// Maximum number of lines about missing figures, and about servers that are not compared. The JSON contains all of
+/// them.
+const PROBLEMS_MAX: usize = 30;
 
 /// Maximum number of capacity statements per step.
 const CAPACITIES_MAX: usize = 30;
@@ -31,7 +33,8 @@ pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
         @if let Some(absent) = &step.absent {
             p.bad { "Left out: " (absent.text) }
         } @else {
-            (absences(step))
+            (listed(absences(step)))
+            (listed(other_responses(step, effects::references(step))))
             (table(report, step))
             (capacity(step))
             (findings(step, runs))
@@ -47,8 +50,8 @@ pub(super) fn all(report: &SuiteReport, runs: Runs<'_>) -> Markup {
     } } }
 }
 
-/// Lists the missing figures with the reasons.
-fn absences(step: &StepEntry) -> Markup {
+/// Returns the missing figures with the reasons.
+fn absences(step: &StepEntry) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for cell in &step.cells {
         let invalid = cell.runs.iter().find_map(|run| run.invalid.first());
@@ -65,7 +68,12 @@ fn absences(step: &StepEntry) -> Markup {
             lines.push(line);
         }
     }
-    lines.truncate(ABSENCES_MAX);
+    lines
+}
+
+/// Lists problems of a step.
+fn listed(mut lines: Vec<String>) -> Markup {
+    lines.truncate(PROBLEMS_MAX);
     html! { @if !lines.is_empty() { ul { @for line in &lines { li.bad { (line) } } } } }
 }
 

@@ -5,8 +5,7 @@ use super::effects::references;
 use super::figures::{heading, shown};
 use crate::document::{Cell, StepEntry, SuiteReport};
 use crate::measure::Measure;
-use crate::pairs::failed_share;
-use crate::pairs::ratio;
+use crate::pairs::{failed_share, other_responses, ratio};
 use std::fmt::Write as _;
 
 /// Returns all steps with results, each with a heading, a table and the results of its checks.
@@ -107,6 +106,9 @@ fn add_step(text: &mut String, report: &SuiteReport, step: &StepEntry) {
             let values = combination(&cell.values);
             let _ = writeln!(text, "- {}{}{values} was left out: {}", cell.server, sep(&values), why.text);
         }
+    }
+    for line in other_responses(step, references) {
+        let _ = writeln!(text, "- {line}");
     }
     text.push('\n');
 }

@@ -2,10 +2,12 @@
 //! repeated, because they were printed when they occurred.
 
 use super::columns::of_table;
+use super::effects::references;
 use super::figures::{heading, shown};
 use super::unsound::unsound_lines;
 use super::{checks_by_weight, headline, left_out_by_only, steps_shown};
 use crate::document::{StepEntry, SuiteReport, Verdict};
+use crate::pairs::other_responses;
 use flatout_report::page::TextPage;
 use flatout_report::style::{Style, Weight};
 use flatout_units::show;
@@ -103,5 +105,8 @@ fn add_step(page: &mut TextPage, report: &SuiteReport, step: &StepEntry) {
     page.table(&rows, step.variables.len() + 1);
     for line in unsound_lines(step) {
         page.painted(Weight::Warning, &format!("  * {line}"));
+    }
+    for line in other_responses(step, references(step)) {
+        page.painted(Weight::Warning, &format!("  {line}"));
     }
 }

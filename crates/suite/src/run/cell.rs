@@ -7,6 +7,7 @@ use flatout_lab::spread::Spread;
 use flatout_load::judge::figures::{self, FigureVerdict, Soundness};
 use flatout_load::judge::{Evidence, Invalid, InvalidReason};
 use flatout_load::report::RunReport;
+use flatout_load::stats::responses::Responses;
 
 /// Creates the entry of a run in the suite's result.
 pub(super) fn entry(
@@ -26,6 +27,11 @@ pub(super) fn entry(
             .map(|measure| measure.name().to_owned())
             .collect(),
         failing: failing.map(|reason| reason.text.clone()).collect(),
+        responses: report
+            .steps
+            .last()
+            .map(|level| Responses::of(&level.record, &level.plan.expected))
+            .filter(Responses::has_successes),
         processes,
         ..RunEntry::default()
     };

@@ -213,7 +213,7 @@ fn compare(seed: u64, is_open: bool, blocks: &[RunBlock], same: &[Turn], turns: 
     if turns.iter().chain(same).all(|turn| turn.server_cpu_ns.is_some()) {
         add(Measure::cost("CPU per request"), Figure::ServerCpu, &|turn| turn.server_cpu_ns.unwrap_or(f64::NAN));
     }
-    compared.sizes = sized_differently(&a, &b).filter(|_| !compared.comparisons.is_empty());
+    compared.sizes = sized_differently(("A", &a), ("B", &b)).filter(|_| !compared.comparisons.is_empty());
     compared
 }
 
