@@ -211,7 +211,7 @@ fn truncated_and_missing_responses_are_explained_in_plain_words() {
     for (answer, words, reasons) in [
         (
             &b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nshort"[..],
-            "  FAILED: 8 bodies were shorter than declared\n",
+            "  FAILED: 8 bodies were cut: the connection closed before the end\n",
             ["nothing-answered", "bodies-short"],
         ),
         (b"", "  FAILED: there was no response\n", ["nothing-answered", "requests-failed"]),

@@ -18,7 +18,7 @@ pub enum RequestFailure {
     TimedOut,
     /// The connection closed before the response head was complete.
     ClosedEarly,
-    /// The connection closed before the end of a body of declared length.
+    /// The connection closed before the end of the body.
     ShortBody,
     /// The response violates HTTP.
     Malformed(Refusal),

@@ -321,6 +321,7 @@ async fn run_burst<D: Drive + 'static>(
                     }
                     Ok(_) => opened.replies.set(opened.replies.get() + 1),
                 }
+                let result = result.map_err(|failure| stream.name_failure(failure));
                 // A body that is wrong is complete, as over HTTP/1.
                 if matches!(result, Ok(_) | Err(RequestFailure::WrongLength | RequestFailure::WrongDigest)) {
                     let request = (stream.request, begin.request + u64::from(stream.nth));

@@ -15,7 +15,7 @@ flatout_reason::reasons! {
     AddrUnavail, "addrunavail",  "no local port or source address was free";
     FtabFull,    "ftab-full",    "the system's file table is full";
     Other,       "other",        "another system error";
-    ShortBody,   "short-body",   "the body was shorter than its declared length";
+    ShortBody,   "short-body",   "the body was cut: the connection closed before the end of the body";
     BadResponse, "bad-response", "the received data is not an HTTP response";
     ClosedEarly, "closed-early", "the connection closed before the response head was complete";
     WrongBody,   "wrong-body",   "the body was complete but not the expected one";

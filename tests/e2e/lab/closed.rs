@@ -102,3 +102,21 @@ fn over_http2_a_request_on_a_connection_that_the_server_closed_is_sent_again() {
     assert_eq!((run.exit, run.number("responses"), sent_again(&run)), (Some(1), 2, 0), "{run:#?}");
     assert_eq!(run.json["errors"]["total"], 2, "{run:#?}");
 }
+
+/// The client sees the head of the response, and a part of the body.
+#[test]
+fn a_connection_that_closes_within_a_body_has_cut_the_body_in_every_version() {
+    const BODY_BYTES: usize = 100_000;
+    const FORWARDED_BYTES: u64 = 20_000;
+    let site = Folder::with(&[("a.txt", &[b'a'; BODY_BYTES])]);
+    let server = Server::start(site.path(), &["--h2c"]);
+    let forward = |client: &mut TcpStream, server: &mut TcpStream| io::copy(client, server).map(|_| ());
+    let url = format!("http://{}/a.txt", relay(server.address, FORWARDED_BYTES, forward));
+    for version in ["1.1", "2"] {
+        let run = bench(&[&url, "--http", version, "-n", "3", "-c", "1", "--threads", "1"]);
+        assert_eq!((run.exit, run.failures("short-body"), sent_again(&run)), (Some(1), 3, 0), "{version} {run:#?}");
+        assert!(run.stdout.contains("3 bodies were cut: the connection closed before the end"), "{}", run.stdout);
+        let received = run.number("body_bytes_in");
+        assert!((1..3 * FORWARDED_BYTES).contains(&received), "{version} {received}");
+    }
+}

@@ -72,6 +72,15 @@ impl ClientStream {
             && shared.settings.requests[self.request as usize].is_idempotent
     }
 
+    /// Returns the reason that the request failed: if the connection closed after the head of the response, the body is
+    /// cut, as over HTTP/1.
+    pub(super) const fn name_failure(&self, failure: RequestFailure) -> RequestFailure {
+        match failure {
+            RequestFailure::ClosedEarly if self.status.is_some() => RequestFailure::ShortBody,
+            failure => failure,
+        }
+    }
+
     /// Returns the content that has not been sent.
     pub(super) fn unsent<'a, D: Drive>(&'a self, shared: &'a ClientShared<D>) -> &'a [u8] {
         let prepared = &shared.settings.requests[self.request as usize];

@@ -14,7 +14,7 @@ flatout_reason::reasons! {
     NotAllSent,      "not-all-sent",     "fewer requests were sent than planned";
     NothingAnswered, "nothing-answered", "requests were sent, but no response was complete";
     RequestsFailed,  "requests-failed",  "requests failed, not counting short bodies";
-    BodiesShort,     "bodies-short",     "bodies were shorter than declared";
+    BodiesShort,     "bodies-short",     "the connection closed in the middle of bodies";
     ClientErrors,    "status-4xx",       "responses had an unexpected status of 4xx";
     ServerErrors,    "status-5xx",       "responses had an unexpected status of 5xx";
     OtherStatuses,   "status-other",     "responses had an unexpected status of 2xx or 3xx";
@@ -69,7 +69,9 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     }
     if bodies_short > 0 {
         let bodies = if bodies_short == 1 { "body was" } else { "bodies were" };
-        failing.push(Finding::BodiesShort.with(format!("{bodies_short} {bodies} shorter than declared")));
+        failing.push(
+            Finding::BodiesShort.with(format!("{bodies_short} {bodies} cut: the connection closed before the end")),
+        );
     }
     for (finding, class) in [
         (Finding::OtherStatuses, 2),
@@ -226,7 +228,7 @@ mod tests {
             names_and_texts(&failing(&counts, None)),
             [
                 ("requests-failed", "1 request failed"),
-                ("bodies-short", "1 body was shorter than declared"),
+                ("bodies-short", "1 body was cut: the connection closed before the end"),
                 ("status-4xx", "1 request was answered with 4xx"),
                 ("status-5xx", "2 requests were answered with 5xx"),
             ]
