@@ -56,8 +56,9 @@ pub(crate) struct BenchArgs {
 pub(crate) struct LoadArgs {
     /// Number of concurrent connections, or a sweep such as 1..512:x2 [default: 64; with --rate: 256]
     ///
-    /// With --rate, N is the maximum: a request uses an open connection that is idle, and opens another one only if
-    /// none is. The default is then 1000 if each arrival opens its own connection (--arrival-unit, --calls, --close).
+    /// With --rate, N is the maximum: unless each arrival opens its own connection (--arrival-unit, --calls, --close), a
+    /// request uses an open connection that is idle, and opens another one only if none is. The default is 1000 if each
+    /// arrival opens its own.
     #[arg(short, long, value_name = "N")]
     pub(super) connections: Option<String>,
     /// Duration of the run, or of each level of a sweep, such as 500ms, 10s or 2m [default: 10s, or the sum of the

@@ -56,7 +56,7 @@ impl<D: Drive + 'static> ClientShared<D> {
         let Some(begin) = at_once else { return self.dispatch(now_ns, Some(slot)) };
         self.begun();
         if begin.slot != slot {
-            // An open loop uses the connections in turn.
+            // An open loop may continue on another connection, for example on that of a client.
             self.give(begin);
             return self.dispatch(now_ns, Some(slot));
         }

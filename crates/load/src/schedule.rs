@@ -342,6 +342,7 @@ impl Schedule {
             return;
         };
         state.holding = Holding::Retired;
+        state.is_open = false;
         if state.calls_left > 0 {
             self.unfinished -= 1;
             state.calls_left = 0;
@@ -394,7 +395,8 @@ impl Schedule {
         if self.open.is_some() { begin.intended_ns } else { now_ns }
     }
 
-    /// Handles a connection that the server closed between bursts. The visit, if any, continues on a new connection.
+    /// Handles a connection that the server closed between bursts. The visit, if any, continues on a new connection. If
+    /// several slots share the connection, call this for each of them; bursts in progress are not affected.
     pub fn handle_closed(&mut self, slot: u32) {
         let Some(state) = self.slots.get_mut(slot as usize) else { return };
         let was_open = std::mem::take(&mut state.is_open);

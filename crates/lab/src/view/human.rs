@@ -61,7 +61,8 @@ fn how(report: &BenchReport, step: &StepReport) -> String {
     let elapsed = show::duration(step.elapsed_ns as f64);
     let load = match (&plan.kind, step.offered.visits_per_s) {
         (Loop::Open(_), Some(rate)) => {
-            format!("{} {}/s, up to {connections}", show::figure(rate), plan.visits())
+            let peak = show::count(step.record.connections.peak);
+            format!("{} {}/s, {peak} of up to {connections}", show::figure(rate), plan.visits())
         }
         _ => connections,
     };

@@ -85,11 +85,14 @@ impl Free {
         true
     }
 
-    /// Takes a slot for a visit without a client. First takes the slot whose open connection has been idle longest, so
-    /// that all open connections are used equally. Takes a slot without a connection only if no connection is idle, so
-    /// that a new one is opened only if it is needed.
+    /// Takes a slot for a visit without a client: the one whose open connection became idle last, so that connections
+    /// that the load does not need remain idle. Takes a slot without a connection only if no connection is idle, so that
+    /// a new one is opened only if it is needed. The connection of a client is only the last resort.
     pub(super) fn take(&mut self) -> Option<u32> {
-        self.take_oldest().or_else(|| self.closed.pop_front())
+        match self.links.get(self.newest as usize) {
+            Some(newest) if newest.client == NONE => Some(self.unlink(self.newest)),
+            _ => self.closed.pop_front().or_else(|| self.take_oldest()),
+        }
     }
 
     /// Takes a slot for a client's visit. Also returns whether the slot's connection belongs to the client. The
@@ -207,28 +210,21 @@ mod tests {
             for act in acts {
                 match act {
                     Act::Take | Act::TakeFor(_) => {
-                        let own = if let Act::TakeFor(client) = act {
-                            open.iter().position(|(_, of)| *of == client)
+                        // A client uses its oldest connection first, and a visit without a client the newest one.
+                        let (own, found) = if let Act::TakeFor(client) = act {
+                            (open.iter().position(|(_, of)| *of == client), free.take_for(client))
+                        } else {
+                            let newest = open.len().checked_sub(1).filter(|newest| open[*newest].1 == NONE);
+                            (newest, free.take().map(|slot| (slot, newest.is_some())))
+                        };
+                        let expected = if let Some(index) = own {
+                            Some((open.remove(index).0, true))
+                        } else if !closed.is_empty() {
+                            Some((closed.remove(0), false))
+                        } else if !open.is_empty() {
+                            Some((open.remove(0).0, false))
                         } else {
                             None
-                        };
-                        let expected = match own {
-                            Some(index) => Some((open.remove(index).0, true)),
-                            None => {
-                                // A visit without a client can use every open connection, and a client only its own.
-                                let is_open_first = matches!(act, Act::Take);
-                                if !open.is_empty() && (is_open_first || closed.is_empty()) {
-                                    Some((open.remove(0).0, false))
-                                } else if closed.is_empty() {
-                                    None
-                                } else {
-                                    Some((closed.remove(0), false))
-                                }
-                            }
-                        };
-                        let found = match act {
-                            Act::TakeFor(client) => free.take_for(client),
-                            _ => free.take().map(|slot| (slot, false)),
                         };
                         prop_assert_eq!(found, expected);
                         taken.extend(found.map(|(slot, _)| slot));

@@ -8,7 +8,7 @@ use crate::target::TargetUnknown;
 use crate::view::json::{bench_value, limits_value};
 use flatout_http::url::Url;
 use flatout_load::FailureKind;
-use flatout_load::plan::{Plan, Stop};
+use flatout_load::plan::{ArrivalKind, Arrivals, Loop, Plan, Stop};
 use flatout_load::record::{Hdr, Recorder, RecorderSettings, Sample};
 use flatout_load::report::{
     ClientReport, Cpu, MachineReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
@@ -65,6 +65,10 @@ fn fail(recorder: &mut Recorder, kind: FailureKind, detail: &'static str) {
 }
 
 fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
+    report_of(Plan { stop: Stop::After { duration_ns: 1_000_000_000 }, ..Plan::default() }, record)
+}
+
+fn report_of(plan: Plan, record: impl Fn(&mut Recorder)) -> BenchReport {
     let settings = RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 };
     let mut recorder = Recorder::new(settings).unwrap();
     recorder.record_connect_begun(TENTH_NS);
@@ -79,7 +83,6 @@ fn report(record: impl Fn(&mut Recorder)) -> BenchReport {
     }
     record(&mut recorder);
     recorder.finish(1_000_000_000);
-    let plan = Plan { stop: Stop::After { duration_ns: 1_000_000_000 }, ..Plan::default() };
     let url = Url::parse("http://127.0.0.1:8080/").unwrap();
     let facts = StepFacts {
         step: 0,
@@ -200,6 +203,14 @@ http://127.0.0.1:8080/   64 connections, kept alive, 1 thread, 1.00 s
   seed 1
 ";
     assert_eq!(print_bench(&report, Style::PLAIN), expected);
+}
+
+#[test]
+fn an_open_loop_says_how_many_connections_it_used() {
+    let kind = Loop::Open(Arrivals::constant(ArrivalKind::Fixed, 2_000.0));
+    let stop = Stop::After { duration_ns: 1_000_000_000 };
+    let text = print_bench(&report_of(Plan { kind, stop, ..Plan::default() }, |_| {}), Style::PLAIN);
+    assert!(text.contains("   2,000 requests/s, 1 of up to 64 connections, kept alive, 1 thread, 1.00 s\n"), "{text}");
 }
 
 #[test]

@@ -243,14 +243,39 @@ fn a_connection_is_opened_only_if_no_open_one_is_idle() {
     assert_eq!((begin(&mut schedule, 0), begin(&mut schedule, 1)), ((0, true), (1, true)));
     answer(&mut schedule, 0, 1);
     answer(&mut schedule, 1, 1);
-    // Open connections take turns.
-    for (at_ms, slot) in [(2, 0), (3, 1), (4, 0)] {
-        assert_eq!(begin(&mut schedule, at_ms), (slot, false));
-        answer(&mut schedule, slot, at_ms);
+    // The connection that became idle last is used first, and the other one only if both are needed.
+    for at_ms in [2, 3] {
+        assert_eq!(begin(&mut schedule, at_ms), (1, false));
+        answer(&mut schedule, 1, at_ms);
     }
-    // The server closes the connection that has been idle longest.
-    schedule.handle_closed(1);
-    assert_eq!((begin(&mut schedule, 5), begin(&mut schedule, 6)), ((0, false), (2, true)));
+    assert_eq!((begin(&mut schedule, 4), begin(&mut schedule, 5)), ((1, false), (0, false)));
+    answer(&mut schedule, 1, 5);
+    answer(&mut schedule, 0, 5);
+    // The server closes the connection that became idle last.
+    schedule.handle_closed(0);
+    assert_eq!((begin(&mut schedule, 6), begin(&mut schedule, 7)), ((1, false), (2, true)));
+}
+
+#[test]
+fn a_slot_that_was_withdrawn_has_no_connection_when_it_is_used_again() {
+    let plan = fixed(1_000.0, 2, SECOND_NS);
+    let mut schedule = super::Schedule::begin(&plan, plan.shares(1, 0, 1)[0], 0).unwrap();
+    let begin = |schedule: &mut super::Schedule, at_ms: u64| match schedule.next(at_ms * MS) {
+        super::Move::Begin(begin) => begin,
+        other => panic!("{other:?}"),
+    };
+    let first = begin(&mut schedule, 0);
+    assert_eq!(schedule.handle_answered(first.slot, 1, true), None);
+    // The server permits fewer streams on the next connection, and then more.
+    let again = begin(&mut schedule, 1);
+    assert_eq!((again.slot, again.connect), (first.slot, false));
+    schedule.handle_unusable(&again, 1);
+    schedule.handle_usable(again.slot, 2, MS + 1);
+    schedule.handle_closed(again.slot);
+    // The withdrawn arrival and the next one have a slot each, and there is no third.
+    let slots = [begin(&mut schedule, 2), begin(&mut schedule, 2)].map(|begin| (begin.slot, begin.connect));
+    assert!(slots.contains(&(0, true)) && slots.contains(&(1, true)), "{slots:?}");
+    assert!(!matches!(schedule.next(3 * MS), super::Move::Begin(_)));
 }
 
 #[test]
