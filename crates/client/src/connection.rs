@@ -2,11 +2,13 @@
 
 use super::content::check;
 use super::cookies::append_field;
+use super::failure::IDLE_NS_MIN;
 use super::link::{BurstBytes, Link};
 use super::reader::ResponseReader;
 use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, failure_of};
 use super::{Drive, Made, RequestFailure, RequestRecord};
+use flatout_load::record::SentAgain;
 use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
 use std::future::poll_fn;
@@ -20,6 +22,11 @@ struct Burst {
     /// Time at which the burst was sent, in nanoseconds; 0 until then.
     sent_ns: u64,
     sent_bytes: usize,
+    /// Time by which all responses must be complete, in nanoseconds, if the burst has been sent. It remains the same if
+    /// the burst is sent again.
+    due_ns: Option<u64>,
+    /// True if the connection had been idle for [`IDLE_NS_MIN`] when the burst began.
+    was_idle: bool,
     made: Option<Made>,
     /// Table index of the first request.
     first: u32,
@@ -90,7 +97,8 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
         shared.drive.borrow_mut().handle_connecting(connecting_ns);
         let opened = {
             let bytes = bytes_of(&shared, &burst, &pipeline);
-            Link::open(&shared, &slot, bytes, connecting_ns, is_reconnect).await
+            let due_ns = burst.due_ns.unwrap_or_else(|| shared.due_ns(connecting_ns));
+            Link::open(&shared, &slot, bytes, (connecting_ns, due_ns), is_reconnect).await
         };
         is_reconnect = false;
         match opened {
@@ -142,13 +150,15 @@ async fn run_connection<D: Drive + 'static>(
 ) -> Left {
     let mut reader = ResponseReader::with_cookies(shared.settings.stores_cookies);
     loop {
-        let (begin, begun_ns) = match exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await {
+        let exchanged = exchange(shared, slot, link, &mut reader, &mut burst, pipeline).await;
+        let (begin, begun_ns, idle_from_ns) = match exchanged {
             Err((nth, failure)) => {
                 let failure = failure_of(slot, failure);
                 if may_send_again(shared, &burst, pipeline, (nth, failure), &reader) {
-                    shared.drive.borrow_mut().handle_sent_again(burst.begin.burst.max(1));
-                    // The burst remains the same, and so do its intended start and the start of its service time.
-                    (burst.sent_ns, burst.sent_bytes) = (0, 0);
+                    shared.drive.borrow_mut().handle_sent_again(burst.begin.burst.max(1), SentAgain::IdleClose);
+                    // The burst remains the same, and so do its intended start, the start of its service time and its
+                    // deadline.
+                    (burst.sent_ns, burst.sent_bytes, burst.was_idle) = (0, 0, false);
                     return Left { again: Some(burst), by_server: true, ..Left::default() };
                 }
                 let ended_ns = precise_ns();
@@ -165,9 +175,9 @@ async fn run_connection<D: Drive + 'static>(
                 }
                 match next {
                     // The end of a burst is also the start of the next, so that one clock reading suffices for both.
-                    Some(begin) => (begin, answered.ended_ns),
+                    Some(begin) => (begin, answered.ended_ns, answered.ended_ns),
                     None => match wait_begin_or_loss(shared, slot, link).await {
-                        Woken::Begin(begin) => (begin, precise_ns()),
+                        Woken::Begin(begin) => (begin, precise_ns(), answered.ended_ns),
                         Woken::Closed => {
                             return Left { ended_ns: precise_ns(), ..Left::default() };
                         }
@@ -186,6 +196,7 @@ async fn run_connection<D: Drive + 'static>(
             return Left { next: Some(begin), ended_ns: begun_ns, ..Left::default() };
         }
         burst = begin_burst(shared, begin, begun_ns, pipeline);
+        burst.was_idle = begun_ns.saturating_sub(idle_from_ns) >= IDLE_NS_MIN;
     }
 }
 
@@ -202,10 +213,10 @@ async fn exchange<D: Drive + 'static>(
     if burst.sent_ns == 0 {
         burst.sent_ns = burst.begun_ns;
     }
-    slot.deadline.set(burst.sent_ns.saturating_add(shared.settings.request_timeout_ns));
+    slot.deadline.set(*burst.due_ns.get_or_insert(shared.due_ns(burst.sent_ns)));
     let bytes = bytes_of(shared, burst, pipeline);
     let (mut sent_bytes, mut first_byte_ns) = (0, 0);
-    let mut early = None;
+    let (mut early, mut send_failure) = (None, None);
     if count == 1 {
         let index = burst.first;
         let is_head = shared.settings.requests[index as usize].is_head;
@@ -214,9 +225,9 @@ async fn exchange<D: Drive + 'static>(
         burst.sent_bytes = sent_bytes;
         early = sent.map_err(|failure| (0, failure))?;
     } else {
-        let sent = link.send(bytes, &mut sent_bytes).await;
+        // If the server reads no more, responses may have arrived nevertheless.
+        send_failure = link.send(bytes, &mut sent_bytes).await.err();
         burst.sent_bytes = sent_bytes;
-        sent.map_err(|failure| (0, failure))?;
     }
     // The rest of a request that already has its response is not sent, so the connection is of no use.
     let is_whole = sent_bytes == bytes.len();
@@ -234,7 +245,9 @@ async fn exchange<D: Drive + 'static>(
             _ => reader.read_stash(shared.room.borrow_mut().parts(index).1).map_err(|failure| (nth, failure))?,
         };
         while answer.is_none() {
-            let received = link.receive(shared, reader, index).await.map_err(|failure| (nth, failure))?;
+            let received = link.receive(shared, reader, index).await;
+            let received =
+                received.map_err(|failure| (nth, send_failure.filter(|_| failure.is_close()).unwrap_or(failure)))?;
             (answer, server_closed) = (received.answer, received.server_closed);
             if answer.is_none() && first_byte_ns == 0 {
                 first_byte_ns = precise_ns();
@@ -290,6 +303,8 @@ fn begin_burst<D: Drive>(shared: &ClientShared<D>, begin: Begin, begun_ns: u64, 
         begun_ns,
         sent_ns: 0,
         sent_bytes: 0,
+        due_ns: None,
+        was_idle: false,
         made: None,
         first,
         is_joined: false,
@@ -389,8 +404,8 @@ fn ended_of<D: Drive>(
 }
 
 /// Returns whether a burst whose `nth` request failed can be sent again on a new connection: the server closed the
-/// connection, which earlier bursts had used, before any byte of a response, and all requests are idempotent (RFC 9110
-/// §9.2.2, RFC 9112 §9.3.1). A burst is sent again once, because its second connection is new.
+/// connection, which had been idle, before any byte of a response, and all requests are idempotent (RFC 9110 §9.2.2, RFC
+/// 9112 §9.3.1). A burst is sent again once, because its second connection is new.
 fn may_send_again<D: Drive>(
     shared: &ClientShared<D>,
     burst: &Burst,
@@ -400,11 +415,10 @@ fn may_send_again<D: Drive>(
 ) -> bool {
     let requests = &shared.settings.requests;
     let is_idempotent = |nth| requests[request_of(burst, pipeline, nth) as usize].is_idempotent;
-    burst.made.is_none()
+    burst.was_idle
         && nth == 0
         && failure.is_close()
-        // Before a response is due, the number is that of the previous response.
-        && (!reader.is_due() || reader.received().total_bytes == 0)
+        && reader.received().total_bytes == 0
         && (0..burst.begin.burst.max(1)).all(is_idempotent)
 }
 

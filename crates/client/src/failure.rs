@@ -64,6 +64,10 @@ flatout_reason::reasons! {
     Transport, "quic-transport", "one side violated QUIC, or had an internal error";
 }
 
+/// Shortest time after which a close of a used connection counts as the end of an idle one, in nanoseconds. Idle timeouts
+/// of servers are longer. A server that fails under load also closes connections, but these were in use just before.
+pub(super) const IDLE_NS_MIN: u64 = 100_000_000;
+
 /// The code with which a server refuses a stream (RFC 9113 §7).
 const REFUSED_STREAM: u32 = ErrorCode::RefusedStream.number();
 
@@ -94,7 +98,7 @@ impl RequestFailure {
     }
 
     /// Returns whether the server closed the connection. If it did so before any byte of a response, on a connection
-    /// that had already been used, it may have closed it before the request arrived, because the connection was idle.
+    /// that had been idle for [`IDLE_NS_MIN`], it may have closed it as idle before the request arrived.
     pub(super) const fn is_close(self) -> bool {
         matches!(
             self,

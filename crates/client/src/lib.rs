@@ -20,10 +20,9 @@
 //!
 //! By design, the schedule and the records belong to the drive. Redirects are not followed and requests are not
 //! retried, because a load generator that hides failures would measure something else. There are two exceptions, which
-//! no client treats as failures. Both are sent again, and counted: requests that a server refuses to process over
+//! no client treats as failures. Both are sent again, and counted apart: requests that a server refuses to process over
 //! HTTP/2 or HTTP/3, for example when it closes a connection after a fixed number of requests; and, once, idempotent
-//! requests on a used connection that the server closes without a byte of a response, because it may have closed it as
-//! idle.
+//! requests on a connection that had been idle and that the server closes before any byte of a response.
 
 mod busy_poll;
 mod connection;
@@ -54,7 +53,7 @@ pub use template::{BlockPart, RequestTemplate};
 pub use tls::{ClientTls, ClientTlsSettings};
 pub use worker::{WorkerCpu, WorkerReport, run_worker, thread_cpu_ns};
 
-use flatout_load::record::ConnectionEnd;
+use flatout_load::record::{ConnectionEnd, SentAgain};
 use flatout_load::schedule::{Begin, Move, Visitor};
 use flatout_load::template::ValueSource;
 use std::net::SocketAddr;
@@ -197,10 +196,9 @@ pub trait Drive {
     /// Records how a request ended. Called exactly once for each request that was started.
     fn handle_ended(&mut self, ended: &RequestRecord);
 
-    /// Handles that requests are sent again, because the server stated that it did not process them, or closed a used
-    /// connection without a response.
-    fn handle_sent_again(&mut self, requests: u32) {
-        let _ = requests;
+    /// Handles that requests are sent again.
+    fn handle_sent_again(&mut self, requests: u32, why: SentAgain) {
+        let _ = (requests, why);
     }
 
     /// Withdraws a burst that has not started, because the server permits at most `streams_max` streams on a connection.
@@ -237,7 +235,8 @@ pub trait Drive {
     /// Handles the end of an established connection.
     fn handle_connection_end(&mut self, end: &ConnectionEnd);
 
-    /// Handles a connection that the server closed between two bursts of a slot.
+    /// Handles a connection that the server closed between two bursts of a slot. If several slots share the connection,
+    /// this is called for each of them, whether or not it has a burst in progress.
     fn handle_closed(&mut self, slot: u32);
 
     /// Handles a tick, several times a second. The tick is `late_ns` after its planned time, and `connections` are

@@ -92,22 +92,22 @@ fn prepare_send(socket: impl AsFd, burst_bytes: usize, sends_at_once: &mut bool)
 }
 
 impl<D: Drive + 'static> Link<D> {
-    /// Connects and sends as much of the first burst as possible.
+    /// Connects, starting at `begun_ns` and with the deadline `due_ns`, and sends as much of the first burst as possible.
     pub(super) async fn open(
         shared: &Rc<ClientShared<D>>,
         slot: &ClientSlot,
         burst: BurstBytes<'_>,
-        begun_ns: u64,
+        (begun_ns, due_ns): (u64, u64),
         is_reconnect: bool,
     ) -> Result<NewConnection<D>, RequestFailure> {
         if shared.tls.is_some() {
-            let standing = Box::pin(stand(shared, slot, begun_ns, is_reconnect)).await?;
+            let standing = Box::pin(stand(shared, slot, (begun_ns, due_ns), is_reconnect)).await?;
             let Transport::Tls(stream) = standing.transport else { return Err(RequestFailure::ClosedEarly) };
             let open = OpenGuard::new(shared, begun_ns);
             let link = Self { kind: LinkTransport::Tls(stream), sent_bytes: 0, sends_at_once: true, open };
             return Ok(NewConnection { link, made: standing.made, sent_ns: precise_ns() });
         }
-        let (socket, stands) = begin(shared, slot, begun_ns).await?;
+        let (socket, stands) = begin(shared, slot, due_ns).await?;
         let mut sends_at_once = shared.connector.is_unix();
         prepare_send(&socket, burst.len(), &mut sends_at_once)?;
         // Over loopback, the handshake is complete when connect returns, whatever its result. Sending shows whether the
@@ -348,21 +348,21 @@ fn poll_receive_by_tls<D: Drive>(
     })
 }
 
-/// Starts a connection and applies the slot's deadline to it. Returns whether the connection is certainly established.
+/// Starts a connection with the deadline `due_ns`. Returns whether the connection is certainly established.
 async fn begin<D: Drive>(
     shared: &ClientShared<D>,
     slot: &ClientSlot,
-    begun_ns: u64,
+    due_ns: u64,
 ) -> Result<(Rc<OwnedFd>, bool), RequestFailure> {
     let begun = match shared.connector.begin() {
-        Err(Errno::AGAIN) if shared.connector.is_unix() => begin_when_accepted(shared, slot, begun_ns).await?,
+        Err(Errno::AGAIN) if shared.connector.is_unix() => begin_when_accepted(shared, slot, due_ns).await?,
         begun => begun?,
     };
     let stands = matches!(begun, Begun::Connected(_));
     let (Begun::Connected(socket) | Begun::UnderWay(socket)) = begun;
     let socket = Rc::new(socket);
     slot.deadline.watch(&socket);
-    slot.deadline.set(begun_ns.saturating_add(shared.settings.request_timeout_ns));
+    slot.deadline.set(due_ns);
     Ok((socket, stands))
 }
 
@@ -370,14 +370,14 @@ async fn begin<D: Drive>(
 /// when the queue has room.
 const QUEUE_INTERVAL_MS: u64 = 1;
 
-/// Starts a connection to a Unix socket once the server has accepted others, at most until the slot's deadline.
+/// Starts a connection to a Unix socket once the server has accepted others, at most until the deadline `due_ns`.
 async fn begin_when_accepted<D: Drive>(
     shared: &ClientShared<D>,
     slot: &ClientSlot,
-    begun_ns: u64,
+    due_ns: u64,
 ) -> Result<Begun, RequestFailure> {
     slot.deadline.watch_stream();
-    slot.deadline.set(begun_ns.saturating_add(shared.settings.request_timeout_ns));
+    slot.deadline.set(due_ns);
     let timer = Timer::new().and_then(|timer| timer.set_interval(QUEUE_INTERVAL_MS).map(|()| timer));
     let timer = timer.map_err(RequestFailure::from)?;
     loop {
@@ -392,14 +392,15 @@ async fn begin_when_accepted<D: Drive>(
     }
 }
 
-/// Opens a connection, including TLS if configured, and waits until it is established.
+/// Opens a connection, including TLS if configured, starting at `begun_ns`, and waits until it is established, at most
+/// until the deadline `due_ns`.
 pub(super) async fn stand<D: Drive>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
-    begun_ns: u64,
+    (begun_ns, due_ns): (u64, u64),
     is_reconnect: bool,
 ) -> Result<ConnectedSocket, RequestFailure> {
-    let (socket, _) = begin(shared, slot, begun_ns).await?;
+    let (socket, _) = begin(shared, slot, due_ns).await?;
     if !shared.connector.is_unix() {
         // TLS and HTTP/2 send data in pieces, which must not wait for acknowledgements.
         sockopt::set_tcp_nodelay(&socket, true)?;

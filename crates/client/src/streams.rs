@@ -3,87 +3,34 @@
 //! | file | contents |
 //! |---|---|
 //! | `connection` | a connection of either version, and its streams |
+//! | `group` | the connection that a group of slots shares |
 //! | `stream` | one request in progress |
 
 mod connection;
+mod group;
 mod stream;
+
+pub(super) use group::SharedConnection;
 
 use super::slot::ClientSlot;
 use super::worker::{Alarm, ClientShared, OpenGuard, failure_of};
 use super::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
 use connection::StreamConnection;
+use flatout_load::record::SentAgain;
 use flatout_load::schedule::Begin;
 use flatout_os::clock::precise_ns;
-use std::cell::{Cell, RefCell};
+use group::{ConnectionUsage, SharedConnectionState, handle_lost};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use stream::{ClientStream, poll_open};
-use tokio::sync::Notify;
-
-/// The connection that a group of slots shares.
-#[derive(Default)]
-pub(super) struct SharedConnection {
-    state: RefCell<SharedConnectionState>,
-    changed: Notify,
-    /// Number that distinguishes successive connections of the group.
-    generation: Cell<u64>,
-    /// True if the server closed the previous connection.
-    was_lost: Cell<bool>,
-    /// The generation of the last connection that the server closed.
-    lost: Cell<u64>,
-    /// Number of streams that the server permits on a connection, if known, at most as many as the group can use.
-    streams_max: Cell<Option<u32>>,
-}
-
-#[derive(Default)]
-enum SharedConnectionState {
-    #[default]
-    None,
-    Connecting,
-    /// The connection is open. Contains a count of the complete responses on it.
-    Open(StreamConnection, Rc<Cell<u64>>),
-}
-
-impl SharedConnection {
-    /// Drops connection `generation` if it is still the current one. Returns whether it was.
-    fn forget(&self, generation: u64, was_lost: bool) -> bool {
-        let is_news =
-            self.generation.get() == generation && matches!(*self.state.borrow(), SharedConnectionState::Open(..));
-        if is_news {
-            self.state.replace(SharedConnectionState::None);
-            self.was_lost.set(was_lost);
-            if was_lost {
-                self.lost.set(generation);
-            }
-        }
-        is_news
-    }
-
-    /// Returns whether connection `generation` is still the current one.
-    fn is_open(&self, generation: u64) -> bool {
-        self.generation.get() == generation && matches!(*self.state.borrow(), SharedConnectionState::Open(..))
-    }
-
-    /// Closes the connection at the end of the run.
-    pub(super) fn close(&self) {
-        if let SharedConnectionState::Open(connection, _) = self.state.take() {
-            connection.close();
-        }
-    }
-
-    fn settle(&self, state: SharedConnectionState) {
-        self.state.replace(state);
-        self.changed.notify_waiters();
-    }
-}
 
 /// The shared connection, as one slot uses it.
 struct SlotConnection {
     connection: StreamConnection,
     generation: u64,
-    replies: Rc<Cell<u64>>,
+    usage: Rc<ConnectionUsage>,
     /// Details of how the connection was opened, if it was opened for this slot.
     made: Option<Made>,
 }
@@ -143,7 +90,7 @@ pub(super) async fn run_slot<D: Drive + 'static>(shared: Rc<ClientShared<D>>, sl
                 if closes {
                     group.forget(generation, false);
                 }
-                shared.after_answers(slot.index, begun_ns, !closes)
+                shared.after_answers(slot.index, begun_ns, !closes && group.has_connection())
             }
             Err(connected) => shared.after_failure(slot.index, begun_ns, connected),
         };
@@ -168,7 +115,7 @@ async fn wait_streams_max<D: Drive + 'static>(
     let wanted = streams_wanted(shared, burst);
     let mut has_waited = false;
     slot.deadline.watch_stream();
-    slot.deadline.set(precise_ns().saturating_add(shared.settings.request_timeout_ns));
+    slot.deadline.set(shared.due_ns(precise_ns()));
     while group.streams_max.get().is_none() && slot.deadline.cut().is_none() {
         let mut changed = pin!(group.changed.notified());
         let opened = match &*group.state.borrow() {
@@ -232,9 +179,9 @@ type Due = (u32, Option<u32>);
 /// Maximum number of times that requests of a burst are sent again.
 const AGAIN_MAX: u32 = 8;
 
-/// Sends one burst, with all its streams at once. Sends requests again that the server did not process or, once, for
-/// which it closed a used connection without a response, if they are idempotent. Returns the generation of the
-/// connection on which the burst completed. The error says whether there was a connection.
+/// Sends one burst, with all its streams at once. Sends requests again that the server did not process. If the connection
+/// was idle and the server closes it before any response, sends idempotent requests again once. Returns the generation
+/// of the connection on which the burst completed. The error says whether there was a connection.
 async fn run_burst<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
@@ -247,7 +194,7 @@ async fn run_burst<D: Drive + 'static>(
         shared.count_from_now();
     }
     let mut frame = BurstContext { shared, begin, begun_ns, made: None };
-    let mut deadline_ns = None;
+    let mut due_ns = None;
     let mut again: Vec<Due> = Vec::new();
     let (mut rounds, mut has_failed) = (0, false);
     loop {
@@ -256,7 +203,7 @@ async fn run_burst<D: Drive + 'static>(
         // Cloning the handle of a connection is expensive, so a slot keeps its clone while the connection is current.
         let opened = match kept {
             Some(opened) if group.is_open(opened.generation) => opened,
-            _ => match open(shared, slot, group).await {
+            _ => match open(shared, slot, group, due_ns).await {
                 Ok(opened) => kept.insert(opened),
                 Err(failure) => {
                     let ended_ns = precise_ns();
@@ -269,26 +216,27 @@ async fn run_burst<D: Drive + 'static>(
         frame.made = made.or(frame.made);
         slot.deadline.watch_stream();
         let now_ns = precise_ns();
-        slot.deadline
-            .set(*deadline_ns.get_or_insert_with(|| now_ns.saturating_add(shared.settings.request_timeout_ns)));
+        let mut ended_ns = now_ns;
+        slot.deadline.set(*due_ns.get_or_insert(shared.due_ns(now_ns)));
         under_way.clear();
-        let mut is_lost = false;
-        let mut unprocessed: Vec<Due> = Vec::new();
+        let (mut is_lost, mut idle_closes) = (false, 0);
+        let mut unsettled: Vec<Due> = Vec::new();
         let may_repeat = rounds < AGAIN_MAX;
         // The server may have closed the connection because it was idle, before the requests arrived.
-        let may_be_idle = rounds == 0 && made.is_none() && opened.replies.get() > 0;
+        let was_idle = opened.usage.begin(now_ns) && rounds == 0;
         for index in 0..count {
             let (nth, request) = due(&again, index);
             match begin_stream(shared, slot, &opened.connection, &begin, (nth, request)).await {
                 Ok(stream) => under_way.push(stream),
                 // Nothing of this request and of those after it was sent.
-                Err(failure) if failure.is_unprocessed() && may_repeat || failure.is_close() && may_be_idle => {
-                    unprocessed.extend((index..count).map(|index| due(&again, index)));
+                Err(failure) if failure.is_unprocessed() && may_repeat || failure.is_close() && was_idle => {
+                    unsettled.extend((index..count).map(|index| due(&again, index)));
+                    idle_closes += if failure.is_close() { count - index } else { 0 };
                     is_lost |= is_of_connection(failure);
                     break;
                 }
                 Err(failure) => {
-                    let ended_ns = precise_ns();
+                    ended_ns = precise_ns();
                     let rest = (index..count).map(|index| due(&again, index));
                     frame.fail(rest, failure_of(slot, failure), ended_ns);
                     has_failed = true;
@@ -307,19 +255,20 @@ async fn run_burst<D: Drive + 'static>(
                     None => stream.poll(context, shared),
                 };
                 let Poll::Ready(result) = polled else { return true };
-                let ended_ns = precise_ns();
+                ended_ns = precise_ns();
                 match result {
                     Err(failure) => {
                         is_lost |= is_of_connection(failure);
-                        let was_idle = failure.is_close() && may_be_idle && stream.may_send_again(shared);
-                        if failure.is_unprocessed() && may_repeat || was_idle {
-                            unprocessed.push((stream.nth, Some(stream.request)));
+                        let is_idle_close = failure.is_close() && was_idle && stream.may_send_again(shared);
+                        if failure.is_unprocessed() && may_repeat || is_idle_close {
+                            unsettled.push((stream.nth, Some(stream.request)));
+                            idle_closes += u32::from(is_idle_close);
                             return false;
                         }
                         // The schedule may continue after a body that was wrong.
                         has_failed |= !matches!(failure, RequestFailure::WrongLength | RequestFailure::WrongDigest);
                     }
-                    Ok(_) => opened.replies.set(opened.replies.get() + 1),
+                    Ok(_) => opened.usage.replies.set(opened.usage.replies.get() + 1),
                 }
                 let result = result.map_err(|failure| stream.name_failure(failure));
                 // A body that is wrong is complete, as over HTTP/1.
@@ -336,15 +285,21 @@ async fn run_burst<D: Drive + 'static>(
             if under_way.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
+        opened.usage.end(ended_ns);
         let generation = opened.generation;
         if is_lost {
-            group.forget(generation, true);
+            handle_lost(shared, group, slot.index, generation);
         }
-        if unprocessed.is_empty() {
+        if unsettled.is_empty() {
             return if has_failed { Err(true) } else { Ok(generation) };
         }
-        shared.drive.borrow_mut().handle_sent_again(unprocessed.len() as u32);
-        again = unprocessed;
+        let unprocessed = unsettled.len() as u32 - idle_closes;
+        for (requests, why) in [(unprocessed, SentAgain::Unprocessed), (idle_closes, SentAgain::IdleClose)] {
+            if requests > 0 {
+                shared.drive.borrow_mut().handle_sent_again(requests, why);
+            }
+        }
+        again = unsettled;
         rounds += 1;
     }
 }
@@ -364,19 +319,21 @@ const fn is_of_connection(failure: RequestFailure) -> bool {
     )
 }
 
-/// Returns the group's connection. The first slot that needs the connection opens it.
+/// Returns the group's connection. The first slot that needs the connection opens it, by its deadline `due_ns` if it has
+/// one.
 async fn open<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
     group: &Rc<SharedConnection>,
+    due_ns: Option<u64>,
 ) -> Result<SlotConnection, RequestFailure> {
     loop {
         let changed = group.changed.notified();
         // The first slot connects. Slots that come later wait for it.
         let is_ours = match &mut *group.state.borrow_mut() {
-            SharedConnectionState::Open(connection, replies) => {
-                let (connection, replies) = (connection.clone(), Rc::clone(replies));
-                return Ok(SlotConnection { connection, generation: group.generation.get(), replies, made: None });
+            SharedConnectionState::Open(connection, usage) => {
+                let (connection, usage) = (connection.clone(), Rc::clone(usage));
+                return Ok(SlotConnection { connection, generation: group.generation.get(), usage, made: None });
             }
             SharedConnectionState::Connecting => false,
             state @ SharedConnectionState::None => {
@@ -385,7 +342,7 @@ async fn open<D: Drive + 'static>(
             }
         };
         if is_ours {
-            return connect(shared, slot, group).await;
+            return connect(shared, slot, group, due_ns).await;
         }
         // The connecting slot has its own deadline, and in any case leaves the group's state settled.
         changed.await;
@@ -396,11 +353,12 @@ async fn connect<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
     group: &Rc<SharedConnection>,
+    due_ns: Option<u64>,
 ) -> Result<SlotConnection, RequestFailure> {
-    let attempt = try_connect(shared, slot, group).await;
+    let attempt = try_connect(shared, slot, group, due_ns).await;
     match attempt {
         Ok(opened) => {
-            group.settle(SharedConnectionState::Open(opened.connection.clone(), Rc::clone(&opened.replies)));
+            group.settle(SharedConnectionState::Open(opened.connection.clone(), Rc::clone(&opened.usage)));
             if let Some(made) = &opened.made {
                 shared.drive.borrow_mut().handle_connected(slot.index, made, precise_ns());
             }
@@ -417,29 +375,32 @@ async fn try_connect<D: Drive + 'static>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
     group: &Rc<SharedConnection>,
+    due_ns: Option<u64>,
 ) -> Result<SlotConnection, RequestFailure> {
     // If the slot waited for another slot's attempt, its own attempt starts now.
     let connecting_ns = precise_ns();
+    let times = (connecting_ns, due_ns.unwrap_or_else(|| shared.due_ns(connecting_ns)));
     shared.drive.borrow_mut().handle_connecting(connecting_ns);
     let is_reconnect = group.was_lost.replace(false);
     let is_http3 = shared.settings.streams.is_some_and(|streams| streams.version == StreamVersion::Http3);
     let (connection, task, made) = if is_http3 {
-        connection::open_http3(shared, slot, connecting_ns, is_reconnect).await?
+        connection::open_http3(shared, slot, times, is_reconnect).await?
     } else {
-        connection::open_http2(shared, slot, connecting_ns, is_reconnect).await?
+        connection::open_http2(shared, slot, times, is_reconnect).await?
     };
     let generation = group.generation.get() + 1;
     group.generation.set(generation);
     let open = OpenGuard::new(shared, connecting_ns);
-    let (driven, replies) = (Rc::clone(group), Rc::clone(&open.replies));
+    let usage = Rc::new(ConnectionUsage::new(Rc::clone(&open.replies)));
+    let (shared, group, slot) = (Rc::clone(shared), Rc::clone(group), slot.index);
     tokio::task::spawn_local(async move {
         // Streams report how the connection ended; this task only drives it.
         task.await;
+        handle_lost(&shared, &group, slot, generation);
         // After a GOAWAY, a slot has forgotten the connection before it ends.
-        let is_lost = driven.forget(generation, true) || driven.lost.get() == generation;
-        open.by_server.set(is_lost);
+        open.by_server.set(group.lost.get() == generation);
     });
-    Ok(SlotConnection { connection, generation, replies, made: Some(made) })
+    Ok(SlotConnection { connection, generation, usage, made: Some(made) })
 }
 
 /// Sends one request of a burst.

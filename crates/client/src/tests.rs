@@ -1,13 +1,15 @@
 //! Tests of the client against small servers, each of which has one fault.
 
 mod cookies;
+mod streams;
 
+use super::failure::IDLE_NS_MIN;
 use super::{
     ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, RequestTemplate, Sources, WorkerCpu,
     WorkerReport, run_worker,
 };
 use flatout_http::refusal::Refusal;
-use flatout_load::record::ConnectionEnd;
+use flatout_load::record::{ConnectionEnd, SentAgain};
 use flatout_load::schedule::{Begin, Move, Visitor};
 use flatout_load::template::{Template, ValueSource};
 use flatout_os::clock::precise_ns;
@@ -49,7 +51,11 @@ pub(super) struct Script {
     made: Vec<Made>,
     connections: Vec<ConnectionEnd>,
     connecting: u32,
-    sent_again: u32,
+    sent_again: Vec<(u32, SentAgain)>,
+    /// Time from the end of a burst to the start of the next one of its slot, in nanoseconds.
+    pause_ns: u64,
+    /// Slots whose connection the server closed between two bursts.
+    closed: Vec<u32>,
     /// Receives a message when a connection is about to be opened.
     begins_to_connect: Option<mpsc::Sender<()>>,
     ticks: u32,
@@ -78,7 +84,9 @@ impl Script {
             made: Vec::new(),
             connections: Vec::new(),
             connecting: 0,
-            sent_again: 0,
+            sent_again: Vec::new(),
+            pause_ns: 0,
+            closed: Vec::new(),
             begins_to_connect: None,
             ticks: 0,
             gave_up: false,
@@ -140,14 +148,16 @@ impl Drive for Script {
         self.ended.push(*ended);
     }
 
-    fn handle_sent_again(&mut self, requests: u32) {
-        self.sent_again += requests;
+    fn handle_sent_again(&mut self, requests: u32, why: SentAgain) {
+        self.sent_again.push((requests, why));
     }
 
     fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
         self.under_way -= 1;
         if !is_open {
             self.slots[slot as usize] = 0;
+        } else if self.calls == 0 {
+            self.slots[slot as usize] = 1;
         }
         if self.leaves {
             self.slots[slot as usize] = 0;
@@ -159,6 +169,10 @@ impl Drive for Script {
         if self.bursts_left == 0 {
             return None;
         }
+        if self.pause_ns > 0 {
+            self.free.push((slot, now_ns + self.pause_ns));
+            return None;
+        }
         Some(self.begin(slot, now_ns))
     }
 
@@ -166,7 +180,7 @@ impl Drive for Script {
         self.under_way -= 1;
         self.slots[slot as usize] = 0;
         if connected {
-            self.free.push((slot, now_ns));
+            self.free.push((slot, now_ns + self.pause_ns));
         } else {
             match self.pauses_left.checked_sub(1) {
                 Some(left) => self.pauses_left = left,
@@ -188,6 +202,7 @@ impl Drive for Script {
     }
 
     fn handle_closed(&mut self, slot: u32) {
+        self.closed.push(slot);
         self.slots[slot as usize] = 0;
     }
 
@@ -586,24 +601,39 @@ fn close_when_reused(burst: usize, last: &'static [u8], resets: bool) -> SocketA
     })
 }
 
+/// A script of bursts before each of which the connection is idle, as long as it may be closed as idle.
+fn script_with_pauses(bursts: u32, burst: u32) -> Script {
+    Script { burst, pause_ns: IDLE_NS_MIN, ..Script::new(1, bursts) }
+}
+
 #[test]
-fn a_request_on_a_used_connection_that_the_server_closes_is_sent_again_once() {
+fn a_request_on_an_idle_connection_that_the_server_closes_is_sent_again_once() {
     for (burst, resets) in [(1, false), (1, true), (3, false)] {
         let mut settings = settings(close_when_reused(burst as usize, b"", resets));
         settings.requests = (0..burst).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
-        let mut script = Script::new(1, 4);
-        script.burst = burst;
-        let report = run_script(settings, script);
-        let of_run = (answered(&report) as u32, failures(&report).len(), report.drive.sent_again);
-        assert_eq!(of_run, (4 * burst, 0, 3 * burst), "{burst} {resets}");
+        let report = run_script(settings, script_with_pauses(4, burst));
+        assert_eq!((answered(&report) as u32, failures(&report).len()), (4 * burst, 0), "{burst} {resets}");
+        assert_eq!(report.drive.sent_again, [(burst, SentAgain::IdleClose); 3], "{burst} {resets}");
         let made = &report.drive.made;
         assert_eq!((made.len(), made.iter().filter(|made| made.is_reconnect).count()), (4, 3));
         assert!(report.drive.connections.iter().filter(|end| end.by_server).count() >= 3);
         for ended in &report.drive.ended[burst as usize..] {
-            // The response time includes the first attempt, and the connect time does not.
-            assert_eq!((ended.begun_ns, ended.sent_bytes), (ended.begin.intended_ns, REQUEST.len() as u64));
+            // The service time includes the first attempt, and the connect time does not.
+            assert_eq!(ended.sent_bytes, REQUEST.len() as u64);
             assert!(ended.made.is_none_or(|made| made.connect_ns < ended.sent_ns - ended.begun_ns), "{ended:?}");
         }
+    }
+}
+
+#[test]
+fn a_request_on_a_busy_connection_that_the_server_closes_is_not_sent_again() {
+    for (burst, resets) in [(1, false), (1, true), (3, false)] {
+        let mut settings = settings(close_when_reused(burst as usize, b"", resets));
+        settings.requests = (0..burst).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
+        let report = run_script(settings, Script { burst, ..Script::new(1, 4) });
+        let both = 2 * burst as usize;
+        assert_eq!((answered(&report), failures(&report).len()), (both, both), "{burst} {resets}");
+        assert_eq!(report.drive.sent_again, []);
     }
 }
 
@@ -615,12 +645,49 @@ fn a_request_is_not_sent_again_after_a_part_of_a_response_or_if_it_is_not_idempo
     {
         let burst = requests.len();
         let settings = ClientSettings { requests: requests.into(), ..settings(close_when_reused(burst, last, false)) };
-        let mut script = Script::new(1, 4);
-        script.burst = burst as u32;
-        let report = run_script(settings, script);
-        assert_eq!((answered(&report), report.drive.sent_again), (2 * burst, 0));
+        let report = run_script(settings, script_with_pauses(4, burst as u32));
+        assert_eq!(answered(&report), 2 * burst);
+        assert_eq!(report.drive.sent_again, []);
         assert_eq!(failures(&report), vec![RequestFailure::ClosedEarly; 2 * burst]);
     }
+}
+
+#[test]
+fn a_request_that_is_sent_again_keeps_its_deadline() {
+    const TIMEOUT: Duration = Duration::from_secs(1);
+    let address = server(|index, mut stream| {
+        let is_first = index == 0;
+        if is_first && read_request(&mut stream) && stream.write_all(OK).is_ok() && read_request(&mut stream) {
+            // The server takes half of the client's time before it closes the connection.
+            thread::sleep(TIMEOUT / 2);
+        } else {
+            while read_request(&mut stream) {}
+        }
+    });
+    let request_timeout_ns = TIMEOUT.as_nanos() as u64;
+    let report = run_script(ClientSettings { request_timeout_ns, ..settings(address) }, script_with_pauses(2, 1));
+    assert_eq!((answered(&report), failures(&report)), (1, vec![RequestFailure::TimedOut]));
+    assert_eq!(report.drive.sent_again, [(1, SentAgain::IdleClose)]);
+    let late = report.drive.ended.last().unwrap();
+    assert!(late.ended_ns - late.begun_ns >= request_timeout_ns, "{late:?}");
+    assert!(late.ended_ns - late.sent_ns < request_timeout_ns, "the second attempt has the rest of the time: {late:?}");
+}
+
+#[test]
+fn responses_that_arrived_before_a_burst_could_not_be_sent_count() {
+    // The server responds to the first request, and closes the connection while the client sends the second.
+    let address = server(|_, mut stream| {
+        if read_request(&mut stream) {
+            stream.write_all(OK).unwrap();
+        }
+    });
+    let mut large = b"GET / HTTP/1.1\r\nX: ".to_vec();
+    large.resize(16 * 1024 * 1024, b'x');
+    large.extend_from_slice(b"\r\n\r\n");
+    let requests = [PreparedRequest::plain(REQUEST.to_vec()), PreparedRequest::plain(large)].into();
+    let report = run_script(ClientSettings { requests, ..settings(address) }, Script { burst: 2, ..Script::new(1, 1) });
+    assert_eq!((answered(&report), failures(&report).len(), sent(&report)), (1, 1, 1));
+    assert_eq!(report.drive.sent_again, []);
 }
 
 #[test]

@@ -97,6 +97,11 @@ impl<D: Drive> ClientShared<D> {
         self.interrupts.get() > 1
     }
 
+    /// Returns the deadline of an attempt to connect, or of an exchange, that started at `begun_ns`.
+    pub(super) fn due_ns(&self, begun_ns: u64) -> u64 {
+        begun_ns.saturating_add(self.settings.request_timeout_ns)
+    }
+
     /// Records the start of a burst.
     pub(super) fn begun(&self) {
         self.under_way.set(self.under_way.get() + 1);

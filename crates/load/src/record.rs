@@ -109,6 +109,15 @@ pub struct ConnectionEnd {
     pub by_server: bool,
 }
 
+/// The reason that requests are sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentAgain {
+    /// The server stated that it did not process them (HTTP/2 and HTTP/3).
+    Unprocessed,
+    /// The server closed the connection, which had been idle, before a response.
+    IdleClose,
+}
+
 /// The URL classes and the measured span of a recorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSettings {
@@ -334,11 +343,13 @@ impl Recorder {
         }
     }
 
-    /// Records that requests are sent again, because the server did not process them, or closed a used connection
-    /// without a response. During a warm-up, they are not counted.
-    pub fn record_sent_again(&mut self, requests: u32) {
+    /// Records that requests are sent again. During a warm-up, they are not counted.
+    pub fn record_sent_again(&mut self, requests: u32, why: SentAgain) {
         if self.counts.requests_begun > 0 {
-            self.counts.sent_again += u64::from(requests);
+            *match why {
+                SentAgain::Unprocessed => &mut self.counts.sent_again,
+                SentAgain::IdleClose => &mut self.counts.sent_again_idle,
+            } += u64::from(requests);
         }
     }
 

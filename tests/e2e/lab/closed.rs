@@ -15,30 +15,77 @@ const PREFACE_BYTES: usize = 24;
 const FRAME_HEADER_BYTES: usize = 9;
 const HEADERS: u8 = 1;
 
+/// Arguments for requests that come half a second apart, one after another: between them, the connection is idle.
+const APART: [&str; 6] = ["--rate", "2", "--arrivals", "fixed", "--threads", "1"];
+
+/// Returns the number of requests that were sent again after an idle close.
 fn sent_again(run: &Bench) -> u64 {
-    run.step()["record"]["counts"]["sent_again"].as_u64().unwrap()
+    run.step()["record"]["counts"]["sent_again_idle"].as_u64().unwrap()
 }
 
-/// Returns the URL of a server that closes the connection of every fifth request without a response.
-fn closing() -> String {
+fn errors(run: &Bench) -> Option<u64> {
+    run.json["errors"]["total"].as_u64()
+}
+
+/// Returns the names of the reasons for which the run failed.
+fn failing(run: &Bench) -> Vec<&str> {
+    let failing = run.step()["failing"].as_array().unwrap();
+    failing.iter().map(|reason| reason["name"].as_str().unwrap()).collect()
+}
+
+/// Returns the URL of a server that closes the connection without a response to a request if `closes` is true for its
+/// number, from 0.
+fn closing(closes: fn(u64) -> bool) -> String {
     let number = AtomicU64::new(0);
-    let address = respond(move |_, _| match number.fetch_add(1, Ordering::Relaxed) % 5 {
-        4 => Answer::Last(Vec::new()),
-        _ => Answer::At(0, ok(64)),
+    let address = respond(move |_, _| {
+        let is_closed = closes(number.fetch_add(1, Ordering::Relaxed));
+        if is_closed { Answer::Last(Vec::new()) } else { Answer::At(0, ok(64)) }
     });
     format!("http://{address}/")
 }
 
+/// A server that drops requests under load is not excused by idle connections.
 #[test]
-fn a_request_on_a_connection_that_the_server_closed_is_sent_again() {
-    let base = ["-n", "30", "-c", "1", "--threads", "1"];
-    let run = bench(&[&[closing().as_str()][..], &base].concat());
-    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 30, 8), "{run:#?}");
-    assert_eq!((run.json["errors"]["total"].as_u64(), sent_again(&run)), (Some(0), 7), "{run:#?}");
-    assert!(run.stdout.contains("or closed a used connection without a response"), "{}", run.stdout);
+fn a_busy_connection_that_the_server_closes_is_a_failure() {
+    let url = closing(|number| number % 5 == 4);
+    let run = bench(&[&url, "-n", "30", "-c", "1", "--threads", "1"]);
+    assert_eq!((run.code, run.failures("closed-early"), errors(&run)), (Some(1), 6, Some(6)), "{run:#?}");
+    assert_eq!(
+        (sent_again(&run), run.number("connections"), failing(&run)),
+        (0, 6, vec!["requests-failed"]),
+        "{run:#?}"
+    );
+}
+
+/// The server closes the connection when the next request arrives, as if it had closed it as idle just before.
+#[test]
+fn a_request_on_an_idle_connection_that_the_server_closes_is_sent_again() {
+    let url = closing(|number| number == 1);
+    let run = bench(&[&[url.as_str(), "-n", "3"], &APART[..]].concat());
+    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 3, 2), "{run:#?}");
+    assert_eq!((errors(&run), sent_again(&run)), (Some(0), 1), "{run:#?}");
+    let note = "1 request was sent again after an idle close: the server closed an idle connection before a response";
+    assert!(run.stdout.contains(note), "{}", run.stdout);
+    // If many requests meet an idle close, the run fails.
+    let url = closing(|number| number % 2 == 1);
+    let run = bench(&[&[url.as_str(), "-n", "4"], &APART[..]].concat());
+    assert_eq!((run.code, run.number("responses"), errors(&run)), (Some(1), 4, Some(0)), "{run:#?}");
+    assert_eq!((sent_again(&run), failing(&run)), (3, vec!["idle-closes"]), "{run:#?}");
     // The server may have processed a POST.
-    let run = bench(&[&[closing().as_str(), "--method", "POST"][..], &base].concat());
-    assert_eq!((run.code, run.failures("closed-early"), sent_again(&run)), (Some(1), 6, 0), "{run:#?}");
+    let url = closing(|number| number == 1);
+    let run = bench(&[&[url.as_str(), "-n", "3", "--method", "POST"], &APART[..]].concat());
+    assert_eq!((run.code, run.failures("closed-early"), sent_again(&run)), (Some(1), 1, 0), "{run:#?}");
+}
+
+/// The client notices the close before it sends the next request.
+#[test]
+fn a_connection_that_ends_with_the_keep_alive_timeout_is_no_failure() {
+    let site = Folder::with(&[("a.txt", b"a")]);
+    let server = Server::start(site.path(), &["--idle-timeout", "100ms"]);
+    let run = bench(&[&[server.url("/a.txt").as_str(), "-n", "4"], &APART[..]].concat());
+    assert_eq!((run.code, run.number("responses"), errors(&run)), (Some(0), 4, Some(0)), "{run:#?}");
+    assert_eq!((run.number("connections"), failing(&run).len()), (4, 0), "{run:#?}");
+    assert!(run.stdout.contains("2.00 requests/s, 1 of up to 4 connections"), "{}", run.stdout);
 }
 
 /// Starts a relay to a server. For each connection, `forward` receives the client's side and the server's side, and
@@ -90,17 +137,21 @@ fn forward_one_request(client: &mut TcpStream, server: &mut TcpStream) -> io::Re
 }
 
 #[test]
-fn over_http2_a_request_on_a_connection_that_the_server_closed_is_sent_again() {
+fn over_http2_a_request_is_sent_again_only_if_the_connection_was_idle() {
     let site = Folder::with(&[("a.txt", b"a")]);
     let server = Server::start(site.path(), &["--h2c"]);
     let url = format!("http://{}/a.txt", relay(server.address, u64::MAX, forward_one_request));
-    let base = [url.as_str(), "--http", "2", "-n", "4", "-c", "1", "--threads", "1"];
-    let run = bench(&base);
-    assert_eq!((run.code, run.number("responses"), run.number("connections")), (Some(0), 4, 4), "{run:#?}");
-    assert_eq!(sent_again(&run), 3, "{run:#?}");
-    let run = bench(&[&base[..], &["--method", "POST", "--expect-status", "2xx,405"]].concat());
+    let base = [url.as_str(), "--http", "2", "-n", "4"];
+    let run = bench(&[&base[..], &["-c", "1", "--threads", "1"]].concat());
+    assert_eq!((run.exit, run.number("responses"), errors(&run)), (Some(1), 2, Some(2)), "{run:#?}");
+    assert_eq!((sent_again(&run), run.number("connections")), (0, 2), "{run:#?}");
+    let run = bench(&[&base[..], &APART].concat());
+    assert_eq!((run.exit, run.number("responses"), errors(&run)), (Some(1), 4, Some(0)), "{run:#?}");
+    assert_eq!((sent_again(&run), run.number("connections")), (3, 4), "{run:#?}");
+    assert_eq!(failing(&run), ["idle-closes"], "{run:#?}");
+    let run = bench(&[&base[..], &["--method", "POST", "--expect-status", "2xx,405"], &APART].concat());
     assert_eq!((run.exit, run.number("responses"), sent_again(&run)), (Some(1), 2, 0), "{run:#?}");
-    assert_eq!(run.json["errors"]["total"], 2, "{run:#?}");
+    assert_eq!(errors(&run), Some(2), "{run:#?}");
 }
 
 /// The client sees the head of the response, and a part of the body.
@@ -108,7 +159,7 @@ fn over_http2_a_request_on_a_connection_that_the_server_closed_is_sent_again() {
 fn a_connection_that_closes_within_a_body_has_cut_the_body_in_every_version() {
     const BODY_BYTES: usize = 100_000;
     const FORWARDED_BYTES: u64 = 20_000;
-    let site = Folder::with(&[("a.txt", &[b'a'; BODY_BYTES])]);
+    let site = Folder::with(&[("a.txt", &vec![b'a'; BODY_BYTES])]);
     let server = Server::start(site.path(), &["--h2c"]);
     let forward = |client: &mut TcpStream, server: &mut TcpStream| io::copy(client, server).map(|_| ());
     let url = format!("http://{}/a.txt", relay(server.address, FORWARDED_BYTES, forward));

@@ -24,8 +24,7 @@ static REQUESTS: LazyLock<u64> = LazyLock::new(|| {
 
 fn answer_for(fault: &str) -> Answer {
     match fault {
-        // Without a byte of a response, the client would send the request again.
-        "connreset" => Answer::Reset(b"HTTP/1.1 2".to_vec()),
+        "connreset" => Answer::Reset,
         "closed-early" => Answer::Last(b"HTTP/1.1 200 OK\r\nContent-Le".to_vec()),
         "short-body" => Answer::Last(b"HTTP/1.1 200 OK\r\nContent-Length: 64\r\n\r\nshort".to_vec()),
         "bad-response" => Answer::Last(b"220 mail.example ESMTP\r\n".to_vec()),

@@ -18,8 +18,8 @@ pub(super) enum Answer {
     Noted(u64, Vec<u8>, usize, Arc<Departures>),
     /// Sends these bytes immediately and closes the connection.
     Last(Vec<u8>),
-    /// Like `Last`, but closes the connection with RST instead of FIN.
-    Reset(Vec<u8>),
+    /// Closes the connection with RST instead of FIN.
+    Reset,
     /// Sends nothing until the client gives up.
     Never,
 }
@@ -129,10 +129,7 @@ fn serve(mut stream: TcpStream, decide: &dyn Fn(&str, u64) -> Answer) {
                 let _ = stream.shutdown(Shutdown::Both);
                 return;
             }
-            Answer::Reset(bytes) => {
-                let _ = stream.write_all(&bytes);
-                return reset(&stream);
-            }
+            Answer::Reset => return reset(&stream),
             Answer::Never => {
                 while stream.read(&mut piece).is_ok_and(|count| count > 0) {}
                 return;

@@ -45,14 +45,14 @@ pub(super) type ConnectionTask = Pin<Box<dyn Future<Output = ()>>>;
 /// A new connection, its task, and how it was opened.
 type Opened = (StreamConnection, ConnectionTask, Made);
 
-/// Opens an HTTP/2 connection, over TLS if configured.
+/// Opens an HTTP/2 connection, over TLS if configured. `times` are the start and the deadline of the attempt.
 pub(super) async fn open_http2<D: Drive>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
-    connecting_ns: u64,
+    times: (u64, u64),
     is_reconnect: bool,
 ) -> Result<Opened, RequestFailure> {
-    let standing = stand(shared, slot, connecting_ns, is_reconnect).await?;
+    let standing = stand(shared, slot, times, is_reconnect).await?;
     if let Transport::Tls(stream) = &standing.transport
         && stream.get_ref().1.alpn_protocol() != Some(ALPN_HTTP2)
     {
@@ -62,17 +62,17 @@ pub(super) async fn open_http2<D: Drive>(
     Ok((StreamConnection::Http2(connection), Box::pin(task), standing.made))
 }
 
-/// Opens an HTTP/3 connection. The handshake is part of connecting.
+/// Opens an HTTP/3 connection, with the deadline `due_ns`. The handshake is part of connecting.
 pub(super) async fn open_http3<D: Drive>(
     shared: &Rc<ClientShared<D>>,
     slot: &ClientSlot,
-    connecting_ns: u64,
+    (connecting_ns, due_ns): (u64, u64),
     is_reconnect: bool,
 ) -> Result<Opened, RequestFailure> {
     let quic = shared.quic.as_ref().ok_or(RequestFailure::NoHttp3)?;
     let (connection, mut task) = quic.begin(shared.settings.stores_cookies)?;
     slot.deadline.watch_stream();
-    slot.deadline.set(connecting_ns.saturating_add(shared.settings.request_timeout_ns));
+    slot.deadline.set(due_ns);
     let connected = poll_fn(|context| {
         slot.register(context);
         // The task is spawned only after the connection is established, so poll it here.

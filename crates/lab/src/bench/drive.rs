@@ -4,7 +4,7 @@ use super::spec::BenchRequests;
 use flatout_client::{Drive, Made, RequestFailure, RequestRecord, StreamVersion};
 use flatout_http::http3::error::ErrorCode;
 use flatout_load::FailureKind;
-use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample, Statuses};
+use flatout_load::record::{ConnectionEnd, Hdr, Recorder, Sample, SentAgain, Statuses};
 use flatout_load::schedule::{Begin, Move, Schedule, Tally, Visitor};
 use hdrhistogram::Histogram;
 use rustix::io::Errno;
@@ -269,8 +269,8 @@ impl Drive for LabDrive {
         }
     }
 
-    fn handle_sent_again(&mut self, requests: u32) {
-        self.recorder.record_sent_again(requests);
+    fn handle_sent_again(&mut self, requests: u32, why: SentAgain) {
+        self.recorder.record_sent_again(requests, why);
     }
 
     fn handle_unusable(&mut self, begin: &Begin, streams_max: u32) {

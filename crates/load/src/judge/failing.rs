@@ -14,7 +14,8 @@ flatout_reason::reasons! {
     NotAllSent,      "not-all-sent",     "fewer requests were sent than planned";
     NothingAnswered, "nothing-answered", "requests were sent, but no response was complete";
     RequestsFailed,  "requests-failed",  "requests failed, not counting short bodies";
-    BodiesShort,     "bodies-short",     "the connection closed in the middle of bodies";
+    BodiesShort,     "bodies-short",     "the connection closed before the end of a body";
+    IdleCloses,      "idle-closes",      "the server closed idle connections before the responses to more than 0.1 % of the requests, and the client sent these again";
     ClientErrors,    "status-4xx",       "responses had an unexpected status of 4xx";
     ServerErrors,    "status-5xx",       "responses had an unexpected status of 5xx";
     OtherStatuses,   "status-other",     "responses had an unexpected status of 2xx or 3xx";
@@ -22,7 +23,7 @@ flatout_reason::reasons! {
     WarmUpFailed,    "warm-up-failed",   "requests failed in the warm-up, which no figure includes";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
-    SentAgain,       "sent-again",       "the server did not process requests, or closed a used connection without a response, and the client sent them again";
+    SentAgain,       "sent-again",       "the server did not process requests, or closed an idle connection before a response, and the client sent them again";
     StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
     Cookies,         "cookies",          "responses set cookies; the text says what clients did with them";
     Reconnects,      "reconnects",       "the server closed persistent connections, and the client opened new ones";
@@ -48,6 +49,21 @@ impl Finding {
 /// Largest share of the machine's CPU that other processes may use before the figures are likely to vary.
 pub const OTHER_CPU_SHARE_MAX: f64 = 0.1;
 
+/// Share of all requests that may be sent again after an idle close, 0 to 1. If more are, and more than one, the run
+/// fails.
+const IDLE_CLOSE_SHARE_MAX: f64 = 0.001;
+
+/// Returns whether requests were sent again after idle closes so often that the server may be failing.
+fn has_many_idle_closes(counts: &Counts) -> bool {
+    counts.sent_again_idle > 1 && counts.sent_again_idle as f64 > IDLE_CLOSE_SHARE_MAX * counts.ended() as f64
+}
+
+/// Returns the sentence on requests that were sent again after idle closes.
+fn idle_closes(counts: &Counts) -> String {
+    let requests = plural(counts.sent_again_idle, "request was", "requests were");
+    format!("{requests} sent again after an idle close: the server closed an idle connection before a response")
+}
+
 /// Returns all failures of a run with these counts. `requests_asked` is the number of requested requests, if known.
 pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
     let bodies_short = counts.failures_of(FailureKind::ShortBody);
@@ -72,6 +88,11 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
         failing.push(
             Finding::BodiesShort.with(format!("{bodies_short} {bodies} cut: the connection closed before the end")),
         );
+    }
+    if has_many_idle_closes(counts) {
+        let (found, percent) = (idle_closes(counts), 100.0 * IDLE_CLOSE_SHARE_MAX);
+        let text = format!("{found}; more than {percent:.1} % of all requests may mean that the server fails");
+        failing.push(Finding::IdleCloses.with(text));
     }
     for (finding, class) in [
         (Finding::OtherStatuses, 2),
@@ -109,11 +130,11 @@ pub fn notes(counts: &Counts, other_cpu_share: Option<f64>) -> Vec<Reason> {
     }
     if counts.sent_again > 0 {
         let requests = plural(counts.sent_again, "request was", "requests were");
-        let text = format!(
-            "{requests} sent again, because the server stated that it did not process them, or closed a used \
-             connection without a response"
-        );
+        let text = format!("{requests} sent again, because the server stated that it did not process them");
         notes.push(Finding::SentAgain.with(text));
+    }
+    if counts.sent_again_idle > 0 && !has_many_idle_closes(counts) {
+        notes.push(Finding::SentAgain.with(idle_closes(counts)));
     }
     notes.extend(cookies(&counts.cookies));
     match counts.server_closes {
@@ -261,6 +282,32 @@ mod tests {
             "other processes used 50 % of the machine during the run; expect the figures to vary"
         );
         assert_eq!(notes(&Counts::default(), Some(0.1)), vec![]);
+    }
+
+    #[test]
+    fn idle_closes_are_a_note_up_to_a_share_of_the_requests() {
+        let of = |idle, responses| {
+            let counts = Counts {
+                requests_sent: responses,
+                responses,
+                sent_again: 3,
+                sent_again_idle: idle,
+                ..Counts::default()
+            };
+            (failing(&counts, None), notes(&counts, None))
+        };
+        let unprocessed = "3 requests were sent again, because the server stated that it did not process them";
+        let closed = "sent again after an idle close: the server closed an idle connection before a response";
+        for (idle, responses, note) in [(1, 5, "1 request was"), (2, 2_000, "2 requests were")] {
+            let (failing, notes) = of(idle, responses);
+            let note = format!("{note} {closed}");
+            assert_eq!(names_and_texts(&notes), [("sent-again", unprocessed), ("sent-again", note.as_str())]);
+            assert_eq!(failing, vec![]);
+        }
+        let (failing, notes) = of(2, 1_999);
+        let text = format!("2 requests were {closed}; more than 0.1 % of all requests may mean that the server fails");
+        assert_eq!(names_and_texts(&failing), [("idle-closes", text.as_str())]);
+        assert_eq!(names_and_texts(&notes), [("sent-again", unprocessed)]);
     }
 
     #[test]

@@ -21,10 +21,13 @@ pub struct Counts {
     pub requests_begun: u64,
     /// Requests of which the kernel accepted every byte.
     pub requests_sent: u64,
-    /// Requests that were sent again, because the server stated that it did not process them (HTTP/2 and HTTP/3), or
-    /// closed a used connection without a response.
+    /// Requests that were sent again, because the server stated that it did not process them (HTTP/2 and HTTP/3).
     #[serde(default)]
     pub sent_again: u64,
+    /// Requests that were sent again after an idle close: the server closed the connection, which had been idle, before a
+    /// response.
+    #[serde(default)]
+    pub sent_again_idle: u64,
     /// Complete responses, from the head to the declared end of the body.
     pub responses: u64,
     /// Interim (1xx) responses, which `responses` does not include.
@@ -193,6 +196,7 @@ impl Counts {
         self.requests_begun += other.requests_begun;
         self.requests_sent += other.requests_sent;
         self.sent_again += other.sent_again;
+        self.sent_again_idle += other.sent_again_idle;
         self.responses += other.responses;
         self.interim_responses += other.interim_responses;
         self.bytes_out += other.bytes_out;
