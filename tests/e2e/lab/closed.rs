@@ -3,8 +3,11 @@
 use super::responder::{Answer, ok, respond};
 use super::{Bench, bench};
 use crate::e2e::harness::{Folder, Server};
+use serde_json::json;
+use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -86,6 +89,25 @@ fn a_connection_that_ends_with_the_keep_alive_timeout_is_no_failure() {
     assert_eq!((run.code, run.number("responses"), errors(&run)), (Some(0), 4, Some(0)), "{run:#?}");
     assert_eq!((run.number("connections"), failing(&run).len()), (4, 0), "{run:#?}");
     assert!(run.stdout.contains("2.00 requests/s, 1 of up to 4 connections"), "{}", run.stdout);
+}
+
+/// The server logs a request, closes the connection, and logs the request again.
+#[test]
+fn a_request_that_is_sent_again_may_be_in_the_log_of_the_server_twice() {
+    let folder = Folder::with(&[("access.log", b"")]);
+    let log = folder.path().join("access.log");
+    let lines = Mutex::new((0_u32, OpenOptions::new().append(true).open(&log).unwrap()));
+    let address = respond(move |_, _| {
+        let mut lines = lines.lock().unwrap();
+        lines.0 += 1;
+        lines.1.write_all(b"127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 64\n").unwrap();
+        if lines.0 == 2 { Answer::Last(Vec::new()) } else { Answer::At(0, ok(64)) }
+    });
+    let url = format!("http://{address}/");
+    let run = bench(&[&[url.as_str(), "-n", "3", "--server-log", log.to_str().unwrap()], &APART[..]].concat());
+    assert_eq!((run.code, sent_again(&run), run.invalid().contains(&"counts-differ")), (Some(0), 1, false), "{run:#?}");
+    let counted = &run.step()["evidence"]["reconciliation"];
+    assert_eq!((&counted["server"]["requests"], &counted["client_requests"]), (&json!(4), &json!(3)), "{counted:#}");
 }
 
 /// Starts a relay to a server. For each connection, `forward` receives the client's side and the server's side, and

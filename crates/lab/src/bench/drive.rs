@@ -53,6 +53,8 @@ pub(crate) struct Whole {
     pub(crate) requests: u64,
     /// Number of failed requests, which the server may or may not have counted.
     pub(crate) uncertain: u64,
+    /// Number of times that a request was sent again. The server may have counted the earlier attempt too.
+    pub(crate) sent_again: u64,
     /// One more than the highest number of a request; 0 if none was started.
     pub(crate) numbers_end: u64,
 }
@@ -66,6 +68,7 @@ impl Whole {
         self.successes += other.successes;
         self.requests += other.requests;
         self.uncertain += other.uncertain;
+        self.sent_again += other.sent_again;
         self.numbers_end = self.numbers_end.max(other.numbers_end);
     }
 }
@@ -271,6 +274,7 @@ impl Drive for LabDrive {
 
     fn handle_sent_again(&mut self, requests: u32, why: SentAgain) {
         self.recorder.record_sent_again(requests, why);
+        self.whole.sent_again += u64::from(requests);
     }
 
     fn handle_unusable(&mut self, begin: &Begin, streams_max: u32) {

@@ -359,6 +359,7 @@ impl Bench {
                         server,
                         client_classes: whole.classes,
                         uncertain: whole.uncertain,
+                        sent_again: whole.sent_again,
                         client_requests: whole.requests,
                     });
                 }

@@ -22,6 +22,9 @@ pub struct Reconciliation {
     pub client_classes: [u64; 5],
     /// Requests of the client that failed after they were started. The server may or may not have counted them.
     pub uncertain: u64,
+    /// Number of times that a request was sent again. The server may have counted the earlier attempt too.
+    #[serde(default)]
+    pub sent_again: u64,
     /// Total number of the client's requests, including warm-up.
     pub client_requests: u64,
 }
@@ -29,12 +32,12 @@ pub struct Reconciliation {
 impl Reconciliation {
     /// Returns all differences as text; empty if the counts agree.
     ///
-    /// The server may have counted a failed request under any status, or not at all. So the server's count in each
-    /// status class must be at least the client's, and the total excess must not exceed the number of uncertain
-    /// requests.
+    /// The server may have counted a failed request, or an attempt before a request was sent again, under any status or
+    /// not at all. So the server's count in each status class must be at least the client's, and the total excess must
+    /// not exceed the number of uncertain requests and of attempts.
     pub fn differences(&self) -> Vec<String> {
         let mut differences = Vec::new();
-        let mut uncertain = self.uncertain;
+        let mut uncertain = self.uncertain.saturating_add(self.sent_again);
         if !self.server.by_status.is_empty() {
             for (class, client) in self.client_classes.iter().enumerate().skip(1) {
                 let of_class = |(status, _): &&(u16, u64)| usize::from(status / 100) == class + 1;
@@ -48,13 +51,18 @@ impl Reconciliation {
             }
         }
         let certain = self.client_requests.saturating_sub(self.uncertain);
-        if !(certain..=self.client_requests).contains(&self.server.requests) {
+        let attempts = self.client_requests.saturating_add(self.sent_again);
+        if !(certain..=attempts).contains(&self.server.requests) {
             let (server, client) = (self.server.requests, self.client_requests);
             let failed = match self.uncertain {
                 0 => String::new(),
                 uncertain => format!(", of which {uncertain} failed in transit"),
             };
-            differences.push(format!("requests: the server counted {server}, the client {client}{failed}"));
+            let again = match self.sent_again {
+                0 => String::new(),
+                again => format!(", and {again} sent again"),
+            };
+            differences.push(format!("requests: the server counted {server}, the client {client}{failed}{again}"));
         }
         differences
     }
@@ -67,7 +75,8 @@ mod tests {
     fn differences(by_status: &[(u16, u64)], requests: u64, classes: [u64; 5], uncertain: u64) -> Vec<String> {
         let server = ServerCounts { source: "a log".to_owned(), by_status: by_status.to_vec(), requests };
         let client_requests = classes[1..].iter().sum::<u64>() + uncertain;
-        Reconciliation { server, client_classes: classes, uncertain, client_requests }.differences()
+        let sent_again = 0;
+        Reconciliation { server, client_classes: classes, uncertain, sent_again, client_requests }.differences()
     }
 
     #[test]
@@ -84,6 +93,23 @@ mod tests {
         }
         assert_eq!(differences(&[(200, 11), (499, 2)], 13, [0, 10, 0, 0, 0], 3), Vec::<String>::new());
         assert_eq!(differences(&[(200, 12), (499, 2)], 14, [0, 10, 0, 0, 0], 3).len(), 2);
+    }
+
+    #[test]
+    fn earlier_attempts_of_requests_may_have_been_counted_or_not() {
+        let of = |by_status: &[(u16, u64)], uncertain| {
+            let requests = by_status.iter().map(|(_, count)| count).sum();
+            let server = ServerCounts { source: "a log".to_owned(), by_status: by_status.to_vec(), requests };
+            let (client_classes, client_requests) = ([0, 10, 0, 0, 0], 10 + uncertain);
+            Reconciliation { server, client_classes, uncertain, sent_again: 2, client_requests }.differences()
+        };
+        for by_status in [&[(200, 10)][..], &[(200, 12)], &[(200, 10), (499, 2)]] {
+            assert_eq!(of(by_status, 0), Vec::<String>::new());
+        }
+        assert_eq!(of(&[(200, 11), (499, 2)], 1), Vec::<String>::new());
+        assert_eq!(of(&[(200, 9)], 0).len(), 2);
+        let requests = "requests: the server counted 13, the client 10, and 2 sent again";
+        assert_eq!(of(&[(200, 13)], 0), ["2xx: the server counted 13, the client 10", requests]);
     }
 
     #[test]
