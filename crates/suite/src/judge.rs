@@ -43,6 +43,8 @@ struct JudgedFigure<'r> {
     max: f64,
     whose: String,
     unit: &'r str,
+    /// Servers from which the best was not chosen, with the reasons.
+    left_out: Vec<String>,
 }
 
 /// The figures of a check: the judged figure, and the figure with which it is compared, if any.
@@ -109,8 +111,9 @@ fn find(report: &SuiteReport, check: &Check, values: &Values) -> CheckFinding {
     let verdict = finding.verdict.word();
     let failed = pairs::failed_share(ours.cell).filter(|share| *share > 0.0 && measure != Measure::ErrorShare.name());
     let failed = failed.map_or_else(String::new, |share| format!(" ({:.1} % of its requests failed)", 100.0 * share));
+    let left_out = theirs.iter().flat_map(|theirs| &theirs.left_out).fold(String::new(), |all, why| all + "; " + why);
     finding.sentence = format!(
-        "{head}: {}'s {measure} is {}{failed}{held}; required: {asked}: {verdict}",
+        "{head}: {}'s {measure} is {}{failed}{held}; required: {asked}: {verdict}{left_out}",
         check.of.text,
         shown(&ours)
     );
@@ -167,13 +170,18 @@ fn against<'r>(
             let others = step.servers.iter().filter(|server| *server != of);
             let there = others.filter(|server| step.cell(server, values).is_some_and(was_there));
             let known = there.map(|server| figure(step, server, values, measure)).collect::<Result<Vec<_>, _>>()?;
-            // A server that refuses requests may be fast, but not better, so the best is one that failed as rarely.
+            // A server that refuses requests, or responds with other statuses, may be faster, but is not better. It takes
+            // part only if no other server does, and the check is then not judged.
             let ours = step.cell(of, values);
+            let mut left_out = Vec::new();
             let is_alike = |other: &JudgedFigure<'_>| {
-                ours.is_none_or(|ours| pairs::incomparable(ours, other.cell, measure).is_none())
+                let why = ours.and_then(|ours| pairs::incomparable(ours, other.cell, measure));
+                left_out.extend(why.iter().map(|why| format!("{} does not take part, because {why}", other.whose)));
+                why.is_none()
             };
             let (alike, others): (Vec<_>, Vec<_>) = known.into_iter().partition(is_alike);
             best(alike.into_iter(), measure)
+                .map(|best| JudgedFigure { left_out, ..best })
                 .or_else(|| best(others.into_iter(), measure))
                 .map(Some)
                 .ok_or_else(|| "no other server has this figure".to_owned())
@@ -247,7 +255,7 @@ fn known<'r>(cell: &'r Cell, measure: &str) -> Result<JudgedFigure<'r>, String> 
         return Err(format!("{server}'s {measure} is valid in only {valid} of {all} runs"));
     }
     let (median, min, max) = (figure.median, figure.min, figure.max);
-    Ok(JudgedFigure { cell, median, min, max, whose: server.clone(), unit: &figure.unit })
+    Ok(JudgedFigure { cell, median, min, max, whose: server.clone(), unit: &figure.unit, left_out: Vec::new() })
 }
 
 fn shown(known: &JudgedFigure<'_>) -> String {

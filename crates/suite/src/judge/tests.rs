@@ -273,6 +273,25 @@ fn servers_with_other_statuses_are_not_compared() {
 }
 
 #[test]
+fn a_finding_names_the_servers_from_which_the_best_was_not_chosen() {
+    let mut report = report();
+    let cells = &mut report.steps[0].cells;
+    respond(&mut cells[0], &[(200, 500)], 100, false);
+    respond(&mut cells[1], &[(200, 500)], 100, false);
+    respond(&mut cells[2], &[(302, 900)], 0, false);
+    let best = format!("{FIGURE} at-least 2; times \"best\"");
+    let (verdict, sentence) = one(&best, &report);
+    assert_eq!(verdict, Verdict::Met);
+    let why = "c does not take part, because the statuses of the responses differ (a: 100.0 % status 200; c: 100.0 %";
+    assert!(sentence.contains(&format!("2.00 × b's 50.0/s; required: at least 2.00 ×: met; {why}")), "{sentence}");
+    // If no server can be compared, the check is not judged.
+    respond(&mut report.steps[0].cells[1], &[(204, 500)], 0, false);
+    let (verdict, sentence) = one(&best, &report);
+    assert_eq!(verdict, Verdict::NotJudged);
+    assert!(sentence.contains("not judged: the statuses of the responses differ"), "{sentence}");
+}
+
+#[test]
 fn servers_whose_requests_failed_in_different_shares_are_not_compared() {
     let cells = |measure: &str, share: f64| {
         let failed = cell("b", "1", "error-share", &[share; 3]).figures;

@@ -6,7 +6,7 @@ use crate::model::Step;
 use flatout_lab::spread::Spread;
 use flatout_load::judge::figures::{self, FigureVerdict, Soundness};
 use flatout_load::judge::{Evidence, Invalid, InvalidReason};
-use flatout_load::report::RunReport;
+use flatout_load::report::{RunReport, StepReport};
 use flatout_load::stats::responses::Responses;
 
 /// Creates the entry of a run in the suite's result.
@@ -18,6 +18,7 @@ pub(super) fn entry(
     processes: Vec<ProcessCost>,
 ) -> RunEntry {
     let failing = report.steps.iter().flat_map(|step| &step.failing);
+    let knee = Measure::KneePerS.value(report, "", &[]);
     let mut entry = RunEntry {
         repetition,
         path: path.to_owned(),
@@ -27,21 +28,33 @@ pub(super) fn entry(
             .map(|measure| measure.name().to_owned())
             .collect(),
         failing: failing.map(|reason| reason.text.clone()).collect(),
-        responses: report
-            .steps
-            .last()
-            .map(|level| Responses::of(&level.record, &level.plan.expected))
-            .filter(Responses::has_successes),
+        responses: Some(responses(report.steps.iter().map(rate_and_responses), knee)).filter(Responses::has_successes),
         processes,
         ..RunEntry::default()
     };
     // A search judges its trials one by one, and expects trials in which the client was saturated.
-    if Measure::KneePerS.value(report, "", &[]).is_none() {
+    if knee.is_none() {
         let levels = report.steps.iter().map(|level| (&level.evidence, level.invalid.as_slice()));
         (entry.invalid, entry.figures) = judged(step, levels);
     }
     entry.failing.dedup();
     entry
+}
+
+/// Largest relative difference of two rates that are the same.
+const RATE_ROUNDING: f64 = 1e-6;
+
+/// Returns the rate of arrivals of a level, if the clock determines it, and the responses of the level.
+fn rate_and_responses(level: &StepReport) -> (Option<f64>, Responses) {
+    (level.offered.visits_per_s, Responses::of(&level.record, &level.plan.expected))
+}
+
+/// Returns the responses of the levels that yield the figures: of those up to the knee if the run searched for it,
+/// because a server may respond otherwise to a higher rate, and otherwise of all levels.
+fn responses(levels: impl Iterator<Item = (Option<f64>, Responses)>, knee_per_s: Option<f64>) -> Responses {
+    let rate_max = knee_per_s.map_or(f64::INFINITY, |knee| knee * (1.0 + RATE_ROUNDING));
+    let used = levels.filter(|(rate, _)| rate.is_none_or(|rate| rate <= rate_max));
+    used.fold(Responses::default(), |all, (_, of_level)| all.and(&of_level))
 }
 
 /// Returns the reasons figures of the run are invalid, and the verdict on each of these figures. The reasons come from
@@ -112,7 +125,7 @@ pub(super) fn add(cell: &mut Cell, entry: RunEntry, values: Vec<(Measure, f64)>)
 
 #[cfg(test)]
 mod tests {
-    use super::{add, judged};
+    use super::{add, judged, responses};
     use crate::document::{Cell, RunEntry};
     use crate::measure::Measure;
     use crate::model::Step;
@@ -143,6 +156,23 @@ mod tests {
         assert_eq!((cost.values.as_slice(), cost.repetitions.as_slice()), (&[1e8, 1e7, 5e7][..], &[0, 1, 2][..]));
         add(&mut cell, run_of(&step, 3, &[InvalidReason::CountsDiffer]), values(30.0));
         assert!(cell.has_worthless() && cell.figure("server-cpu-per-request").unwrap().values.len() == 3);
+    }
+
+    #[test]
+    fn responses_are_those_of_the_levels_that_yield_the_figures() {
+        let of = |status: u16| {
+            let responses = serde_json::json!({
+                "statuses": { (status.to_string()): 10 }, "count": 10, "body_bytes": 0, "are_mixed": false,
+                "are_named": false,
+            });
+            serde_json::from_value(responses).unwrap()
+        };
+        let levels = || [(Some(100.0), of(200)), (Some(200.0), of(204)), (Some(400.0), of(302))].into_iter();
+        assert_eq!(responses(levels(), Some(200.0)).shares(), "50.0 % status 200, 50.0 % status 204");
+        assert_eq!(responses(levels(), Some(100.0)).shares(), "100.0 % status 200");
+        assert_eq!(responses(levels(), None).statuses(), 3, "a sweep");
+        assert_eq!(responses([(None, of(200))].into_iter(), None).shares(), "100.0 % status 200", "a closed loop");
+        assert!(!responses([].into_iter(), None).has_successes());
     }
 
     #[test]
