@@ -27,6 +27,7 @@ mod ranges;
 mod realms;
 mod sessions;
 mod silence;
+mod slow_readers;
 mod targets;
 pub(crate) mod uploads;
 mod visitors;

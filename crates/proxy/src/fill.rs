@@ -3,6 +3,8 @@
 //! The worker that started the fetch writes the content, and all requests for the response read it. A lock is held only
 //! briefly, and never when serving a stored response.
 
+mod readers;
+
 use crate::growing::{Cutter, Growing};
 use crate::{Meta, StoredResponse};
 use flatout_cache::reason::NoStore;
@@ -10,7 +12,9 @@ use flatout_handler::ending::CloseReason;
 use flatout_handler::response::StorageResult;
 use flatout_handler::routed::Refusal;
 use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_os::clock::monotonic_ms;
 use flatout_os::random::HashState;
+use readers::Readers;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -99,10 +103,7 @@ struct FillState {
     /// Wakers by waiter identifier. Each waiter has one entry.
     waiting: HashMap<u32, Waker, HashState>,
     next_id: u32,
-    /// Position of each reader in bytes: all content before it has been passed on.
-    readers: HashMap<u32, u64, HashState>,
-    /// True if the writer is waiting for slow readers.
-    holds_back: bool,
+    readers: Readers,
 }
 
 /// A shared fetch.
@@ -125,8 +126,7 @@ impl Fill {
             end: None,
             waiting: HashMap::default(),
             next_id: WRITER,
-            readers: HashMap::default(),
-            holds_back: false,
+            readers: Readers::default(),
         };
         Self { state: Mutex::new(state), interested: AtomicU32::new(0), invalidated: AtomicBool::new(false) }
     }
@@ -160,6 +160,8 @@ impl Fill {
 pub struct Interest {
     fill: Arc<Fill>,
     id: u32,
+    /// True if it is one of the readers, unless it has been cut off.
+    reads: bool,
 }
 
 impl Interest {
@@ -167,7 +169,7 @@ impl Interest {
         fill.interested.fetch_add(1, Ordering::AcqRel);
         let mut state = fill.lock();
         state.next_id = state.next_id.wrapping_add(1).max(WRITER + 1);
-        Self { fill: Arc::clone(fill), id: state.next_id }
+        Self { fill: Arc::clone(fill), id: state.next_id, reads: false }
     }
 
     /// Polls for the state of the fetch. Pending until the response head has arrived or the fetch has failed, or, if
@@ -185,14 +187,15 @@ impl Interest {
 
     /// Starts reading the content from the offset `first` up to, but excluding, `end`. If `end` is `None`, reads to the
     /// end of the content.
-    pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
+    pub fn read(mut self, first: u64, end: Option<u64>) -> FillReader {
         let writer = {
             let mut state = self.fill.lock();
-            state.readers.insert(self.id, first);
+            state.readers.add(self.id, first);
             // Until now, this client counted as needing all content. It may need less, so the writer may be able to
             // continue.
-            if state.holds_back { state.waiting.remove(&WRITER) } else { None }
+            if state.readers.holds_back { state.waiting.remove(&WRITER) } else { None }
         };
+        self.reads = true;
         if let Some(writer) = writer {
             writer.wake();
         }
@@ -205,8 +208,11 @@ impl Drop for Interest {
         let holds_back = {
             let mut state = self.fill.lock();
             state.waiting.remove(&self.id);
-            state.readers.remove(&self.id);
-            state.holds_back
+            if !state.readers.remove(self.id) && self.reads {
+                // It was cut off, and has not counted since then.
+                return;
+            }
+            state.readers.holds_back
         };
         if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
             // The writer may be waiting for an origin although no client is left, or for this reader.
@@ -230,8 +236,10 @@ impl ContentSource for FillReader {
             return Poll::Ready(ContentEvent::End(None));
         }
         let mut state = self.interest.fill.lock();
-        let before = state.readers.insert(self.interest.id, self.offset);
-        let writer = if state.holds_back && before != Some(self.offset) { state.waiting.remove(&WRITER) } else { None };
+        let Some(has_moved) = state.readers.advance(self.interest.id, self.offset) else {
+            return Poll::Ready(ContentEvent::Failed(CloseReason::DelayedOthers));
+        };
+        let writer = if state.readers.holds_back && has_moved { state.waiting.remove(&WRITER) } else { None };
         if let Some(part) = state.content.part(self.offset) {
             drop(state);
             if let Some(writer) = writer {
@@ -248,6 +256,9 @@ impl ContentSource for FillReader {
             Some(End::Whole(trailers)) => Poll::Ready(ContentEvent::End(trailers.as_deref().map(Into::into))),
             Some(End::Cut(reason)) => Poll::Ready(ContentEvent::Failed(*reason)),
             None => {
+                if state.readers.holds_back {
+                    state.readers.set_delayed(self.interest.id, monotonic_ms());
+                }
                 state.waiting.insert(self.interest.id, context.waker().clone());
                 Poll::Pending
             }
@@ -329,8 +340,8 @@ impl FillWriter {
         match interested {
             0 => None,
             // Some client has not started reading, so it needs all content.
-            _ if state.readers.len() < interested => Some(0),
-            _ => state.readers.values().min().copied(),
+            _ if state.readers.count() < interested => Some(0),
+            _ => state.readers.slowest(),
         }
     }
 
@@ -343,16 +354,33 @@ impl FillWriter {
     pub fn poll_slowest(&self, offset: u64, context: &mut Context<'_>) -> Poll<()> {
         // Register before checking, so that no progress in between is missed.
         let mut state = self.fill.lock();
-        state.holds_back = true;
+        state.readers.holds_back = true;
         state.waiting.insert(WRITER, context.waker().clone());
         drop(state);
         match self.slowest() {
             Some(slowest) if slowest <= offset => Poll::Pending,
             _ => {
-                self.fill.lock().holds_back = false;
+                self.fill.lock().readers.holds_back = false;
                 Poll::Ready(())
             }
         }
+    }
+
+    /// Begins a wait for the readers at or before `limit`, which delay those that have read everything.
+    pub fn begin_wait(&self, limit: u64) {
+        let mut state = self.fill.lock();
+        let bytes = state.content.bytes();
+        state.readers.begin_wait(limit, bytes, monotonic_ms());
+    }
+
+    /// Ends the wait, and cuts off the readers that have delayed others for too long. Returns their positions. Each may
+    /// still be sending the segment that begins there.
+    pub fn end_wait(&self) -> Vec<u64> {
+        let mut state = self.fill.lock();
+        let cut = state.readers.end_wait(monotonic_ms());
+        // The lock is held, so no reader is counted twice.
+        self.fill.interested.fetch_sub(cut.len() as u32, Ordering::AcqRel);
+        cut
     }
 
     /// Closes the fetch to further clients. Current clients stay.

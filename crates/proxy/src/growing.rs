@@ -16,7 +16,11 @@ pub const MEMORY_BYTES_MAX: u64 = 64 * 1024;
 
 /// Maximum size in bytes of a segment for a reader. Small enough that all readers of a fetch finish at about the same
 /// time.
-const SEGMENT_BYTES_MAX: u64 = 128 * 1024;
+pub const SEGMENT_BYTES_MAX: u64 = 128 * 1024;
+
+/// Maximum lag in bytes of the slowest of several readers of content that is not stored. Beyond that, reading from the
+/// origin pauses. Not available if memory is short.
+pub const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
 /// Content to which pieces are appended as they arrive.
 #[derive(Debug, Default)]

@@ -111,7 +111,12 @@ pub struct NewBody {
     /// Reservation in the memory budget.
     held: Held,
     len: u64,
+    /// Maximum size in bytes of the reservation.
+    memory_bytes_max: u64,
+    /// Number of bytes at the beginning whose space has been freed, except for `retained`.
     forgotten: u64,
+    /// Ranges that must stay readable.
+    retained: Vec<Range<u64>>,
     /// Checksums of all bytes written to a volume.
     sums: ChunkSums,
 }
@@ -124,14 +129,31 @@ impl NewBody {
     /// Creates content in a memory file.
     pub(crate) fn in_memory(budget: &Arc<Budget>) -> Result<Self, NotKept> {
         let fd = create_memory_file()?;
-        let held = Held::new(Arc::clone(budget), BudgetUser::Fills);
-        Ok(Self { fd, place: None, held, len: 0, forgotten: 0, sums: ChunkSums::default() })
+        Ok(Self::new(fd, None, budget))
     }
 
     /// Creates content in a file on a volume.
     pub(crate) fn on_volume((place, fd): (Arc<BodyFile>, Arc<OwnedFd>), budget: &Arc<Budget>) -> Self {
-        let held = Held::new(Arc::clone(budget), BudgetUser::Fills);
-        Self { fd, place: Some(place), held, len: 0, forgotten: 0, sums: ChunkSums::default() }
+        Self::new(fd, Some(place), budget)
+    }
+
+    fn new(fd: Arc<OwnedFd>, place: Option<Arc<BodyFile>>, budget: &Arc<Budget>) -> Self {
+        Self {
+            fd,
+            place,
+            held: Held::new(Arc::clone(budget), BudgetUser::Fills),
+            len: 0,
+            memory_bytes_max: u64::MAX,
+            forgotten: 0,
+            retained: Vec::new(),
+            sums: ChunkSums::default(),
+        }
+    }
+
+    /// Limits the memory that the content may use to a quarter of the budget. This is half of what content in flight
+    /// may use, so that other responses can still be stored if this one turns out to be too large.
+    pub(crate) fn limit_memory(&mut self) {
+        self.memory_bytes_max = self.held.budget().bytes_max() / 4;
     }
 
     /// Appends `bytes`. Call `fd` again after each write, because the content moves to a memory file if the volume
@@ -160,7 +182,8 @@ impl NewBody {
             self.move_to_memory()?;
         }
         let before = self.held.bytes();
-        if !self.held.try_grow(bytes.len() as u64) {
+        let count = bytes.len() as u64;
+        if before.saturating_add(count) > self.memory_bytes_max || !self.held.try_grow(count) {
             return Err(NotKept::NoRoom);
         }
         if write_at(&self.fd, bytes, self.len).is_err() {
@@ -175,7 +198,7 @@ impl NewBody {
     fn move_to_memory(&mut self) -> Result<(), NotKept> {
         let kept = self.len - self.forgotten;
         let before = self.held.bytes();
-        if !self.held.try_grow(kept) {
+        if before.saturating_add(kept) > self.memory_bytes_max || !self.held.try_grow(kept) {
             return Err(NotKept::NoRoom);
         }
         let copy = || {
@@ -234,25 +257,50 @@ impl NewBody {
         self.held.move_to(BudgetUser::Windows);
     }
 
-    /// Frees the space of the content before `offset`, which must not be read again. The content can no longer be
-    /// stored; it becomes a window between an origin and its readers.
-    pub fn forget_before(&mut self, offset: u64) {
+    /// Keeps `range` readable, whatever is freed later.
+    pub fn retain(&mut self, range: Range<u64>) {
+        self.retained.push(range);
+        self.retained.sort_unstable_by_key(|range| range.start);
+    }
+
+    /// Frees the space of the content before `offset`, except for retained ranges. It must not be read again. The
+    /// content can no longer be stored; it becomes a window between an origin and its readers. Returns whether this has
+    /// freed any space.
+    pub fn forget_before(&mut self, offset: u64) -> bool {
         /// Granularity in bytes, to avoid a system call for every page.
         const STEP: u64 = 64 * 1024;
         let end = offset.min(self.len) / STEP * STEP;
-        if end <= self.forgotten {
-            return;
+        let mut start = self.forgotten;
+        if end <= start {
+            return false;
         }
-        let (start, count) = (self.forgotten, end - self.forgotten);
         self.forgotten = end;
+        let mut has_freed = false;
+        let retained = std::mem::take(&mut self.retained);
+        for range in retained.iter().filter(|range| range.start < end) {
+            has_freed |= self.free(start..range.start / STEP * STEP);
+            start = start.max(range.end.next_multiple_of(STEP));
+        }
+        self.retained = retained;
+        self.free(start..end) || has_freed
+    }
+
+    /// Frees the space of `range`. Returns whether it has freed any.
+    fn free(&mut self, range: Range<u64>) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        let count = range.end - range.start;
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // If this is unsupported, the space is freed when the file is closed.
-        if rustix::fs::fallocate(&self.fd, punch, start, count).is_ok() {
+        let is_freed = rustix::fs::fallocate(&self.fd, punch, range.start, count).is_ok();
+        if is_freed {
             match &self.place {
                 None => self.held.set(self.held.bytes().saturating_sub(count)),
                 Some(place) => place.shrink(count),
             }
         }
+        is_freed
     }
 
     /// Finishes complete content. Returns `None` if some of it has been freed.

@@ -354,7 +354,14 @@ impl<M: Meta> Store<M> {
     /// # Errors
     /// Fails if no tier has room for the content.
     pub fn create_body(&self, expected: Option<u64>) -> Result<NewBody, NotKept> {
-        let expected = expected.unwrap_or(INLINE_BYTES_MAX as u64);
+        let mut body = self.create_body_for(expected.unwrap_or(INLINE_BYTES_MAX as u64))?;
+        if expected.is_none() {
+            body.limit_memory();
+        }
+        Ok(body)
+    }
+
+    fn create_body_for(&self, expected: u64) -> Result<NewBody, NotKept> {
         let room = |volume: &&Arc<Volume<M>>| volume.folder.room_for(expected);
         let mut volumes: Vec<_> = self.volumes().filter(|volume| room(volume).is_some()).collect();
         volumes.sort_by_key(|volume| std::cmp::Reverse(room(volume)));

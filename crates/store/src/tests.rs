@@ -214,6 +214,39 @@ fn large_content_is_written_while_others_read() {
 }
 
 #[test]
+fn content_of_unknown_length_leaves_memory_for_other_content() {
+    let store = open(settings(1 << 20));
+    let mut unknown = store.create_body(None).unwrap();
+    let chunk = vec![1; INLINE_BYTES_MAX];
+    while unknown.write(&chunk).is_ok() {}
+    assert_eq!(unknown.len(), 1 << 18);
+    let mut other = store.create_body(Some(1 << 18)).unwrap();
+    (0..4).for_each(|_| other.write(&chunk).unwrap());
+    assert_eq!(other.write(&chunk), Err(NotKept::NoRoom));
+}
+
+#[test]
+fn retained_ranges_of_freed_content_stay_readable() {
+    const STEP: u64 = INLINE_BYTES_MAX as u64;
+    let store = open(settings(64 << 20));
+    let mut body = store.create_body(Some(16 * STEP)).unwrap();
+    (1..=16_u8).for_each(|value| body.write(&vec![value; INLINE_BYTES_MAX]).unwrap());
+    body.retain(3 * STEP + 10..5 * STEP + 10);
+    assert!(body.forget_before(4 * STEP));
+    assert_eq!(store.budget().held(BudgetUser::Fills), 13 * STEP);
+    // The range ends within a step, which stays readable as a whole.
+    assert!(!body.forget_before(6 * STEP) && !body.forget_before(6 * STEP));
+    assert!(body.forget_before(16 * STEP));
+    assert_eq!(store.budget().held(BudgetUser::Fills), 3 * STEP);
+    for step in 0..16_u8 {
+        let mut byte = [0];
+        assert_eq!(rustix::io::pread(body.fd(), &mut byte, u64::from(step) * STEP), Ok(1));
+        assert_eq!(byte[0], if (3..6).contains(&step) { step + 1 } else { 0 }, "{step}");
+    }
+    assert!(body.finish().is_none());
+}
+
+#[test]
 fn content_without_end_passes_through_a_window() {
     let store = open(settings(1 << 20));
     let mut body = store.create_body(None).unwrap();

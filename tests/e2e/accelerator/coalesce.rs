@@ -133,7 +133,7 @@ fn requests_with_authorization_do_not_wait() {
     assert!(answers.iter().enumerate().all(|(client, answer)| answer.text() == client.to_string()));
 }
 
-fn object(bytes: usize) -> Vec<u8> {
+pub(super) fn object(bytes: usize) -> Vec<u8> {
     (0..bytes as u32 / 4).flat_map(|index| index.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }
 

@@ -1,11 +1,14 @@
+use super::readers::DELAY_MS_MAX;
 use super::{FetchJoin, FetchState, FillHead, FillStorage, FillWriter, Fills, Interest};
 use crate::meta::tests::meta;
 use flatout_handler::ending::CloseReason;
 use flatout_handler::response::Segment;
 use flatout_handler::stream::{ContentEvent, ContentSource};
+use flatout_os::clock::SettableClock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 /// Counts how often it was woken.
 #[derive(Default)]
@@ -301,6 +304,39 @@ fn the_writer_waits_for_the_slowest() {
     assert!(writer.poll_slowest(3, &mut context).is_ready());
     drop(fast);
     assert!(writer.poll_slowest(u64::MAX, &mut context).is_ready());
+}
+
+#[test]
+fn a_reader_that_delays_others_for_too_long_is_cut_off() {
+    let clock = SettableClock::new();
+    let _entered = clock.enter();
+    let fills = Arc::<Fills>::default();
+    let writer = mine(&fills, b"a");
+    let (mut fast, mut slow) = (writer.join().read(0, None), writer.join().read(0, None));
+    writer.begin(head());
+    push(&writer, b"abc");
+    push(&writer, b"def");
+    assert_eq!(next(&mut slow, Waker::noop()).as_deref(), Some("abc"));
+    for expected in ["abc", "def"] {
+        assert_eq!(next(&mut fast, Waker::noop()).as_deref(), Some(expected));
+    }
+    let wait = |milliseconds| {
+        writer.begin_wait(0);
+        assert!(writer.poll_slowest(0, &mut Context::from_waker(Waker::noop())).is_pending());
+        clock.advance(Duration::from_millis(milliseconds));
+        writer.end_wait()
+    };
+    // The fast reader is still busy with the second piece.
+    assert!(wait(60_000).is_empty());
+    assert_eq!(next(&mut fast, Waker::noop()), None);
+    assert!(wait(DELAY_MS_MAX - 1).is_empty());
+    assert_eq!((wait(1), writer.readers(), writer.slowest()), (vec![0], 1, Some(6)));
+    push(&writer, b"ghi");
+    assert_eq!(next(&mut slow, Waker::noop()).as_deref(), Some("!delayed_others"));
+    drop(slow);
+    assert_eq!((writer.readers(), next(&mut fast, Waker::noop()).as_deref()), (1, Some("ghi")));
+    writer.end(None);
+    assert_eq!(next(&mut fast, Waker::noop()).as_deref(), Some(".0"));
 }
 
 #[test]

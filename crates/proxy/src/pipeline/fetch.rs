@@ -467,7 +467,7 @@ impl Fetch {
                     let before = pumping.unkept;
                     pumping.add(worker, &client, bytes, bytes_max).await;
                     if let (None, Some(reason)) = (before, pumping.unkept) {
-                        worker.note_not_kept(&self.query, reason, stored.status);
+                        self.note_stopped(worker, &pumping, stored.status, reason);
                     }
                 }
                 Some(IncomingPiece::End(trailers)) => {

@@ -7,6 +7,7 @@ use super::fetch_shared::SharedFetch;
 use super::lookup::LookupResult;
 use super::{LOOKUPS_MAX, Next, Pipeline, StaleChance, Step};
 use crate::fill::{FetchState, FillHead, Interest, Use};
+use crate::growing::WINDOW_BYTES_MAX;
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching, Supply};
 use crate::query::Query;
@@ -156,7 +157,8 @@ fn is_for(query: &Query, standing: &FetchState) -> bool {
         // A different variant cannot be used, but reveals the names in Vary.
         FetchState::Streaming(head) => {
             let stored = &head.meta.stored;
-            shares(stored) || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
+            !is_too_large_to_share(head) && shares(stored)
+                || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
         }
         // The 304 may have brought a Vary by which the requests that waited differ.
         FetchState::Use(object, Use::Validated) => {
@@ -172,6 +174,12 @@ fn is_for(query: &Query, standing: &FetchState) -> bool {
         }
         FetchState::Asking | FetchState::Released | FetchState::Failed(_) => true,
     }
+}
+
+/// Returns whether a response will not be stored and does not fit into the window of its readers, so that the slowest of
+/// them would delay the others.
+fn is_too_large_to_share(head: &FillHead) -> bool {
+    head.storage.unkept.is_some() && head.length.is_some_and(|length| length > WINDOW_BYTES_MAX)
 }
 
 /// Returns whether a range request should wait for its range in a whole response that is being fetched from the

@@ -1,8 +1,8 @@
 //! Storage of fetched content, alone or joined with parts of the same representation.
 
 use super::pumping::Pumping;
-use super::{Fetch, forget_sharing};
-use crate::growing::Growing;
+use super::{Fetch, forget_sharing, mark};
+use crate::growing::{Growing, WINDOW_BYTES_MAX};
 use crate::meta::{Meta, StoredResponse, without_trailer_field};
 use crate::worker::ProxyWorker;
 use flatout_cache::parts::{Held, JoinedPiece, PARTS_MAX, PlacedContent, Placing, cut_short, decide_placing, part_of};
@@ -52,6 +52,19 @@ impl Fetch {
         if pumping.unkept.is_none() {
             pumping.logged.set(NoStore::Incomplete.name());
             worker.note_not_kept(&self.query, NoStore::Incomplete, status);
+        }
+    }
+
+    /// Records that the response with `status` is not stored for `reason`, which was found while its content arrived. If
+    /// readers may delay one another, makes further requests fetch the response separately: one that was cut off must
+    /// be able to repeat its request.
+    pub(super) fn note_stopped(&self, worker: &ProxyWorker, pumping: &Pumping, status: u16, reason: NoStore) {
+        let query = &self.query;
+        worker.note_not_kept(query, reason, status);
+        let seconds = query.cache.rules.hit_for_miss_s;
+        let is_large = pumping.writer.look(Growing::bytes) > WINDOW_BYTES_MAX;
+        if is_large && seconds > 0 && query.ask.request.method() == "GET" {
+            mark(worker, query, reason, seconds);
         }
     }
 

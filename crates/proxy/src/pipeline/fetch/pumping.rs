@@ -1,7 +1,7 @@
 //! Transfer of content from an origin to waiting readers and the store.
 
 use crate::fill::FillWriter;
-use crate::growing::{Growing, MEMORY_BYTES_MAX};
+use crate::growing::{Growing, MEMORY_BYTES_MAX, SEGMENT_BYTES_MAX, WINDOW_BYTES_MAX};
 use crate::worker::ProxyWorker;
 use flatout_cache::reason::NoStore;
 use flatout_handler::budget::{BudgetUser, PIECE_BYTES_MAX};
@@ -18,9 +18,8 @@ use std::task::Poll;
 /// arrived.
 const FINISH_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Maximum lag in bytes of the slowest of several readers of content that is not stored. Beyond that, reading from the
-/// origin pauses. Not available if memory is short.
-const WINDOW_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// How often the writer, while it waits for slow readers, checks how long they have delayed others, in milliseconds.
+const DELAY_CHECK_MS: u64 = 250;
 
 /// How long to pause reading from the origin if a volume falls behind, in milliseconds.
 const BEHIND_MS: u64 = 5;
@@ -88,7 +87,7 @@ impl Pumping {
             self.stop_storing(NoStore::NoRoom);
         }
         let is_last = self.length == Some(after);
-        if self.body.is_some() && !self.write(worker, &bytes, is_last).await {
+        if self.body.is_some() && !self.write(worker, client, &bytes, is_last).await {
             // No readers are left.
             return;
         }
@@ -99,7 +98,7 @@ impl Pumping {
         // The bytes were copied, so release the buffer before waiting for readers.
         drop(bytes);
         if self.unkept.is_some() {
-            self.hold_back(worker).await;
+            self.hold_back(worker, client).await;
         } else if let Some(store) = worker.store().filter(|store| store.budget().is_over()) {
             store.make_room();
         }
@@ -140,7 +139,7 @@ impl Pumping {
     /// Writes `bytes` to the file. If the volume has no space, stops storing, and waits for readers in order to release
     /// content that all have read. When they have read the whole file, drops the file, so that `bytes` is kept in
     /// memory instead. Returns false if no readers are left.
-    async fn write(&mut self, worker: &ProxyWorker, bytes: &[u8], is_last: bool) -> bool {
+    async fn write(&mut self, worker: &ProxyWorker, client: &OriginClient, bytes: &[u8], is_last: bool) -> bool {
         loop {
             let Some(body) = &mut self.body else { return true };
             let mut is_written = body.write(bytes).is_ok();
@@ -156,26 +155,47 @@ impl Pumping {
             self.stop_storing(NoStore::NoRoom);
             let Some(slowest) = self.writer.slowest() else { return false };
             let Some(body) = &mut self.body else { return true };
+            let has_freed = body.forget_before(slowest);
             if slowest >= body.len() {
                 self.body = None;
                 // Do not wake the readers, since there is no new content.
                 self.writer.add_last(Growing::leave_file);
                 return true;
             }
-            body.forget_before(slowest);
-            poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
+            if !has_freed {
+                self.wait_for_readers(client, slowest, WINDOW_BYTES_MAX).await;
+            }
+        }
+    }
+
+    /// Waits until the reader at `slowest` has read more. If there are several readers, waits only for some time, and cuts
+    /// off those that lag by more than `window` bytes, or the slowest, if they have delayed others for too long.
+    async fn wait_for_readers(&mut self, client: &OriginClient, slowest: u64, window: u64) {
+        let progress = poll_fn(|context| self.writer.poll_slowest(slowest, context));
+        if self.writer.readers() <= 1 {
+            return progress.await;
+        }
+        let here = self.writer.look(Growing::bytes);
+        self.writer.begin_wait(slowest.max(here.saturating_sub(window + 1)));
+        client.within(DELAY_CHECK_MS, progress).await;
+        let cut = self.writer.end_wait();
+        if let Some(body) = &mut self.body {
+            // The kernel may still be sending this segment to the client.
+            for at in cut {
+                body.retain(at..at.saturating_add(SEGMENT_BYTES_MAX));
+            }
         }
     }
 
     /// Waits until no reader lags by more than a window. The window for a single reader is the same as for a forwarded
     /// response. Several readers should not wait for the slowest at every piece, so their window is larger while memory
     /// permits.
-    async fn hold_back(&mut self, worker: &ProxyWorker) {
+    async fn hold_back(&mut self, worker: &ProxyWorker, client: &OriginClient) {
         loop {
             let here = self.writer.look(Growing::bytes);
             let Some(slowest) = self.writer.slowest() else { return };
             match &mut self.body {
-                Some(body) => body.forget_before(slowest),
+                Some(body) => _ = body.forget_before(slowest),
                 None => self.writer.add_last(|content| content.forget_before(slowest)),
             }
             let budget = worker.accelerator().budget();
@@ -187,7 +207,7 @@ impl Pumping {
             if here - slowest.min(here) <= window {
                 return;
             }
-            poll_fn(|context| self.writer.poll_slowest(slowest, context)).await;
+            self.wait_for_readers(client, slowest, window).await;
         }
     }
 

@@ -1,0 +1,165 @@
+//! Clients that read slowly, beside other clients of the same response, if it does not fit into the store.
+
+use super::super::harness::{Folder, Server, read_to_end, wait_until};
+use super::coalesce::object;
+use super::crowds::Door;
+use super::limits::ask_admin;
+use super::origin::{Origin, Then, fresh};
+use super::{Answer, get, log_of};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+const MIB: usize = 1024 * 1024;
+
+/// Size of the large responses: more than the store, the buffers of flatout and those of the kernel contain.
+const LARGE: usize = 64 * MIB;
+
+/// An origin with the responses `/chunked` and `/known` of `body`, with and without a length. The door is in front of
+/// all of `/known`, and of everything but the beginning of `/chunked`. All other responses are 1 MiB of zeros.
+fn start_origin(body: &Arc<Vec<u8>>, door: &Arc<Door>) -> Origin {
+    let (body, door) = (Arc::clone(body), Arc::clone(door));
+    Origin::start(move |request, stream| {
+        let is_sent = match request.path() {
+            "/chunked" => send_chunked(stream, &body, &door),
+            "/known" => {
+                door.pass();
+                stream.write_all(&fresh(&body))
+            }
+            _ => stream.write_all(&fresh(&vec![0; MIB])),
+        };
+        if is_sent.is_ok() { Then::Keep } else { Then::Close }
+    })
+}
+
+fn send_chunked(stream: &mut TcpStream, body: &[u8], door: &Door) -> std::io::Result<()> {
+    stream.write_all(b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+    for (number, piece) in body.chunks(64 * 1024).enumerate() {
+        if number == 1 {
+            door.pass();
+        }
+        write!(stream, "{:x}\r\n", piece.len())?;
+        stream.write_all(piece)?;
+        stream.write_all(b"\r\n")?;
+    }
+    stream.write_all(b"0\r\n\r\n")
+}
+
+/// Starts the accelerator, which never gives up a client that does not read at all.
+fn start(folder: &Folder, origin: &Origin) -> Server {
+    let configuration = format!(
+        "workers 1
+admin \"{}/admin\"
+log \"{}\" format=\"json\"
+store memory=\"48MiB\"
+timeouts {{ write \"1h\" }}
+site \"*\" {{
+    listen \"127.0.0.1:0\"
+    cache
+    proxy \"{}\"
+}}
+",
+        folder.path().display(),
+        log_of(folder).display(),
+        origin.url()
+    );
+    Server::run(folder, &configuration)
+}
+
+fn send(server: &Server, path: &str) -> TcpStream {
+    let mut stream = server.connect();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    stream
+}
+
+/// Requests `/chunked`, and returns when the beginning of the response has arrived, so that the request has joined the
+/// fetch in progress. Also returns what has arrived.
+fn begin_chunked(server: &Server) -> (TcpStream, Vec<u8>) {
+    let mut stream = send(server, "/chunked");
+    let mut begun = vec![0; 32 * 1024];
+    stream.read_exact(&mut begun).unwrap();
+    (stream, begun)
+}
+
+/// Reads the rest of the response.
+fn finish((mut stream, mut bytes): (TcpStream, Vec<u8>)) -> Answer {
+    bytes.extend(read_to_end(&mut stream));
+    Answer::take(&mut bytes.as_slice(), false).unwrap()
+}
+
+fn expect_stored(server: &Server, origin: &Origin, path: &str) {
+    for _ in 0..2 {
+        let answer = get(server, path);
+        assert!(answer.is_whole && answer.body.len() == MIB, "{}", answer.body.len());
+    }
+    assert_eq!(origin.count(path), 1, "{path} was not stored");
+}
+
+/// The write timeout of an hour would outlast this test by far if the client that does not read delayed the other one
+/// until then.
+#[test]
+fn a_paused_client_delays_others_only_briefly_and_is_then_cut_off() {
+    let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
+    let (folder, origin) = (Folder::new(), start_origin(&body, &door));
+    let server = start(&folder, &origin);
+    let paused = begin_chunked(&server);
+    let reading = begin_chunked(&server);
+    assert_eq!(origin.count("/chunked"), 1);
+    door.open();
+    let whole = finish(reading);
+    assert!(whole.is_whole && whole.body == *body, "{} bytes", whole.body.len());
+    // What the paused client leaves behind takes no memory from other responses.
+    expect_stored(&server, &origin, "/other");
+    // It gets the true beginning of the response, and learns that this is not all.
+    let cut = finish(paused);
+    assert!(!cut.is_whole && cut.body.len() < body.len() && body.starts_with(&cut.body), "{} bytes", cut.body.len());
+    wait_until("the access log names the reason", || {
+        fs::read_to_string(log_of(&folder)).is_ok_and(|log| log.contains("delayed_others"))
+    });
+    // If it repeats its request, it shares the response with nobody.
+    let (again, other) = (begin_chunked(&server), begin_chunked(&server));
+    assert_eq!(origin.count("/chunked"), 3);
+    for answer in [finish(other), finish(again)] {
+        assert!(answer.is_whole && answer.body == *body, "{} bytes", answer.body.len());
+    }
+}
+
+/// A single client that does not read delays nobody, so it may take its time.
+#[test]
+fn a_paused_client_alone_keeps_its_response_and_leaves_memory_to_others() {
+    let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
+    let (folder, origin) = (Folder::new(), start_origin(&body, &door));
+    let server = start(&folder, &origin);
+    let paused = begin_chunked(&server);
+    door.open();
+    wait_until("the response does not fit into the store", || {
+        let metrics = ask_admin(&folder, "/metrics");
+        let windows =
+            metrics.lines().find_map(|line| line.strip_prefix("flatout_memory_held_bytes{share=\"windows\"} "));
+        windows.unwrap().parse::<u64>().unwrap() > 0
+    });
+    expect_stored(&server, &origin, "/other");
+    let whole = finish(paused);
+    assert!(whole.is_whole && whole.body == *body, "{} bytes", whole.body.len());
+}
+
+/// If the head shows that the response does not fit, the requests that have waited for it do not share it.
+#[test]
+fn a_large_response_of_known_length_that_is_not_stored_is_not_shared() {
+    let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
+    let (folder, origin) = (Folder::new(), start_origin(&body, &door));
+    let server = start(&folder, &origin);
+    let paused = send(&server, "/known");
+    wait_until("the origin has the request", || origin.count("/known") == 1);
+    let reading = send(&server, "/known");
+    // The only worker has received that request before this one, and handles both before the response to this one.
+    expect_stored(&server, &origin, "/other");
+    assert_eq!(origin.count("/known"), 1);
+    door.open();
+    for stream in [reading, paused] {
+        let answer = finish((stream, Vec::new()));
+        assert!(answer.is_whole && answer.body == *body, "{} bytes", answer.body.len());
+    }
+    assert_eq!(origin.count("/known"), 2);
+}
