@@ -29,12 +29,12 @@ impl Digests {
         hashing.finish()
     }
 
-    /// Computes the digests of the file at `fd`. Returns `None` if reading fails, or if the file does not have
-    /// `identity` afterwards.
+    /// Computes the digests of the file at `fd`. Returns `None` if reading fails, or as soon as the file does not have
+    /// `identity`.
     pub(crate) fn of_file(fd: &OwnedFd, identity: &FileIdentity) -> Option<Self> {
         let is_same = || FileIdentity::read(fd).is_ok_and(|now| now == *identity);
         let (mut hashing, mut offset, mut buffer) = (Hashing::new(), 0, vec![0; READ_BYTES]);
-        while offset < identity.size_bytes {
+        while offset < identity.size_bytes && is_same() {
             match pread(fd, &mut buffer[..], offset) {
                 // The file has been truncated since its version was loaded.
                 Ok(0) => return None,

@@ -12,11 +12,6 @@ use aws_lc_rs::digest::{Context, SHA256};
 use flatout_http::base64::BASE64;
 use flatout_os::file::{ContentSample, FileIdentity};
 
-/// Maximum size of a file that is hashed for its tag, in bytes, so that clients cannot keep the thread pool busy for long
-/// with a request. If the modification time of a larger file may be that of another content, it has no tag, unless its
-/// digest is known for another reason, and clients use its date.
-pub(crate) const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-
 /// Bytes of a hash in a tag, which need no padding in Base64.
 const HASH_BYTES: usize = 15;
 

@@ -24,6 +24,9 @@ use std::thread;
 /// Maximum number of threads in the pool. More would take cores from the event loops.
 const THREADS_MAX: usize = 2;
 
+/// Size above which a file is hashed on a thread of its own, in bytes: hashing it takes longer than any other job.
+const LARGE_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Minimum number of entries at which dead entries are removed from a map. The next removal is due at twice the number
 /// that is left, if that is more.
 const SWEEP_MIN: usize = 1024;
@@ -32,6 +35,9 @@ const SWEEP_MIN: usize = 1024;
 #[derive(Debug)]
 pub struct Services {
     pub(crate) thread_pool: ThreadPool,
+    /// Hashes large files one after the other, so that no other job waits for them, and clients that request many of
+    /// them cannot occupy more than one core and one reader of the disk.
+    large_files: ThreadPool,
     digest_store: Option<Arc<DigestStore>>,
     flushing: Arc<AtomicBool>,
     digests: Mutex<SharedValues<FileIdentity, Digests>>,
@@ -102,6 +108,7 @@ impl Default for Services {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
             thread_pool: ThreadPool::new(cores.min(THREADS_MAX)),
+            large_files: ThreadPool::new(1),
             digest_store: None,
             flushing: Arc::default(),
             digests: Mutex::default(),
@@ -118,9 +125,9 @@ impl Services {
         (Self { digest_store: digest_store.map(Arc::new), ..Self::default() }, warning.flatten())
     }
 
-    /// Returns the number of jobs that the thread pool has refused, usually because its queue was full.
+    /// Returns the number of jobs that the thread pools have refused, usually because their queues were full.
     pub fn refused(&self) -> u64 {
-        self.thread_pool.refused()
+        self.thread_pool.refused() + self.large_files.refused()
     }
 
     /// Returns the digests of the version `identity`, which all workers share. Only for settled versions, whose
@@ -145,6 +152,14 @@ impl Services {
         let LazyState::Yours(making) = slot.begin() else { return Ok(()) };
         let Some(source) = source() else { return Err(PoolFull) };
         let digest_store = self.digest_store.clone();
+        if kept_as.is_some_and(|identity| identity.size_bytes > LARGE_FILE_BYTES) {
+            return self.large_files.submit(Urgency::Patient, move || {
+                hash(making, &source, kept_as, digest_store.as_deref());
+                if let Some(digest_store) = digest_store {
+                    digest_store.flush();
+                }
+            });
+        }
         self.thread_pool.submit(Urgency::Patient, move || hash(making, &source, kept_as, digest_store.as_deref()))?;
         if let Some(digest_store) = &self.digest_store
             && !self.flushing.swap(true, Ordering::AcqRel)

@@ -2,7 +2,7 @@
 
 use crate::digests::Digests;
 use crate::encode::{self, ENCODE_BYTES_MAX, ENCODE_BYTES_MIN};
-use crate::entity_tag::{self, HASHED_BYTES_MAX};
+use crate::entity_tag;
 use crate::lazy::LazyValue;
 use crate::media::{is_compressible, read_beginning, served_type};
 use crate::outcome::FileOutcome;
@@ -254,9 +254,7 @@ impl Version {
         let (mut awaits_digest, mut is_requested) = (false, true);
         for file in self.untagged() {
             awaits_digest = true;
-            if file.size_bytes <= HASHED_BYTES_MAX {
-                is_requested &= services.make_digests(&file.digests, file.kept_as, || file.source()).is_ok();
-            }
+            is_requested &= services.make_digests(&file.digests, file.kept_as, || file.source()).is_ok();
         }
         (awaits_digest, is_requested)
     }

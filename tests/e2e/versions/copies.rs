@@ -4,6 +4,7 @@ use super::super::harness::{Folder, Response, Server, TICK, wait_until};
 use super::super::tool::{run, tool};
 use super::replace;
 use std::fs;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, UNIX_EPOCH};
@@ -129,6 +130,70 @@ fn another_content_of_equal_size_and_time_has_another_tag() {
             assert_eq!((whole.status, whole.body), (200, text(b'b', *bytes)), "{name}");
         }
     }
+}
+
+/// Resumes the download of `name` from its byte `first` if the content is still that of `validator`.
+fn resume(server: &Server, name: &str, first: usize, validator: &str) -> Response {
+    ask(server, name, &format!("Range: bytes={first}-\r\nIf-Range: {validator}\r\n"))
+}
+
+/// Above 64 MiB, files are hashed apart from others.
+#[test]
+fn downloads_of_large_files_resume_from_any_server_with_a_copy() {
+    const BYTES: u64 = (64 << 20) + 4096;
+    let first = BYTES as usize - 1000;
+    let write = |folder: &Folder, letter: u8| {
+        let path = folder.path().join("large.iso");
+        let file = fs::File::create(&path).unwrap();
+        // Beyond the first and before the last KiB.
+        file.write_all_at(&[letter; 5000], BYTES / 2).unwrap();
+        file.set_len(BYTES).unwrap();
+        date(&path, Some(Duration::from_secs(1_700_000_000)));
+    };
+    let (one, other) = (Folder::new(), Folder::new());
+    write(&one, b'a');
+    copy(one.path(), other.path());
+    let servers = [&one, &other].map(|folder| Server::start(folder.path(), &[]));
+    let tags = servers.each_ref().map(|server| {
+        let mut tag = None;
+        wait_until("the file has a tag", || {
+            let head = server.exchange(b"HEAD /large.iso HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+            tag = Response::parse(&head).field("etag").map(str::to_owned);
+            tag.is_some()
+        });
+        tag.unwrap()
+    });
+    assert_eq!(tags[0], tags[1]);
+    for server in &servers {
+        let rest = resume(server, "large.iso", first, &tags[0]);
+        assert_eq!((rest.status, rest.body.len()), (206, 1000));
+        // Another content may have the same size and date.
+        let modified = rest.field("last-modified").unwrap();
+        assert_eq!(resume(server, "large.iso", first, modified).status, 200);
+    }
+    write(&other, b'b');
+    thread::sleep(super::SEEN_AFTER);
+    assert_eq!(resume(&servers[1], "large.iso", first, &tags[0]).status, 200);
+}
+
+/// A date with fractions of a second belongs to one content, and is a strong validator once its second has passed (RFC
+/// 9110 §8.8.2.2).
+#[test]
+fn downloads_resume_with_a_date_only_if_it_tells_contents_apart() {
+    let second = Duration::from_secs(1_700_000_000);
+    let folder = Folder::new();
+    for (name, modified) in [("fine.bin", second + Duration::from_millis(5)), ("coarse.bin", second)] {
+        folder.write(name, &text(b'a', LARGE));
+        date(&folder.path().join(name), Some(modified));
+    }
+    thread::sleep(TICK);
+    let server = Server::start(folder.path(), &[]);
+    let modified = ask(&server, "fine.bin", "").field("last-modified").unwrap().to_owned();
+    assert_eq!(modified, "Tue, 14 Nov 2023 22:13:20 GMT");
+    let rest = resume(&server, "fine.bin", LARGE - 100, &modified);
+    assert_eq!((rest.status, rest.body.len()), (206, 100));
+    assert_eq!(resume(&server, "fine.bin", LARGE - 100, "Tue, 14 Nov 2023 22:13:19 GMT").status, 200);
+    assert_eq!(resume(&server, "coarse.bin", LARGE - 100, &modified).status, 200);
 }
 
 /// The digest of such a file is its tag. The first response does not wait for it.

@@ -124,6 +124,38 @@ fn a_file_without_a_telling_time_is_tagged_with_its_digest() {
     fs::remove_dir_all(folder).unwrap();
 }
 
+/// As many as would occupy all threads, and larger than any test could wait for.
+#[test]
+fn huge_files_are_hashed_apart_from_others_and_given_up_when_they_change() {
+    const HUGE: u64 = 1 << 36;
+    let folder = temporary_folder("huge");
+    let root = Root::open(&folder).unwrap();
+    let services = Services::default();
+    let load = |name: &str| {
+        date(&folder.join(name), Duration::from_secs(1_700_000_000));
+        load_with(&services, &root, name.as_bytes(), now_ns() + 10_000_000_000).unwrap()
+    };
+    let versions = ["a", "b", "c"].map(|name| {
+        let file = fs::File::create(folder.join(name)).unwrap();
+        file.set_len(HUGE).unwrap();
+        (file, load(name))
+    });
+    fs::write(folder.join("large"), vec![7; LARGE]).unwrap();
+    let large = load("large");
+    wait_until("the digest of the other file is known", || large.lacks_known_tag());
+    for (_, version) in &versions {
+        assert!(version.settled && version.plain.digests.is_begun() && version.plain.digests.get().is_none());
+    }
+    for (file, _) in &versions {
+        file.set_len(0).unwrap();
+    }
+    for (_, version) in &versions {
+        wait_until("the file is given up", || !version.plain.digests.is_begun());
+        assert!(version.plain.digests.get().is_none());
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_young_file_has_a_tag_only_if_its_content_is_known() {
     let folder = temporary_folder("settled");
