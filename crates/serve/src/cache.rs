@@ -40,6 +40,13 @@ pub(crate) struct Checked {
     pub(crate) epoch: u64,
 }
 
+impl Checked {
+    /// Returns the time from this validation to `now`, in milliseconds.
+    pub(crate) const fn age_ms(self, now: Self) -> u64 {
+        now.at_ms.saturating_sub(self.at_ms)
+    }
+}
+
 #[derive(Debug)]
 struct CacheEntry {
     key: Box<[u8]>,

@@ -261,7 +261,8 @@ impl Files {
         let mut earlier = None;
         if let Some((version, last)) = cache.get(key) {
             let is_tagged = !version.lacks_known_tag();
-            if is_tagged && self.holds(last, checked, version.settled) {
+            let is_requested = !version.lacks_request() || self.is_recent(last, checked);
+            if is_tagged && is_requested && self.holds(last, checked, version.settled) {
                 return Ok((Rc::clone(version), FileOutcome::Hit));
             }
             let version = earlier.insert(Rc::clone(version));
@@ -269,6 +270,7 @@ impl Files {
                 && version.settled
                 && self.look(path).is_ok_and(|(_, seen)| Some(&seen) == version.seen.as_ref())
             {
+                version.request_digests(&self.store.services);
                 cache.set_checked(key, checked);
                 return Ok((Rc::clone(version), FileOutcome::Checked));
             }
@@ -298,14 +300,18 @@ impl Files {
     /// version loaded immediately after a change is unsettled, and is never encoded unless it is validated and loaded
     /// again.
     fn holds(&self, last: Checked, now: Checked, settled: bool) -> bool {
-        let age_ms = now.at_ms.saturating_sub(last.at_ms);
-        let is_recent = age_ms < self.file_check_interval_ms.saturating_sub(CHECK_SLACK_MS);
+        let is_recent = self.is_recent(last, now);
         match self.epoch {
             Some(_) if last.epoch != now.epoch => false,
             // The kernel does not watch folders outside the root that links may lead to.
-            Some(_) => (settled || age_ms < UNSETTLED_MS) && (is_recent || !self.root.trusts_any()),
+            Some(_) => (settled || last.age_ms(now) < UNSETTLED_MS) && (is_recent || !self.root.trusts_any()),
             None => is_recent,
         }
+    }
+
+    /// Returns whether the file check interval has not passed between `last` and `now`.
+    fn is_recent(&self, last: Checked, now: Checked) -> bool {
+        last.age_ms(now) < self.file_check_interval_ms.saturating_sub(CHECK_SLACK_MS)
     }
 
     /// Returns the name and the metadata of the file that is currently served for `path`.

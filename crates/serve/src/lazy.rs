@@ -89,6 +89,11 @@ impl<T> ComputeGuard<T> {
         let _ = self.0.value.set(value);
     }
 
+    /// Returns whether anyone still holds the value that is being computed.
+    pub(crate) fn is_wanted(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+
     /// Counts the attempt. Dropping the guard is a failed attempt only after this call; before, it means that no thread
     /// was available.
     pub(crate) fn start(&self) {

@@ -4,7 +4,7 @@
 //! them through maps, which are locked only when a version is loaded, not when it is served.
 
 use crate::digest_store::DigestStore;
-use crate::digests::Digests;
+use crate::digests::{Digests, LARGE_FILE_BYTES};
 use crate::encode::encode;
 use crate::lazy::{ComputeGuard, LazyState, LazyValue};
 use crate::thread_pool::{PoolFull, ThreadPool, Urgency};
@@ -24,8 +24,11 @@ use std::thread;
 /// Maximum number of threads in the pool. More would take cores from the event loops.
 const THREADS_MAX: usize = 2;
 
-/// Size above which a file is hashed on a thread of its own, in bytes: hashing it takes longer than any other job.
-const LARGE_FILE_BYTES: u64 = 64 * 1024 * 1024;
+/// Maximum number of queued jobs of each urgency.
+const JOBS_MAX: usize = 256;
+
+/// Maximum number of large files that wait to be hashed. Each holds a descriptor.
+pub(crate) const LARGE_FILES_MAX: usize = 8;
 
 /// Minimum number of entries at which dead entries are removed from a map. The next removal is due at twice the number
 /// that is left, if that is more.
@@ -107,8 +110,8 @@ impl Default for Services {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         Self {
-            thread_pool: ThreadPool::new(cores.min(THREADS_MAX)),
-            large_files: ThreadPool::new(1),
+            thread_pool: ThreadPool::new(cores.min(THREADS_MAX), JOBS_MAX),
+            large_files: ThreadPool::new(1, LARGE_FILES_MAX),
             digest_store: None,
             flushing: Arc::default(),
             digests: Mutex::default(),
@@ -211,7 +214,8 @@ fn hash(
     }
     let digests = match source {
         VersionSource::Memory(content) => Some(Digests::of_bytes(content)),
-        VersionSource::File(fd, identity) => Digests::of_file(fd, identity),
+        // Stored digests are useful even if no worker has the version in its cache any more.
+        VersionSource::File(fd, identity) => Digests::of_file(fd, identity, || kept.is_some() || making.is_wanted()),
     };
     if let Some(digests) = digests {
         if let Some((digest_store, identity)) = kept {

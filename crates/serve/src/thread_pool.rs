@@ -9,9 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Maximum number of queued jobs of each urgency.
-pub(crate) const JOBS_MAX: usize = 256;
-
 /// Amount added to the `nice` value of the threads.
 const NICENESS: i32 = 10;
 
@@ -35,6 +32,8 @@ pub(crate) struct PoolFull;
 pub(crate) struct ThreadPool {
     shared: Arc<PoolShared>,
     threads_max: usize,
+    /// Maximum number of queued jobs of each urgency.
+    jobs_max: usize,
 }
 
 #[derive(Debug, Default)]
@@ -66,9 +65,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl ThreadPool {
-    /// Creates a pool of up to `threads_max` threads, which start on demand.
-    pub(crate) fn new(threads_max: usize) -> Self {
-        Self { shared: Arc::default(), threads_max: threads_max.max(1) }
+    /// Creates a pool of up to `threads_max` threads, which start on demand, and a queue of up to `jobs_max` jobs of
+    /// each urgency.
+    pub(crate) fn new(threads_max: usize, jobs_max: usize) -> Self {
+        Self { shared: Arc::default(), threads_max: threads_max.max(1), jobs_max }
     }
 
     /// Queues `job`. If the pool refuses the job, drops it.
@@ -82,7 +82,7 @@ impl ThreadPool {
         }
         let has_thread = queue.threads > 0;
         let line = if urgency == Urgency::Prompt { &mut queue.prompt } else { &mut queue.patient };
-        if !has_thread || line.len() >= JOBS_MAX {
+        if !has_thread || line.len() >= self.jobs_max {
             drop(queue);
             self.shared.refused.fetch_add(1, Ordering::Relaxed);
             // The job is dropped here, outside the lock, because its destructor may wake waiting requests.
@@ -130,14 +130,15 @@ fn work(shared: &PoolShared) {
 
 #[cfg(test)]
 mod tests {
-    use super::{JOBS_MAX, PoolFull, ThreadPool, Urgency};
+    use super::{PoolFull, ThreadPool, Urgency};
     use std::sync::mpsc::{channel, sync_channel};
     use std::sync::{Arc, Barrier};
     use std::thread;
 
     #[test]
     fn jobs_are_done_prompt_ones_first_and_too_many_refused() {
-        let thread_pool = ThreadPool::new(1);
+        const JOBS_MAX: usize = 3;
+        let thread_pool = ThreadPool::new(1, JOBS_MAX);
         let (gate, done) = (Arc::new(Barrier::new(2)), channel());
         let opened = Arc::clone(&gate);
         thread_pool
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_panic_ends_a_job_and_no_thread() {
-        let thread_pool = ThreadPool::new(1);
+        let thread_pool = ThreadPool::new(1, 2);
         thread_pool.submit(Urgency::Patient, || std::panic::resume_unwind(Box::new("as tests do"))).unwrap();
         let (sender, receiver) = sync_channel(1);
         thread_pool.submit(Urgency::Patient, move || sender.send(7).unwrap()).unwrap();

@@ -170,10 +170,7 @@ impl Version {
         let size_bytes = identity.size_bytes;
         let plain = Representation::new(&common, coding, etag, size_bytes, content, digests, kept_as);
         let mut version = Self { seen: Some(seen), settled, awaits_digest: false, common, plain, offered };
-        let (awaits_digest, is_requested) = version.request_digests(loading.services);
-        version.awaits_digest = awaits_digest;
-        // Otherwise, it is loaded again soon.
-        version.settled &= is_requested;
+        version.awaits_digest = version.request_digests(loading.services);
         Ok(version)
     }
 
@@ -248,15 +245,22 @@ impl Version {
         self.representations().filter(|file| file.etag.is_none() && file.kept_as.is_some())
     }
 
-    /// Submits the digests that tags are made from. Returns whether there are such tags, and whether the thread pool has
-    /// accepted all of the work.
-    fn request_digests(&self, services: &Services) -> (bool, bool) {
-        let (mut awaits_digest, mut is_requested) = (false, true);
+    /// Submits the digests that tags are made from, as far as the thread pool accepts them. Returns whether there are
+    /// such tags.
+    pub(crate) fn request_digests(&self, services: &Services) -> bool {
+        let mut awaits_digest = false;
         for file in self.untagged() {
             awaits_digest = true;
-            is_requested &= services.make_digests(&file.digests, file.kept_as, || file.source()).is_ok();
+            // If the thread pool refuses the job, the next check of the file submits it again.
+            let _ = services.make_digests(&file.digests, file.kept_as, || file.source());
         }
-        (awaits_digest, is_requested)
+        awaits_digest
+    }
+
+    /// Returns whether a representation has no tag, and its digest is neither known nor queued.
+    #[inline]
+    pub(crate) fn lacks_request(&self) -> bool {
+        self.awaits_digest && self.untagged().any(|file| !file.digests.is_begun())
     }
 
     /// Returns whether a digest has become known since the version was loaded, so that loading it again gives it a tag.

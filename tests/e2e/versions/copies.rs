@@ -176,6 +176,35 @@ fn downloads_of_large_files_resume_from_any_server_with_a_copy() {
     assert_eq!(resume(&servers[1], "large.iso", first, &tags[0]).status, 200);
 }
 
+/// As many files as flatout queues have no tag for as long as it hashes them. Others get theirs afterwards.
+#[test]
+fn large_files_beyond_the_queue_are_hashed_later() {
+    let folder = Folder::new();
+    let create = |name: &str, bytes: u64| {
+        let path = folder.path().join(name);
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(bytes).unwrap();
+        date(&path, Some(Duration::from_secs(1_700_000_000)));
+        file
+    };
+    let huge: Vec<_> = (0..16).map(|number| create(&format!("{number}.img"), 1 << 36)).collect();
+    create("large.iso", (64 << 20) + 1);
+    thread::sleep(TICK);
+    let server = Server::start(folder.path(), &[]);
+    let tag_of = |name: &str| {
+        let head = server.exchange(format!("HEAD /{name} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes());
+        Response::parse(&head).field("etag").map(str::to_owned)
+    };
+    for number in 0..huge.len() {
+        assert_eq!(tag_of(&format!("{number}.img")), None);
+    }
+    assert_eq!(tag_of("large.iso"), None);
+    for file in &huge {
+        file.set_len(0).unwrap();
+    }
+    wait_until("the file has a tag", || tag_of("large.iso").is_some());
+}
+
 /// A date with fractions of a second belongs to one content, and is a strong validator once its second has passed (RFC
 /// 9110 §8.8.2.2).
 #[test]

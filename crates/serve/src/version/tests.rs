@@ -2,7 +2,7 @@ use super::{FileMetadata, Loading, MEMORY_BYTES_MAX, Version};
 use crate::entity_tag::of_content;
 use crate::outcome::FileOutcome;
 use crate::rules::FileRules;
-use crate::services::Services;
+use crate::services::{LARGE_FILES_MAX, Services};
 use flatout_config::model::Files;
 use flatout_handler::response::Body;
 use flatout_handler::routed::HeaderPolicy;
@@ -12,6 +12,7 @@ use flatout_os::testing::wait_until;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn temporary_folder(name: &str) -> PathBuf {
@@ -124,24 +125,16 @@ fn a_file_without_a_telling_time_is_tagged_with_its_digest() {
     fs::remove_dir_all(folder).unwrap();
 }
 
-/// As many as would occupy all threads, and larger than any test could wait for.
+/// As many as would occupy all threads.
 #[test]
 fn huge_files_are_hashed_apart_from_others_and_given_up_when_they_change() {
-    const HUGE: u64 = 1 << 36;
     let folder = temporary_folder("huge");
     let root = Root::open(&folder).unwrap();
     let services = Services::default();
-    let load = |name: &str| {
-        date(&folder.join(name), Duration::from_secs(1_700_000_000));
-        load_with(&services, &root, name.as_bytes(), now_ns() + 10_000_000_000).unwrap()
-    };
-    let versions = ["a", "b", "c"].map(|name| {
-        let file = fs::File::create(folder.join(name)).unwrap();
-        file.set_len(HUGE).unwrap();
-        (file, load(name))
-    });
+    let versions = ["a", "b", "c"].map(|name| load_huge(&services, &folder, name));
     fs::write(folder.join("large"), vec![7; LARGE]).unwrap();
-    let large = load("large");
+    date(&folder.join("large"), Duration::from_secs(1_700_000_000));
+    let large = load_with(&services, &root, b"large", now_ns() + 10_000_000_000).unwrap();
     wait_until("the digest of the other file is known", || large.lacks_known_tag());
     for (_, version) in &versions {
         assert!(version.settled && version.plain.digests.is_begun() && version.plain.digests.get().is_none());
@@ -152,6 +145,54 @@ fn huge_files_are_hashed_apart_from_others_and_given_up_when_they_change() {
     for (_, version) in &versions {
         wait_until("the file is given up", || !version.plain.digests.is_begun());
         assert!(version.plain.digests.get().is_none());
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Creates the file `name`, which takes too long to hash for any test to wait for, and loads it.
+fn load_huge(services: &Services, folder: &Path, name: &str) -> (fs::File, Version) {
+    let file = fs::File::create(folder.join(name)).unwrap();
+    file.set_len(1 << 36).unwrap();
+    date(&folder.join(name), Duration::from_secs(1_700_000_000));
+    let root = Root::open(folder).unwrap();
+    (file, load_with(services, &root, name.as_bytes(), now_ns() + 10_000_000_000).unwrap())
+}
+
+#[test]
+fn hashing_of_a_large_file_ends_when_nobody_holds_its_version() {
+    let folder = temporary_folder("unwanted");
+    let services = Services::default();
+    let (_file, version) = load_huge(&services, &folder, "a");
+    let digests = Arc::downgrade(&version.plain.digests);
+    assert!(version.plain.digests.is_begun());
+    drop(version);
+    wait_until("the file is given up", || digests.strong_count() == 0);
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// The versions stay valid, so that the files are not read again and again.
+#[test]
+fn large_files_beyond_the_queue_are_requested_later() {
+    let folder = temporary_folder("queue");
+    let services = Services::default();
+    let huge: Vec<_> =
+        (0..LARGE_FILES_MAX + 3).map(|number| load_huge(&services, &folder, &number.to_string())).collect();
+    assert!(huge.iter().all(|(_, version)| version.settled));
+    let (refused, accepted): (Vec<_>, Vec<_>) = huge.iter().partition(|(_, version)| version.lacks_request());
+    // The first one may have been taken from the queue.
+    assert!((2..=3).contains(&refused.len()), "{}", refused.len());
+    assert_eq!(services.refused(), refused.len() as u64);
+    for (_, version) in &refused {
+        assert!(version.request_digests(&services) && version.lacks_request());
+    }
+    for (file, _) in accepted {
+        file.set_len(0).unwrap();
+    }
+    for (_, version) in refused {
+        wait_until("the queue has room", || {
+            version.request_digests(&services);
+            !version.lacks_request()
+        });
     }
     fs::remove_dir_all(folder).unwrap();
 }
