@@ -26,7 +26,7 @@ flatout_reason::reasons! {
     OriginBodyTimeout, "origin_body_timeout", true, "The origin sent no response data for the duration of the body timeout; the client's response is incomplete.";
     OriginBodyMalformed, "origin_body_malformed", true, "The framing of the origin's response is malformed; the client's response is incomplete.";
     OriginTruncated, "origin_truncated", true, "The origin's response ended early; the client's response is incomplete.";
-    DelayedOthers, "delayed_others", true, "The client read a response that it shared with other clients so slowly that it delayed them, and it could not be buffered; the client's response is incomplete.";
+    DelayedOthers, "delayed_others", true, "The client read a shared response so slowly that it delayed other clients, and the response did not fit into the store; the client's response is incomplete.";
     StoredCorrupt, "stored_corrupt", true, "While flatout was sending a stored response, the checksum of a chunk was wrong; flatout aborted the response and dropped the entry.";
     PageFailed, "page_failed", true, "The page failed after its response had started; the client's response is incomplete.";
     LengthBroken, "length_broken", true, "The content of a response was longer or shorter than its head declared.";

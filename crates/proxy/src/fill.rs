@@ -5,7 +5,7 @@
 
 mod readers;
 
-use crate::growing::{Cutter, Growing};
+use crate::growing::{Cutter, Growing, WINDOW_BYTES_MAX};
 use crate::{Meta, StoredResponse};
 use flatout_cache::reason::NoStore;
 use flatout_handler::ending::CloseReason;
@@ -16,7 +16,7 @@ use flatout_os::clock::monotonic_ms;
 use flatout_os::random::HashState;
 use readers::Readers;
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -52,6 +52,14 @@ impl FillStorage {
     pub fn new(unkept: Option<NoStore>) -> Self {
         let pending = || StorageResult::Pending(Arc::default());
         Self { unkept, logged: unkept.map_or_else(pending, |reason| reason.name().into()) }
+    }
+}
+
+impl FillHead {
+    /// Returns whether the response will not be stored and does not fit into the window of its readers, so that the
+    /// slowest of them would delay the others.
+    pub fn is_too_large_to_share(&self) -> bool {
+        self.storage.unkept.is_some() && self.length.is_some_and(|length| length > WINDOW_BYTES_MAX)
     }
 }
 
@@ -103,16 +111,15 @@ struct FillState {
     /// Wakers by waiter identifier. Each waiter has one entry.
     waiting: HashMap<u32, Waker, HashState>,
     next_id: u32,
+    /// The clients that wait for the fetch or read from it. Those that have not started reading are at the beginning.
     readers: Readers,
 }
 
 /// A shared fetch.
 #[derive(derive_more::Debug)]
-#[debug("Fill(interested: {interested:?})")]
+#[debug("Fill")]
 pub struct Fill {
     state: Mutex<FillState>,
-    /// Number of clients that wait for the fetch or read from it.
-    interested: AtomicU32,
     /// True if the response was invalidated in flight (RFC 9111 §4.4). It is served to waiting clients but not stored.
     invalidated: AtomicBool,
 }
@@ -128,7 +135,7 @@ impl Fill {
             next_id: WRITER,
             readers: Readers::default(),
         };
-        Self { state: Mutex::new(state), interested: AtomicU32::new(0), invalidated: AtomicBool::new(false) }
+        Self { state: Mutex::new(state), invalidated: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, FillState> {
@@ -151,7 +158,7 @@ impl Fill {
 
     /// Returns whether no client waits for the fetch or reads from it.
     pub fn is_abandoned(&self) -> bool {
-        self.interested.load(Ordering::Acquire) == 0
+        self.lock().readers.count() == 0
     }
 }
 
@@ -160,16 +167,15 @@ impl Fill {
 pub struct Interest {
     fill: Arc<Fill>,
     id: u32,
-    /// True if it is one of the readers, unless it has been cut off.
-    reads: bool,
 }
 
 impl Interest {
     fn new(fill: &Arc<Fill>) -> Self {
-        fill.interested.fetch_add(1, Ordering::AcqRel);
         let mut state = fill.lock();
-        state.next_id = state.next_id.wrapping_add(1).max(WRITER + 1);
-        Self { fill: Arc::clone(fill), id: state.next_id, reads: false }
+        let id = state.next_id.wrapping_add(1).max(WRITER + 1);
+        state.next_id = id;
+        state.readers.add(id);
+        Self { fill: Arc::clone(fill), id }
     }
 
     /// Polls for the state of the fetch. Pending until the response head has arrived or the fetch has failed, or, if
@@ -187,15 +193,14 @@ impl Interest {
 
     /// Starts reading the content from the offset `first` up to, but excluding, `end`. If `end` is `None`, reads to the
     /// end of the content.
-    pub fn read(mut self, first: u64, end: Option<u64>) -> FillReader {
+    pub fn read(self, first: u64, end: Option<u64>) -> FillReader {
         let writer = {
             let mut state = self.fill.lock();
-            state.readers.add(self.id, first);
+            state.readers.skip_to(self.id, first);
             // Until now, this client counted as needing all content. It may need less, so the writer may be able to
             // continue.
             if state.readers.holds_back { state.waiting.remove(&WRITER) } else { None }
         };
-        self.reads = true;
         if let Some(writer) = writer {
             writer.wake();
         }
@@ -205,16 +210,13 @@ impl Interest {
 
 impl Drop for Interest {
     fn drop(&mut self) {
-        let holds_back = {
+        let is_noticed = {
             let mut state = self.fill.lock();
             state.waiting.remove(&self.id);
-            if !state.readers.remove(self.id) && self.reads {
-                // It was cut off, and has not counted since then.
-                return;
-            }
-            state.readers.holds_back
+            // A client that was cut off has not counted since then.
+            state.readers.remove(self.id) && (state.readers.count() == 0 || state.readers.holds_back)
         };
-        if self.fill.interested.fetch_sub(1, Ordering::AcqRel) == 1 || holds_back {
+        if is_noticed {
             // The writer may be waiting for an origin although no client is left, or for this reader.
             self.fill.change(|_| ());
         }
@@ -284,7 +286,7 @@ impl FillWriter {
     /// Polls until no client is left.
     pub fn poll_abandoned(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.fill.lock();
-        if self.fill.is_abandoned() {
+        if state.readers.count() == 0 {
             return Poll::Ready(());
         }
         state.waiting.insert(WRITER, context.waker().clone());
@@ -332,38 +334,26 @@ impl FillWriter {
         look(&self.fill.lock().content)
     }
 
-    /// Returns the position of the slowest reader in bytes, 0 if a client has not started reading, or `None` if there
-    /// are no clients.
+    /// Returns the position of the slowest client in bytes, or `None` if there are no clients.
     pub fn slowest(&self) -> Option<u64> {
-        let state = self.fill.lock();
-        let interested = self.fill.interested.load(Ordering::Acquire) as usize;
-        match interested {
-            0 => None,
-            // Some client has not started reading, so it needs all content.
-            _ if state.readers.count() < interested => Some(0),
-            _ => state.readers.slowest(),
-        }
+        self.fill.lock().readers.slowest()
     }
 
     /// Returns the number of clients that wait for the fetch or read from it.
-    pub fn readers(&self) -> u32 {
-        self.fill.interested.load(Ordering::Acquire)
+    pub fn readers(&self) -> usize {
+        self.fill.lock().readers.count()
     }
 
-    /// Polls until the slowest reader is beyond `offset` or no client is left.
+    /// Polls until the slowest client is beyond `offset` or no client is left.
     pub fn poll_slowest(&self, offset: u64, context: &mut Context<'_>) -> Poll<()> {
-        // Register before checking, so that no progress in between is missed.
         let mut state = self.fill.lock();
-        state.readers.holds_back = true;
-        state.waiting.insert(WRITER, context.waker().clone());
-        drop(state);
-        match self.slowest() {
-            Some(slowest) if slowest <= offset => Poll::Pending,
-            _ => {
-                self.fill.lock().readers.holds_back = false;
-                Poll::Ready(())
-            }
+        let waits = state.readers.slowest().is_some_and(|slowest| slowest <= offset);
+        state.readers.holds_back = waits;
+        if !waits {
+            return Poll::Ready(());
         }
+        state.waiting.insert(WRITER, context.waker().clone());
+        Poll::Pending
     }
 
     /// Begins a wait for the readers at or before `limit`, which delay those that have read everything.
@@ -373,14 +363,10 @@ impl FillWriter {
         state.readers.begin_wait(limit, bytes, monotonic_ms());
     }
 
-    /// Ends the wait, and cuts off the readers that have delayed others for too long. Returns their positions. Each may
-    /// still be sending the segment that begins there.
+    /// Ends the wait, and cuts off the readers that have paused while others were delayed. Returns their positions. Each
+    /// may still be sending the segment that begins there.
     pub fn end_wait(&self) -> Vec<u64> {
-        let mut state = self.fill.lock();
-        let cut = state.readers.end_wait(monotonic_ms());
-        // The lock is held, so no reader is counted twice.
-        self.fill.interested.fetch_sub(cut.len() as u32, Ordering::AcqRel);
-        cut
+        self.fill.lock().readers.end_wait(monotonic_ms())
     }
 
     /// Closes the fetch to further clients. Current clients stay.

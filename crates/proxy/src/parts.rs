@@ -198,14 +198,19 @@ struct Stitched {
 const BROKEN: ContentEvent = ContentEvent::Failed(CloseReason::OriginTruncated);
 
 impl Stitched {
-    /// Requests a missing range, or joins a fetch of the same range.
-    fn request(&mut self, missing: ByteRange) -> Option<Current> {
+    /// Requests a missing range, or joins a fetch of the same range if `may_join` is true.
+    fn request(&mut self, missing: ByteRange, may_join: bool) -> Option<Current> {
         if let Some((_, reader)) = self.awaited.take_if(|(awaited, _)| *awaited == missing) {
             return Some(Current::Coming(reader));
         }
         let (worker, query, conditions) = self.supply.as_ref()?;
-        let key = stretch_key(query, &self.set, missing, conditions);
-        Some(match worker.accelerator().fills.begin(&key) {
+        let fills = &worker.accelerator().fills;
+        let join = if may_join {
+            fills.begin(&stretch_key(query, &self.set, missing, conditions))
+        } else {
+            FetchJoin::Yours(fills.begin_alone(&query.fetch_prefix()))
+        };
+        Some(match join {
             FetchJoin::Theirs(interest) => Current::Requested(missing, interest, true),
             FetchJoin::Yours(writer) => {
                 let interest = writer.join();
@@ -224,7 +229,7 @@ impl Stitched {
     /// unavailable.
     fn next(&mut self) -> Option<Result<Current, Segment>> {
         match self.stretches.pop_front()? {
-            Stretch::Missing(missing) => self.request(missing).map(Ok),
+            Stretch::Missing(missing) => self.request(missing, true).map(Ok),
             held @ Stretch::Held { .. } => {
                 let (body, part) = self.set.content_of(held)?;
                 let segment = segment_of(body, part.first, part.len())?;
@@ -269,6 +274,11 @@ impl ContentSource for Stitched {
                         return Poll::Pending;
                     };
                     let FetchState::Streaming(head) = standing else { return Poll::Ready(BROKEN) };
+                    if is_theirs && head.is_too_large_to_share() {
+                        let Some(own) = self.request(missing, false) else { return Poll::Ready(BROKEN) };
+                        self.current = Some(own);
+                        continue;
+                    }
                     if !self.may_send(&head, missing, is_theirs) {
                         return Poll::Ready(BROKEN);
                     }

@@ -303,6 +303,11 @@ impl NewBody {
         is_freed
     }
 
+    /// Returns the memory file and the reservation of what is left in it, unless nobody else has it open.
+    pub(crate) fn into_shared_memory_file(self) -> Option<(Arc<OwnedFd>, Held)> {
+        (self.held.bytes() > 0 && Arc::strong_count(&self.fd) > 1).then_some((self.fd, self.held))
+    }
+
     /// Finishes complete content. Returns `None` if some of it has been freed.
     #[must_use]
     pub fn finish(mut self) -> Option<StoredBody> {

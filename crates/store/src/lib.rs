@@ -371,6 +371,13 @@ impl<M: Meta> Store<M> {
         if self.has_memory(expected) { NewBody::in_memory(self.budget()) } else { Err(NotKept::NoRoom) }
     }
 
+    /// Drops content that will not be stored. A memory file counts against the budget until its last reader closes it.
+    pub fn release(&self, body: NewBody) {
+        if let Some((fd, held)) = body.into_shared_memory_file() {
+            self.shared.memory.released.add_held(&fd, held);
+        }
+    }
+
     /// Returns whether a volume or the memory has room for content of this many bytes now, after eviction. Another fetch
     /// may still use it up.
     pub fn has_body_room(&self, bytes: u64) -> bool {

@@ -1,5 +1,5 @@
-//! Memory files that have left the store while clients are still reading them. They count against the budget until they
-//! are closed.
+//! Memory files that have left the store, or were never stored, while clients are still reading them. They count against
+//! the budget until they are closed.
 
 use crate::body::StoredBody;
 use crate::hold;
@@ -28,6 +28,12 @@ impl Released {
         let StoredBody::File { fd, bytes, place: None } = body else { return };
         let mut held = Held::new(Arc::clone(&self.budget), BudgetUser::Released);
         held.set(*bytes);
+        self.add_held(fd, held);
+    }
+
+    /// Keeps `held`, the memory of the file `fd`, until the file is closed.
+    pub(crate) fn add_held(&self, fd: &Arc<OwnedFd>, mut held: Held) {
+        held.move_to(BudgetUser::Released);
         hold(&self.files).push_back((Arc::downgrade(fd), held));
         self.sweep(SWEEP_COUNT);
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Larger responses are forwarded as ranges.
-const SMALL: &str = "range-fetch-max \"4KiB\"";
+pub(super) const SMALL: &str = "range-fetch-max \"4KiB\"";
 
 /// The byte at `offset` of a version. No two blocks are alike, and versions differ in every byte.
 fn byte(version: u64, offset: usize) -> u8 {
@@ -25,7 +25,7 @@ fn content(version: u64, first: usize, last: usize) -> Vec<u8> {
 }
 
 /// The first and the last byte position in `Range`, for content of `bytes` bytes.
-fn range_of(request: &Request, bytes: usize) -> Option<(usize, usize)> {
+pub(super) fn range_of(request: &Request, bytes: usize) -> Option<(usize, usize)> {
     let field = request.field("range")?;
     let (first, last) = field.strip_prefix("bytes=")?.split_once('-')?;
     if first.is_empty() {

@@ -1,11 +1,12 @@
 //! Clients that read slowly, beside other clients of the same response, if it does not fit into the store.
 
-use super::super::harness::{Folder, Server, read_to_end, wait_until};
+use super::super::harness::{Folder, Server, read_to_end, uninterrupted, wait_until};
 use super::coalesce::object;
 use super::crowds::Door;
 use super::limits::ask_admin;
-use super::origin::{Origin, Then, fresh};
-use super::{Answer, get, log_of};
+use super::origin::{Origin, Request, Then, fresh, response};
+use super::parts::{SMALL, range_of};
+use super::{Answer, ask, get, log_of};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -16,8 +17,9 @@ const MIB: usize = 1024 * 1024;
 /// Size of the large responses: more than the store, the buffers of flatout and those of the kernel contain.
 const LARGE: usize = 64 * MIB;
 
-/// An origin with the responses `/chunked` and `/known` of `body`, with and without a length. The door is in front of
-/// all of `/known`, and of everything but the beginning of `/chunked`. All other responses are 1 MiB of zeros.
+/// An origin with the responses `/chunked`, `/known` and `/ranged` of `body`: without a length, with a length, and in
+/// parts. The door is in front of all of `/known`, of everything but the beginning of `/chunked`, and of the later parts
+/// of `/ranged`. All other responses are 1 MiB of zeros.
 fn start_origin(body: &Arc<Vec<u8>>, door: &Arc<Door>) -> Origin {
     let (body, door) = (Arc::clone(body), Arc::clone(door));
     Origin::start(move |request, stream| {
@@ -27,10 +29,21 @@ fn start_origin(body: &Arc<Vec<u8>>, door: &Arc<Door>) -> Origin {
                 door.pass();
                 stream.write_all(&fresh(&body))
             }
+            "/ranged" => stream.write_all(&respond_with_range(request, &body, &door)),
             _ => stream.write_all(&fresh(&vec![0; MIB])),
         };
         if is_sent.is_ok() { Then::Keep } else { Then::Close }
     })
+}
+
+fn respond_with_range(request: &Request, body: &[u8], door: &Door) -> Vec<u8> {
+    let fields = "Cache-Control: max-age=60\r\nETag: \"one\"\r\n";
+    let Some((first, last)) = range_of(request, body.len()) else { return response("200 OK", fields, body) };
+    if first > 0 {
+        door.pass();
+    }
+    let fields = format!("{fields}Content-Range: bytes {first}-{last}/{}\r\n", body.len());
+    response("206 Partial Content", &fields, &body[first..=last])
 }
 
 fn send_chunked(stream: &mut TcpStream, body: &[u8], door: &Door) -> std::io::Result<()> {
@@ -47,16 +60,18 @@ fn send_chunked(stream: &mut TcpStream, body: &[u8], door: &Door) -> std::io::Re
 }
 
 /// Starts the accelerator, which never gives up a client that does not read at all.
-fn start(folder: &Folder, origin: &Origin) -> Server {
+fn start(folder: &Folder, origin: &Origin, memory: &str, cache: &str) -> Server {
     let configuration = format!(
         "workers 1
 admin \"{}/admin\"
 log \"{}\" format=\"json\"
-store memory=\"48MiB\"
+store memory=\"{memory}\"
 timeouts {{ write \"1h\" }}
 site \"*\" {{
     listen \"127.0.0.1:0\"
-    cache
+    cache {{
+        {cache}
+    }}
     proxy \"{}\"
 }}
 ",
@@ -96,13 +111,12 @@ fn expect_stored(server: &Server, origin: &Origin, path: &str) {
     assert_eq!(origin.count(path), 1, "{path} was not stored");
 }
 
-/// The write timeout of an hour would outlast this test by far if the client that does not read delayed the other one
+/// The write timeout of an hour would outlast the test by far if the client that does not read delayed the other one
 /// until then.
-#[test]
-fn a_paused_client_delays_others_only_briefly_and_is_then_cut_off() {
+fn expect_cut_off(memory: &str, cache: &str) {
     let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
     let (folder, origin) = (Folder::new(), start_origin(&body, &door));
-    let server = start(&folder, &origin);
+    let server = start(&folder, &origin, memory, cache);
     let paused = begin_chunked(&server);
     let reading = begin_chunked(&server);
     assert_eq!(origin.count("/chunked"), 1);
@@ -125,12 +139,29 @@ fn a_paused_client_delays_others_only_briefly_and_is_then_cut_off() {
     }
 }
 
+#[test]
+fn a_paused_client_delays_others_only_briefly_and_is_then_cut_off() {
+    expect_cut_off("48MiB", "");
+}
+
+/// The response exceeds a quarter of this store before it exceeds the window of its clients.
+#[test]
+fn a_paused_client_of_a_small_store_can_repeat_its_request() {
+    expect_cut_off("16MiB", "");
+}
+
+/// Too little has arrived when flatout finds that it is too large for requests to be separated at once.
+#[test]
+fn a_paused_client_of_a_response_above_the_maximum_size_can_repeat_its_request() {
+    expect_cut_off("48MiB", "object-max \"1MiB\"");
+}
+
 /// A single client that does not read delays nobody, so it may take its time.
 #[test]
 fn a_paused_client_alone_keeps_its_response_and_leaves_memory_to_others() {
     let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
     let (folder, origin) = (Folder::new(), start_origin(&body, &door));
-    let server = start(&folder, &origin);
+    let server = start(&folder, &origin, "48MiB", "");
     let paused = begin_chunked(&server);
     door.open();
     wait_until("the response does not fit into the store", || {
@@ -139,9 +170,15 @@ fn a_paused_client_alone_keeps_its_response_and_leaves_memory_to_others() {
             metrics.lines().find_map(|line| line.strip_prefix("flatout_memory_held_bytes{share=\"windows\"} "));
         windows.unwrap().parse::<u64>().unwrap() > 0
     });
+    // As long as it is known that the response does not fit, no other request for it takes as much memory.
+    let paused_too = begin_chunked(&server);
+    assert!(String::from_utf8_lossy(&paused_too.1).contains("detail=no_room\r\n"));
     expect_stored(&server, &origin, "/other");
-    let whole = finish(paused);
-    assert!(whole.is_whole && whole.body == *body, "{} bytes", whole.body.len());
+    for stream in [paused, paused_too] {
+        let whole = finish(stream);
+        assert!(whole.is_whole && whole.body == *body, "{} bytes", whole.body.len());
+    }
+    assert_eq!(origin.count("/chunked"), 2);
 }
 
 /// If the head shows that the response does not fit, the requests that have waited for it do not share it.
@@ -149,7 +186,7 @@ fn a_paused_client_alone_keeps_its_response_and_leaves_memory_to_others() {
 fn a_large_response_of_known_length_that_is_not_stored_is_not_shared() {
     let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
     let (folder, origin) = (Folder::new(), start_origin(&body, &door));
-    let server = start(&folder, &origin);
+    let server = start(&folder, &origin, "48MiB", "");
     let paused = send(&server, "/known");
     wait_until("the origin has the request", || origin.count("/known") == 1);
     let reading = send(&server, "/known");
@@ -162,4 +199,58 @@ fn a_large_response_of_known_length_that_is_not_stored_is_not_shared() {
         assert!(answer.is_whole && answer.body == *body, "{} bytes", answer.body.len());
     }
     assert_eq!(origin.count("/known"), 2);
+}
+
+/// Reads the head and at least `bytes` bytes of the content of the response to a request for `/ranged`.
+fn read_beginning(stream: &mut TcpStream, bytes: usize) -> Vec<u8> {
+    let (mut begun, mut buffer) = (Vec::new(), vec![0; 64 * 1024]);
+    loop {
+        let count = uninterrupted(|| stream.read(&mut buffer)).unwrap();
+        assert!(count > 0, "cut after {} bytes", begun.len());
+        begun.extend_from_slice(&buffer[..count]);
+        let head = begun.windows(4).position(|window| window == b"\r\n\r\n");
+        if head.is_some_and(|head| begun.len() >= head + 4 + bytes) {
+            return begun;
+        }
+    }
+}
+
+/// The rest of a response of which `stored` parts are stored is as large as the response itself.
+fn expect_separate_rests(stored: &[(usize, usize)]) {
+    let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());
+    let (folder, origin) = (Folder::new(), start_origin(&body, &door));
+    let server = start(&folder, &origin, "48MiB", SMALL);
+    for &(first, last) in stored {
+        door.let_pass(usize::from(first > 0));
+        let part = ask(&server, "GET", "/ranged", &format!("Range: bytes={first}-{last}\r\n"));
+        assert!(part.status == 206 && part.body == body[first..=last]);
+    }
+    let seen = origin.count("/ranged");
+    let mut clients = [send(&server, "/ranged"), send(&server, "/ranged")].map(|stream| (stream, Vec::new()));
+    // The only worker has received these requests before this one.
+    expect_stored(&server, &origin, "/other");
+    assert_eq!(origin.count("/ranged"), seen + 1, "the two requests wait for one range");
+    if let [_, .., (_, last)] = stored {
+        // Both clients share the small range in between, and wait for one request for the rest.
+        door.let_pass(1);
+        for (stream, begun) in &mut clients {
+            *begun = read_beginning(stream, last + 1);
+        }
+        expect_stored(&server, &origin, "/another");
+        assert_eq!(origin.count("/ranged"), seen + 2, "the two requests wait for one rest");
+    }
+    let waiting = origin.count("/ranged");
+    door.open();
+    for client in clients {
+        let answer = finish(client);
+        assert!(answer.is_whole && answer.body == *body, "{} bytes", answer.body.len());
+    }
+    assert_eq!(origin.count("/ranged"), waiting + 1);
+}
+
+/// A request that waits for a part of a response is not delayed by others either.
+#[test]
+fn a_large_rest_that_is_not_stored_is_not_shared() {
+    expect_separate_rests(&[(0, 99_999)]);
+    expect_separate_rests(&[(0, 99_999), (200_000, 299_999)]);
 }

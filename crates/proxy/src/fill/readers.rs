@@ -1,39 +1,48 @@
 //! Positions of the readers of a fetch, and how long slow readers delay the others.
 //!
 //! Content that is not stored is buffered only up to a window, beyond which the writer waits for the slowest reader. A
-//! reader is delayed by that from when it has passed on everything that has arrived. Each reader that the writer waits
-//! for is charged with this time, and cut off if it has delayed the others for too long.
+//! reader is delayed by that from when it has passed on everything that has arrived. Readers are never equally fast, so
+//! one that goes on reading may delay the others without limit. One that has paused is cut off: each reader has an
+//! allowance, of which the delays that it causes take [`PACE_BYTES_PER_MS`], and to which it adds the bytes that it
+//! takes while the writer waits for it.
 
 use flatout_os::random::HashState;
 use std::collections::HashMap;
 
-/// Time in milliseconds for which a reader may delay the other readers of its fetch. It may also delay them for a tenth
-/// of the time, without limit, because readers are never equally fast.
-pub(super) const DELAY_MS_MAX: u64 = 2_000;
+/// Minimum pace in bytes per millisecond at which a reader may delay the others without limit: 64 kB/s.
+const PACE_BYTES_PER_MS: u64 = 64;
 
-/// Time without delay that makes up for a unit of delay, so that a delay for a tenth of the time is free.
-const FREE_SHARE: u64 = 9;
+/// Time in milliseconds for which a reader that takes nothing may delay the others. Positions are those of whole
+/// segments, and the kernel buffers more, so that at the minimum pace a reader seems to pause for up to three seconds.
+pub(super) const PAUSE_MS_MAX: u64 = 4_000;
+
+/// The same after the reader has taken content in the meantime: the pace is averaged over this time.
+const PAUSE_LATER_MS_MAX: u64 = 10_000;
 
 #[derive(Debug)]
 struct Reader {
     /// Position in bytes: all content before it has been passed on.
     at: u64,
-    /// True if the writer waits for this reader.
+    /// True if the writer waits for this reader, or its last wait was for this reader.
     blocks: bool,
-    /// Delays that this reader has caused and not made up for, in milliseconds times [`FREE_SHARE`].
-    debt: u64,
-    /// When `debt` was last updated, in milliseconds.
-    counted_ms: u64,
+    /// Bytes by which the reader may still fall short of the minimum pace while it delays others.
+    allowance: u64,
 }
 
 impl Reader {
-    /// Charges the delay from `since_ms` to `now_ms`. Returns whether the reader has delayed others for too long.
-    fn charge(&mut self, since_ms: u64, now_ms: u64) -> bool {
-        let delay_ms = now_ms.saturating_sub(since_ms);
-        let made_up = since_ms.saturating_sub(self.counted_ms);
-        self.debt = self.debt.saturating_sub(made_up).saturating_add(delay_ms.saturating_mul(FREE_SHARE));
-        self.counted_ms = now_ms;
-        self.debt >= DELAY_MS_MAX * FREE_SHARE
+    /// Charges a delay of `delay_ms`. Returns whether the allowance is used up.
+    fn charge(&mut self, delay_ms: u64) -> bool {
+        self.allowance = self.allowance.saturating_sub(delay_ms.saturating_mul(PACE_BYTES_PER_MS));
+        self.allowance == 0
+    }
+
+    /// Moves to the position `at`.
+    fn advance(&mut self, at: u64) {
+        if self.blocks {
+            let taken = at.saturating_sub(self.at);
+            self.allowance = self.allowance.saturating_add(taken).min(PAUSE_LATER_MS_MAX * PACE_BYTES_PER_MS);
+        }
+        self.at = at;
     }
 }
 
@@ -48,12 +57,19 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Adds the reader `id`, which begins at `at`.
-    pub(super) fn add(&mut self, id: u32, at: u64) {
-        self.all.insert(id, Reader { at, blocks: false, debt: 0, counted_ms: 0 });
+    /// Adds the reader `id` at the beginning of the content.
+    pub(super) fn add(&mut self, id: u32) {
+        self.all.insert(id, Reader { at: 0, blocks: false, allowance: PAUSE_MS_MAX * PACE_BYTES_PER_MS });
     }
 
-    /// Removes the reader `id`. Returns whether it was one.
+    /// Moves the reader `id`, which needs no content before `at`, to that position.
+    pub(super) fn skip_to(&mut self, id: u32, at: u64) {
+        if let Some(reader) = self.all.get_mut(&id) {
+            reader.at = at;
+        }
+    }
+
+    /// Removes the reader `id`. Returns false if it has been cut off.
     pub(super) fn remove(&mut self, id: u32) -> bool {
         self.all.remove(&id).is_some()
     }
@@ -62,7 +78,9 @@ impl Readers {
     /// it has been cut off.
     pub(super) fn advance(&mut self, id: u32, at: u64) -> Option<bool> {
         let reader = self.all.get_mut(&id)?;
-        Some(std::mem::replace(&mut reader.at, at) != at)
+        let has_moved = reader.at != at;
+        reader.advance(at);
+        Some(has_moved)
     }
 
     /// Returns the number of readers.
@@ -90,23 +108,24 @@ impl Readers {
         let since_ms = *self.delayed_since_ms.get_or_insert(now_ms);
         if let Some(reader) = self.all.get_mut(&id).filter(|reader| reader.blocks) {
             // It has caught up, but has delayed those that did so earlier.
-            reader.charge(since_ms, now_ms);
+            reader.charge(now_ms.saturating_sub(since_ms));
             reader.blocks = false;
         }
     }
 
-    /// Ends the wait. Removes the readers that have delayed others for too long, and returns their positions.
+    /// Ends the wait. Removes the readers that have used up their allowance, and returns their positions.
     pub(super) fn end_wait(&mut self, now_ms: u64) -> Vec<u64> {
         self.holds_back = false;
         let Some(since_ms) = self.delayed_since_ms.take() else { return Vec::new() };
-        let is_cut = |_: &u32, reader: &mut Reader| reader.blocks && reader.charge(since_ms, now_ms);
+        let delay_ms = now_ms.saturating_sub(since_ms);
+        let is_cut = |_: &u32, reader: &mut Reader| reader.blocks && reader.charge(delay_ms);
         self.all.extract_if(is_cut).map(|(_, reader)| reader.at).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{DELAY_MS_MAX, Readers};
+    use super::{PACE_BYTES_PER_MS, PAUSE_LATER_MS_MAX, PAUSE_MS_MAX, Readers};
 
     const FAST: u32 = 1;
     const SLOW: u32 = 2;
@@ -118,7 +137,7 @@ mod tests {
     fn readers(ids: &[u32]) -> Readers {
         let mut readers = Readers::default();
         for id in ids {
-            readers.add(*id, 0);
+            readers.add(*id);
         }
         readers
     }
@@ -131,9 +150,9 @@ mod tests {
         let delayed_ms = START_MS + 60_000;
         assert_eq!(readers.advance(FAST, 10), Some(true));
         readers.set_delayed(FAST, delayed_ms);
-        assert!(readers.end_wait(delayed_ms + DELAY_MS_MAX - 1).is_empty());
-        readers.begin_wait(0, 10, delayed_ms + DELAY_MS_MAX - 1);
-        assert_eq!(readers.end_wait(delayed_ms + DELAY_MS_MAX), [0]);
+        assert!(readers.end_wait(delayed_ms + PAUSE_MS_MAX - 1).is_empty());
+        readers.begin_wait(0, 10, delayed_ms + PAUSE_MS_MAX - 1);
+        assert_eq!(readers.end_wait(delayed_ms + PAUSE_MS_MAX), [0]);
         assert_eq!((readers.advance(SLOW, 5), readers.remove(SLOW), readers.count()), (None, false, 1));
         assert_eq!((readers.advance(FAST, 10), readers.slowest()), (Some(false), Some(10)));
     }
@@ -159,32 +178,47 @@ mod tests {
             assert_eq!(readers.advance(id, 10), Some(true));
             readers.set_delayed(id, START_MS + after_ms);
         }
-        assert_eq!(readers.end_wait(START_MS + 1 + DELAY_MS_MAX), [0]);
-        let debts: Vec<_> = [FAST, MIDDLE].iter().map(|id| readers.all[id].debt).collect();
-        assert_eq!(debts, [0, super::FREE_SHARE]);
+        assert_eq!(readers.end_wait(START_MS + 1 + PAUSE_MS_MAX), [0]);
+        let allowances: Vec<_> = [FAST, MIDDLE].iter().map(|id| readers.all[id].allowance).collect();
+        let full = PAUSE_MS_MAX * PACE_BYTES_PER_MS;
+        assert_eq!(allowances, [full + 10, full + 10 - PACE_BYTES_PER_MS]);
     }
 
-    /// Returns the number of rounds of 100 ms after which the slow reader is cut off if it delays the fast one for
-    /// `delay_ms` in each of them.
-    fn rounds_until_cut(delay_ms: u64) -> Option<u64> {
+    /// Takes `step` bytes every `step_ms`, beside a reader that has always passed on everything and waits for more.
+    /// Returns for how long that may go on, in milliseconds, if not for an hour.
+    fn ms_until_cut(step: u64, step_ms: u64) -> Option<u64> {
         let mut readers = readers(&[FAST, SLOW]);
-        (1..=10_000).find(|round| {
-            let (begun_ms, bytes) = (START_MS + 100 * round, 10 * round);
-            readers.begin_wait(bytes - 10, bytes, begun_ms);
-            assert!(readers.advance(FAST, bytes).is_some());
-            readers.set_delayed(FAST, begun_ms);
-            assert!(readers.advance(SLOW, bytes - 10).is_some());
-            !readers.end_wait(begun_ms + delay_ms).is_empty()
+        readers.skip_to(FAST, u64::MAX);
+        (1..=3_600_000 / step_ms).map(|round| round * step_ms).find(|passed_ms| {
+            let at = readers.slowest().unwrap();
+            readers.begin_wait(at, u64::MAX, START_MS + passed_ms - step_ms);
+            let is_cut = !readers.end_wait(START_MS + passed_ms).is_empty();
+            is_cut || readers.advance(SLOW, at + step).is_none()
         })
     }
 
     #[test]
-    fn a_slightly_slower_reader_is_never_cut_off() {
-        assert_eq!((rounds_until_cut(0), rounds_until_cut(10)), (None, None));
-        // Twice as much: half of each delay is free.
-        let rounds = rounds_until_cut(20).unwrap();
-        assert!((170..=190).contains(&rounds), "{rounds}");
-        // The other one gets almost nothing.
-        assert_eq!(rounds_until_cut(100), Some(DELAY_MS_MAX / 100));
+    fn a_reader_that_goes_on_reading_is_never_cut_off() {
+        // Nearly all of the time, the other reader waits for this one: 1 Gbit/s beside 50 Mbit/s, and beside 64 kB/s.
+        assert_eq!(ms_until_cut(128 * 1024, 20), None);
+        assert_eq!(ms_until_cut(192 * 1024, 3_000), None);
+        // Below the minimum pace, or a byte a second.
+        let half = ms_until_cut(PACE_BYTES_PER_MS / 2 * 1_000, 1_000);
+        assert!(half.is_some_and(|after_ms| (7_000..=8_000).contains(&after_ms)), "{half:?}");
+        assert_eq!(ms_until_cut(1, 1_000), Some(PAUSE_MS_MAX + 1_000));
+    }
+
+    /// However much it has taken.
+    #[test]
+    fn a_reader_that_pauses_later_is_cut_off() {
+        let mut readers = readers(&[FAST, SLOW]);
+        readers.skip_to(FAST, u64::MAX);
+        readers.begin_wait(0, u64::MAX, START_MS);
+        assert_eq!(readers.advance(SLOW, 1 << 30), Some(true));
+        assert!(readers.end_wait(START_MS).is_empty());
+        readers.begin_wait(1 << 30, u64::MAX, START_MS);
+        assert!(readers.end_wait(START_MS + PAUSE_LATER_MS_MAX - 1).is_empty());
+        readers.begin_wait(1 << 30, u64::MAX, START_MS);
+        assert_eq!(readers.end_wait(START_MS + 1), [1 << 30]);
     }
 }

@@ -7,6 +7,7 @@ mod conditions;
 mod hanging;
 mod keeping;
 mod pumping;
+mod separation;
 
 use crate::exchange::{Answered, Manner, SendMark, ask_origin, cut_reason};
 use crate::fill::{FetchState, FillHead, FillStorage, FillWriter, Interest, Use};
@@ -14,14 +15,14 @@ use crate::forward::{Return, Strip, forwarded_trailers, write_response_lines};
 use crate::growing::MEMORY_BYTES_MAX;
 use crate::meta::{Meta, StoredResponse};
 use crate::parts::PartSet;
-use crate::query::{Query, audience_hash};
+use crate::query::Query;
 use crate::ranges;
 use crate::worker::ProxyWorker;
 pub(crate) use conditions::FetchConditions;
 use flatout_cache::decision::{OriginFailureKind, Verdict, decide_failure};
 use flatout_cache::reason::NoStore;
 use flatout_cache::storable::{Ending, OriginResponse, Storing, decide_response};
-use flatout_cache::stored::{Flags, Stored};
+use flatout_cache::stored::Stored;
 use flatout_cache::tags::write_group_tag;
 use flatout_cache::targeted::without_named_fields;
 use flatout_cache::validate::{Freshening, freshen};
@@ -34,10 +35,11 @@ use flatout_http::lines;
 use flatout_http::ranges::ByteRange;
 use flatout_http::status::has_content;
 use flatout_os::clock::{Now, monotonic_ms};
-use flatout_store::{Inserted, Marker, Purged, Store};
+use flatout_store::{Purged, Store};
 use flatout_upstream::origin::{Incoming, IncomingPiece, OutgoingContent};
 use hanging::AttemptEnd;
 use pumping::Pumping;
+use separation::{Separation, earlier_misfit, forget_sharing, remember_sharing};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -383,7 +385,10 @@ impl Fetch {
             lines::write_line(b"Content-Length", length.to_string().as_bytes(), &mut lines);
         }
         let bytes_max = self.query.cache.rules.object_bytes_max;
-        let unkept = length.and_then(|length| Pumping::decide_room(worker, length, bytes_max));
+        let unkept = match length {
+            Some(length) => Pumping::decide_room(worker, length, bytes_max),
+            None => earlier_misfit(worker, &self.query),
+        };
         let (meta, storage) = (self.meta_of(stored.clone()), FillStorage::new(unkept));
         FillHead { meta, lines: lines.into(), length, storage, generation, served }
     }
@@ -448,41 +453,49 @@ impl Fetch {
         let mut body = incoming.into_body();
         let held = Held::new(Arc::clone(worker.accelerator().budget()), BudgetUser::Fills);
         writer.add_last(|content| content.count_by(held));
-        let no_room = storage.unkept.filter(|reason| *reason == NoStore::NoRoom);
-        let mut pumping = Pumping { writer, body: None, unkept: None, logged: storage.logged, wanted, length };
-        if let Some(reason) = no_room {
-            pumping.stop_storing(reason);
+        // The beginning of a response that is too large may be stored if its length is known.
+        let known = storage.unkept.filter(|reason| *reason == NoStore::NoRoom || length.is_none());
+        let (logged, separation) = (storage.logged, Separation::of(&self.query));
+        let mut pumping = Pumping { writer, body: None, unkept: None, logged, wanted, length, separation };
+        if let Some(reason) = known {
+            pumping.stop_storing(worker, reason);
             worker.note_not_kept(&self.query, reason, stored.status);
         }
         let bytes_max = self.query.cache.rules.object_bytes_max;
         let client = worker.client(&self.query.step);
-        loop {
+        let ended = loop {
             let piece = pumping.next(&mut body).await;
             match piece {
-                None => {
-                    self.keep_beginning(worker, &mut pumping, &stored, generation);
-                    return pumping.writer.cut(CloseReason::OriginTruncated);
-                }
+                None => break Err(CloseReason::OriginTruncated),
                 Some(IncomingPiece::Bytes(bytes)) => {
                     let before = pumping.unkept;
                     pumping.add(worker, &client, bytes, bytes_max).await;
                     if let (None, Some(reason)) = (before, pumping.unkept) {
-                        self.note_stopped(worker, &pumping, stored.status, reason);
+                        worker.note_not_kept(&self.query, reason, stored.status);
                     }
                 }
                 Some(IncomingPiece::End(trailers)) => {
                     drop(hold);
-                    let trailers = trailers.and_then(|trailers| self.shared_trailers(&trailers, &stored));
-                    return self.finish(worker, pumping, stored, generation, trailers.as_deref());
+                    break Ok(trailers.and_then(|trailers| self.shared_trailers(&trailers, &stored)));
                 }
                 Some(IncomingPiece::Failed(failure)) => {
                     hold.report_cut(failure);
                     self.note_incomplete(worker, &pumping, stored.status);
-                    self.keep_beginning(worker, &mut pumping, &stored, generation);
-                    return pumping.writer.cut(cut_reason(failure));
+                    break Err(cut_reason(failure));
                 }
             }
+        };
+        match ended {
+            Ok(trailers) => {
+                self.finish(worker, &mut pumping, stored, generation, trailers.as_deref());
+                pumping.writer.end(trailers.as_deref().map(Arc::from));
+            }
+            Err(reason) => {
+                self.keep_beginning(worker, &mut pumping, &stored, generation);
+                pumping.writer.cut(reason);
+            }
         }
+        Pumping::release(worker, pumping.body);
     }
 }
 
@@ -510,40 +523,9 @@ pub(crate) fn note_storing(
     };
     worker.note_not_kept(query, reason, status);
     if let Some(seconds) = seconds {
-        mark(worker, query, reason, seconds);
+        Separation::lasting(query, seconds).mark(worker, reason);
     }
     Err((reason, seconds.is_some()))
-}
-
-/// Marks the key of `query` as hit-for-miss for `seconds`, so that requests for it do not wait for one another.
-fn mark(worker: &ProxyWorker, query: &Query, reason: NoStore, seconds: u32) {
-    if let Some(store) = worker.store() {
-        let until_ms = monotonic_ms().saturating_add(u64::from(seconds) * 1000);
-        store.mark(query.marker_hash(), Marker { reason: reason as u16, until_ms });
-    }
-}
-
-/// Marks the key of `query` as hit-for-miss if its response `stored` may be stored but cannot satisfy waiting requests.
-fn remember_sharing(worker: &ProxyWorker, query: &Query, stored: &Stored) {
-    let seconds = query.cache.rules.hit_for_miss_s;
-    if seconds > 0 && !stored.is_reusable() && query.ask.request.method() == "GET" {
-        mark(worker, query, NoStore::NotReusable, seconds);
-    }
-}
-
-/// Removes the hit-for-miss marker if a response that requests may share has been stored.
-fn forget_sharing(store: &Store<Meta>, query: &Query, object: &StoredResponse, inserted: Inserted) {
-    let stored = &object.meta().stored;
-    if inserted != Inserted::Stored || !stored.is_reusable() {
-        return;
-    }
-    // With No-Vary-Search, the key of the request may differ from that of its response.
-    for hash in [object.key().hash(), query.key.hash()] {
-        store.unmark(audience_hash(hash, query.names_visitor));
-        if stored.flags.any(Flags::SHARED) {
-            store.unmark(audience_hash(hash, !query.names_visitor));
-        }
-    }
 }
 
 /// Returns the value of Range for `part`.

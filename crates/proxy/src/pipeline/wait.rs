@@ -7,7 +7,6 @@ use super::fetch_shared::SharedFetch;
 use super::lookup::LookupResult;
 use super::{LOOKUPS_MAX, Next, Pipeline, StaleChance, Step};
 use crate::fill::{FetchState, FillHead, Interest, Use};
-use crate::growing::WINDOW_BYTES_MAX;
 use crate::note::Note;
 use crate::parts::{PartSet, Stitching, Supply};
 use crate::query::Query;
@@ -136,11 +135,13 @@ fn may_concern_request(refused: &Refusal) -> bool {
 /// Builds a response from stored parts and a fetch of the missing ranges. Returns `None` if the fetch was started by
 /// another request and must not be shared (RFC 9111 §4), or if some content is unavailable.
 fn respond_with_parts(set: &Rc<PartSet>, supply: Supply, note: Note) -> Option<Response> {
-    let stored = &supply.first.1.meta.stored;
-    if note.collapsed && !(stored.is_reusable() && supply.query.has_search_of(stored)) {
+    let head = &supply.first.1;
+    let stored = &head.meta.stored;
+    if note.collapsed && !(stored.is_reusable() && !head.is_too_large_to_share() && supply.query.has_search_of(stored))
+    {
         return None;
     }
-    let (note, storage) = (note.of_fill(&supply.first.1), supply.first.1.storage.logged.clone());
+    let (note, storage) = (note.of_fill(head), head.storage.logged.clone());
     let query = Rc::clone(&supply.query);
     let set = Rc::new(set.described_by(&supply.first.1.meta.stored));
     let content = ResponseContent::Parts(Stitching { set, supply: Some(supply) });
@@ -157,7 +158,7 @@ fn is_for(query: &Query, standing: &FetchState) -> bool {
         // A different variant cannot be used, but reveals the names in Vary.
         FetchState::Streaming(head) => {
             let stored = &head.meta.stored;
-            !is_too_large_to_share(head) && shares(stored)
+            !head.is_too_large_to_share() && shares(stored)
                 || (stored.is_reusable() && query.with(|request| !matches_variant(request, stored)))
         }
         // The 304 may have brought a Vary by which the requests that waited differ.
@@ -174,12 +175,6 @@ fn is_for(query: &Query, standing: &FetchState) -> bool {
         }
         FetchState::Asking | FetchState::Released | FetchState::Failed(_) => true,
     }
-}
-
-/// Returns whether a response will not be stored and does not fit into the window of its readers, so that the slowest of
-/// them would delay the others.
-fn is_too_large_to_share(head: &FillHead) -> bool {
-    head.storage.unkept.is_some() && head.length.is_some_and(|length| length > WINDOW_BYTES_MAX)
 }
 
 /// Returns whether a range request should wait for its range in a whole response that is being fetched from the

@@ -1,8 +1,9 @@
 //! Storage of fetched content, alone or joined with parts of the same representation.
 
+use super::Fetch;
 use super::pumping::Pumping;
-use super::{Fetch, forget_sharing, mark};
-use crate::growing::{Growing, WINDOW_BYTES_MAX};
+use super::separation::forget_sharing;
+use crate::growing::Growing;
 use crate::meta::{Meta, StoredResponse, without_trailer_field};
 use crate::worker::ProxyWorker;
 use flatout_cache::parts::{Held, JoinedPiece, PARTS_MAX, PlacedContent, Placing, cut_short, decide_placing, part_of};
@@ -27,11 +28,11 @@ fn name_of(stored: &Stored) -> Vec<u8> {
 }
 
 impl Fetch {
-    /// Stores the content, which has arrived completely, and ends the fetch.
+    /// Stores the content, which has arrived completely.
     pub(super) fn finish(
         &self,
         worker: &ProxyWorker,
-        mut pumping: Pumping,
+        pumping: &mut Pumping,
         stored: Stored,
         generation: u64,
         trailers: Option<&[u8]>,
@@ -40,11 +41,10 @@ impl Fetch {
         let is_whole = pumping.length.is_none_or(|length| length == whole)
             && stored.content_bytes().is_none_or(|promised| promised == whole);
         if !is_whole {
-            self.note_incomplete(worker, &pumping, stored.status);
+            self.note_incomplete(worker, pumping, stored.status);
         } else if pumping.unkept.is_none() {
-            self.keep_content(worker, &mut pumping, stored, generation, trailers);
+            self.keep_content(worker, pumping, stored, generation, trailers);
         }
-        pumping.writer.end(trailers.map(Arc::from));
     }
 
     /// Records that the content is truncated, unless there was another reason for not storing it.
@@ -52,19 +52,6 @@ impl Fetch {
         if pumping.unkept.is_none() {
             pumping.logged.set(NoStore::Incomplete.name());
             worker.note_not_kept(&self.query, NoStore::Incomplete, status);
-        }
-    }
-
-    /// Records that the response with `status` is not stored for `reason`, which was found while its content arrived. If
-    /// readers may delay one another, makes further requests fetch the response separately: one that was cut off must
-    /// be able to repeat its request.
-    pub(super) fn note_stopped(&self, worker: &ProxyWorker, pumping: &Pumping, status: u16, reason: NoStore) {
-        let query = &self.query;
-        worker.note_not_kept(query, reason, status);
-        let seconds = query.cache.rules.hit_for_miss_s;
-        let is_large = pumping.writer.look(Growing::bytes) > WINDOW_BYTES_MAX;
-        if is_large && seconds > 0 && query.ask.request.method() == "GET" {
-            mark(worker, query, reason, seconds);
         }
     }
 

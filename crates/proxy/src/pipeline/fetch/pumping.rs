@@ -1,5 +1,6 @@
 //! Transfer of content from an origin to waiting readers and the store.
 
+use super::separation::Separation;
 use crate::fill::FillWriter;
 use crate::growing::{Growing, MEMORY_BYTES_MAX, SEGMENT_BYTES_MAX, WINDOW_BYTES_MAX};
 use crate::worker::ProxyWorker;
@@ -17,6 +18,9 @@ use std::task::Poll;
 /// A fetch continues without readers if at most this many bytes are missing, or at most as many as have already
 /// arrived.
 const FINISH_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Share of the memory budget above which content takes much memory, as a divisor.
+const MUCH_DIVISOR: u64 = 8;
 
 /// How often the writer, while it waits for slow readers, checks how long they have delayed others, in milliseconds.
 const DELAY_CHECK_MS: u64 = 250;
@@ -36,6 +40,8 @@ pub(super) struct Pumping {
     /// True if the content is wanted for the store, so that the fetch continues without readers.
     pub(super) wanted: bool,
     pub(super) length: Option<u64>,
+    /// How to make further requests fetch the response separately, unless that is disabled.
+    pub(super) separation: Option<Separation>,
 }
 
 impl Pumping {
@@ -77,14 +83,14 @@ impl Pumping {
         let before = self.writer.look(Growing::bytes);
         let after = before + bytes.len() as u64;
         if after > bytes_max {
-            self.stop_storing(NoStore::TooLarge);
+            self.stop_storing(worker, NoStore::TooLarge);
         }
         let is_large = after > MEMORY_BYTES_MAX || self.length.is_some_and(|length| length > MEMORY_BYTES_MAX);
         if self.body.is_none() && self.unkept.is_none() && is_large && !self.open_file(worker) {
-            self.stop_storing(NoStore::NoRoom);
+            self.stop_storing(worker, NoStore::NoRoom);
         }
         if self.body.is_none() && self.unkept.is_none() && !Self::has_room(worker, bytes.len() as u64) {
-            self.stop_storing(NoStore::NoRoom);
+            self.stop_storing(worker, NoStore::NoRoom);
         }
         let is_last = self.length == Some(after);
         if self.body.is_some() && !self.write(worker, client, &bytes, is_last).await {
@@ -152,25 +158,33 @@ impl Pumping {
                 self.grow(is_last, |content| content.move_to(fd, written));
                 return true;
             }
-            self.stop_storing(NoStore::NoRoom);
+            self.stop_storing(worker, NoStore::NoRoom);
             let Some(slowest) = self.writer.slowest() else { return false };
             let Some(body) = &mut self.body else { return true };
             let has_freed = body.forget_before(slowest);
             if slowest >= body.len() {
-                self.body = None;
                 // Do not wake the readers, since there is no new content.
                 self.writer.add_last(Growing::leave_file);
+                Self::release(worker, self.body.take());
                 return true;
             }
             if !has_freed {
-                self.wait_for_readers(client, slowest, WINDOW_BYTES_MAX).await;
+                self.wait_for_readers(worker, client, slowest, WINDOW_BYTES_MAX).await;
             }
         }
     }
 
+    /// Drops the file of content that is not stored. As long as readers have it open, its memory counts.
+    pub(super) fn release(worker: &ProxyWorker, body: Option<NewBody>) {
+        if let (Some(store), Some(body)) = (worker.store(), body) {
+            store.release(body);
+        }
+    }
+
     /// Waits until the reader at `slowest` has read more. If there are several readers, waits only for some time, and cuts
-    /// off those that lag by more than `window` bytes, or the slowest, if they have delayed others for too long.
-    async fn wait_for_readers(&mut self, client: &OriginClient, slowest: u64, window: u64) {
+    /// off those that lag by more than `window` bytes, or the slowest, if they have paused and others are delayed. They
+    /// can repeat their requests, which then share the response with nobody.
+    async fn wait_for_readers(&mut self, worker: &ProxyWorker, client: &OriginClient, slowest: u64, window: u64) {
         let progress = poll_fn(|context| self.writer.poll_slowest(slowest, context));
         if self.writer.readers() <= 1 {
             return progress.await;
@@ -179,6 +193,9 @@ impl Pumping {
         self.writer.begin_wait(slowest.max(here.saturating_sub(window + 1)));
         client.within(DELAY_CHECK_MS, progress).await;
         let cut = self.writer.end_wait();
+        if !cut.is_empty() {
+            self.separate_requests(worker);
+        }
         if let Some(body) = &mut self.body {
             // The kernel may still be sending this segment to the client.
             for at in cut {
@@ -207,12 +224,21 @@ impl Pumping {
             if here - slowest.min(here) <= window {
                 return;
             }
-            self.wait_for_readers(client, slowest, window).await;
+            self.wait_for_readers(worker, client, slowest, window).await;
         }
     }
 
-    /// Stops storing the content, which from now on is only for current readers.
-    pub(super) fn stop_storing(&mut self, reason: NoStore) {
+    /// Makes further requests fetch the response separately, because the readers of one fetch delay one another.
+    fn separate_requests(&self, worker: &ProxyWorker) {
+        if let (Some(separation), Some(reason)) = (&self.separation, self.unkept) {
+            separation.mark(worker, reason);
+        }
+    }
+
+    /// Stops storing the content, which from now on is only for current readers. If much of it has arrived, makes
+    /// further requests fetch it separately and without storing it: its readers may delay one another, and another
+    /// attempt to store it would take memory from other responses.
+    pub(super) fn stop_storing(&mut self, worker: &ProxyWorker, reason: NoStore) {
         if self.unkept.is_none() {
             self.unkept = Some(reason);
             self.logged.set(reason.name());
@@ -220,6 +246,10 @@ impl Pumping {
             self.writer.add_last(|content| content.move_count_to(BudgetUser::Windows));
             if let Some(body) = &mut self.body {
                 body.become_window();
+            }
+            let much = WINDOW_BYTES_MAX.min(worker.accelerator().budget().bytes_max() / MUCH_DIVISOR);
+            if self.writer.look(Growing::bytes) > much {
+                self.separate_requests(worker);
             }
         }
     }
@@ -267,7 +297,8 @@ mod tests {
             let waker = Waker::from(Arc::clone(&noticed));
             assert!(reader.poll_piece(&mut Context::from_waker(&waker)).is_pending());
             let logged = FillStorage::new(unkept).logged;
-            let pumping = Pumping { writer, body: None, unkept, logged, wanted: true, length: Some(3) };
+            let pumping =
+                Pumping { writer, body: None, unkept, logged, wanted: true, length: Some(3), separation: None };
             pumping.grow(true, |content| content.push(b"end"[..].into()));
             assert_eq!(noticed.0.load(std::sync::atomic::Ordering::Relaxed), unkept.is_some(), "{unkept:?}");
             assert!(matches!(
