@@ -34,6 +34,9 @@ pub(super) struct Lane {
     pub(super) usual_ms: AtomicU64,
     /// Time in milliseconds since which requests have taken longer than usual, if there is a limit.
     pub(super) grown_since_ms: AtomicU64,
+    /// Latest time at which a request ended without a response, or was answered while there was evidence or a limit, in
+    /// milliseconds.
+    pub(super) latest_ms: AtomicU64,
     pub(super) control: Mutex<Control>,
     queue: Mutex<PermitQueue>,
 }
@@ -46,8 +49,6 @@ pub(super) struct Control {
     pub(super) epoch_before: u32,
     /// Number of requests of that epoch that were overtaken, since the last one that was not.
     pub(super) doubts: u32,
-    /// Time of the latest observation under a limit, in milliseconds.
-    pub(super) latest_ms: u64,
 }
 
 impl Lane {
@@ -60,7 +61,8 @@ impl Lane {
             answered: AtomicU32::new(0),
             usual_ms: AtomicU64::new(0),
             grown_since_ms: AtomicU64::new(0),
-            control: Mutex::new(Control { climb, growth: Growth::default(), epoch_before: 0, doubts: 0, latest_ms: 0 }),
+            latest_ms: AtomicU64::new(0),
+            control: Mutex::new(Control { climb, growth: Growth::default(), epoch_before: 0, doubts: 0 }),
             queue: Mutex::new(PermitQueue::new(queue)),
         }
     }

@@ -50,12 +50,8 @@ impl ConcurrencyLimiter {
     pub(super) fn handle_sample(&self, permit: &Permit, sample: Sample, now_ms: u64) -> Option<Change> {
         let place = permit.place();
         let lane = self.lane(place.lane);
-        if !matches!(sample, Sample::Answered { .. }) && lane.limit().is_some() {
-            // The origin is not idle.
-            self.change(lane, |control| {
-                control.latest_ms = now_ms;
-                None
-            });
+        if !matches!(sample, Sample::Answered { .. }) {
+            lane.latest_ms.store(now_ms, Relaxed);
         }
         match sample {
             Sample::Nothing => return None,
@@ -112,7 +108,7 @@ impl ConcurrencyLimiter {
         }
         self.change(lane, |control| {
             let limit = control.climb.limit();
-            let idle_ms = sent_ms.saturating_sub(std::mem::replace(&mut control.latest_ms, now_ms));
+            let idle_ms = sent_ms.saturating_sub(lane.latest_ms.swap(now_ms, Relaxed));
             if limit == climb::NONE {
                 let sample = (place.asking, delay_us);
                 let is_evidence = comparison == Comparison::Grown;

@@ -79,7 +79,7 @@ impl Http2Transport {
         while self.reset_lingering(|stream| stream.until_ms <= now_ms) {}
     }
 
-    /// Resets the stream for which a PING with `payload` was sent: the client has read what precedes the PING.
+    /// Resets the stream for which a PING with `payload` was sent: the client has received what precedes the PING.
     pub(super) fn handle_read(&mut self, payload: u64) {
         self.reset_lingering(|stream| {
             stream.code != ErrorCode::NoError && ABORT_PING | u64::from(stream.id) == payload

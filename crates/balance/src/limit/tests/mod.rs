@@ -354,6 +354,13 @@ fn a_limit_ends_with_its_reason() {
     assert_eq!(answer(&limiter, 2_000, 20_901), None);
     assert_eq!(answer(&limiter, 2_000, 30_903), Some(Change::LimitEnded));
 
+    // A limit that timeouts have just caused is not idle.
+    let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+    teach(&limiter, b"/page", 2_000, 1);
+    let mut late: Vec<_> = (0..4).map(|_| limiter.try_acquire(&at(30_000)).unwrap()).collect();
+    let changes: Vec<_> = late.iter_mut().filter_map(|permit| permit.report(Sample::Late, 60_000)).collect();
+    assert_eq!((changes, answer(&limiter, 2_000, 60_010)), (vec![Change::LimitBegan], None));
+
     let limiter = ConcurrencyLimiter::for_pool(&Concurrency { min: 1, ..Concurrency::default() });
     teach(&limiter, b"/page", 2_000, 1);
     let mut burst: Vec<_> = (0..30).map(|_| limiter.try_acquire(&at(1_000)).unwrap()).collect();
