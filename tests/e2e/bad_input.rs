@@ -81,7 +81,7 @@ fn every_refusal_and_every_refusing_outcome_is_in_the_table() {
     assert!(missing.is_empty(), "no row has the outcomes {missing:?}");
 }
 
-const STREAM_CLOSES: [CloseReason; 11] = [
+const STREAM_CLOSES: [CloseReason; 12] = [
     CloseReason::ContentTooLarge,
     CloseReason::ClientAborted,
     CloseReason::OriginTruncated,
@@ -93,6 +93,7 @@ const STREAM_CLOSES: [CloseReason; 11] = [
     CloseReason::TunnelIdle,
     CloseReason::PageFailed,
     CloseReason::StoredCorrupt,
+    CloseReason::DelayedOthers,
 ];
 
 const PROXY_HEADER_CLOSES: [CloseReason; 3] =
@@ -113,7 +114,7 @@ fn every_close_reason_that_a_request_can_cause_is_in_a_table() {
         // Only a failing disk or a failing kernel causes these.
         .chain([CloseReason::FileFailed.name(), CloseReason::SocketFailed.name()])
         // These need responses that arrive in pieces, or tunnels. They are tested in crates/net/src/server/tests,
-        // accelerator::faults, accelerator::damage and pages::failures.
+        // accelerator::faults, accelerator::damage, accelerator::slow_readers and pages::failures.
         .chain(STREAM_CLOSES.map(CloseReason::name))
         .collect();
     let missing: Vec<_> =
