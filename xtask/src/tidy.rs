@@ -71,7 +71,7 @@ const RULES: &[Rule] = &[
     ("names", "a type name has few meanings", names::check),
     ("doc-comments", "a doc comment says what its item is", doc_comments::check),
     ("restated", "a doc comment says more than its item's name", restated::check),
-    ("dependencies", "each dependency's reason stands in ARCHITECTURE.md", dependencies::check),
+    ("dependencies", "each dependency's reason stands in docs/decisions/dependencies.md", dependencies::check),
     ("licences", "others' packages come from crates.io under a licence that deny.toml allows", licences::check),
     ("sizes", "no file outgrows its reader", sizes::check),
 ];
@@ -112,9 +112,10 @@ mod tests {
     #[test]
     fn a_tidy_tree_passes_every_rule() {
         let tree = Tree::of(&[
-            ("README.md", "See [how](docs/how.md#it-works).\n"),
+            ("README.md", "See [how](docs/how.md#it-works), with [crates](docs/decisions/dependencies.md).\n"),
             ("docs/how.md", "# It works\n"),
-            ("ARCHITECTURE.md", "## Dependencies\n- `bytes`: buffers\n"),
+            ("ARCHITECTURE.md", "# Architecture\n"),
+            ("docs/decisions/dependencies.md", "# Dependencies\n- `bytes`: buffers\n"),
             ("Cargo.toml", "[workspace.dependencies]\nbytes = \"1\"\n"),
             ("crates/http/src/lib.rs", "//! Core.\nmod head;\n#[cfg(test)] mod tests { use std::fs; }\n"),
             ("crates/http/src/head.rs", "use core::net::IpAddr;\n"),

@@ -1,10 +1,11 @@
-//! Each external dependency is justified in ARCHITECTURE.md, and each declared dependency is used by a package.
+//! Each external dependency is justified in docs/decisions/dependencies.md, and each declared dependency is used by a
+//! package.
 
 use super::Finding;
 use super::tree::Tree;
 use std::collections::BTreeSet;
 
-const REASONS: &str = "ARCHITECTURE.md";
+const REASONS: &str = "docs/decisions/dependencies.md";
 const SECTION: &str = "Dependencies";
 const WORKSPACE: &str = "Cargo.toml";
 
