@@ -73,7 +73,7 @@ const RULES: &[Rule] = &[
     ("restated", "a doc comment says more than its item's name", restated::check),
     ("dependencies", "each dependency's reason stands in docs/decisions/dependencies.md", dependencies::check),
     ("licences", "others' packages come from crates.io under a licence that deny.toml allows", licences::check),
-    ("sizes", "no file outgrows its reader", sizes::check),
+    ("sizes", "neither a source file nor ARCHITECTURE.md outgrows its reader", sizes::check),
 ];
 
 /// Checks every rule and prints what breaks it.

@@ -1,6 +1,7 @@
 //! Sizes as a ratchet: large files and functions are printed at every run, and only a very large file fails.
 //!
-//! Lines of tests do not count: a table of cases may be as long as it likes.
+//! Lines of tests do not count: a table of cases may be as long as it likes. [`OVERVIEW`] has a limit in bytes, so that
+//! contributors can read all of it.
 
 use super::Finding;
 use super::source::{Kind, Source};
@@ -10,12 +11,24 @@ const FILE_LINES_PRINTED: usize = 400;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_PRINTED: usize = 100;
 
+const OVERVIEW: &str = "ARCHITECTURE.md";
+
+/// Size in bytes from which the overview is too large.
+const OVERVIEW_BYTES: usize = 30_000;
+
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let too_large = |(path, lines): (&str, usize)| {
         let text = format!("{lines} lines before its tests, more than {FILE_LINES_MAX}: find the second noun");
         (lines > FILE_LINES_MAX).then(|| Finding::of(path, text))
     };
-    file_lines(tree).into_iter().filter_map(too_large).collect()
+    file_lines(tree).into_iter().filter_map(too_large).chain(large_overview(tree)).collect()
+}
+
+/// The finding that the overview is too large.
+fn large_overview(tree: &Tree) -> Option<Finding> {
+    let bytes = tree.text(OVERVIEW)?.len();
+    let text = format!("{bytes} bytes, and {OVERVIEW_BYTES} are too many: move decisions to docs/decisions/");
+    (bytes >= OVERVIEW_BYTES).then(|| Finding::of(OVERVIEW, text))
 }
 
 /// What is large but allowed, for the reader of the report.
@@ -102,6 +115,18 @@ mod tests {
         let failed: Vec<String> = check(&tree).into_iter().map(|f| f.path).collect();
         assert_eq!(failed, ["a.rs"]);
         assert_eq!(ratchet(&tree).len(), 2, "{:?}", ratchet(&tree));
+    }
+
+    #[test]
+    fn an_overview_of_too_many_bytes_fails() {
+        let findings = |bytes: usize| {
+            let text = "a".repeat(bytes);
+            check(&Tree::of(&[(OVERVIEW, &text), ("docs/a.md", &text)]))
+        };
+        assert_eq!(findings(OVERVIEW_BYTES - 1), []);
+        let found = findings(OVERVIEW_BYTES);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].to_string().starts_with("ARCHITECTURE.md: 30000 bytes"), "{found:?}");
     }
 
     #[test]
