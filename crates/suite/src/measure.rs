@@ -120,12 +120,7 @@ impl Measure {
     pub const fn depends_on_statuses(self) -> bool {
         !matches!(
             self,
-            Self::OfferedPerS
-                | Self::RefusalP99
-                | Self::ErrorShare
-                | Self::Memory
-                | Self::MemoryPeak
-                | Self::AllMemory
+            Self::OfferedPerS | Self::RefusalP99 | Self::ErrorShare | Self::Memory | Self::MemoryPeak | Self::AllMemory
         )
     }
 
