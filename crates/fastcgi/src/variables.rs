@@ -9,6 +9,7 @@
 
 use crate::params::encode_pair;
 use flatout_http::host::split_port;
+use flatout_http::lines::FORBIDDEN_IN_STREAMS;
 use flatout_http::request::RequestHead;
 use flatout_http::target::Target;
 use std::net::SocketAddr;
@@ -50,22 +51,10 @@ pub struct VariableInput<'a> {
     pub underscores: bool,
 }
 
-/// Fields that are omitted. Two of them have separate variables, one is dangerous, and the others belong to the
-/// connection (RFC 9110 §7.6.1), whose framing is not visible to the script.
-const LEFT_OUT: [&str; 12] = [
-    "connection",
-    "content-length",
-    "content-type",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Fields that are omitted, besides [`FORBIDDEN_IN_STREAMS`]. Two of them have separate variables, one is dangerous, and
+/// the others belong to the connection (RFC 9110 §7.6.1), whose framing is not visible to the script.
+const LEFT_OUT: [&str; 8] =
+    ["content-length", "content-type", "expect", "host", "proxy", "proxy-authorization", "te", "trailer"];
 
 impl VariableInput<'_> {
     /// Appends all variables to `output`.
@@ -163,7 +152,8 @@ impl VariableInput<'_> {
         let mut variable = String::with_capacity(64);
         for (index, (name, value)) in fields.iter().enumerate() {
             let same = |other: &str| other.eq_ignore_ascii_case(name);
-            if !self.has_variable(name) || LEFT_OUT.iter().any(|&other| is_same_variable(other, name)) {
+            let is_left_out = |others: &[&str]| others.iter().any(|&other| is_same_variable(other, name));
+            if !self.has_variable(name) || is_left_out(&FORBIDDEN_IN_STREAMS) || is_left_out(&LEFT_OUT) {
                 continue;
             }
             let has_underscore = |name: &str| name.contains('_');

@@ -6,7 +6,7 @@ use flatout_http::chunked::may_be_trailer;
 use flatout_http::date::DATE_BYTES;
 use flatout_http::http2::hpack;
 use flatout_http::http3::qpack;
-use flatout_http::lines::{FieldOp, apply_operations};
+use flatout_http::lines::{FieldOp, apply_operations, is_forbidden_in_streams};
 use flatout_http::status::{digits, reason};
 use flatout_http::token::{is_token, parse_decimal, trim};
 use flatout_os::file::OpenFile;
@@ -243,14 +243,13 @@ pub fn write_reason_line(status: u16, reason: &[u8], output: &mut Vec<u8>) {
 /// Iterates over the names and values of field lines, each as `Name: value` and CR LF. Skips a status line,
 /// connection-specific fields (RFC 9113 §8.2.2) and the field `left_out`.
 fn http2_lines<'a>(lines: &'a [u8], left_out: Option<&'static str>) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    const LEFT_OUT: [&str; 5] = ["connection", "keep-alive", "transfer-encoding", "upgrade", "proxy-connection"];
     lines.split(|&byte| byte == b'\n').filter_map(move |line| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let colon = line.iter().position(|&byte| byte == b':')?;
         let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
         // If a status line contains a colon, a space precedes the colon, and no field name contains a space.
-        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
-        (is_token(name) && !LEFT_OUT.into_iter().chain(left_out).any(is)).then_some((name, value))
+        let is_left_out = left_out.is_some_and(|left_out| name.eq_ignore_ascii_case(left_out.as_bytes()));
+        (is_token(name) && !is_forbidden_in_streams(name) && !is_left_out).then_some((name, value))
     })
 }
 

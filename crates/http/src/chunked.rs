@@ -2,6 +2,7 @@
 
 use crate::head::check_field_line;
 use crate::limits::{CHUNK_SIZE_DIGITS_MAX, Limits};
+use crate::lines::is_of_a_connection;
 use crate::refusal::Refusal;
 use crate::token::{QDTEXT, TCHAR, hex_value, is};
 
@@ -74,16 +75,11 @@ pub struct ChunkedDecoder {
     trailers: Vec<u8>,
 }
 
-/// Fields that must not occur in trailers (RFC 9110 §6.5.1) because they concern framing, routing, authentication,
-/// preconditions or the interpretation of the content.
-const TRAILER_FORBIDDEN: [&str; 25] = [
-    "transfer-encoding",
+/// Fields that must not occur in trailers (RFC 9110 §6.5.1), besides those of a connection, because they concern
+/// framing, routing, authentication, preconditions or the interpretation of the content.
+const TRAILER_FORBIDDEN: [&str; 18] = [
     "content-length",
     "host",
-    "connection",
-    "te",
-    "trailer",
-    "upgrade",
     "expect",
     "range",
     "content-encoding",
@@ -94,8 +90,6 @@ const TRAILER_FORBIDDEN: [&str; 25] = [
     "cookie",
     "set-cookie",
     "cache-control",
-    "keep-alive",
-    "proxy-connection",
     "max-forwards",
     "if-match",
     "if-none-match",
@@ -106,7 +100,7 @@ const TRAILER_FORBIDDEN: [&str; 25] = [
 
 /// Returns whether a field called `name` is permitted in a trailer section.
 pub fn may_be_trailer(name: &[u8]) -> bool {
-    !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
+    !is_of_a_connection(name) && !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
 }
 
 impl ChunkedDecoder {

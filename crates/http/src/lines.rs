@@ -129,14 +129,20 @@ impl FieldOp {
     }
 }
 
-/// Fields specific to a connection and its framing (RFC 9110 §7.6.1).
-const OF_A_CONNECTION: [&str; 7] =
-    ["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
+/// Fields specific to an HTTP/1.1 connection, in lower case. HTTP/2 and HTTP/3 do not allow them (RFC 9113 §8.2.2,
+/// RFC 9114 §4.2).
+pub const FORBIDDEN_IN_STREAMS: [&str; 5] =
+    ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
 
-/// Returns whether the field `name` is specific to a connection and its framing, ignoring case. Such fields are neither
-/// copied to another message nor configurable.
+/// Returns whether `name` is one of [`FORBIDDEN_IN_STREAMS`], ignoring case.
+pub fn is_forbidden_in_streams(name: &[u8]) -> bool {
+    is_any_of(name, &FORBIDDEN_IN_STREAMS)
+}
+
+/// Returns whether the field `name` is specific to a connection and its framing (RFC 9110 §7.6.1), ignoring case. Such
+/// fields are neither copied to another message nor configurable.
 pub fn is_of_a_connection(name: &[u8]) -> bool {
-    is_any_of(name, &OF_A_CONNECTION)
+    is_forbidden_in_streams(name) || is_any_of(name, &["te", "trailer"])
 }
 
 /// Fields with directives for caches.

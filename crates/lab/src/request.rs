@@ -3,6 +3,7 @@
 use flatout_client::{BlockPart, RequestTemplate, SharedStreams, StreamVersion};
 use flatout_http::http2::hpack;
 use flatout_http::http3::qpack;
+use flatout_http::lines::is_forbidden_in_streams;
 use flatout_http::token::{is_token, trim};
 use flatout_load::template::{Template, TemplateError};
 
@@ -199,10 +200,7 @@ impl Outline<'_> {
     /// # Errors
     /// As [`Self::encode_streamed`].
     fn streamed_fields(&self, secure: bool) -> Result<Vec<(String, String)>, String> {
-        const OF_CONNECTIONS: [&str; 5] =
-            ["connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade"];
-        let is_of_connection = |field: &&RequestField| OF_CONNECTIONS.contains(&&*field.name.to_ascii_lowercase());
-        if let Some(field) = self.fields.iter().find(is_of_connection) {
+        if let Some(field) = self.fields.iter().find(|field| is_forbidden_in_streams(field.name.as_bytes())) {
             return Err(field.name.clone());
         }
         let fields = self.fields_of_message();

@@ -5,6 +5,7 @@ use super::error::StreamError;
 use crate::framing::{Framing, Version};
 use crate::head::{FieldStorage, Fields};
 use crate::limits::Limits;
+use crate::lines::is_forbidden_in_streams;
 use crate::refusal::Refusal;
 use crate::request::{RequestHead, assemble_request_head};
 use crate::token::{LOWER_TCHAR, is, parse_decimal};
@@ -24,10 +25,6 @@ const AUTHORITY: usize = 2;
 const PATH: usize = 3;
 const PROTOCOL: usize = 4;
 const STATUS: usize = 5;
-
-/// Connection-specific fields, which HTTP/2 does not allow (RFC 9113 §8.2.2).
-const CONNECTION_FIELDS: [&[u8]; 5] =
-    [b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"];
 
 /// The kind of message that a section belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +155,7 @@ impl FieldBlock {
         if name.is_empty() || !name.iter().all(|&byte| is(byte, LOWER_TCHAR)) {
             return Err(StreamError::FieldName);
         }
-        if CONNECTION_FIELDS.contains(&name) || name == b"te" && !value.eq_ignore_ascii_case(b"trailers") {
+        if is_forbidden_in_streams(name) || name == b"te" && !value.eq_ignore_ascii_case(b"trailers") {
             return Err(StreamError::ConnectionField);
         }
         if name == b"content-length" && section != SectionKind::Trailers {

@@ -9,15 +9,16 @@ use flatout_handler::Request;
 use flatout_handler::content::Offers;
 use flatout_http::framing::Framing;
 use flatout_http::head::{Fields, Header};
+use flatout_http::lines::is_of_a_connection;
 use flatout_http::request::{Asked, Method, RequestHead};
 use flatout_http::target::Target;
 use flatout_store::ObjectKey;
 use flatout_store::key::locator;
 use std::rc::Rc;
 
-/// Client fields omitted from requests for parts: fields that identify the client, since parts are shared; fields that
+/// Client fields omitted from requests for parts, besides those of a connection: fields that identify the client, since parts are shared; fields that
 /// apply only to the page; and fields that describe request content.
-const LEFT_OUT: [&str; 15] = [
+const LEFT_OUT: [&str; 12] = [
     "accept-encoding",
     "authorization",
     "content-length",
@@ -30,9 +31,6 @@ const LEFT_OUT: [&str; 15] = [
     "if-range",
     "if-unmodified-since",
     "range",
-    "te",
-    "transfer-encoding",
-    "upgrade",
 ];
 
 /// Creates the query for the part `src` of `page`. Returns `None` if the reference is invalid.
@@ -47,7 +45,10 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
         None => (target.as_bytes(), None),
     };
     let ask = page.ask.request.with(|request| {
-        let is_kept = |name: &str| !LEFT_OUT.iter().any(|left_out| name.eq_ignore_ascii_case(left_out));
+        let is_kept = |name: &str| {
+            let is_left_out = LEFT_OUT.iter().any(|left_out| name.eq_ignore_ascii_case(left_out));
+            !is_of_a_connection(name.as_bytes()) && !is_left_out
+        };
         let fields: Vec<Header<'_>> = request
             .head
             .fields

@@ -1,6 +1,7 @@
 //! Classification of field names that are treated specially when forwarding.
 
 use flatout_http::forwarded::{ADDRESS_FIELDS, CLAIM_FIELDS, CLAIM_PREFIXES};
+use flatout_http::lines::FORBIDDEN_IN_STREAMS;
 
 /// Maximum length in bytes of a name with a special meaning.
 const NAME_BYTES_MAX: usize = 40;
@@ -84,16 +85,14 @@ impl Name {
 }
 
 /// Names that belong to a class other than `Plain`, in lower case.
-const KNOWN: [(FieldClass, &[&str]); 23] = [
+const KNOWN: [(FieldClass, &[&str]); 24] = [
     (FieldClass::Host, &["host"]),
     (FieldClass::Length, &["content-length"]),
     (FieldClass::Via, &["via"]),
     (FieldClass::CdnLoop, &["cdn-loop"]),
     (FieldClass::Te, &["te"]),
-    (
-        FieldClass::HopByHop,
-        &["connection", "keep-alive", "transfer-encoding", "upgrade", "http2-settings", "expect", "proxy"],
-    ),
+    (FieldClass::HopByHop, &FORBIDDEN_IN_STREAMS),
+    (FieldClass::HopByHop, &["http2-settings", "expect", "proxy"]),
     (FieldClass::Forwarded, &["forwarded"]),
     (FieldClass::ForwardedFor, &["x-forwarded-for"]),
     (FieldClass::ForwardedProto, &["x-forwarded-proto"]),
