@@ -6,7 +6,7 @@
 //! disk or a lock.
 //!
 //! | file | contents |
-//! | [`database`] | a database file, opened once per process |
+//! |---|---|
 //! | [`database`] | a database file, opened once per process |
 //! | [`limits`] | limits on time, number and size |
 //! | [`value`], [`rows`] | inputs and results of statements |

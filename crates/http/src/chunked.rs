@@ -100,7 +100,8 @@ const TRAILER_FORBIDDEN: [&str; 18] = [
 
 /// Returns whether a field called `name` is permitted in a trailer section.
 pub fn may_be_trailer(name: &[u8]) -> bool {
-    !is_of_a_connection(name) && !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
+    !is_of_a_connection(name)
+        && !TRAILER_FORBIDDEN.iter().any(|forbidden| name.eq_ignore_ascii_case(forbidden.as_bytes()))
 }
 
 impl ChunkedDecoder {

@@ -97,7 +97,8 @@ fn variables_follow_rfc_3875() {
 fn no_field_sets_the_variable_of_another() {
     let text = "GET / HTTP/1.1\r\nHost: a\r\nProxy: http://evil/\r\nPROXY: x\r\nX_Real_IP: 1\r\nX-Real-IP: 2\r\n\
                 X-Real_IP: 3\r\nX.Real.IP: 4\r\nX!: 5\r\nConnection: close\r\nTE: trailers\r\n\
-                Proxy-Authorization: Basic eA==\r\nExpect: 100-continue\r\nUpgrade: x\r\n\r\n";
+                Proxy-Authorization: Basic eA==\r\nExpect: 100-continue\r\nUpgrade: x\r\n\
+                Proxy-Connection: keep-alive\r\nKeep-Alive: 5\r\n\r\n";
     let found = variables(text, |_| {});
     let fields: Vec<_> = found.iter().filter(|(name, _)| name.starts_with("HTTP")).collect();
     let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
