@@ -24,8 +24,10 @@ pub(crate) struct Variables<'a> {
     pub(crate) query: Option<&'a [u8]>,
     /// True if the request came over TLS.
     pub(crate) secure: bool,
-    /// The part of the path that the route's last star matched, still encoded.
+    /// The part of the path that the route's last star matched, still encoded, and with its empty segments.
     pub(crate) rest: Cow<'a, [u8]>,
+    /// True if `rest` begins with the slash after a segment. Otherwise, an initial slash is an empty segment.
+    pub(crate) rest_has_slash: bool,
 }
 
 /// Text with variables, whose literals are percent-encoded.
@@ -89,16 +91,24 @@ impl Template {
     pub(crate) fn is_path(&self) -> bool {
         match self.parts.first() {
             Some(TextPart::Literal(literal)) => literal.starts_with('/') && !literal.starts_with("//"),
-            _ => false,
+            Some(TextPart::Variable(variable)) => matches!(variable, Variable::Path | Variable::Uri),
+            None => false,
         }
     }
 
+    /// Renders the text. Before a query, a slash at the end of a part and one at the beginning of the next are one slash.
     pub(crate) fn render(&self, variables: &Variables<'_>) -> Result<Vec<u8>, HostMissing> {
         let mut text = Vec::new();
         for part in &self.parts {
+            let start = text.len();
             match part {
                 TextPart::Literal(literal) => text.extend_from_slice(literal.as_bytes()),
                 TextPart::Variable(variable) => append(&mut text, *variable, variables)?,
+            }
+            let (before, added) = text.split_at(start);
+            let has_slash = *part != TextPart::Variable(Variable::Rest) || variables.rest_has_slash;
+            if has_slash && before.ends_with(b"/") && added.starts_with(b"/") && !before.contains(&b'?') {
+                text.remove(start);
             }
         }
         // Targets and hosts cannot contain such bytes, but remove anything that could end a line or a word.
@@ -189,6 +199,7 @@ mod tests {
         query: Some(b"d=e&f"),
         secure: true,
         rest: Cow::Borrowed(b"b/c"),
+        rest_has_slash: false,
     };
 
     #[test]
@@ -210,6 +221,19 @@ mod tests {
         let none = Variables { query: None, secure: false, host_port: None, ..VARIABLES };
         assert_eq!(text(&[TextPart::Variable(Variable::Uri)]).render(&none).as_deref(), Ok(&b"/a%20b/c"[..]));
         assert_eq!(text(&[TextPart::Variable(Variable::Host)]).render(&none), Err(HostMissing));
+    }
+
+    #[test]
+    fn slashes_between_parts_are_one() {
+        let joined = |parts: &[TextPart], variables: &Variables<'_>| {
+            String::from_utf8(text(parts).render(variables).unwrap()).unwrap()
+        };
+        let (path, rest) = (TextPart::Variable(Variable::Path), TextPart::Variable(Variable::Rest));
+        let doubled = Variables { path: b"//a//b/", rest: b"/c//d"[..].into(), ..VARIABLES };
+        assert_eq!(joined(&[literal("/x//y/"), path.clone(), literal("/z")], &doubled), "/x//y//a//b/z");
+        assert_eq!(joined(&[literal("/x?y=/"), path], &doubled), "/x?y=///a//b/");
+        assert_eq!(joined(&[literal("/x/"), rest.clone()], &doubled), "/x//c//d", "an empty segment");
+        assert_eq!(joined(&[literal("/x/"), rest], &Variables { rest_has_slash: true, ..doubled }), "/x/c//d");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use flatout_handler::response::{LogFacts, LoggedClient, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
 use flatout_http::lines::write_line;
-use flatout_http::path::{PathFacts, encode_location, normalize_path};
+use flatout_http::path::PathFacts;
 use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
@@ -132,6 +132,7 @@ pub(crate) fn answer(
         policy: 0,
         cache: None,
         facts: PathFacts::default(),
+        has_empty_segment: false,
         readings: Vec::new(),
         pages: scratch.pages,
         links: None,
@@ -144,12 +145,12 @@ pub(crate) fn answer(
     };
     let reply = match early {
         // Origins may support methods that this server does not know.
-        Some(_) if site.forwards && is_extension(head) => walk.run(path, query),
+        Some(_) if site.forwards && is_extension(head) => walk.run(path),
         Some(_) if site.forwards && head.method == Method::Known("TRACE") => {
             walk.answer_early(&trace_not_allowed(ALLOW_FORWARDED)).into()
         }
         Some(failure) => walk.answer_early(&failure).into(),
-        None => walk.run(path, query),
+        None => walk.run(path),
     };
     let reply = walk.finish(reply);
     let Walk { mut decoded, pages, .. } = walk;
@@ -197,6 +198,8 @@ fn host_needed() -> Refusal {
 struct Rest {
     rewrites: u32,
     part: Range<usize>,
+    /// True if the range begins with the slash after a segment.
+    has_slash: bool,
 }
 
 /// State of a request that is being handled.
@@ -229,6 +232,8 @@ pub(crate) struct Walk<'w> {
     cache: Option<u32>,
     /// Properties of the decoded path.
     facts: PathFacts,
+    /// True if the path that the client sent has an empty segment.
+    has_empty_segment: bool,
     /// Other interpretations of the path. Usually empty.
     readings: Vec<Reading>,
     /// Indices of the error pages in force. If there are several for a status, the last one applies.
@@ -247,15 +252,16 @@ pub(crate) struct Walk<'w> {
 }
 
 impl<'w> Walk<'w> {
-    fn run(&mut self, path: &[u8], query: Option<&[u8]>) -> Reply {
+    fn run(&mut self, path: &[u8]) -> Reply {
         if let Err(refusal) = self.read_path(path) {
             self.enter_unasked(&self.site.block);
             return self.refuse_path(refusal).into();
         }
-        // If requests are forwarded, the other server interprets empty segments.
-        if self.facts.empty_segment && !self.site.forwards {
+        // If requests may be forwarded, the handler that responds decides: other servers interpret empty segments.
+        self.has_empty_segment = self.facts.empty_segment;
+        if self.has_empty_segment && !self.site.forwards {
             self.enter_unasked(&self.site.block);
-            return self.redirect_merged(path, query).into();
+            return self.redirect_merged().into();
         }
         let site = self.site;
         if let Some(reply) = self.walk_block(&site.block) {
@@ -310,16 +316,17 @@ impl<'w> Walk<'w> {
         }
     }
 
-    /// Redirects to the path without empty segments. The location begins with a single slash, so it cannot be
-    /// interpreted as the address of another host.
-    fn redirect_merged(&self, path: &[u8], query: Option<&[u8]>) -> Response {
-        let mut merged = normalize_path(path).into_owned();
-        if let Some(query) = query {
-            merged.push(b'?');
-            merged.extend_from_slice(query);
+    /// Returns whether the method is GET or HEAD.
+    const fn reads(&self) -> bool {
+        matches!(self.request.head.method, Method::Get | Method::Head)
+    }
+
+    /// Returns the path and the query that the client has sent.
+    const fn requested(&self) -> (&'w [u8], Option<&'w [u8]>) {
+        match self.request.head.target {
+            Target::Resource { path, query } => (path, query),
+            _ => (b"/", None),
         }
-        let status = if matches!(self.request.head.method, Method::Get | Method::Head) { 301 } else { 308 };
-        redirect(status, encode_location(&merged), &self.policy(), FileOutcome::SlashesMerged)
     }
 
     fn answer_options(&mut self) -> Response {
@@ -419,7 +426,7 @@ impl<'w> Walk<'w> {
             Action::Enter(route, rest) => return self.enter(route, rest),
             Action::RefuseAmbiguous => self.fail(&ambiguous()),
             Action::Refuse(refusal) => self.fail(&refusal),
-            Action::MergeSlashes(path, query) => self.redirect_merged(path, query),
+            Action::MergeSlashes => self.redirect_merged(),
             Action::Change(change) => {
                 self.add_change(change);
                 return None;
@@ -456,6 +463,10 @@ impl<'w> Walk<'w> {
             Action::Files { files, pass, .. } => match files.handle(&self.routed(self.request, &self.policy())) {
                 Handling::Now(Err(refusal)) if pass && matches!(refusal.status, 404 | 405) => {
                     return self.obey(step, Action::PassOn(refusal));
+                }
+                // Each file has only one address.
+                Handling::Now(Ok(_)) | Handling::Later(_) if self.has_empty_segment && self.reads() => {
+                    self.redirect_merged()
                 }
                 handling => return self.settle(handling),
             },
@@ -494,7 +505,8 @@ impl<'w> Walk<'w> {
     fn enter(&mut self, route: &'w Route, part: Option<Range<usize>>) -> Option<Reply> {
         let outer = self.rest.clone();
         if let Some(part) = part {
-            self.rest = Some(Rest { rewrites: self.rewrites, part });
+            let has_slash = self.decoded.get(part.start) == Some(&b'/');
+            self.rest = Some(Rest { rewrites: self.rewrites, part, has_slash });
         }
         self.depth += 1;
         let reply = self.walk_block(&route.block);

@@ -112,7 +112,7 @@ impl RoutedRequest<'_> {
 
 impl Refusal {
     /// Creates a redirect with `status` to `path`, which keeps the query.
-    pub fn redirect(status: u16, path: &[u8], query: Option<&[u8]>, outcome: impl Into<Outcome>) -> Self {
+    fn redirect(status: u16, path: &[u8], query: Option<&[u8]>, outcome: impl Into<Outcome>) -> Self {
         let mut location = encode_location(path);
         if let Some(query) = query {
             location.push('?');

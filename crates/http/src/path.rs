@@ -11,6 +11,7 @@ use crate::refusal::Refusal;
 use crate::token::{PATH, is};
 use memchr::{memchr, memchr2};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// Represents a slash within a segment of a decoded path. Decoded paths contain no other NUL.
 pub const SLASH_IN_SEGMENT: u8 = 0;
@@ -236,24 +237,36 @@ fn resolve(decoded: &mut Vec<u8>, keeps_empty: bool) -> Result<(), Refusal> {
 /// output of [`decode_path`], except that a byte may be percent-encoded. If [`decode_path`] refuses the path, segments
 /// above the root are dropped.
 pub fn normalize_path(path: &[u8]) -> Cow<'_, [u8]> {
-    let segments = || path.strip_prefix(b"/").unwrap_or(path).split(|&byte| byte == b'/');
-    let is_plain = |segment: &[u8]| !segment.is_empty() && count_dots(segment).is_none();
-    let mut all = segments().peekable();
+    remove_segments(path, false)
+}
+
+/// Removes dot segments from `path` like [`normalize_path`], but keeps empty segments. A `..` removes the last segment
+/// that is not empty, and the empty segments after it.
+pub fn resolve_dots(path: &[u8]) -> Cow<'_, [u8]> {
+    remove_segments(path, true)
+}
+
+fn remove_segments(path: &[u8], keeps_empty: bool) -> Cow<'_, [u8]> {
+    let segments = || path.strip_prefix(b"/").unwrap_or(path).split(|&byte| byte == b'/').peekable();
+    let mut all = segments();
     let mut plain = path.starts_with(b"/");
     while let Some(segment) = all.next() {
-        plain &= is_plain(segment) || (segment.is_empty() && all.peek().is_none());
+        let is_last = all.peek().is_none();
+        plain &= if segment.is_empty() { keeps_empty || is_last } else { count_dots(segment).is_none() };
     }
     if plain {
         return Cow::Borrowed(path);
     }
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut is_folder = true;
-    for segment in segments() {
-        is_folder = !is_plain(segment);
-        match count_dots(segment) {
-            Some(2) => drop(kept.pop()),
+    let mut all = segments();
+    while let Some(segment) = all.next() {
+        let (dots, is_last) = (count_dots(segment), all.peek().is_none());
+        is_folder = segment.is_empty() || dots.is_some();
+        match dots {
+            Some(2) => while kept.pop().is_some_and(<[u8]>::is_empty) {},
             Some(_) => {}
-            None if segment.is_empty() => {}
+            None if segment.is_empty() && (is_last || !keeps_empty) => {}
             None => kept.push(segment),
         }
     }
@@ -281,14 +294,70 @@ fn count_dots(mut segment: &[u8]) -> Option<usize> {
     (1..=2).contains(&dots).then_some(dots)
 }
 
-/// Returns the offset in `raw` that corresponds to the offset `decoded` in the decoded path. `raw` is the output of
-/// [`normalize_path`], with its leading slash; the decoded path has none.
-pub fn raw_offset(raw: &[u8], decoded: usize) -> usize {
+/// Returns the bytes of `path`, with its leading slash, that correspond to the range `part` of its decoded form, as they
+/// were sent: with their encodings, and with the empty and dot segments in between and next to them. Decoded, they are
+/// the part again if it begins at a segment, because no dot segment among them leads out of it.
+pub fn raw_part<'a>(path: &'a [u8], part: &Range<usize>) -> &'a [u8] {
+    let range = match normalize_path(path) {
+        Cow::Borrowed(_) => raw_offset(path, part.start)..raw_offset(path, part.end),
+        Cow::Owned(_) => raw_range(path, part),
+    };
+    path.get(range).unwrap_or_default()
+}
+
+/// Returns the range of [`raw_part`] in any path. Where empty or dot segments precede a position, it is the first that
+/// corresponds to the position in the decoded form.
+fn raw_range(path: &[u8], part: &Range<usize>) -> Range<usize> {
+    let mut kept: Vec<Range<usize>> = Vec::new();
+    let mut start = 0;
+    for segment in path.split(|&byte| byte == b'/') {
+        let end = start + segment.len();
+        match count_dots(segment) {
+            Some(2) => drop(kept.pop()),
+            Some(_) => {}
+            None if segment.is_empty() => {}
+            None => kept.push(start..end),
+        }
+        start = end + 1;
+    }
+    let locate = |mut decoded: usize| {
+        let mut after_slash = 1;
+        for segment in &kept {
+            if decoded == 0 {
+                break;
+            }
+            let mut at = segment.start;
+            while decoded > 0 && at < segment.end {
+                at += raw_length(&path[at..]);
+                decoded -= 1;
+            }
+            if decoded == 0 {
+                return at;
+            }
+            decoded -= 1;
+            after_slash = segment.end + 1;
+        }
+        after_slash.min(path.len())
+    };
+    let (start, end) = (locate(part.start), locate(part.end));
+    // A part that includes the slash after the last segment includes all that follows.
+    let is_last = kept.last().is_none_or(|last| end > last.end);
+    start..if is_last { path.len() } else { end }
+}
+
+/// Returns the offset in `raw` that corresponds to the offset `decoded` in the decoded path. `raw` has no empty or dot
+/// segments, but a leading slash, which the decoded path has not.
+fn raw_offset(raw: &[u8], decoded: usize) -> usize {
     let mut at = 1.min(raw.len());
     for _ in 0..decoded {
-        at += if raw.get(at..).and_then(decode_first).is_some() { 3 } else { 1 };
+        at += raw_length(raw.get(at..).unwrap_or_default());
     }
     at.min(raw.len())
+}
+
+/// Returns the length of the first byte of `raw`, which may be percent-encoded.
+const fn raw_length(raw: &[u8]) -> usize {
+    if decode_first(raw).is_some() { 3 } else { 1 }
 }
 
 /// Appends `path` to `out` as the path of a Location, with exactly one leading slash. Browsers interpret two slashes,

@@ -18,7 +18,7 @@ use flatout_handler::response::{Body, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_http::encoding::ContentCoding;
 use flatout_http::host::split_port;
-use flatout_http::path::{PathFacts, decode_path, normalize_path};
+use flatout_http::path::{PathFacts, decode_path};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_http::target::Target;
@@ -180,11 +180,6 @@ impl Files {
         key.clear();
         key.extend_from_slice(routed.decoded);
         let facts = routed.facts;
-        if facts.empty_segment {
-            // The path begins with a single slash, so clients cannot mistake it for the address of another host.
-            let merged = normalize_path(routed.path);
-            return Refusal::redirect(301, &merged, routed.query, FileOutcome::SlashesMerged).into();
-        }
         if !self.rules.tries_before.is_empty() {
             if let Some(found) = self.try_others(&self.rules.tries_before, routed.decoded, &mut key, routed) {
                 return found;

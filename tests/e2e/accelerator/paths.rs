@@ -2,6 +2,7 @@
 //! with each.
 
 use super::super::harness::{Folder, Response, Server, flatout};
+use super::super::http2::client::Client;
 use super::super::php::scripted::{Scripted, complete_response, send};
 use super::log_of;
 use super::origin::{Origin, response};
@@ -61,6 +62,9 @@ const ROWS: &[Row] = &[
     Row("//admin", "guarded", "passed", "guarded"),
     Row("/public//../admin", "refused", "passed", "refused"),
     Row("/static//../account", "origin", "refused", "merged"),
+    Row("/static//b", "origin", "stored", "merged"),
+    Row("//public//b", "origin", "passed", "merged"),
+    Row("/admin//b", "guarded", "passed", "guarded"),
     // Path parameters, as in Java servers.
     Row("/admin;.css", "refused", "refused", "refused"),
     Row("/admin;a=b/x", "refused", "passed", "refused"),
@@ -294,42 +298,141 @@ fn hash(password: &str) -> String {
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
 }
 
-/// Some origins, such as image servers, take URLs in their paths. `files` behind the same rewrite still redirects.
+/// Asks for each path over HTTP/1.1 and HTTP/2. Each row has the path, the status, and what is expected with it: the
+/// content for 200, and Location for a redirect.
+fn check(server: &Server, rows: &[(&str, u16, &str)]) {
+    for &(path, status, expected) in rows {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        let mut client = Client::connect(server, &[]);
+        client.get(1, path);
+        let responses = [Response::parse(&server.exchange(request.as_bytes())), client.first_response(1)];
+        for (response, version) in responses.iter().zip(["HTTP/1.1", "HTTP/2"]) {
+            assert_eq!(response.status, status, "{path} {version}");
+            match status {
+                200 => assert_eq!(String::from_utf8_lossy(&response.body), expected, "{path} {version}"),
+                301 | 302 => assert_eq!(response.field("location"), Some(expected), "{path} {version}"),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Some origins, such as image servers, take URLs in their paths. `files` after the same rewrite still redirects.
 #[test]
 fn a_path_without_its_prefix_is_forwarded_as_it_is() {
     let folder = Folder::with(&[("root/a.txt", b"a")]);
     let origin = Origin::responding(|request| response("200 OK", "", request.target.as_bytes()));
     let root = folder.path().join("root");
     let steps = format!(
-        "route \"/img/*\" {{ rewrite strip-prefix=\"/img\"; route \"/admin/*\" {{ deny \"all\"; }}; proxy \"{}\"; }}\n\
+        "route \"/img/secret/*\" {{ deny \"all\"; }}\n\
+         route \"/img/*\" {{ rewrite strip-prefix=\"/img\"; route \"/admin/*\" {{ deny \"all\"; }}; proxy \"{}\"; }}\n\
          route \"/files/*\" {{ rewrite strip-prefix=\"/files\"; files {:?}; }}",
         origin.url(),
         root.display().to_string()
     );
-    let server = Server::run(
-        &folder,
-        &format!("workers 1\nadmin off=#true\nsite \"*\" {{ listen \"127.0.0.1:0\"\n{steps}\n}}\n"),
+    let site = format!("site \"*\" {{ listen \"127.0.0.1:0\" h2c=#true\n{steps}\n}}\n");
+    let server = Server::run(&folder, &format!("workers 1\nadmin off=#true\n{site}"));
+    check(
+        &server,
+        &[
+            ("/img/fit/https://example.com/a.jpg?b=//c", 200, "/fit/https://example.com/a.jpg?b=//c"),
+            ("/img/a//", 200, "/a//"),
+            ("/img//a", 200, "//a"),
+            ("/img/%61//b", 200, "/%61//b"),
+            ("/img/x//./b", 200, "/x//./b"),
+            ("/img/x/..", 200, "/x/.."),
+            ("//img/a", 200, "/a"),
+            ("/x/../%69mg/./a/b", 200, "/./a/b"),
+            ("/img/a/b", 200, "/a/b"),
+            // What some servers interpret differently.
+            ("/img/w=1;h=2/https://x/a.jpg", 200, "/w=1;h=2/https://x/a.jpg"),
+            ("/img/./a;b//c", 200, "/./a;b//c"),
+            ("/img/AC%2FDC//x", 200, "/AC%2FDC//x"),
+            ("/img/a\\b//c%5cd", 200, "/a\\b//c%5cd"),
+            ("/img/x//../b", 200, "/x//../b"),
+            // The rules hold before and after the rewrite.
+            ("/img//admin/x", 403, ""),
+            ("/img/x/../admin//y", 403, ""),
+            ("/img/x//../../admin/x", 400, ""),
+            ("/img/admin;x//y", 400, ""),
+            ("/img/admin%2Fx//y", 400, ""),
+            ("/img/..%2Fadmin//x", 400, ""),
+            ("/img/..;/admin//x", 400, ""),
+            ("/img/secret//b", 403, ""),
+            ("/img/secret//../b", 400, ""),
+            // An origin that lets `..` remove an empty segment would read `/secret/b` below the prefix.
+            ("/img//..//img/secret//../b", 400, ""),
+            ("/files//a.txt", 301, "/files/a.txt"),
+            ("/files//none", 404, ""),
+            ("/files/a.txt", 200, "a"),
+        ],
     );
-    for (path, status, expected) in [
-        ("/img/fit/https://example.com/a.jpg?b=//c", 200, "/fit/https://example.com/a.jpg?b=//c"),
-        ("/img/a//", 200, "/a//"),
-        ("/img//a", 200, "//a"),
-        ("/img/%61//b", 200, "/%61//b"),
-        ("/img//admin/x", 403, ""),
-        ("/img/x//../../admin/x", 400, ""),
-        ("/img/x//./b", 301, "/img/x/b"),
-        ("//img/a", 301, "/img/a"),
-        ("/img/a/b", 200, "/a/b"),
-        ("/files//a.txt", 301, "/files/a.txt"),
-        ("/files/a.txt", 200, "a"),
-    ] {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
-        let response = Response::parse(&server.exchange(request.as_bytes()));
-        assert_eq!(response.status, status, "{path}");
-        match status {
-            200 => assert_eq!(String::from_utf8_lossy(&response.body), expected, "{path}"),
-            301 => assert_eq!(response.field("location"), Some(expected), "{path}"),
-            _ => {}
-        }
-    }
+}
+
+/// Only the handler that serves something under the usual spelling of a path redirects to it.
+#[test]
+fn no_handler_changes_the_path_that_a_later_proxy_forwards() {
+    let folder = Folder::with(&[
+        ("root/a.txt", b"a"),
+        ("root/dir/index.html", b"dir"),
+        ("root/x.php", b"<?php"),
+        ("pages/open.lhtml", b"open"),
+    ]);
+    let origin = Origin::responding(|request| response("200 OK", "", request.target.as_bytes()));
+    let app = Scripted::start(folder.path(), |_, stream| {
+        send(stream, &complete_response("Content-Type: text/plain\r\n\r\nran"));
+        false
+    });
+    let [root, pages] = ["root", "pages"].map(|name| folder.path().join(name).display().to_string());
+    let steps = [
+        "route \"/admin/*\" { deny \"all\"; }".to_owned(),
+        "route \"/said\" { respond 200 \"said\"; }".to_owned(),
+        "route \"/old/*\" { redirect to=\"/new/{rest}\"; }".to_owned(),
+        "route \"/evil.example/*\" { redirect to=\"{path}/\"; }".to_owned(),
+        "route \"/to/*\" { rewrite to=\"/x/{rest}\"; }".to_owned(),
+        "route \"/base/*\" { rewrite to=\"/y/{path}\"; }".to_owned(),
+        "route \"/fetch/*\" { rewrite to=\"/z/https://x/{rest}\"; }".to_owned(),
+        format!("pages {pages:?}"),
+        format!("php \"unix:{}\" {{ root {root:?}; }}", app.socket.display()),
+        format!("files {root:?} {{ pass #true; }}"),
+        format!("proxy \"{}\"", origin.url()),
+    ]
+    .join("\n");
+    let site = format!("site \"*\" {{ listen \"127.0.0.1:0\" h2c=#true\n{steps}\n}}\n");
+    let server = Server::run(&folder, &format!("workers 1\nadmin off=#true\n{site}"));
+    check(
+        &server,
+        &[
+            ("/fit/https://example.com/a.jpg?b=//c", 200, "/fit/https://example.com/a.jpg?b=//c"),
+            ("//none//", 200, "//none//"),
+            ("/none;a=b/https://x", 200, "/none;a=b/https://x"),
+            ("/none//AC%2FDC", 200, "/none//AC%2FDC"),
+            ("/none/..//x", 200, "/none/..//x"),
+            ("/none//../x", 200, "/none//../x"),
+            // What a handler serves has one address.
+            ("/a.txt", 200, "a"),
+            ("//a.txt?b=//c", 301, "/a.txt?b=//c"),
+            ("//dir", 301, "/dir/"),
+            ("/dir//", 301, "/dir/"),
+            ("/open", 200, "open"),
+            ("//open", 301, "/open"),
+            ("/x.php/b", 200, "ran"),
+            ("//x.php//b", 301, "/x.php/b"),
+            // Handlers for which the path is only a name.
+            ("//said", 200, "said"),
+            ("/old/https://x", 302, "/new/https://x"),
+            ("//evil.example/a", 302, "/evil.example/a/"),
+            // Rewrites
+            ("/to/https://x/a.jpg", 200, "/x/https://x/a.jpg"),
+            ("/to//a//b", 200, "/x//a//b"),
+            ("/to/./a//b;c=d", 200, "/x/a//b;c=d"),
+            ("//base//a", 200, "/y//base//a"),
+            ("/fetch/a//b", 200, "/z/https://x/a//b"),
+            // Rules
+            ("//admin//x", 403, ""),
+            ("/admin//", 403, ""),
+            ("/to//../admin/x", 400, ""),
+            ("/public//..;/admin/x", 400, ""),
+        ],
+    );
 }

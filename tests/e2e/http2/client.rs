@@ -1,6 +1,7 @@
 //! An HTTP/2 client that only knows frames, so that it can send what no client should.
 
-use crate::e2e::harness::{Server, TIMEOUT, uninterrupted, wait_until_read};
+use crate::e2e::harness::{Response, Server, TIMEOUT, uninterrupted, wait_until_read};
+use flatout_http::http2::hpack::Decoder;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
@@ -142,6 +143,30 @@ impl Client {
                 return frame;
             }
         }
+    }
+
+    /// The response on `stream`, which must be the first on this connection.
+    pub(crate) fn first_response(&mut self, stream: u32) -> Response {
+        let (mut fields, mut body, mut scratch) = (Vec::new(), Vec::new(), Vec::new());
+        loop {
+            let frame = self.frame_like("the response", |frame| frame.stream == stream);
+            match frame.kind {
+                HEADERS => {
+                    let decoded = Decoder::new().decode(&frame.payload, &mut scratch, |scratch, name, value| {
+                        fields.push([name, value].map(|part| String::from_utf8(scratch[part].to_vec()).unwrap()));
+                    });
+                    decoded.unwrap();
+                }
+                DATA => body.extend_from_slice(&frame.payload),
+                RST_STREAM => panic!("reset with code {}", frame.number(0)),
+                _ => {}
+            }
+            if frame.ends_stream() {
+                break;
+            }
+        }
+        let status = fields.iter().find(|[name, _]| name == ":status").unwrap()[1].parse().unwrap();
+        Response { status, fields: fields.into_iter().map(Into::into).collect(), body }
     }
 
     /// Returns the error code of a GOAWAY that has already arrived, without waiting for one.

@@ -12,9 +12,9 @@ use crate::spec::{FilesSpec, PhpSpec};
 use crate::step::{Kind, Mismatch, Rewrite, Route, Step};
 use crate::text::{HostMissing, Template, Variables};
 use flatout_config::model::Respond;
+use flatout_fastcgi::Meaning;
 use flatout_handler::routed::Refusal;
-use flatout_http::path::{Readings, encode_location, normalize_path, raw_offset};
-use flatout_http::target::Target;
+use flatout_http::path::{decode_path, encode_location, raw_part, resolve_dots};
 use flatout_pages::PageFolder;
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::files::Files;
@@ -34,8 +34,8 @@ pub(crate) enum Action<'w> {
     RefuseAmbiguous,
     /// Refuse the request, which the step cannot handle.
     Refuse(Refusal),
-    /// Redirect to this path and query, with empty segments removed.
-    MergeSlashes(&'w [u8], Option<&'w [u8]>),
+    /// Redirect to the client's path without its empty segments.
+    MergeSlashes,
     /// Apply the header operations with this index.
     Change(u32),
     /// Add early hints.
@@ -81,10 +81,8 @@ impl<'w> Walk<'w> {
     /// Decides the action of `step` for the request in its current state.
     pub(super) fn decide(&self, step: &'w Step) -> Option<Action<'w>> {
         let (live, head) = (&**self.live, self.request.head);
-        if self.site.forwards
-            && let Some(action) = self.decide_unusual(step)
-        {
-            return Some(action);
+        if is_extension(head) && responds_itself(step) {
+            return Some(Action::Refuse(method_unknown()));
         }
         Some(match &step.kind {
             Kind::Route(route) => match route.match_request(head, &self.decoded) {
@@ -122,36 +120,20 @@ impl<'w> Walk<'w> {
                 Action::Forward(live.spec.proxies.get(*index as usize)?, cache)
             }
             Kind::Pages(_) if self.evades_route_to_page() => Action::RefuseAmbiguous,
-            Kind::Pages(index) => Action::RunPage(live.active.get(*index as usize)?),
+            Kind::Pages(index) => match live.active.get(*index as usize)? {
+                folder if self.has_empty_segment && folder.name_of(&self.decoded, self.facts).is_some() => {
+                    Action::MergeSlashes
+                }
+                folder => Action::RunPage(folder),
+            },
             Kind::Php(index) => match live.spec.php.get(*index as usize)? {
                 php if self.is_ambiguous_for(php) || self.evades_route_to_script(&php.step) => Action::RefuseAmbiguous,
+                php if self.has_empty_segment && matches!(php.step.find(&self.decoded), Meaning::Script(..)) => {
+                    Action::MergeSlashes
+                }
                 php => Action::RunScript(*index, php),
             },
         })
-    }
-
-    /// Decides the action for a request that only an origin can handle as it is, at a step that is not a `proxy` step.
-    /// Returns `None` for all other requests.
-    fn decide_unusual(&self, step: &Step) -> Option<Action<'w>> {
-        let changes_target = match &step.kind {
-            Kind::Rewrite(rewrite) => self.strip_literally(rewrite).is_none(),
-            Kind::Php(_) => true,
-            _ => false,
-        };
-        let responds = matches!(
-            step.kind,
-            Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
-        );
-        // Scripts are not included here, since they may support more methods, such as those of WebDAV.
-        if responds && is_extension(self.request.head) {
-            return Some(Action::Refuse(method_unknown()));
-        }
-        match self.request.head.target {
-            Target::Resource { path, query, .. } if (responds || changes_target) && self.facts.empty_segment => {
-                Some(Action::MergeSlashes(path, query))
-            }
-            _ => None,
-        }
     }
 
     /// Returns the Location of a redirect to `to`, or `literal` if it does not depend on the request.
@@ -168,35 +150,32 @@ impl<'w> Walk<'w> {
 
     /// Returns the values of the variables for the request.
     pub(super) fn variables(&self) -> Variables<'_> {
-        let (path, query) = match self.request.head.target {
-            Target::Resource { path, query, .. } => (path, query),
-            _ => (&b"/"[..], None),
-        };
-        let rest = self.rest.as_ref().map_or(Cow::Borrowed(&b""[..]), |Rest { rewrites, part }| {
-            let part_of = |path: &[u8]| raw_offset(path, part.start)..raw_offset(path, part.end);
-            match normalize_path(self.before.get(*rewrites as usize).unwrap_or(&self.path)) {
-                Cow::Borrowed(path) => Cow::Borrowed(&path[part_of(path)]),
-                Cow::Owned(path) => Cow::Owned(path[part_of(&path)].to_vec()),
-            }
-        });
+        let (path, query) = self.requested();
+        let rest =
+            self.rest.as_ref().map_or(Cow::Borrowed(&b""[..]), |Rest { rewrites, part, .. }| {
+                match resolve_dots(self.before.get(*rewrites as usize).unwrap_or(&self.path)) {
+                    Cow::Borrowed(path) => Cow::Borrowed(raw_part(path, part)),
+                    Cow::Owned(path) => Cow::Owned(raw_part(&path, part).to_vec()),
+                }
+            });
+        let rest_has_slash = self.rest.as_ref().is_some_and(|rest| rest.has_slash);
         let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
-        Variables { client: self.client(), host_port, path, query, secure: self.original.secure, rest }
+        Variables { client: self.client(), host_port, path, query, secure: self.original.secure, rest, rest_has_slash }
     }
 
-    /// Returns what follows the prefix that `rewrite` removes, if the path has empty segments and literally begins with
-    /// the prefix. An origin may distinguish such paths, as image servers do whose paths contain a URL, so what follows
-    /// stays as the client sent it. Dot segments could lead out of the prefix, and so could what servers read differently.
-    fn strip_literally(&self, rewrite: &Rewrite) -> Option<&[u8]> {
-        let Rewrite::StripPrefix(prefix) = rewrite else { return None };
-        let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
-        let rest = self.path.strip_prefix(b"/")?.strip_prefix(prefix)?;
-        let is_unambiguous = !self.facts.dot_segment && self.facts.readings == Readings::NONE;
-        let is_kept = self.facts.empty_segment && is_unambiguous && !prefix.is_empty();
-        (is_kept && rest.starts_with(b"/")).then_some(rest)
+    /// Returns what follows the prefix that consists of the first `prefix_bytes` of the decoded path, as the client sent
+    /// it: an origin may distinguish paths with empty segments, as image servers do whose paths contain a URL. Returns
+    /// `None` if dot segments lead to the prefix in a path that servers interpret differently: rules have seen the
+    /// interpretations of the whole path, which need not be those of the rest below the prefix.
+    fn strip(&self, prefix_bytes: usize) -> Option<&[u8]> {
+        let rest = raw_part(&self.path, &(prefix_bytes..self.decoded.len()));
+        let prefix = &self.path[..self.path.len() - rest.len()];
+        let has_dots = || decode_path(prefix, &mut Vec::new()).is_ok_and(|facts| facts.dot_segment);
+        let is_unambiguous = self.facts.readings.is_empty() || !self.facts.dot_segment || !has_dots();
+        is_unambiguous.then_some(rest)
     }
 
     fn decide_rewrite(&self, rewrite: &'w Rewrite) -> Action<'w> {
-        let literal = self.strip_literally(rewrite);
         let mut path = match rewrite {
             Rewrite::StripPrefix(prefix) => {
                 let prefix = prefix.strip_prefix('/').unwrap_or(prefix).as_bytes();
@@ -211,12 +190,8 @@ impl<'w> Walk<'w> {
                 if !applies {
                     return Action::KeepPath;
                 }
-                if let Some(rest) = literal {
-                    rest.to_vec()
-                } else {
-                    let path = normalize_path(&self.path);
-                    path[raw_offset(&path, prefix.len())..].to_vec()
-                }
+                let Some(rest) = self.strip(prefix.len()) else { return Action::RefuseAmbiguous };
+                rest.to_vec()
             }
             Rewrite::To(template) => match template.render(&self.variables()) {
                 Ok(text) => text,
@@ -244,12 +219,18 @@ impl<'w> Walk<'w> {
         if !path.starts_with(b"/") {
             path.insert(0, b'/');
         }
-        if literal.is_none() {
-            path.dedup_by(|next, previous| *next == b'/' && *previous == b'/');
-        }
         let removed = if let Rewrite::StripPrefix(prefix) = rewrite { prefix.as_str() } else { "" };
         Action::Rewrite { path, query, removed, is_bare }
     }
+}
+
+/// Returns whether `step` responds to requests itself and supports only methods that this server knows. Scripts may
+/// support more, such as those of WebDAV.
+const fn responds_itself(step: &Step) -> bool {
+    matches!(
+        step.kind,
+        Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
+    )
 }
 
 /// Ensures that a Location that begins with a slash stays on this site. If it began with two slashes, or characters

@@ -2,7 +2,7 @@
 
 use super::error_pages::answer_failure;
 use super::{Walk, method_not_allowed};
-use crate::answer::{respond, text};
+use crate::answer::{redirect, respond, text};
 use crate::forwarded::resolve_forwarded;
 use crate::metrics::MetricsFormat;
 use crate::outcome::RouteOutcome;
@@ -10,9 +10,11 @@ use flatout_config::model::{Respond, TrustedProxy};
 use flatout_handler::Reply;
 use flatout_handler::response::Response;
 use flatout_handler::routed::{Handling, Refusal, RoutedRequest};
+use flatout_http::path::{encode_location, normalize_path};
 use flatout_http::request::Method;
 use flatout_http::status::reason;
 use flatout_pages::PageFolder;
+use flatout_serve::outcome::FileOutcome;
 
 impl Walk<'_> {
     pub(super) fn answer_respond(&mut self, id: u32, settings: &Respond) -> Response {
@@ -62,6 +64,19 @@ impl Walk<'_> {
         let format = MetricsFormat::of_accept(self.request.head.fields.all("accept"));
         let content = self.live.spec.metrics.as_ref().map(|metrics| metrics(format)).unwrap_or_default();
         text(200, format.content_type(), content.as_bytes(), &self.policy(), RouteOutcome::Metrics)
+    }
+
+    /// Redirects to the client's path without empty segments. The location begins with a single slash, so it cannot be
+    /// interpreted as the address of another host.
+    pub(super) fn redirect_merged(&self) -> Response {
+        let (path, query) = self.requested();
+        let mut merged = normalize_path(path).into_owned();
+        if let Some(query) = query {
+            merged.push(b'?');
+            merged.extend_from_slice(query);
+        }
+        let status = if self.reads() { 301 } else { 308 };
+        redirect(status, encode_location(&merged), &self.policy(), FileOutcome::SlashesMerged)
     }
 
     /// Builds the response to a failure, with an error page of the site or the built-in page.

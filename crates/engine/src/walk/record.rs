@@ -73,7 +73,7 @@ impl Recorder {
                 "ambiguous: refused, because another spelling of the path, or the plain name of its script or page, leads elsewhere"
                     .to_owned()
             }
-            Action::MergeSlashes(..) => "the path has an empty segment".to_owned(),
+            Action::MergeSlashes => "the path has an empty segment".to_owned(),
             Action::Change(change) => {
                 self.add_changes(walk, *change);
                 // A response that no step creates also has the fields of `cors`, which have their own row.

@@ -1,6 +1,6 @@
 use super::{
     PathFacts, Readings, append_local, decode_as, decode_path, decode_unusual, encode_location, is_ordinary,
-    normalize_path, raw_offset,
+    normalize_path, raw_offset, raw_part, resolve_dots,
 };
 use crate::refusal::Refusal;
 use proptest::prelude::*;
@@ -144,6 +144,51 @@ fn offsets() {
     assert_eq!(raw_offset(b"/%zz/c", 4), 5);
 }
 
+#[test]
+fn a_part_of_a_path_is_what_was_sent() {
+    for (path, decoded, start, expected) in [
+        ("/a/b", "a/b", 1, "/b"),
+        ("/%61/b", "a/b", 1, "/b"),
+        ("/a", "a", 1, ""),
+        ("/a/", "a/", 1, "/"),
+        ("/a//", "a/", 1, "//"),
+        ("/a//", "a/", 2, "/"),
+        ("/a//b", "a/b", 1, "//b"),
+        ("/a//b", "a/b", 2, "/b"),
+        ("//a/b", "a/b", 1, "/b"),
+        ("//a/b", "a/b", 0, "/a/b"),
+        ("//a%2F//./b%20c", "a\0/b c", 2, "//./b%20c"),
+        ("/x/../a/./b/..", "a/", 1, "/./b/.."),
+        ("/a/../a/b", "a/b", 1, "/b"),
+        ("/a/%2e%2E/a//b", "a/b", 1, "//b"),
+        ("/x/..", "", 0, "x/.."),
+        ("/", "", 0, ""),
+    ] {
+        assert_eq!(decode(path).unwrap().0, decoded, "{path}");
+        let part = raw_part(path.as_bytes(), &(start..decoded.len()));
+        assert_eq!(String::from_utf8_lossy(part), expected, "{path} from {start}");
+    }
+    assert_eq!(raw_part(b"/a//./b.jpg", &(2..3)), b"/./b", "a part may end within a segment");
+    assert_eq!(raw_part(b"/x/a//", &(2..3)), b"a", "and before the slash after the last one");
+}
+
+#[test]
+fn dot_segments_are_resolved_alone() {
+    for (path, expected) in [
+        ("/a//b", "/a//b"),
+        ("/a//", "/a//"),
+        ("/a//.", "/a//"),
+        ("/./a//b", "/a//b"),
+        ("//./a", "//a"),
+        ("/x//../b//c", "/b//c"),
+        ("/x//%2e%2e/..a", "/..a"),
+        ("/a//b/..", "/a//"),
+        ("/../a", "/a"),
+    ] {
+        assert_eq!(String::from_utf8_lossy(&resolve_dots(path.as_bytes())), expected, "{path}");
+    }
+}
+
 proptest! {
     /// Without special interpretations, both decoders agree, and a normalised path decodes to the same form.
     #[test]
@@ -159,7 +204,15 @@ proptest! {
             let facts = decode_path(&normal, &mut again).unwrap();
             prop_assert!(!facts.dot_segment && !facts.empty_segment);
             prop_assert_eq!(raw_offset(&normal, again.len()), normal.len());
-            prop_assert_eq!(again, decoded);
+            prop_assert_eq!(&again, &decoded);
+            let resolved = decode_path(&resolve_dots(path.as_bytes()), &mut again).unwrap();
+            prop_assert!(!resolved.dot_segment);
+            prop_assert_eq!(&again, &decoded);
+            for start in (0..=decoded.len()).filter(|&at| at == 0 || decoded[at - 1] == b'/') {
+                let part = raw_part(path.as_bytes(), &(start..decoded.len()));
+                decode_path(&[b"/", part].concat(), &mut again).unwrap();
+                prop_assert_eq!(&again, &decoded[start..], "from {}", start);
+            }
         }
     }
 }
