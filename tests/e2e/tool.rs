@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 /// Programs that `make test` installs, each with the Debian package that provides it.
 const PACKAGES: &[(&str, &str)] = &[
     ("ab", "apache2-utils"),
+    ("apache2", "apache2-bin"),
     ("aria2c", "aria2"),
     ("callgrind_control", "valgrind"),
     ("chromium", "chromium"),
