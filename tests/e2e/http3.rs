@@ -161,6 +161,29 @@ fn files_are_served_completely() {
     assert_eq!((count_of(&text, "http3_connections"), count_of(&text, "status_2xx")), (2, 4), "{text}");
 }
 
+/// A path that names a host, or an authority that is none, would be a second host for a site, a cache or an origin.
+#[test]
+fn a_request_names_one_host() {
+    const CASES: [(&str, &str, u64); 7] = [
+        ("localhost", "/1k", 200),
+        ("localhost", "//1k", 301),
+        ("localhost", "https://other.example/1k", 400),
+        ("localhost", "https://localhost/1k", 400),
+        ("localhost", "1k", 400),
+        ("localhost,other.example", "/1k", 400),
+        ("localhost, other.example", "/1k", 400),
+    ];
+    let (folder, certificate) = (site(), Certificate::new());
+    let server = serve_files(&folder, &certificate, 1);
+    let arguments: Vec<_> = CASES.iter().flat_map(|(host, path, _)| [*host, *path]).collect();
+    let answers = aioquic(server.address, "named", &arguments);
+    for ((host, path, status), answer) in CASES.iter().zip(answers.as_array().unwrap()) {
+        assert_eq!(answer["status"], *status, "{host} {path}: {answer}");
+    }
+    let (_, text) = server.stop();
+    assert_eq!((count_of(&text, "refused_target"), count_of(&text, "refused_host_invalid")), (3, 2), "{text}");
+}
+
 #[test]
 fn many_requests_succeed_on_many_connections_and_workers() {
     let (folder, certificate) = (site(), Certificate::new());

@@ -182,7 +182,9 @@ fn an_origin_that_refuses_connections_is_reported_at_once() {
     };
     let healthy = format!("state     http://127.0.0.1:{port}: healthy, 0 of ");
     assert_parts(&explain(), &[&healthy, "NO: No cache applies"]);
-    assert_eq!(cli::get(site.address(), "/").status, 502);
+    let failed = cli::get(site.address(), "/");
+    assert_eq!(failed.status, 502);
+    assert_parts(&String::from_utf8_lossy(&failed.body), &["<p>Bad gateway: the origin cannot be reached.</p>"]);
     let refused = format!("origin http://127.0.0.1:{port} fails: [origin_refused] The origin's host refused");
     wait_until("the first failure is reported", || stderr().contains(&refused));
     let state = format!("http://127.0.0.1:{port}: in rotation, failing since ");

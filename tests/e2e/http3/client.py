@@ -151,6 +151,17 @@ async def get():
         say(shown)
 
 
+async def named():
+    """named HOST PATH …: sends a GET for each pair of `:authority` and `:path`."""
+    async with dial() as client:
+        shown = []
+        for host, path in zip(sys.argv[3::2], sys.argv[4::2]):
+            _, response = client.begin("GET", path, host=host)
+            await asyncio.wait_for(response.ended.wait(), TIMEOUT_S)
+            shown.append(response.shown())
+        say(shown)
+
+
 async def head():
     async with dial() as client:
         # aioquic wrongly expects the content that a response to GET would have.
@@ -500,7 +511,7 @@ class GoawayClient(Client):
         return self.goaway is not None and stream >= self.goaway
 
 
-COMMANDS = {"get": get, "head": head, "post": post, "expect": expect, "many": many, "cancel": cancel, "overtake": overtake, "resume": resume, "large_head": large_head, "migrate": migrate, "hold": hold, "slow": slow, "upload": upload, "keep": keep, "silent": silent, "storm": storm, "flood": flood, "load": load}
+COMMANDS = {"get": get, "named": named, "head": head, "post": post, "expect": expect, "many": many, "cancel": cancel, "overtake": overtake, "resume": resume, "large_head": large_head, "migrate": migrate, "hold": hold, "slow": slow, "upload": upload, "keep": keep, "silent": silent, "storm": storm, "flood": flood, "load": load}
 
 if __name__ == "__main__":
     if sys.argv[1] == "load":
