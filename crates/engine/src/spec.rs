@@ -149,6 +149,8 @@ pub(crate) struct SiteSpec {
     /// True if any step forwards requests to other servers, which may support paths and methods that static files do
     /// not.
     pub(crate) forwards: bool,
+    /// True if a path with empty segments may be for another server, to which a step forwards or redirects the request.
+    pub(crate) keeps_empty_segments: bool,
     /// The names of scripts and pages, if any route restricts access to some paths.
     pub(crate) script_names: Option<ScriptNames>,
     pub(crate) block: Block,

@@ -257,9 +257,9 @@ impl<'w> Walk<'w> {
             self.enter_unasked(&self.site.block);
             return self.refuse_path(refusal).into();
         }
-        // If requests may be forwarded, the handler that responds decides: other servers interpret empty segments.
+        // If the path may be for another server, which may distinguish empty segments, the handler that responds decides.
         self.has_empty_segment = self.facts.empty_segment;
-        if self.has_empty_segment && !self.site.forwards {
+        if self.has_empty_segment && !self.site.keeps_empty_segments {
             self.enter_unasked(&self.site.block);
             return self.redirect_merged().into();
         }

@@ -13,7 +13,7 @@ use crate::text::{Template, encode_segment};
 use crate::walk::readings::ScriptNames;
 use flatout_config::encode::{hide_secrets, step_to_kdl};
 use flatout_config::model::{
-    self, Config, FieldOp, Handler, Http3, ListenAddress, Place, Protocol, StepKind, Text, Variable,
+    self, Config, FieldOp, Handler, Http3, ListenAddress, Place, Protocol, StepKind, Text, TextPart, Variable,
 };
 use flatout_config::parse_field_text;
 use flatout_handler::response::LOG_NONE;
@@ -192,15 +192,16 @@ impl Compiler<'_> {
         let log = site.log.and_then(|log| u8::try_from(log).ok()).unwrap_or(LOG_NONE);
         let name = site.hosts.iter().find(|host| !host.contains('*')).cloned();
         let block = self.compile_block(&site.block, site, 0);
+        let forwards =
+            site.steps().any(|step| matches!(step.kind, StepKind::Handler(Handler::Proxy(_) | Handler::Php(_))));
         self.spec.sites.push(SiteSpec {
             number,
             place: site.place.clone(),
             hosts: site.hosts.clone(),
             name,
             log,
-            forwards: site
-                .steps()
-                .any(|step| matches!(step.kind, StepKind::Handler(Handler::Proxy(_) | Handler::Php(_)))),
+            forwards,
+            keeps_empty_segments: forwards || site.steps().any(redirects_path),
             script_names: has_routes(&block).then(|| names_of_scripts(site)).flatten(),
             block,
         });
@@ -531,4 +532,10 @@ fn write_step(step: &model::Step) -> String {
 
 fn is_field_value(value: &str) -> bool {
     value.bytes().all(|byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f))
+}
+
+/// Returns whether `step` redirects to a URL that contains the path, or a part of it.
+fn redirects_path(step: &model::Step) -> bool {
+    let is_path = |part: &TextPart| matches!(part, TextPart::Variable(Variable::Path | Variable::Uri | Variable::Rest));
+    matches!(&step.kind, StepKind::Handler(Handler::Redirect(redirect)) if redirect.to.parts.iter().any(is_path))
 }
