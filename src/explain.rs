@@ -27,8 +27,9 @@ const EXIT_USAGE: u8 = 2;
 
 No server needs to be running: flatout reads the configuration and looks up the files. It assumes that passwords are \
 correct, and the request does not count towards rate limits. If a server is running, flatout also asks it over the \
-admin socket what its cache has stored, and whether it serves an earlier folder; it never contacts an origin. If there \
-is no configuration, as with `flatout accelerate`, the running process explains the request.")]
+admin socket what its cache has stored, whether origins and PHP-FPM answer, and whether it serves an earlier folder; \
+it never contacts an origin. If there is no configuration, as with `flatout accelerate`, the running process explains \
+the request.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     request: RequestArgs,
@@ -107,25 +108,14 @@ pub(crate) fn explain(arguments: &ExplainArgs) -> ExitCode {
     {
         return print_reply(reply, arguments.json);
     }
-    if let Some(proxy) = &mut told.proxy {
+    if told.proxy.is_some() || told.php.is_some() {
         let asked = match (&arguments.admin, &admin) {
             (None, Admin::Off) => {
                 Err("the configuration disables the admin socket, so the running flatout cannot be queried".to_owned())
             }
             _ => ask_running(&arguments.candidates(&admin), &question),
         };
-        match asked {
-            Err(why) => proxy.unknown = Some(why),
-            Ok(reply) => {
-                let is_cached = proxy.refusal.is_none();
-                let states = reply.origins.filter(|(origins, _)| *origins == proxy.origins).map(|(_, states)| states);
-                proxy.kept = reply.cache.filter(|kept| is_cached && kept.realm == proxy.realm);
-                if states.is_none() || (is_cached && proxy.kept.is_none()) {
-                    proxy.unknown = Some("the running flatout uses a different configuration".to_owned());
-                }
-                proxy.states = states.unwrap_or_default();
-            }
-        }
+        add_running_state(&mut told, asked);
     }
     print(&if arguments.json { format!("{:#}\n", told.to_json()) } else { told.to_text(request.color.on_stdout()) })
 }
@@ -136,6 +126,29 @@ impl ExplainArgs {
         match (&self.admin, admin) {
             (Some(path), _) | (None, Admin::Path(path)) => vec![Candidate::new(path.clone())],
             (None, Admin::Default | Admin::Off) => system_candidates(),
+        }
+    }
+}
+
+/// Adds the states of servers and of the cache in the running process's reply.
+fn add_running_state(told: &mut Explanation, asked: Result<CacheReply, String>) {
+    let different = "the running flatout uses a different configuration";
+    if let Some(php) = &mut told.php {
+        let states = asked.as_ref().map(|reply| reply.states_of(&php.server).unwrap_or_default());
+        php.state = states.as_ref().ok().and_then(|states| states.first().cloned());
+        php.unknown = php.state.is_none().then(|| states.err().cloned().unwrap_or_else(|| different.to_owned()));
+    }
+    let Some(proxy) = &mut told.proxy else { return };
+    match asked {
+        Err(why) => proxy.unknown = Some(why),
+        Ok(reply) => {
+            let is_cached = proxy.refusal.is_none();
+            let states = reply.states_of(&proxy.origins);
+            proxy.kept = reply.cache.filter(|kept| is_cached && kept.realm == proxy.realm);
+            if states.is_none() || (is_cached && proxy.kept.is_none()) {
+                proxy.unknown = Some(different.to_owned());
+            }
+            proxy.states = states.unwrap_or_default();
         }
     }
 }

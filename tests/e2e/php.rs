@@ -3,6 +3,7 @@
 
 mod faults;
 mod fpm;
+mod outage;
 mod processes;
 pub(crate) mod scripted;
 mod slow;

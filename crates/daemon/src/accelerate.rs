@@ -59,11 +59,11 @@ pub(crate) fn open_store(
     Ok(())
 }
 
-/// Has the control thread report when an origin fails, is ejected or returns, so that workers need not wait for standard
-/// error.
+/// Has the control thread report when an origin or an application server fails, is ejected or returns, so that workers
+/// need not wait for standard error.
 pub(crate) fn tell_changes(accelerator: &Accelerator, event_sender: &EventSender) {
     let event_sender = event_sender.clone();
-    accelerator.on_change(Box::new(move |event| event_sender.send(WorkerEvent::Origin(event))));
+    accelerator.events().listen(Box::new(move |event| event_sender.send(WorkerEvent::Origin(event))));
 }
 
 /// The admin interface's view of the store.
@@ -166,6 +166,10 @@ impl StoreView for View {
             for origin in step.standings() {
                 rows.push(row("origin", format!("{} of the proxy {}: {}", origin.address, step.name(), origin.text)));
             }
+        }
+        for step in spec.php_steps() {
+            let (server, root) = (step.describe(), step.settings().root.display());
+            rows.push(row("php", format!("{server} for {root}: {}", step.standing())));
         }
         rows
     }

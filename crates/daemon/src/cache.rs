@@ -27,7 +27,8 @@ pub struct CacheReply {
     /// The stored responses; `None` if the request would not be forwarded to an origin, or no cache applies to it.
     pub cache: Option<CacheExplanation>,
     /// The origins to which the request would be forwarded, as in
-    /// [`ProxyTold`](flatout_engine::explain::ProxyTold), and their states.
+    /// [`ProxyTold`](flatout_engine::explain::ProxyTold), and their states; or the application server that would run a
+    /// script, and its state.
     #[serde(default)]
     pub origins: Option<(String, Vec<String>)>,
     /// The whole explanation, as printed by `flatout explain --json`.
@@ -39,13 +40,19 @@ pub struct CacheReply {
 impl CacheReply {
     /// Creates a reply from an explanation.
     pub(crate) fn new(told: &Explanation) -> Self {
+        let php = told.php.as_ref().map(|php| (php.server.clone(), php.state.iter().cloned().collect()));
         Self {
             schema: CACHE_SCHEMA.to_owned(),
             cache: told.proxy.as_ref().and_then(|proxy| proxy.kept.clone()),
-            origins: told.proxy.as_ref().map(|proxy| (proxy.origins.clone(), proxy.states.clone())),
+            origins: told.proxy.as_ref().map(|proxy| (proxy.origins.clone(), proxy.states.clone())).or(php),
             explanation: told.to_json(),
             text: told.to_text(false),
         }
+    }
+
+    /// Returns the states of `servers`, or `None` if the request would be sent to others.
+    pub fn states_of(&self, servers: &str) -> Option<Vec<String>> {
+        self.origins.as_ref().filter(|(origins, _)| origins == servers).map(|(_, states)| states.clone())
     }
 
     /// Returns whether the process serves a folder whose path names another one now, and `local`, an explanation of the

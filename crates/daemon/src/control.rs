@@ -34,9 +34,10 @@ use flatout_engine::engine::Engine;
 use flatout_engine::spec::{PagesShared, Spec};
 use flatout_os::clock::{self, Now};
 use flatout_os::signals::{SignalAction, Signals};
-use flatout_proxy::{Accelerator, OriginEvent};
+use flatout_proxy::Accelerator;
 use flatout_server::counters::sum_rows;
 use flatout_server::{Command, Phase};
+use flatout_upstream::events::OriginEvent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io::IsTerminal as _;
@@ -289,6 +290,7 @@ impl Control {
         if std::mem::take(&mut self.has_changed_origins) || is_due {
             let steps = self.accelerator.steps();
             let origins = steps.iter().flat_map(|step| step.origin_states());
+            let origins = origins.chain(self.in_force.spec.php_states());
             self.notices.update(origins, now_ms).iter().for_each(|line| say(line));
         }
     }
@@ -325,10 +327,8 @@ impl Control {
                 self.has_changed_origins = true;
                 match event {
                     OriginEvent::Changed => {}
-                    OriginEvent::Renewed(addresses) => self.notices.handle_reload(addresses),
-                    OriginEvent::Series { address, route, report } => {
-                        self.notices.handle_series(address, route, report);
-                    }
+                    OriginEvent::Renewed(servers) => self.notices.handle_reload(servers),
+                    OriginEvent::Series { server, route, report } => self.notices.handle_series(server, route, report),
                 }
             }
         }

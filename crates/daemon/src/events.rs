@@ -4,8 +4,8 @@
 use crate::admin::AdminCommand;
 use crate::failure::Failure;
 use crate::reload::CompiledReload;
-use flatout_proxy::OriginEvent;
 use flatout_server::WorkerReport;
+use flatout_upstream::events::OriginEvent;
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,11 +1,12 @@
-//! Lines on standard error about origins: about the availability and the concurrency limit of each, at most one line in ten
-//! seconds, and about its failing requests, likewise. Each line says what has changed since the last one, so a state that
-//! lasted for less is not reported.
+//! Lines on standard error about origins and application servers, here called origins: about the availability and the
+//! concurrency limit of each, at most one line in ten seconds, and about its failing requests, likewise. Each line says
+//! what has changed since the last one, so a state that lasted for less is not reported.
 
 mod failures;
 
 use failures::FailureNotices;
-use flatout_proxy::{Change, OriginState, OtherOrigins, SeriesReport};
+use flatout_proxy::{Change, OtherOrigins};
+use flatout_upstream::events::{OriginState, SeriesReport};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Minimum time between two lines about the same origin, in milliseconds.
@@ -13,9 +14,9 @@ const INTERVAL_MS: u64 = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Notices {
-    /// The last lines about each origin that exists, by its URL. It stays the same when a reload changes its settings.
+    /// The last lines about each origin that exists, by its name. It stays the same when a reload changes its settings.
     reported: BTreeMap<String, Reported>,
-    /// The URLs of origins that reloads have renewed since they were last looked at.
+    /// The names of origins that reloads have renewed since they were last looked at.
     renewed: BTreeSet<String>,
     failures: FailureNotices,
 }
@@ -68,9 +69,9 @@ struct Reported {
 }
 
 impl Reported {
-    /// Compares the state of the origin at `address` with what was reported, and returns the line to print now.
+    /// Compares the state of the origin called `server` with what was reported, and returns the line to print now.
     /// `is_renewed` is true if a reload has renewed it since.
-    fn update(&mut self, address: &str, standing: &Standing, is_renewed: bool, now_ms: u64) -> Option<String> {
+    fn update(&mut self, server: &str, standing: &Standing, is_renewed: bool, now_ms: u64) -> Option<String> {
         let Standing { fault, others, is_limited } = *standing;
         self.change = match (fault, self.change) {
             (Some(fault), _) => Some(fault),
@@ -102,23 +103,23 @@ impl Reported {
         }
         self.is_stale = self.is_limited != is_limited;
         self.next_ms = now_ms.saturating_add(INTERVAL_MS);
-        Some(describe(address, change, others))
+        Some(describe(server, change, others))
     }
 }
 
-fn describe(address: &str, change: Change, others: OtherOrigins) -> String {
-    format!("origin {address} {}: [{}] {}", change.effect(others), change.name(), change.text())
+fn describe(server: &str, change: Change, others: OtherOrigins) -> String {
+    format!("{server} {}: [{}] {}", change.effect(others), change.name(), change.text())
 }
 
 impl Notices {
-    /// Handles a reload that renews the origins at these URLs: if they were unavailable or limited, they no longer are.
+    /// Handles a reload that renews the origins with these names: if they were unavailable or limited, they no longer are.
     pub(crate) fn handle_reload(&mut self, renewed: Vec<String>) {
         self.renewed.extend(renewed);
     }
 
-    /// Handles a report of the route with the number `route` about requests to the origin at `address`.
-    pub(crate) fn handle_series(&mut self, address: String, route: usize, report: SeriesReport) {
-        self.failures.handle(address, route, report);
+    /// Handles a report of the route with the number `route` about requests to `server`.
+    pub(crate) fn handle_series(&mut self, server: String, route: usize, report: SeriesReport) {
+        self.failures.handle(server, route, report);
     }
 
     /// Compares the states of all origins with what was reported. Returns the lines to print now. Forgets origins that
@@ -130,22 +131,22 @@ impl Notices {
         let mut routes = BTreeSet::new();
         for origin in origins {
             states
-                .entry(origin.address.clone())
+                .entry(origin.server.clone())
                 .and_modify(|standing| standing.add(&origin))
                 .or_insert_with(|| Standing::of_route(&origin));
-            routes.insert((origin.address, origin.route));
+            routes.insert((origin.server, origin.route));
         }
         let mut before = std::mem::take(&mut self.reported);
-        self.failures.retain_routes(|address, route| routes.contains(&(address.to_owned(), route)));
+        self.failures.retain_routes(|server, route| routes.contains(&(server.to_owned(), route)));
         let mut lines = self.failures.lines(now_ms);
-        for (address, standing) in states {
-            let mut reported = before.remove(&address).unwrap_or_default();
-            lines.extend(reported.update(&address, &standing, renewed.contains(&address), now_ms));
-            self.reported.insert(address, reported);
+        for (server, standing) in states {
+            let mut reported = before.remove(&server).unwrap_or_default();
+            lines.extend(reported.update(&server, &standing, renewed.contains(&server), now_ms));
+            self.reported.insert(server, reported);
         }
         // What began also ends.
         let removed = before.into_iter().filter(|(_, reported)| reported.effect.is_some() || reported.is_limited);
-        lines.extend(removed.map(|(address, _)| describe(&address, Change::Removed, OtherOrigins::Everywhere)));
+        lines.extend(removed.map(|(server, _)| describe(&server, Change::Removed, OtherOrigins::Everywhere)));
         lines
     }
 
@@ -159,10 +160,11 @@ impl Notices {
 #[cfg(test)]
 mod tests {
     use super::Notices;
-    use flatout_proxy::{Change, OriginState};
+    use flatout_proxy::Change;
+    use flatout_upstream::events::OriginState;
 
     fn origin(index: usize, fault: Option<Change>) -> OriginState {
-        OriginState { address: index.to_string(), route: 1, is_only: false, fault, is_limited: false }
+        OriginState { server: format!("origin {index}"), route: 1, is_only: false, fault, is_limited: false }
     }
 
     /// Returns the beginning of each line.
@@ -251,18 +253,18 @@ mod tests {
         let (well, out) = (origin(0, None), OriginState { is_limited: true, ..origin(0, Some(Change::Paused)) });
         assert_eq!(look(&mut notices, &[&out], 0).len(), 1);
         // It is too soon for another line.
-        notices.handle_reload(vec!["0".to_owned()]);
+        notices.handle_reload(vec!["origin 0".to_owned()]);
         assert_eq!(look(&mut notices, &[&well], 9_999), [""; 0]);
         assert_eq!(look(&mut notices, &[&well], 10_000), ["origin 0 is back in rotation: [origin_renewed"]);
         assert_eq!(notices.due_ms(), None);
         // A reload does not change the reason of what happened before it.
         assert_eq!(look(&mut notices, &[&out], 20_000).len(), 1);
         assert_eq!(look(&mut notices, &[&well], 20_001), [""; 0]);
-        notices.handle_reload(vec!["0".to_owned()]);
+        notices.handle_reload(vec!["origin 0".to_owned()]);
         assert_eq!(look(&mut notices, &[&well], 30_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
         // A reload of another origin is not the reason either.
         assert_eq!(look(&mut notices, &[&out], 40_000).len(), 1);
-        notices.handle_reload(vec!["1".to_owned()]);
+        notices.handle_reload(vec!["origin 1".to_owned()]);
         assert_eq!(look(&mut notices, &[&well], 50_000), ["origin 0 is back in rotation: [origin_trial_passed"]);
     }
 

@@ -87,6 +87,17 @@ pub struct ProxyTold {
     pub target: String,
 }
 
+/// The application server that would run a script.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PhpTold {
+    /// Its address.
+    pub server: String,
+    /// Description of how it responds, and of its load; `None` unless the process that serves was asked.
+    pub state: Option<String>,
+    /// The reason why `state` is unknown, if it is.
+    pub unknown: Option<String>,
+}
+
 /// Explanation of how a request is handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Explanation {
@@ -117,6 +128,8 @@ pub struct Explanation {
     pub body_bytes: u64,
     /// True if an active page or a script responds. The status is unknown then, because the code determines it.
     pub runs: bool,
+    /// Present if a script responds.
+    pub php: Option<PhpTold>,
     /// Present if an origin would respond. The status and outcome are unknown then.
     pub proxy: Option<ProxyTold>,
 }
@@ -314,6 +327,11 @@ impl Explanation {
                 "value": field.line.1,
                 "place": field.place.as_ref().map(place),
             })).collect::<Vec<_>>(),
+            "php": self.php.as_ref().map(|php| json!({
+                "server": php.server,
+                "state": php.state,
+                "state_unknown": php.unknown,
+            })),
             "proxy": self.proxy.as_ref().map(|proxy| json!({
                 "origins": proxy.origins,
                 "states": proxy.states,

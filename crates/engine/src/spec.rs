@@ -23,6 +23,7 @@ use flatout_pages::PagesStep;
 pub use flatout_pages::api::budget::ContentBudget as PageBudget;
 use flatout_proxy::{Accelerator, CacheStep, ProxyStep};
 use flatout_serve::hidden::SourceNames;
+use flatout_upstream::events::OriginState;
 use std::collections::BTreeMap;
 use std::fs::Metadata;
 use std::net::IpAddr;
@@ -61,6 +62,16 @@ impl Spec {
             *bytes_max = bytes_max.saturating_add(step.settings().spool_total_bytes_max);
         }
         buffers
+    }
+
+    /// Returns the `php` steps of all sites.
+    pub fn php_steps(&self) -> impl Iterator<Item = &PhpStep> {
+        self.php.iter().map(|php| &*php.step)
+    }
+
+    /// The states of the application servers of which operators are notified.
+    pub fn php_states(&self) -> impl Iterator<Item = OriginState> {
+        self.php.iter().map(|php| php.step.state())
     }
 
     /// The queues of requests that wait for a page's turn, a password's verification or an application server, by name.

@@ -9,14 +9,14 @@ use crate::head::{CgiHead, EndFinder};
 use crate::lines::LineSplitter;
 use crate::outcome::PhpOutcome;
 use crate::record::{Decoder, Header, ProtocolStatus, RecordEvent, RecordKind};
+use crate::step::PhpStep;
 use crate::upload::{RecordSink, SentContent};
-use flatout_balance::group::OtherOrigins;
 use flatout_balance::limit::{Permit, Sample};
-use flatout_config::model::OriginTimeouts;
 use flatout_os::clock::{Now, precise_ns};
 use flatout_upstream::fastcgi::FastcgiConnection;
 use flatout_upstream::upload::{HeadWait, Upload, UploadState};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Maximum number of bytes of content held in memory ahead of the client, apart from one receive.
@@ -110,7 +110,7 @@ pub(crate) struct FastcgiExchange {
     /// True if the server has closed the receiving side of the connection. It may have responded anyway.
     upload_cut: bool,
     reader: CgiReader,
-    timeouts: OriginTimeouts,
+    step: Arc<PhpStep>,
     keeps: bool,
     wait: HeadWait,
     /// The permit, which is held until the server has sent everything.
@@ -119,22 +119,24 @@ pub(crate) struct FastcgiExchange {
 }
 
 impl FastcgiExchange {
-    /// Sends `upload` over `connection`. `keeps` says whether the request asks the server to leave the connection open.
+    /// Sends `upload` of `step` over `connection`. `keeps` says whether the request asks the server to leave the
+    /// connection open.
     pub(crate) fn new(
         connection: FastcgiConnection,
         upload: Upload<SentContent>,
-        timeouts: OriginTimeouts,
+        step: &Arc<PhpStep>,
         keeps: bool,
         about: Rc<str>,
         permit: Permit,
     ) -> Self {
+        let timeouts = &step.settings.timeouts;
         Self {
             connection: Some(connection),
             upload: Some(upload),
             upload_cut: false,
             reader: CgiReader::new(about),
             wait: HeadWait::new(timeouts.body_timeout_ms, timeouts.head_timeout_ms),
-            timeouts,
+            step: Arc::clone(step),
             keeps,
             permit: Some(permit),
             began_ns: precise_ns(),
@@ -203,11 +205,7 @@ impl FastcgiExchange {
     /// Reports the sample to the concurrency limiter.
     fn report(&mut self, sample: Sample) {
         let change = self.permit.as_mut().and_then(|permit| permit.report(sample, Now::read().monotonic_ms));
-        if let Some(change) = change {
-            let effect = change.effect(OtherOrigins::Nowhere);
-            let line = format!("the application server {effect}: [{}] {}", change.name(), change.text());
-            errors::report(&self.reader.about, &line);
-        }
+        self.step.tell_change(change);
     }
 
     /// Logs that the script has sent more content than the `length` bytes that it declared.

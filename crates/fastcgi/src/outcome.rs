@@ -13,38 +13,40 @@ flatout_reason::reasons! {
         name,
         /// The status of the response; 0 if the script determines it.
         status: u16,
+        /// True if the application server is at fault, not a script, the client, or a lack of processes.
+        is_server_fault: bool,
         text,
     }
-    Answered, "php_answered", 0, "The script responded.";
-    AnsweredAgain, "php_answered_again", 0, "The script responded on a new connection, because the application server had closed the pooled one.";
-    FileSent, "php_file_sent", 0, "The script named a file (X-Sendfile, X-Accel-Redirect), and flatout sent it.";
-    FileMissing, "php_file_missing", 404, "The script named a file that does not exist: 404.";
-    FileOutside, "php_file_outside", 502, "The script named a file outside the allowed folders: 502.";
-    FolderSlash, "php_folder_slash", 308, "A folder with an index script was requested without the trailing slash: 308.";
-    Refused, "php_refused", 502, "Nothing listens at the application server's address: 502.";
-    NoSocket, "php_no_socket", 502, "The application server's socket does not exist: 502.";
-    Forbidden, "php_forbidden", 502, "This process is not allowed to connect to the application server's socket: 502.";
-    Unresolved, "php_unresolved", 502, "The application server's name has no address, or the resolver failed: 502.";
-    ConnectTimeout, "php_connect_timeout", 504, "Connecting to the application server timed out: 504.";
-    ConnectFailed, "php_connect_failed", 502, "Connecting to the application server failed for another reason: 502.";
-    Busy: overload, "php_busy", 503, "The application server's listen queue stayed full until the connect timeout expired: 503.";
-    NoDescriptor: resources, "php_no_descriptor", 503, "No file descriptor or port was available for a connection to the application server: 503.";
-    TooMany: overload, "php_too_many", 503, "All processes of the application server are busy, and the requests already waiting will keep them busy until the queue timeout expires: 503.";
-    TooManyClient, "php_too_many_client", 503, "All processes of the application server are busy, and requests of the same client take up a quarter of the queue: 503.";
-    Overloaded: overload, "php_overloaded", 503, "The application server reports that it is overloaded: 503.";
-    RoleUnknown, "php_role_unknown", 502, "The application server does not support the FastCGI responder role: 502.";
-    ClosedBeforeHead, "php_closed_before_head", 502, "The application server closed the connection before the first byte of a response: 502.";
-    CutHead, "php_cut_head", 502, "The connection closed, or the script exited, before the response head was complete: 502.";
-    HeadTimeout, "php_head_timeout", 504, "The response head was not complete within the head timeout: 504.";
-    HeadTooLarge, "php_head_too_large", 502, "The response head is larger than 64 KiB, or has more than 1,000 fields: 502.";
-    HeadMalformed, "php_head_malformed", 502, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
-    StatusLine, "php_status_line", 502, "The script writes an HTTP status line itself (NPH), which FastCGI does not allow: 502.";
-    RecordMalformed, "php_record_malformed", 502, "The application server's response is not valid FastCGI 1.0: 502.";
-    UploadTimeout, "php_upload_timeout", 504, "The application server read no request content for the duration of the body timeout: 504.";
-    ContentCut, "php_content_cut", 400, "The client did not send all of the request's content: 400.";
-    ContentTooLarge, "php_content_too_large", 413, "The request's content is larger than `content-limit`, or has no Content-Length and is larger than half of `spool-total`: 413.";
-    LengthRequired, "php_length_required", 411, "The request has no Content-Length, and `spool-limit` disables buffering: 411.";
-    SpoolFailed, "php_spool_failed", 503, "The request has no Content-Length, and its content could not be buffered, because requests use half of `spool-total`, `spool-total` is reached, or there is no space for files: 503.";
+    Answered, "php_answered", 0, false, "The script responded.";
+    AnsweredAgain, "php_answered_again", 0, false, "The script responded on a new connection, because the application server had closed the pooled one.";
+    FileSent, "php_file_sent", 0, false, "The script named a file (X-Sendfile, X-Accel-Redirect), and flatout sent it.";
+    FileMissing, "php_file_missing", 404, false, "The script named a file that does not exist: 404.";
+    FileOutside, "php_file_outside", 502, false, "The script named a file outside the allowed folders: 502.";
+    FolderSlash, "php_folder_slash", 308, false, "A folder with an index script was requested without the trailing slash: 308.";
+    Refused, "php_refused", 502, true, "Nothing listens at the application server's address: 502.";
+    NoSocket, "php_no_socket", 502, true, "The application server's socket does not exist: 502.";
+    Forbidden, "php_forbidden", 502, true, "This process is not allowed to connect to the application server's socket: 502.";
+    Unresolved, "php_unresolved", 502, true, "The application server's name has no address, or the resolver failed: 502.";
+    ConnectTimeout, "php_connect_timeout", 504, true, "Connecting to the application server timed out: 504.";
+    ConnectFailed, "php_connect_failed", 502, true, "Connecting to the application server failed for another reason: 502.";
+    Busy: overload, "php_busy", 503, false, "The application server's listen queue stayed full until the connect timeout expired: 503.";
+    NoDescriptor: resources, "php_no_descriptor", 503, false, "No file descriptor or port was available for a connection to the application server: 503.";
+    TooMany: overload, "php_too_many", 503, false, "All processes of the application server are busy, and the requests already waiting will keep them busy until the queue timeout expires: 503.";
+    TooManyClient, "php_too_many_client", 503, false, "All processes of the application server are busy, and requests of the same client take up a quarter of the queue: 503.";
+    Overloaded: overload, "php_overloaded", 503, false, "The application server reports that it is overloaded: 503.";
+    RoleUnknown, "php_role_unknown", 502, true, "The application server does not support the FastCGI responder role: 502.";
+    ClosedBeforeHead, "php_closed_before_head", 502, true, "The application server closed the connection before the first byte of a response: 502.";
+    CutHead, "php_cut_head", 502, false, "The connection closed, or the script exited, before the response head was complete: 502.";
+    HeadTimeout, "php_head_timeout", 504, true, "The response head was not complete within the head timeout: 504.";
+    HeadTooLarge, "php_head_too_large", 502, false, "The response head is larger than 64 KiB, or has more than 1,000 fields: 502.";
+    HeadMalformed, "php_head_malformed", 502, false, "The response head is not a valid CGI response (RFC 3875 §6): 502.";
+    StatusLine, "php_status_line", 502, false, "The script writes an HTTP status line itself (NPH), which FastCGI does not allow: 502.";
+    RecordMalformed, "php_record_malformed", 502, true, "The application server's response is not valid FastCGI 1.0: 502.";
+    UploadTimeout, "php_upload_timeout", 504, true, "The application server read no request content for the duration of the body timeout: 504.";
+    ContentCut, "php_content_cut", 400, false, "The client did not send all of the request's content: 400.";
+    ContentTooLarge, "php_content_too_large", 413, false, "The request's content is larger than `content-limit`, or has no Content-Length and is larger than half of `spool-total`: 413.";
+    LengthRequired, "php_length_required", 411, false, "The request has no Content-Length, and `spool-limit` disables buffering: 411.";
+    SpoolFailed, "php_spool_failed", 503, false, "The request has no Content-Length, and its content could not be buffered, because requests use half of `spool-total`, `spool-total` is reached, or there is no space for files: 503.";
 }
 
 impl PhpOutcome {
@@ -132,6 +134,7 @@ mod tests {
             assert!(outcome.text().ends_with('.') && outcome.name().starts_with("php_"));
             let told = format!(": {}", outcome.status());
             assert!(outcome.status() == 0 || outcome.text().contains(&told), "{}", outcome.name());
+            assert!(!outcome.is_server_fault() || matches!(outcome.status(), 502 | 504), "{}", outcome.name());
         }
     }
 }

@@ -1,13 +1,19 @@
 //! A `php` step, shared by all workers.
 
+use crate::outcome::PhpOutcome;
 use crate::split::{Meaning, ScriptRules, find_script};
+use flatout_balance::group::Change;
 use flatout_balance::limit::{ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Concurrency, Php, PhpAddress};
+use flatout_os::clock::Now;
 use flatout_os::root::Root;
+use flatout_upstream::events::{OriginEvent, OriginEvents, OriginState, SeriesReport};
+use flatout_upstream::failing::FailureSeries;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
 use flatout_upstream::spool::Spools;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,14 +39,17 @@ pub struct PhpStep {
     pub(crate) spools: Arc<Spools>,
     /// The limiter of concurrent requests, which finds the number of the server's processes by trial.
     pub(crate) limiter: Arc<ConcurrencyLimiter>,
+    /// Failed requests since the application server last answered.
+    failures: FailureSeries,
+    events: Arc<OriginEvents>,
 }
 
 impl PhpStep {
-    /// Creates a step with these settings, and opens its root.
+    /// Creates a step with these settings, and opens its root. News about the application server go to `events`.
     ///
     /// # Errors
     /// If the root cannot be opened.
-    pub fn new(settings: &Php) -> io::Result<Self> {
+    pub fn new(settings: &Php, events: &Arc<OriginEvents>) -> io::Result<Self> {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let root = match &settings.script_root {
             Some(root) => root.clone(),
@@ -77,6 +86,8 @@ impl PhpStep {
                 ..Concurrency::default()
             }),
             settings: settings.clone(),
+            failures: FailureSeries::default(),
+            events: Arc::clone(events),
         })
     }
 
@@ -111,6 +122,64 @@ impl PhpStep {
         self.limiter.status()
     }
 
+    /// Describes whether the application server answers, and its load.
+    pub fn standing(&self) -> String {
+        let failing = self.failures.describe(Now::read().monotonic_ms);
+        format!("{}, {}", failing.as_deref().unwrap_or("healthy"), self.load())
+    }
+
+    /// The state of the application server of which operators are notified.
+    pub fn state(&self) -> OriginState {
+        OriginState {
+            server: self.name_server(),
+            route: self.number(),
+            is_only: true,
+            fault: None,
+            is_limited: self.load().is_limited(),
+        }
+    }
+
+    /// Reports that the application server has answered, if requests had failed.
+    pub(crate) fn tell_answer(&self) {
+        if let Some(report) = self.failures.end(Now::read().monotonic_ms) {
+            self.tell_series(report);
+        }
+    }
+
+    /// Reports that a request has failed, if it is the first one and the application server is at fault.
+    pub(crate) fn tell_failure(&self, outcome: PhpOutcome) {
+        let now_ms = Now::read().monotonic_ms;
+        // A script that times out says nothing about the others.
+        let others_are_answered = outcome == PhpOutcome::HeadTimeout && self.limiter.is_answering(now_ms);
+        if outcome.is_server_fault()
+            && !others_are_answered
+            && let Some(report) = self.failures.add(outcome, now_ms)
+        {
+            self.tell_series(report);
+        }
+    }
+
+    /// Reports a change of the concurrency limit, if there is one.
+    pub(crate) fn tell_change(&self, change: Option<Change>) {
+        if change.is_some() {
+            self.events.tell(|| OriginEvent::Changed);
+        }
+    }
+
+    fn tell_series(&self, report: SeriesReport) {
+        self.events.tell(|| OriginEvent::Series { server: self.name_server(), route: self.number(), report });
+    }
+
+    /// The application server in lines for operators.
+    fn name_server(&self) -> String {
+        format!("application server {}", self.address)
+    }
+
+    /// A number that no other existing step has.
+    fn number(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Maps `decoded`, which must be the output of `flatout_http::path::decode_path`.
     pub fn find(&self, decoded: &[u8]) -> Meaning {
         find_script(decoded, &self.rules, &self.folder)
@@ -133,5 +202,42 @@ impl PhpStep {
             idle_timeout_ms: timeouts.idle_timeout_ms,
             idle_connections_max: self.settings.idle_connections_max,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PhpStep;
+    use crate::outcome::PhpOutcome;
+    use flatout_config::model::Php;
+    use flatout_upstream::events::{OriginEvent, OriginEvents, SeriesReport};
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn failures_of_the_server_are_reported_and_those_of_scripts_are_not() {
+        let (events, heard) = (Arc::<OriginEvents>::default(), Arc::<Mutex<Vec<OriginEvent>>>::default());
+        let hearing = Arc::clone(&heard);
+        events.listen(Box::new(move |event| hearing.lock().unwrap().push(event)));
+        let step = PhpStep::new(&Php { root: "/".into(), ..Php::default() }, &events).unwrap();
+        for outcome in [PhpOutcome::HeadMalformed, PhpOutcome::TooMany, PhpOutcome::ContentCut] {
+            step.tell_failure(outcome);
+        }
+        step.tell_answer();
+        assert_eq!(*heard.lock().unwrap(), []);
+        assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
+        step.tell_failure(PhpOutcome::NoSocket);
+        assert!(step.standing().contains("1 attempt: [php_no_socket], 0 of "), "{}", step.standing());
+        step.tell_answer();
+        assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
+        let heard = heard.lock().unwrap();
+        let [
+            OriginEvent::Series { server, report: SeriesReport::Began(text), .. },
+            OriginEvent::Series { report: SeriesReport::Ended(None), .. },
+        ] = &heard[..]
+        else {
+            panic!("{heard:?}")
+        };
+        assert_eq!(server, "application server unix:/run/php/php-fpm.sock");
+        assert!(text.starts_with("fails: [php_no_socket] "), "{text}");
     }
 }

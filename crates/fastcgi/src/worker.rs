@@ -228,7 +228,9 @@ impl Task {
                 wait_for_permit(self.client.timing(), waiting).await.map_err(|_| PhpOutcome::TooMany)?
             }
         };
-        let (head, exchange, outcome) = self.ask(permit, feed, length).await?;
+        let asked = self.ask(permit, feed, length).await;
+        let (head, exchange, outcome) = asked.inspect_err(|outcome| self.step.tell_failure(*outcome))?;
+        self.step.tell_answer();
         Ok(self.answer(head, exchange, outcome))
     }
 
@@ -256,8 +258,7 @@ impl Task {
         let (mut feed, mut permit, mut again) = (feed, permit, false);
         if let Some(connection) = self.client.kept() {
             let upload = Upload::new(prelude.clone(), SentContent::new(feed));
-            let timeouts = self.step.settings.timeouts;
-            let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, Rc::clone(&about), permit);
+            let mut exchange = FastcgiExchange::new(connection, upload, &self.step, keeps, Rc::clone(&about), permit);
             match poll_fn(|context| exchange.poll_head(context)).await {
                 Ok(head) => return Ok((head, exchange, PhpOutcome::Answered)),
                 Err(failed) if !self.may_repeat(failed) => return Err(failed.outcome),
@@ -272,8 +273,7 @@ impl Task {
         }
         let connection = self.client.connect().await?;
         let upload = Upload::new(prelude, SentContent::new(feed));
-        let timeouts = self.step.settings.timeouts;
-        let mut exchange = FastcgiExchange::new(connection, upload, timeouts, keeps, about, permit);
+        let mut exchange = FastcgiExchange::new(connection, upload, &self.step, keeps, about, permit);
         let head = self.wait_for_head(&mut exchange, keeps).await.map_err(|failed| failed.outcome)?;
         Ok((head, exchange, if again { PhpOutcome::AnsweredAgain } else { PhpOutcome::Answered }))
     }

@@ -1,12 +1,12 @@
 //! State shared by all proxies and caches in the process.
 
-use crate::events::{NotKeptCounts, OnChange, OriginEvent, SeriesReport, UnstoredResponses};
+use crate::events::{NotKeptCounts, UnstoredResponses};
 use crate::fill::Fills;
 use crate::meta::Meta;
 use crate::ranges::RangeFetches;
 use crate::rules::CacheStep;
 use crate::searches::{SearchRule, SearchRules};
-use crate::step::ProxyStep;
+use crate::step::{ProxyStep, name_origin};
 use flatout_balance::group::Change;
 use flatout_cache::key::write_key;
 use flatout_cache::reason::NoStore;
@@ -14,6 +14,7 @@ use flatout_cache::request::CacheRequest;
 use flatout_cache::search::{search_prefix, write_path_key, write_search_key};
 use flatout_handler::budget::Budget;
 use flatout_store::{Purge, Store, StoreSettings};
+use flatout_upstream::events::{OriginEvent, OriginEvents, SeriesReport};
 use flatout_upstream::origin::{OriginCounts, OriginFailure};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -34,8 +35,8 @@ pub struct Accelerator {
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
     /// The latest responses that were not stored, with reasons.
     pub(crate) unstored: UnstoredResponses,
-    /// Callback invoked when an origin becomes unavailable or available.
-    on_change: OnceLock<OnChange>,
+    /// News about origins and application servers.
+    events: Arc<OriginEvents>,
     /// The `proxy` steps in force.
     steps: Mutex<Vec<Weak<ProxyStep>>>,
 }
@@ -80,9 +81,9 @@ impl Accelerator {
             |from: &[Arc<ProxyStep>], step: &&Arc<ProxyStep>| !from.iter().any(|held| Arc::ptr_eq(held, step));
         let added = steps.iter().filter(|step| missing(&before, step));
         let changed: Vec<_> = added.chain(before.iter().filter(|step| missing(steps, step))).collect();
-        if let (Some(tell), false) = (self.on_change.get(), changed.is_empty()) {
-            let addresses = changed.iter().flat_map(|step| &step.addresses).map(ToString::to_string);
-            tell(OriginEvent::Renewed(addresses.collect()));
+        if !changed.is_empty() {
+            let servers = changed.iter().flat_map(|step| &step.addresses).map(name_origin);
+            self.events.tell(|| OriginEvent::Renewed(servers.collect()));
         }
     }
 
@@ -105,17 +106,15 @@ impl Accelerator {
         counts
     }
 
-    /// Sets a callback that is invoked when an origin becomes unavailable or available. Workers call it, so it must not
-    /// block. Call this once.
-    pub fn on_change(&self, tell: OnChange) {
-        // The first callback stays.
-        let _ = self.on_change.set(tell);
+    /// Returns where news about origins and application servers are reported.
+    pub fn events(&self) -> &Arc<OriginEvents> {
+        &self.events
     }
 
     /// Reports that an origin has changed, if it has.
     pub(crate) fn tell_change(&self, change: Option<Change>) {
-        if let (Some(tell), Some(_)) = (self.on_change.get(), change) {
-            tell(OriginEvent::Changed);
+        if change.is_some() {
+            self.events.tell(|| OriginEvent::Changed);
         }
     }
 
@@ -143,8 +142,8 @@ impl Accelerator {
     }
 
     fn tell_series(&self, step: &ProxyStep, index: usize, report: SeriesReport) {
-        if let (Some(tell), Some(address)) = (self.on_change.get(), step.addresses.get(index)) {
-            tell(OriginEvent::Series { address: address.to_string(), route: step.number(), report });
+        if let Some(address) = step.addresses.get(index) {
+            self.events.tell(|| OriginEvent::Series { server: name_origin(address), route: step.number(), report });
         }
     }
 

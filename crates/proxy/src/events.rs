@@ -1,4 +1,4 @@
-//! Events for operators: responses that were not stored, and changes in origin availability.
+//! Responses that were not stored, for operators.
 
 use flatout_cache::reason::NoStore;
 use flatout_os::random::HashState;
@@ -72,37 +72,6 @@ impl NotKeptCounts {
         self.0[reason as usize].load(Ordering::Relaxed)
     }
 }
-
-/// News about an origin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum OriginEvent {
-    /// Its availability or its concurrency limit has changed; see [`crate::ProxyStep::origin_states`].
-    Changed,
-    /// A reload has changed or removed a `proxy` with origins at these URLs. For a changed one, they are now available and
-    /// have no limit.
-    Renewed(Vec<String>),
-    /// Its requests fail, or it answers again.
-    Series {
-        /// The origin's URL.
-        address: String,
-        /// The number of the `proxy`, as in [`OriginState::route`](crate::OriginState::route).
-        route: usize,
-        /// The beginning or the end of the failures.
-        report: SeriesReport,
-    },
-}
-
-/// The beginning or the end of a series of failed requests to an origin. A beginning that is not reported has no end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SeriesReport {
-    /// The rest of the line about the first failure.
-    Began(String),
-    /// The rest of the line about the origin that answers again; `None` if a single request failed.
-    Ended(Option<String>),
-}
-
-/// Callback for news about an origin.
-pub type OnChange = Box<dyn Fn(OriginEvent) + Send + Sync>;
 
 #[cfg(test)]
 mod tests {

@@ -20,7 +20,7 @@
 //! | [`esi`] | ESI 1.0 |
 //! | [`hints`] | links for a 103 |
 //! | [`outcome`] | reasons for responses |
-//! | [`explain`], [`events`] | explanation of lookups; responses not stored, and origin availability |
+//! | [`explain`], [`events`] | explanation of lookups; responses not stored |
 //!
 //! Implemented elsewhere: sockets (`flatout_upstream`), load balancing (`flatout_balance`), the store (`flatout_store`)
 //! and caching rules (`flatout_cache`).
@@ -33,7 +33,6 @@ pub mod esi;
 pub mod events;
 mod exchange;
 pub mod explain;
-mod failing;
 pub mod fill;
 pub mod forward;
 pub mod growing;
@@ -55,10 +54,9 @@ pub mod worker;
 mod worker_cache;
 
 pub use accelerator::{Accelerator, url_purges};
-pub use events::{OriginEvent, SeriesReport};
 pub use explain::CacheExplanation;
 pub use flatout_balance::group::{Change, OtherOrigins};
 pub use meta::{Meta, StoredResponse};
 pub use rules::CacheStep;
-pub use step::{OriginStanding, OriginState, ProxyStep};
+pub use step::{OriginStanding, ProxyStep};
 pub use worker::ProxyWorker;

@@ -1,6 +1,5 @@
 //! A `proxy` step, shared by all workers.
 
-use crate::failing::FailureSeries;
 use crate::forward::{LOOP_MARK_START, SentFields, original_client, unkeyed_fields};
 use crate::rules::CacheStep;
 use crate::sticky::StickyCookie;
@@ -14,6 +13,8 @@ use flatout_http::url::OriginAddress;
 use flatout_net::tls::ClientTlsError;
 use flatout_os::random;
 use flatout_store::key::begin_key;
+use flatout_upstream::events::OriginState;
+use flatout_upstream::failing::FailureSeries;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
 use flatout_upstream::spool::Spools;
 use std::net::IpAddr;
@@ -66,21 +67,6 @@ pub struct OriginStanding {
     pub text: String,
     /// The origin's load.
     pub load: Option<LimiterStatus>,
-}
-
-/// State of an origin for notices to operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OriginState {
-    /// The origin's URL.
-    pub address: String,
-    /// The number of the step.
-    pub route: usize,
-    /// True if the step has no other origin.
-    pub is_only: bool,
-    /// The change that made the origin unavailable; `None` if it is available.
-    pub fault: Option<Change>,
-    /// True while the origin has a concurrency limit because of overload.
-    pub is_limited: bool,
 }
 
 impl ProxyStep {
@@ -286,7 +272,7 @@ impl ProxyStep {
     pub fn origin_states(&self) -> Vec<OriginState> {
         let now_ms = flatout_os::clock::Now::read().monotonic_ms;
         let read = |(index, address): (usize, &OriginAddress)| OriginState {
-            address: address.to_string(),
+            server: name_origin(address),
             route: self.number(),
             is_only: self.addresses.len() == 1,
             fault: match self.group.standing(index, now_ms) {
@@ -294,10 +280,7 @@ impl ProxyStep {
                 Some(OriginStatus::PausedUntil(_) | OriginStatus::Trial) => Some(Change::Paused),
                 Some(OriginStatus::Well | OriginStatus::Starting(_)) | None => None,
             },
-            is_limited: self.limiters.get(index).is_some_and(|limiter| {
-                let load = limiter.status();
-                load.quick.limit.is_some() || load.slow.limit.is_some()
-            }),
+            is_limited: self.limiters.get(index).is_some_and(|limiter| limiter.status().is_limited()),
         };
         self.addresses.iter().enumerate().map(read).collect()
     }
@@ -318,6 +301,11 @@ impl ProxyStep {
             ..OriginSettings::default()
         }
     }
+}
+
+/// Returns the name of the origin at `address` in lines for operators.
+pub(crate) fn name_origin(address: &OriginAddress) -> String {
+    format!("origin {address}")
 }
 
 /// Returns the host name in the name of a step.

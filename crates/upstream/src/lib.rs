@@ -6,11 +6,14 @@
 //! | [`upload`] | sending a request while its content arrives |
 //! | [`spool`] | buffering content so that slow clients occupy no server |
 //! | [`permit`] | waiting for a permit to send a request |
+//! | [`failing`], [`events`] | series of failed requests; news for operators |
 //! | [`fastcgi`] | FastCGI application servers |
 //!
 //! By design, this crate does not select servers, decide on retries other than those of stale connections, or process
 //! responses.
 
+pub mod events;
+pub mod failing;
 pub mod fastcgi;
 pub mod origin;
 pub mod permit;

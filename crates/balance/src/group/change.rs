@@ -9,9 +9,9 @@ flatout_reason::reasons! {
     TrialPassed, "origin_trial_passed", "The trial request after the pause succeeded.";
     TrialFailed, "origin_trial_failed", "The trial request after the pause failed.";
     Renewed, "origin_renewed", "A reload has changed its `proxy`, and all origins there are available until they fail.";
-    Removed, "origin_removed", "A reload has removed the origin, or its `proxy`.";
+    Removed, "origin_removed", "A reload has removed the origin, or its handler.";
     LimitBegan, "origin_limit_began", "The origin is overloaded: it times out, or requests take longer the more of them are in progress.";
-    LimitEnded, "origin_limit_ended", "The origin is not overloaded, has not been for a while, or a reload has changed its `proxy`.";
+    LimitEnded, "origin_limit_ended", "The origin is not overloaded, has not been for a while, or a reload has changed its handler.";
 }
 
 impl Change {

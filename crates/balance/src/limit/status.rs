@@ -36,6 +36,11 @@ pub struct LimiterStatus {
 }
 
 impl LimiterStatus {
+    /// Returns whether there is a limit because of overload.
+    pub const fn is_limited(&self) -> bool {
+        self.quick.limit.is_some() || self.slow.limit.is_some()
+    }
+
     /// The queue of all kinds of requests.
     pub fn queue(&self) -> QueueReading {
         let waiting = u64::from(self.quick.queued) + u64::from(self.slow.queued);

@@ -2,10 +2,10 @@
 //! them fails, and, unless single requests have failed, when all answer again.
 
 use super::INTERVAL_MS;
-use flatout_proxy::SeriesReport;
+use flatout_upstream::events::SeriesReport;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Failing requests by the URL of the origin.
+/// Failing requests by the name of the origin.
 #[derive(Debug, Default)]
 pub(super) struct FailureNotices(BTreeMap<String, OriginFailures>);
 
@@ -53,9 +53,9 @@ impl OriginFailures {
 }
 
 impl FailureNotices {
-    /// Handles a report of the route with the number `route` about the origin at `address`.
-    pub(super) fn handle(&mut self, address: String, route: usize, report: SeriesReport) {
-        let origin = self.0.entry(address).or_default();
+    /// Handles a report of the route with the number `route` about `server`.
+    pub(super) fn handle(&mut self, server: String, route: usize, report: SeriesReport) {
+        let origin = self.0.entry(server).or_default();
         match report {
             SeriesReport::Began(text) => {
                 origin.failing.insert(route);
@@ -68,18 +68,18 @@ impl FailureNotices {
         }
     }
 
-    /// Forgets the failures of routes that do not exist any more. `exists` returns whether a route to an address does.
+    /// Forgets the failures of routes that do not exist any more. `exists` returns whether a route to a server does.
     pub(super) fn retain_routes(&mut self, exists: impl Fn(&str, usize) -> bool) {
-        for (address, origin) in &mut self.0 {
-            origin.failing.retain(|route| exists(address, *route));
+        for (server, origin) in &mut self.0 {
+            origin.failing.retain(|route| exists(server, *route));
         }
     }
 
     /// Returns the lines to print now.
     pub(super) fn lines(&mut self, now_ms: u64) -> Vec<String> {
         let mut lines = Vec::new();
-        for (address, origin) in &mut self.0 {
-            lines.extend(origin.next_line(now_ms).map(|text| format!("origin {address} {text}")));
+        for (server, origin) in &mut self.0 {
+            lines.extend(origin.next_line(now_ms).map(|text| format!("{server} {text}")));
         }
         let is_recent = |line: &LineState| line.next_ms > now_ms;
         self.0.retain(|_, origin| {
@@ -97,10 +97,10 @@ impl FailureNotices {
 #[cfg(test)]
 mod tests {
     use super::FailureNotices;
-    use flatout_proxy::SeriesReport::{self, Began, Ended};
+    use flatout_upstream::events::SeriesReport::{self, Began, Ended};
 
     fn look(notices: &mut FailureNotices, route: usize, report: SeriesReport, now_ms: u64) -> Vec<String> {
-        notices.handle("a".to_owned(), route, report);
+        notices.handle("origin a".to_owned(), route, report);
         notices.lines(now_ms)
     }
 
@@ -121,10 +121,10 @@ mod tests {
         assert_eq!(look(&mut notices, 3, began("fails"), 20_000), [""; 0]);
         assert_eq!(look(&mut notices, 3, ended("answers once more"), 20_001), [""; 0]);
         assert_eq!(look(&mut notices, 2, Ended(None), 20_002), ["origin a answers once more"]);
-        notices.handle("b".to_owned(), 1, began("fails"));
+        notices.handle("origin b".to_owned(), 1, began("fails"));
         assert_eq!(notices.lines(20_003), ["origin b fails"]);
         // An origin that answers again is forgotten.
-        notices.handle("b".to_owned(), 1, Ended(None));
+        notices.handle("origin b".to_owned(), 1, Ended(None));
         assert_eq!((notices.lines(60_000), notices.0.len(), notices.due_ms()), (Vec::new(), 0, None));
     }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(notices.lines(10_000), ["origin a still fails"]);
         // Another route still fails, and ends.
         assert_eq!(look(&mut notices, 3, began("fails"), 10_001), [""; 0]);
-        notices.retain_routes(|address, route| address == "a" && route == 3);
+        notices.retain_routes(|server, route| server == "origin a" && route == 3);
         assert_eq!(look(&mut notices, 3, ended("answers"), 10_002), ["origin a answers"]);
     }
 }

@@ -85,6 +85,12 @@ impl Explanation {
             proxy_rows(proxy, &mut add);
             return rows;
         }
+        if let Some(php) = &self.php {
+            let unknown = || php.unknown.as_ref().map(|why| format!("unknown: {why}"));
+            if let Some(state) = php.state.clone().or_else(unknown) {
+                add("state", format!("{}: {state}", php.server), "", String::new());
+            }
+        }
         if self.runs {
             add("response", self.outcome.1.to_owned(), "", String::new());
             return rows;

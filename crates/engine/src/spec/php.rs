@@ -55,7 +55,8 @@ impl Compiler<'_> {
         let before = self.previous.and_then(|previous| {
             previous.php.iter().map(|php| &php.step).find(|step| step.is(settings)).map(Arc::clone)
         });
-        let step = match before.map_or_else(|| PhpStep::new(settings).map(Arc::new), Ok) {
+        let create = || PhpStep::new(settings, self.spec.accelerator.events()).map(Arc::new);
+        let step = match before.map_or_else(create, Ok) {
             Ok(step) => step,
             Err(error) => {
                 let what = format!("the folder `{}` cannot be used: {error}", settings.root.display());

@@ -3,7 +3,7 @@
 
 use super::Walk;
 use super::action::Action;
-use crate::explain::{Explanation, ProxyTold, StepTold};
+use crate::explain::{Explanation, PhpTold, ProxyTold, StepTold};
 use crate::host::Match;
 use crate::spec::{FilesSpec, OpenedFolder, PageSpec, SiteSpec};
 use crate::step::{Kind, Mismatch, Step};
@@ -143,6 +143,10 @@ impl Recorder {
                     flow = responds_elsewhere();
                     self.explanation.runs = true;
                     self.explanation.outcome = ("php", "A script responds; its code determines the response.");
+                    // Only in the process that serves.
+                    let is_in_force = walk.live.spec.accelerator.events().has_listener();
+                    let state = is_in_force.then(|| php.step.standing());
+                    self.explanation.php = Some(PhpTold { server: php.step.describe(), state, unknown: None });
                     let path_info = walk.decoded.get(rest).unwrap_or_default();
                     let path_info = String::from_utf8_lossy(path_info).replace(char::from(SLASH_IN_SEGMENT), "/");
                     let suffix = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };

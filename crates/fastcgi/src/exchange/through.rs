@@ -57,7 +57,7 @@ impl Buffer {
 impl Through {
     /// The content of `exchange` after its head; `length` bytes if the script declared a length.
     pub(crate) fn new(exchange: FastcgiExchange, length: Option<u64>) -> Self {
-        let piece_timeout_ms = exchange.timeouts.body_timeout_ms;
+        let piece_timeout_ms = exchange.step.settings.timeouts.body_timeout_ms;
         let length = length.map(|length| (length, length));
         let mut through = Self { exchange, length, surplus_bytes: 0, failed: None, piece_timeout_ms, buffer: None };
         through.drop_surplus(0);
@@ -66,7 +66,7 @@ impl Through {
 
     /// Uses the longer timeout of event streams, which may be idle.
     pub(crate) const fn of_events(mut self) -> Self {
-        self.piece_timeout_ms = self.exchange.timeouts.stream_timeout_ms;
+        self.piece_timeout_ms = self.exchange.step.settings.timeouts.stream_timeout_ms;
         self
     }
 
@@ -216,18 +216,21 @@ mod tests {
     use super::super::{CgiReader, FastcgiExchange, READY_BYTES_MAX};
     use super::Through;
     use crate::record::ProtocolStatus;
+    use crate::step::PhpStep;
     use flatout_balance::limit::{Arrival, ConcurrencyLimiter};
-    use flatout_config::model::{Concurrency, OriginTimeouts};
+    use flatout_config::model::{Concurrency, Php};
     use flatout_handler::response::Segment;
     use flatout_handler::stream::{ContentEvent, ContentSource as _};
     use flatout_upstream::spool::Spools;
     use flatout_upstream::upload::HeadWait;
+    use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
 
     #[test]
     fn the_permit_is_returned_at_the_end_even_if_the_buffer_is_full() {
         let context = &mut Context::from_waker(Waker::noop());
         let limiter = ConcurrencyLimiter::new(&Concurrency::default());
+        let settings = Php { root: "/".into(), ..Php::default() };
         let mut reader = CgiReader::new("a".into());
         reader.ready = vec![b'a'; READY_BYTES_MAX];
         reader.ended = Some(ProtocolStatus::Complete);
@@ -236,7 +239,7 @@ mod tests {
             upload: None,
             upload_cut: false,
             reader,
-            timeouts: OriginTimeouts::default(),
+            step: Arc::new(PhpStep::new(&settings, &Arc::default()).unwrap()),
             keeps: false,
             wait: HeadWait::new(1_000, 1_000),
             permit: limiter.try_acquire(&Arrival::new(b"/", None, 0)),

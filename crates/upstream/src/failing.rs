@@ -1,21 +1,20 @@
-//! A series of failed attempts to get a response from an origin: since when, why, and how many. The first failure is
-//! reported at once; `status` and `explain` show the series until the origin answers.
+//! A series of failed attempts to get a response from an origin or an application server: since when, why, and how many.
+//! The first failure is reported at once; `status` and `explain` show the series until the server answers.
 
 use crate::events::SeriesReport;
-use flatout_store::hold;
-use flatout_upstream::origin::OriginFailure;
-use std::sync::Mutex;
+use flatout_reason::Outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Minimum time between the reports of two series of an origin, in milliseconds. An origin that fails and answers in
-/// turn must not fill the log.
+/// Minimum time between the reports of two series of a server, in milliseconds. A server that fails and answers in turn
+/// must not fill the log.
 const REPORT_INTERVAL_MS: u64 = 10_000;
 
 /// A series of failed attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Series {
+struct Series {
     /// Reason of the last failure.
-    failure: OriginFailure,
+    failure: Outcome,
     /// Time of the first failure, in milliseconds of the monotonic clock.
     began_ms: u64,
     /// Number of failed attempts.
@@ -24,10 +23,10 @@ pub(crate) struct Series {
     is_reported: bool,
 }
 
-/// The failed attempts since an origin last answered.
+/// The failed attempts since a server last answered.
 #[derive(Debug, Default)]
-pub(crate) struct FailureSeries {
-    /// True during a series, so that the responses of a healthy origin need no lock.
+pub struct FailureSeries {
+    /// True during a series, so that the responses of a healthy server need no lock.
     is_failing: AtomicBool,
     state: Mutex<State>,
 }
@@ -42,8 +41,9 @@ struct State {
 impl FailureSeries {
     /// Adds a failed attempt. Returns the report that the series has begun, once, and not soon after that of an earlier
     /// series.
-    pub(crate) fn add(&self, failure: OriginFailure, now_ms: u64) -> Option<SeriesReport> {
-        let State { series, reported_ms } = &mut *hold(&self.state);
+    pub fn add(&self, failure: impl Into<Outcome>, now_ms: u64) -> Option<SeriesReport> {
+        let failure = failure.into();
+        let State { series, reported_ms } = &mut *self.lock();
         self.is_failing.store(true, Ordering::Relaxed);
         let series = series.get_or_insert(Series { failure, began_ms: now_ms, attempts: 0, is_reported: false });
         (series.failure, series.attempts) = (failure, series.attempts.saturating_add(1));
@@ -55,13 +55,13 @@ impl FailureSeries {
         Some(SeriesReport::Began(format!("fails: [{}] {}", failure.name(), failure.text())))
     }
 
-    /// Ends the series, if there is one, because the origin has answered. Returns the report, if the series was reported.
-    pub(crate) fn end(&self, now_ms: u64) -> Option<SeriesReport> {
+    /// Ends the series, if there is one, because the server has answered. Returns the report, if the series was reported.
+    pub fn end(&self, now_ms: u64) -> Option<SeriesReport> {
         if !self.is_failing.load(Ordering::Relaxed) {
             return None;
         }
         let series = {
-            let mut state = hold(&self.state);
+            let mut state = self.lock();
             self.is_failing.store(false, Ordering::Relaxed);
             state.series.take()
         };
@@ -72,11 +72,15 @@ impl FailureSeries {
     }
 
     /// Describes the series at the time `now_ms`, if there is one.
-    pub(crate) fn describe(&self, now_ms: u64) -> Option<String> {
-        let Series { failure, began_ms, attempts, .. } = hold(&self.state).series?;
+    pub fn describe(&self, now_ms: u64) -> Option<String> {
+        let Series { failure, began_ms, attempts, .. } = self.lock().series?;
         let seconds = now_ms.saturating_sub(began_ms) / 1000;
         let noun = if attempts == 1 { "attempt" } else { "attempts" };
         Some(format!("failing since {seconds} s ago, {attempts} {noun}: [{}]", failure.name()))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,7 +88,7 @@ impl FailureSeries {
 mod tests {
     use super::FailureSeries;
     use crate::events::SeriesReport::{Began, Ended};
-    use flatout_upstream::origin::OriginFailure;
+    use crate::origin::OriginFailure;
 
     #[test]
     fn a_series_is_reported_when_it_begins_and_when_it_ends() {
