@@ -259,9 +259,9 @@ impl View {
 
 /// Adds the metrics of an origin.
 fn add_origin_rows(proxy: &str, origin: &OriginStanding, rows: &mut Vec<MetricRow>) {
-    let mut add = |name, help, state: Option<&str>, value: u64| {
+    let mut add = |name, help, label: Option<(&'static str, &str)>, value: u64| {
         let mut labels = vec![("proxy", proxy.to_owned()), ("origin", origin.address.clone())];
-        labels.extend(state.map(|state| ("state", state.to_owned())));
+        labels.extend(label.map(|(label, value)| (label, value.to_owned())));
         rows.push(MetricRow { name, help, kind: MetricKind::Gauge, labels, value });
     };
     let available = "1 if the origin receives requests, 0 while it is unhealthy or paused.";
@@ -277,12 +277,20 @@ fn add_origin_rows(proxy: &str, origin: &OriginStanding, rows: &mut Vec<MetricRo
         ("queued", load.quick.queued),
         ("queued_slow", load.slow.queued),
     ] {
-        add("origin_requests", requests, Some(state), u64::from(count));
+        add("origin_requests", requests, Some(("state", state)), u64::from(count));
+    }
+    if load.is_limited() || load.queue().waiting > 0 {
+        let by_path = "Requests that wait for a response head of an origin that has a concurrency limit or queued requests, \
+                       by path: the eight paths with the most of them, and `other`.";
+        let others = ("other", load.other_paths());
+        for (path, count) in load.paths.iter().map(|(path, count)| (path.as_str(), *count)).chain([others]) {
+            add("origin_requests_by_path", by_path, Some(("path", path)), u64::from(count));
+        }
     }
     let limited = "The origin's current concurrency limit, by kind of requests, while there is one.";
     for (state, limit) in [("waiting_for_head", load.quick.limit), ("waiting_for_head_slow", load.slow.limit)] {
         if let Some(limit) = limit {
-            add("origin_limit", limited, Some(state), u64::from(limit));
+            add("origin_limit", limited, Some(("state", state)), u64::from(limit));
         }
     }
 }

@@ -5,6 +5,7 @@
 mod failures;
 
 use failures::FailureNotices;
+use flatout_balance::limit::LimiterStatus;
 use flatout_proxy::{Change, OtherOrigins};
 use flatout_upstream::events::{OriginState, SeriesReport};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,13 +28,14 @@ struct Standing {
     fault: Option<Change>,
     /// Other origins of the routes in which it has the fault; of all its routes, if there is no fault.
     others: OtherOrigins,
-    is_limited: bool,
+    /// The load in a route in which it is limited.
+    limited: Option<LimiterStatus>,
 }
 
 impl Standing {
-    const fn of_route(origin: &OriginState) -> Self {
-        let OriginState { fault, is_only, is_limited, .. } = *origin;
-        Self { fault, others: OtherOrigins::of_group(is_only), is_limited }
+    fn of_route(origin: &OriginState) -> Self {
+        let OriginState { fault, is_only, .. } = *origin;
+        Self { fault, others: OtherOrigins::of_group(is_only), limited: origin.limited.clone() }
     }
 
     /// Adds the state in another route.
@@ -48,7 +50,8 @@ impl Standing {
         if self.fault != Some(Change::ChecksFailed) {
             self.fault = added.fault.or(self.fault);
         }
-        (self.others, self.is_limited) = (others, self.is_limited || added.is_limited);
+        self.others = others;
+        self.limited = self.limited.take().or(added.limited);
     }
 }
 
@@ -72,7 +75,8 @@ impl Reported {
     /// Compares the state of the origin called `server` with what was reported, and returns the line to print now.
     /// `is_renewed` is true if a reload has renewed it since.
     fn update(&mut self, server: &str, standing: &Standing, is_renewed: bool, now_ms: u64) -> Option<String> {
-        let Standing { fault, others, is_limited } = *standing;
+        let Standing { fault, others, .. } = *standing;
+        let is_limited = standing.limited.is_some();
         self.change = match (fault, self.change) {
             (Some(fault), _) => Some(fault),
             (None, Some(Change::ChecksFailed | Change::Paused)) if is_renewed => Some(Change::Renewed),
@@ -103,7 +107,11 @@ impl Reported {
         }
         self.is_stale = self.is_limited != is_limited;
         self.next_ms = now_ms.saturating_add(INTERVAL_MS);
-        Some(describe(server, change, others))
+        let line = describe(server, change, others);
+        Some(match &standing.limited {
+            Some(load) if change == Change::LimitBegan => format!("{line} It has {load}."),
+            _ => line,
+        })
     }
 }
 
@@ -160,11 +168,26 @@ impl Notices {
 #[cfg(test)]
 mod tests {
     use super::Notices;
+    use flatout_balance::limit::{LaneStatus, LimiterStatus};
     use flatout_proxy::Change;
     use flatout_upstream::events::OriginState;
 
     fn origin(index: usize, fault: Option<Change>) -> OriginState {
-        OriginState { server: format!("origin {index}"), route: 1, is_only: false, fault, is_limited: false }
+        OriginState { server: format!("origin {index}"), route: 1, is_only: false, fault, limited: None }
+    }
+
+    /// A load of which two paths have the most requests.
+    fn load() -> LimiterStatus {
+        let lane = |asking, limit, queued| LaneStatus { asking, limit, queued };
+        LimiterStatus {
+            under_way: 9,
+            max: 64,
+            queue_max: 128,
+            quick: lane(8, Some(8), 31),
+            aged: 0,
+            slow: lane(0, None, 0),
+            paths: vec![("/search".to_owned(), 6), ("/".to_owned(), 2)],
+        }
     }
 
     /// Returns the beginning of each line.
@@ -250,7 +273,7 @@ mod tests {
     #[test]
     fn a_reload_ends_faults_and_limits() {
         let mut notices = Notices::default();
-        let (well, out) = (origin(0, None), OriginState { is_limited: true, ..origin(0, Some(Change::Paused)) });
+        let (well, out) = (origin(0, None), OriginState { limited: Some(load()), ..origin(0, Some(Change::Paused)) });
         assert_eq!(look(&mut notices, &[&out], 0).len(), 1);
         // It is too soon for another line.
         notices.handle_reload(vec!["origin 0".to_owned()]);
@@ -297,10 +320,14 @@ mod tests {
     #[test]
     fn limits_are_reported_after_the_availability_and_removed_origins_are_forgotten() {
         let mut notices = Notices::default();
-        let limited = OriginState { is_limited: true, ..origin(0, Some(Change::Paused)) };
+        let limited = OriginState { limited: Some(load()), ..origin(0, Some(Change::Paused)) };
         assert_eq!(look(&mut notices, &[&limited], 0), ["origin 0 is out of rotation: [origin_paused"]);
         assert_eq!(notices.due_ms(), Some(10_000));
-        assert!(look(&mut notices, &[&limited], 10_000)[0].ends_with("[origin_limit_began"));
+        let lines = notices.update([limited], 10_000);
+        assert!(lines[0].contains(": [origin_limit_began] The origin is overloaded"), "{lines:?}");
+        let load = ". It has 9 of 64 requests in progress, 8 waiting for a response head (limit 8), 31 queued; most of them \
+                    for /search (6).";
+        assert!(lines[0].ends_with(load), "{lines:?}");
         let lines = look(&mut notices, &[&origin(0, Some(Change::Paused))], 20_000);
         assert_eq!(lines, ["origin 0 gets all requests at once again: [origin_limit_ended"]);
         assert_eq!(look(&mut notices, &[], 20_000), ["origin 0 gets no more requests: [origin_removed"]);

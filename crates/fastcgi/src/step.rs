@@ -135,7 +135,7 @@ impl PhpStep {
             route: self.number(),
             is_only: true,
             fault: None,
-            is_limited: self.load().is_limited(),
+            limited: Some(self.load()).filter(LimiterStatus::is_limited),
         }
     }
 
@@ -223,7 +223,7 @@ mod tests {
             step.tell_failure(outcome);
         }
         step.tell_answer();
-        assert_eq!(*heard.lock().unwrap(), []);
+        assert!(heard.lock().unwrap().is_empty());
         assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
         step.tell_failure(PhpOutcome::NoSocket);
         assert!(step.standing().contains("1 attempt: [php_no_socket], 0 of "), "{}", step.standing());

@@ -280,7 +280,7 @@ impl ProxyStep {
                 Some(OriginStatus::PausedUntil(_) | OriginStatus::Trial) => Some(Change::Paused),
                 Some(OriginStatus::Well | OriginStatus::Starting(_)) | None => None,
             },
-            is_limited: self.limiters.get(index).is_some_and(|limiter| limiter.status().is_limited()),
+            limited: self.limiters.get(index).map(|limiter| limiter.status()).filter(LimiterStatus::is_limited),
         };
         self.addresses.iter().enumerate().map(read).collect()
     }

@@ -1,6 +1,7 @@
 //! News about origins and application servers, for operators.
 
 use flatout_balance::group::Change;
+use flatout_balance::limit::LimiterStatus;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -43,8 +44,8 @@ pub struct OriginState {
     pub is_only: bool,
     /// The change that made the server unavailable; `None` if it is available.
     pub fault: Option<Change>,
-    /// True while the server has a concurrency limit because of overload.
-    pub is_limited: bool,
+    /// The server's load while it has a concurrency limit because of overload.
+    pub limited: Option<LimiterStatus>,
 }
 
 /// Callback for news.

@@ -4,6 +4,7 @@ use super::super::cgroup::Cgroup;
 use super::super::harness::{Folder, Server, flatout, wait_until};
 use super::origin::{Origin, Then, fresh, response};
 use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -118,4 +119,79 @@ site \"*\" {{
         load_of(&ask_admin(&folder, "/status"))
             .is_some_and(|[under_way, _, asking, queued]| under_way + asking + queued == 0)
     });
+}
+
+/// While an origin is limited, status, metrics, log and `explain` say how many requests it has, how many wait, and for
+/// which path they are.
+#[test]
+fn a_limited_origin_is_described_everywhere() {
+    const CLIENTS: usize = 24;
+    // A listener whose backlog is full drops new connections, like an origin that is overloaded.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    rustix::net::listen(&listener, 0).unwrap();
+    let address = listener.local_addr().unwrap();
+    let connect = |_| TcpStream::connect_timeout(&address, Duration::from_millis(200)).ok();
+    let _waiting: Vec<_> = (0..3).map(connect).collect();
+    let folder = Folder::new();
+    let text = format!(
+        "workers 2
+admin \"{}/admin\"
+site \"*\" {{
+    listen \"127.0.0.1:0\"
+    proxy \"http://{address}\" {{
+        concurrency min=6 max=8
+        timeouts {{ connect \"300ms\"; }}
+        passive off=#true
+        retries 0
+    }}
+}}
+",
+        folder.path().display()
+    );
+    let server = Server::run(&folder, &text);
+    let explain = || {
+        let mut command = flatout();
+        command.current_dir(folder.path()).env("HOME", folder.path()).args(["explain", "http://test/work"]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    assert!(matches!(server.get("/work").status, 503 | 504));
+                }
+            });
+        }
+        let watched = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let is_described = |text: &str| {
+                let is_full = load_of(text).is_some_and(|[under_way, max, _, queued]| under_way == max && queued > 0);
+                is_full && text.contains(" (limit 6), ") && text.contains("; most of them for /work (")
+            };
+            wait_until("the status describes it", || is_described(&ask_admin(&folder, "/status")));
+            wait_until("explain describes it", || is_described(&explain()));
+            wait_until("the metrics describe it", || {
+                let metrics = ask_admin(&folder, "/metrics");
+                let has = |name: &str, label: &str, is_right: fn(u64) -> bool| {
+                    let line = |line: &&str| line.starts_with(&format!("{name}{{")) && line.contains(label);
+                    let value = metrics.lines().find(line).and_then(|line| line.rsplit(' ').next()?.parse().ok());
+                    value.is_some_and(is_right)
+                };
+                has("flatout_origin_limit", "state=\"waiting_for_head\"", |value| value == 6)
+                    && has("flatout_origin_requests", "state=\"in_progress\"", |value| value == 8)
+                    && has("flatout_origin_requests", "state=\"queued\"", |value| value > 0)
+                    && has("flatout_origin_requests_by_path", "path=\"/work\"", |value| value > 0)
+                    && has("flatout_origin_requests_by_path", "path=\"other\"", |value| value == 0)
+            });
+        }));
+        is_over.store(true, Ordering::Relaxed);
+        if let Err(panic) = watched {
+            std::panic::resume_unwind(panic);
+        }
+    });
+    let (_, said) = server.stop();
+    let line = said.lines().find(|line| line.contains(": [origin_limit_began] ")).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains(&format!("origin http://{address} gets a limited number of requests at once")), "{line}");
+    assert!(line.contains(" of 8 requests in progress, ") && line.contains(" (limit 6), "), "{line}");
+    assert!(line.contains("; most of them for /work ("), "{line}");
 }

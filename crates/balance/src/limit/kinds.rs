@@ -10,6 +10,7 @@
 
 use super::{SAMPLES_MIN, SLOW_US};
 use crate::group::hash_key;
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -277,12 +278,15 @@ impl Kinds {
         self.slots.iter().filter(|slot| slot.has_grown(since_ms)).for_each(Slot::forget);
     }
 
-    /// Returns the path of which the most requests wait for a response head, and their number.
-    pub(super) fn most_frequent(&self) -> Option<(String, u32)> {
-        let most = self.slots.iter().max_by_key(|slot| slot.asking.load(Relaxed))?;
-        let asking = most.asking.load(Relaxed);
-        let name = most.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        (asking > 0).then_some((name, asking))
+    /// Returns up to `count_max` paths of which the most requests wait for a response head, and their numbers, in
+    /// descending order.
+    pub(super) fn most_frequent(&self, count_max: usize) -> Vec<(String, u32)> {
+        let asking = self.slots.iter().map(|slot| (slot, slot.asking.load(Relaxed)));
+        let mut paths: Vec<_> = asking.filter(|(_, asking)| *asking > 0).collect();
+        paths.sort_by_key(|(_, asking)| Reverse(*asking));
+        paths.truncate(count_max);
+        let name = |slot: &Slot| slot.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        paths.into_iter().map(|(slot, asking)| (name(slot), asking)).collect()
     }
 }
 
@@ -428,13 +432,17 @@ mod tests {
             }
         }
         assert_eq!(kinds.base(kinds.find(b"/often"), 1).unwrap().mean_us(), 1_000);
-        assert_eq!(kinds.most_frequent(), None);
+        assert!(kinds.most_frequent(2).is_empty());
         let long = kinds.find(&[b'x'; 4 * NAME_BYTES_MAX]);
         (0..3).for_each(|_| kinds.begin(long));
-        if long.path.is_some() {
-            assert_eq!(kinds.most_frequent().unwrap().0.len(), NAME_BYTES_MAX);
-        }
         kinds.begin(page);
+        let most = kinds.most_frequent(2);
+        assert_eq!(most.last(), Some(&("/often".to_owned(), 1)));
+        if long.path.is_some() {
+            assert_eq!((most[0].0.len(), most[0].1), (NAME_BYTES_MAX, 3));
+            assert_eq!(kinds.most_frequent(1), most[..1]);
+        }
         kinds.end(page);
+        assert!(!kinds.most_frequent(2).contains(&("/often".to_owned(), 1)));
     }
 }

@@ -39,7 +39,7 @@ mod young;
 
 pub use climb::Sample;
 pub use permit::Permit;
-pub use status::LimiterStatus;
+pub use status::{LaneStatus, LimiterStatus};
 pub use waiting::WaitingRequest;
 
 use flatout_config::model::Concurrency;

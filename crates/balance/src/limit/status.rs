@@ -4,6 +4,9 @@ use super::{ConcurrencyLimiter, LaneName, Places, Relaxed, SeqCst};
 use flatout_overload::QueueReading;
 use std::fmt;
 
+/// Maximum number of paths that are named, because metrics must not have a series for each path.
+const PATHS_MAX: usize = 8;
+
 /// State of the requests of some kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneStatus {
@@ -31,14 +34,20 @@ pub struct LimiterStatus {
     pub aged: u32,
     /// Slow kinds.
     pub slow: LaneStatus,
-    /// The path of which the most requests wait for a response head, and their number.
-    pub most: Option<(String, u32)>,
+    /// The few paths of which the most requests wait for a response head, and their numbers, in descending order.
+    pub paths: Vec<(String, u32)>,
 }
 
 impl LimiterStatus {
     /// Returns whether there is a limit because of overload.
     pub const fn is_limited(&self) -> bool {
         self.quick.limit.is_some() || self.slow.limit.is_some()
+    }
+
+    /// The number of requests that wait for a response head, except those of [`paths`](Self::paths).
+    pub fn other_paths(&self) -> u32 {
+        let asking = self.quick.asking.saturating_add(self.slow.asking).saturating_add(self.aged);
+        self.paths.iter().fold(asking, |left, (_, count)| left.saturating_sub(*count))
     }
 
     /// The queue of all kinds of requests.
@@ -64,7 +73,7 @@ impl ConcurrencyLimiter {
             quick: lane(LaneName::Quick),
             aged: u32::try_from(self.aged.load(Relaxed)).unwrap_or(0),
             slow: lane(LaneName::Slow),
-            most: self.kinds.most_frequent(),
+            paths: self.kinds.most_frequent(PATHS_MAX),
         }
     }
 }
@@ -89,7 +98,7 @@ impl fmt::Display for LimiterStatus {
         if self.slow.asking > 0 || self.slow.queued > 0 || self.slow.limit.is_some() {
             write!(f, "; of slow kinds: {}", self.slow)?;
         }
-        match &self.most {
+        match self.paths.first() {
             Some((path, count)) => write!(f, "; most of them for {path} ({count})"),
             None => Ok(()),
         }
