@@ -3,12 +3,15 @@
 //! RssAnon is the private memory of a process: heap and stacks, without the program and its libraries.
 
 use super::bad_input::connections;
-use super::harness::{Folder, Server, is_release, read_response, wait_until};
+use super::harness::{Folder, Server, flatout, is_release, read_response, wait_until};
+use super::tls::Certificate;
 use super::tool::{run, tool};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::net::TcpStream;
-use std::process::id;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Stdio, id};
 
 /// The figures apply to the release build. A debug build has a more generous limit.
 pub(super) fn bound(release: u64) -> u64 {
@@ -164,29 +167,88 @@ fn send_queues(server: &Server) -> Vec<u64> {
     values.filter(|bytes| *bytes > 0).collect()
 }
 
+/// Waits until the kernel's buffers of `readers` connections that read nothing grow no more, and returns the kernel memory
+/// in the server's send queues, in bytes.
+fn stalled_bytes(server: &Server, readers: usize) -> u64 {
+    let (mut queues, mut unchanged) = (Vec::new(), 0);
+    wait_until("all connections have stalled", || {
+        let before = std::mem::replace(&mut queues, send_queues(server));
+        unchanged = if queues == before { unchanged + 1 } else { 0 };
+        queues.len() == readers && unchanged >= 5
+    });
+    queues.iter().sum()
+}
+
+/// Asserts that the operator reads how much kernel memory the unsent responses to `readers` hold, of which the kernel says
+/// that it is `held` bytes.
+fn assert_unsent_memory_is_shown(admin: &Path, readers: usize, held: u64) {
+    let mut stream = UnixStream::connect(admin).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut metrics = String::new();
+    stream.read_to_string(&mut metrics).unwrap();
+    let value = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let (bytes, connections) = (value("flatout_unsent_memory_bytes "), value("flatout_unsent_connections "));
+    assert_eq!(connections, Some(readers as u64));
+    let bytes = bytes.unwrap();
+    assert!(bytes <= held + held / 2 && held <= bytes + bytes / 2, "{bytes} bytes, the kernel says {held}");
+    let status = String::from_utf8(flatout().args(["status", "--admin"]).arg(admin).output().unwrap().stdout).unwrap();
+    let row = status.lines().find(|line| line.contains("unsent responses")).unwrap_or_else(|| panic!("{status}"));
+    assert!(row.ends_with(&format!(" of kernel memory, for {readers} TCP connections")), "{row}");
+}
+
 #[test]
 fn stalled_readers_hold_little_kernel_memory() {
     const READERS: usize = 1_000;
     const LIMIT_BYTES: u64 = 256 << 20;
-    let folder = Folder::new();
+    let (folder, private) = (Folder::new(), Folder::new());
     sparse_files(&folder, 1, 10_000_000);
-    let server = Server::start(folder.path(), &["--write-timeout", "1440m"]);
+    let admin = private.path().join("admin");
+    let server = Server::start(
+        folder.path(),
+        &["--write-timeout", "1440m", "--workers", "2", "--admin", admin.to_str().unwrap()],
+    );
     allow_descriptors(id(), READERS as u64 + 2000);
     let request = |_| {
         let mut stream = server.connect();
         stream.write_all(b"GET /0 HTTP/1.1\r\nHost: test\r\n\r\n").unwrap();
         stream
     };
-    let _streams: Vec<TcpStream> = (0..READERS).map(request).collect();
-    // Complete when neither the clients' nor the server's kernel buffers grow any more.
-    let (mut queues, mut unchanged) = (Vec::new(), 0);
-    wait_until("all connections have stalled", || {
-        let before = std::mem::replace(&mut queues, send_queues(&server));
-        unchanged = if queues == before { unchanged + 1 } else { 0 };
-        queues.len() == READERS && unchanged >= 5
-    });
-    let held: u64 = queues.iter().sum();
+    let streams: Vec<TcpStream> = (0..READERS).map(request).collect();
+    let held = stalled_bytes(&server, READERS);
     println!("{} KiB of kernel memory for each of {READERS} stalled readers of 10 MB", held / READERS as u64 / 1024);
     assert!(held <= LIMIT_BYTES, "{held} bytes");
     assert_eq!(server.get("/missing").status, 404);
+    assert_unsent_memory_is_shown(&admin, READERS, held);
+    drop(streams);
+    wait_until("the memory is free", || send_queues(&server).is_empty());
+    assert_unsent_memory_is_shown(&admin, 0, 0);
+}
+
+/// curl writes to a pipe that nobody reads, so that it soon reads nothing either.
+#[test]
+fn unsent_memory_is_shown_over_tls_and_http2() {
+    const READERS: usize = 8;
+    let (folder, private, certificate) = (Folder::new(), Folder::new(), Certificate::new());
+    sparse_files(&folder, 1, 100_000_000);
+    let admin = private.path().join("admin");
+    let arguments = ["--write-timeout", "1440m", "--tls-cert", &certificate.chain, "--tls-key", &certificate.key];
+    let server = Server::start(folder.path(), &[&arguments[..], &["--admin", admin.to_str().unwrap()]].concat());
+    let read = |_| {
+        let mut command = tool("curl");
+        command.args(["-sS", "-k", "--http2"]).arg(server.url("/0")).stdout(Stdio::piped());
+        Reader(command.spawn().unwrap())
+    };
+    let _readers: Vec<Reader> = (0..READERS).map(read).collect();
+    let held = stalled_bytes(&server, READERS);
+    assert_unsent_memory_is_shown(&admin, READERS, held);
+}
+
+/// A client that is killed at the end.
+struct Reader(Child);
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -19,7 +19,7 @@
 //! | `socket_file` | files of Unix sockets, for listeners and for the admin socket |
 //! | `quic` | UDP sockets for HTTP/3, and the keys of its connections |
 //! | `workers`, `events` | worker threads, their commands, and events |
-//! | [`admin`], [`status`], `metrics` | the admin socket, status and metrics |
+//! | [`admin`], [`status`], `metrics`, `unsent` | the admin socket, status and metrics; memory of unsent responses |
 //! | `certificates`, `authority` | TLS certificates, and the local certificate authority |
 //! | `folders` | folders that were replaced by others of the same path |
 //! | `watch` | file changes reported by the kernel |
@@ -78,6 +78,7 @@ pub mod status;
 pub mod store;
 mod supervisor;
 mod threads;
+mod unsent;
 mod upgrade;
 mod watch;
 mod workers;

@@ -4,14 +4,15 @@
 use crate::status::{QueueStatus, StatusState};
 use crate::store::{MetricKind, MetricRow};
 use flatout_engine::MetricsFormat;
+use flatout_os::send_memory::SendMemory;
 use flatout_server::counters::{CounterFamily, FAMILIES, GAUGES, ROWS};
 use flatout_units::prometheus::{push_head, push_sample};
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-/// Returns all metrics as text.
-pub(crate) fn encode_metrics(shared: &StatusState, format: MetricsFormat) -> String {
-    Rows::gather(shared).to_text(format)
+/// Returns all metrics as text. `unsent` is the kernel memory of unacknowledged responses, if it is known.
+pub(crate) fn encode_metrics(shared: &StatusState, unsent: Option<SendMemory>, format: MetricsFormat) -> String {
+    Rows::gather(shared, unsent).to_text(format)
 }
 
 /// Names and values of labels.
@@ -39,7 +40,7 @@ struct Family {
 struct Rows(Vec<Family>);
 
 impl Rows {
-    fn gather(shared: &StatusState) -> Self {
+    fn gather(shared: &StatusState, unsent: Option<SendMemory>) -> Self {
         let mut rows = Self(Vec::new());
         for row in ROWS {
             rows.counter(row.metric, row.help, row.sum(&shared.counters));
@@ -49,6 +50,12 @@ impl Rows {
         }
         for row in GAUGES {
             rows.gauge(row.metric, row.help, row.sum(&shared.counters));
+        }
+        if let Some(SendMemory { bytes, connections }) = unsent {
+            let help =
+                "Kernel memory of response data that clients of TCP connections have not acknowledged, in bytes.";
+            rows.gauge("unsent_memory_bytes", help, bytes);
+            rows.gauge("unsent_connections", "TCP connections with unacknowledged response data.", connections);
         }
         rows.counter("log_lines_lost", "Log lines that could not be written.", shared.log_lines_lost());
         rows.gauge("connections_open", "Connections open now.", shared.connections_open());
@@ -147,6 +154,7 @@ mod tests {
     use flatout_engine::MetricsFormat;
     use flatout_engine::explain::Question;
     use flatout_handler::ending::CloseReason;
+    use flatout_os::send_memory::SendMemory;
     use flatout_overload::QueueReading;
     use flatout_reason::Table;
     use flatout_server::counters::Counters;
@@ -169,9 +177,12 @@ mod tests {
                 Arc::new(logs),
                 Arc::new(NoStore),
             ),
+            Some(SendMemory { bytes: 9, connections: 2 }),
             MetricsFormat::OpenMetrics,
         );
         for line in [
+            "flatout_unsent_memory_bytes 9",
+            "flatout_unsent_connections 2",
             "# TYPE flatout_requests counter",
             "flatout_requests_total 5",
             "flatout_responses_total{class=\"4xx\"} 1",
@@ -223,7 +234,7 @@ mod tests {
     fn rows_of_the_store_come_too() {
         let logs = Arc::new(Logs::open(&[], Box::new(|_| {})).unwrap());
         let shared = StatusState::new(vec![Arc::default()], &[], logs, Arc::new(Two));
-        let text = encode_metrics(&shared, MetricsFormat::OpenMetrics);
+        let text = encode_metrics(&shared, None, MetricsFormat::OpenMetrics);
         for line in [
             "# TYPE flatout_cache_lookups counter",
             "flatout_cache_lookups_total{reason=\"hit\"} 3",
@@ -236,7 +247,7 @@ mod tests {
         ] {
             assert_eq!(text.lines().filter(|found| *found == line).count(), 1, "{line} is not once in\n{text}");
         }
-        let text = encode_metrics(&shared, MetricsFormat::Text);
+        let text = encode_metrics(&shared, None, MetricsFormat::Text);
         for line in [
             "# HELP flatout_cache_lookups_total Of the store.",
             "# TYPE flatout_cache_lookups_total counter",

@@ -87,6 +87,7 @@ impl OverloadWatches {
         let now = Now::read();
         if self.time_left(now.monotonic_ms) == Duration::ZERO {
             self.sample(shared, now);
+            shared.refresh_unsent(now.monotonic_ms);
         }
     }
 

@@ -6,13 +6,20 @@ use crate::status::StatusState;
 use flatout_config::model::Config;
 use flatout_engine::spec::{PagesShared, Sources, Spec};
 use flatout_engine::{MetricsText, SpecError};
+use flatout_os::clock::Now;
 use flatout_proxy::Accelerator;
 use std::sync::{Arc, OnceLock};
 
 /// Returns the source of the content for the `metrics` step: the counters of all workers, once the workers exist.
 pub(crate) fn metrics_text(shared: &Arc<OnceLock<Arc<StatusState>>>) -> MetricsText {
     let shared = Arc::clone(shared);
-    Arc::new(move |format| shared.get().map(|shared| encode_metrics(shared, format)).unwrap_or_default())
+    Arc::new(move |format| {
+        let encode = |shared: &Arc<StatusState>| {
+            let unsent = shared.unsent.read(Now::read().monotonic_ms);
+            encode_metrics(shared, unsent, format)
+        };
+        shared.get().map(encode).unwrap_or_default()
+    })
 }
 
 /// Compiles `config`. Unchanged parts keep the state that they learned in `previous`.

@@ -5,10 +5,12 @@ use crate::listeners::{AcceptQueues, Address};
 use crate::messages::History;
 use crate::overload::RefusalStatus;
 use crate::store::{StatusRow, StoreView};
+use crate::unsent::UnsentMemory;
 use flatout_access_log::Logs;
 use flatout_config::model::{Config, Protocol};
 use flatout_os::clock;
 use flatout_os::counter::Counter;
+use flatout_os::send_memory::SendMemory;
 use flatout_overload::QueueReading;
 use flatout_reason::Table;
 use flatout_server::Phase;
@@ -46,6 +48,7 @@ pub(crate) struct StatusState {
     /// The view of the store, which does not change as long as the process runs.
     pub(crate) store: Arc<dyn StoreView>,
     limits: Option<HeldCounters>,
+    pub(crate) unsent: UnsentMemory,
     /// The process ID of the supervisor; 0 without one.
     supervisor: AtomicU32,
 }
@@ -219,6 +222,7 @@ impl StatusState {
             view: Mutex::new(View { phase: phase_name(Phase::Serve), ..View::default() }),
             store,
             limits: None,
+            unsent: UnsentMemory::default(),
             supervisor: AtomicU32::new(0),
         }
     }
@@ -338,6 +342,9 @@ impl StatusState {
             let value = format!("{granted} granted, at most {worker_max} per worker");
             StatusRow { name: name.to_owned(), value }
         }));
+        let SendMemory { bytes, connections } = self.measure_unsent();
+        let value = format!("{} of kernel memory, for {connections} TCP connections", show::bytes(bytes as f64));
+        rows.push(StatusRow { name: "unsent responses".to_owned(), value });
         rows
     }
 

@@ -19,7 +19,16 @@ impl Counter {
         self.add(amount.wrapping_neg());
     }
 
+    /// Raises the count to `value` if it is smaller. Only the owning worker may call it.
+    #[inline]
+    pub fn raise_to(&self, value: u64) {
+        if self.get() < value {
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+
     /// The current count.
+    #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

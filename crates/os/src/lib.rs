@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`runtime`], [`registered`], [`timer`] | a worker's runtime, its event sources, ticks |
 //! | [`socket`], [`connecting`], [`datagram`] | listeners, socket options, the owner of a port; connecting to servers; UDP sockets and their steering |
+//! | [`send_memory`] | kernel memory of data that clients have not acknowledged |
 //! | [`tun`] | network interfaces of this process |
 //! | [`signals`] | signals received through a descriptor |
 //! | [`cgroup`], [`process`], [`procfs`] | limits of the process's cgroup; users, groups and inherited descriptors; /proc |
@@ -38,6 +39,7 @@ pub mod root;
 pub mod runtime;
 #[cfg(any(test, feature = "settable-clock"))]
 mod seeded_random;
+pub mod send_memory;
 #[cfg(any(test, feature = "settable-clock"))]
 mod settable_clock;
 pub mod signals;

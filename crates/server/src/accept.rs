@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::Poll;
@@ -354,14 +354,17 @@ fn begin<H: Handler>(
     };
     match connection.turn(worker, socket.as_fd()) {
         Next::Close(reason) => connection.handle_close(worker, reason),
-        next => match Registered::new(socket) {
-            Ok(socket) if next == Next::Http2 => Http2Task::spawn(worker, socket, &mut connection),
-            Ok(socket) if next == Next::Tunnel => connection.begin_tunnel(worker, socket),
-            Ok(socket) => {
-                spawn_local(Box::pin(ServerTask::new(Rc::clone(worker), socket, connection, next)));
+        next => {
+            worker.counters.descriptor_max.raise_to(socket.as_raw_fd().cast_unsigned().into());
+            match Registered::new(socket) {
+                Ok(socket) if next == Next::Http2 => Http2Task::spawn(worker, socket, &mut connection),
+                Ok(socket) if next == Next::Tunnel => connection.begin_tunnel(worker, socket),
+                Ok(socket) => {
+                    spawn_local(Box::pin(ServerTask::new(Rc::clone(worker), socket, connection, next)));
+                }
+                Err(_) => connection.handle_close(worker, CloseReason::SocketFailed),
             }
-            Err(_) => connection.handle_close(worker, CloseReason::SocketFailed),
-        },
+        }
     }
 }
 

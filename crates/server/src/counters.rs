@@ -33,6 +33,8 @@ macro_rules! counters {
             $(#[doc = $help] pub $field: Counter,)+
             $(#[doc = $gauge_help] pub $gauge: Arc<Counter>,)+
             $(#[doc = $family_help] pub $family: [Counter; $count],)+
+            /// The largest number of a TCP connection's descriptor so far, for measuring the memory of connections.
+            pub descriptor_max: Counter,
         }
 
         impl Default for Counters {
@@ -42,6 +44,7 @@ macro_rules! counters {
                     $($gauge: Arc::default(),)+
                     // Arrays of more than 32 elements do not implement Default.
                     $($family: std::array::from_fn(|_| Counter::default()),)+
+                    descriptor_max: Counter::default(),
                 }
             }
         }

@@ -334,7 +334,7 @@ fn answer(question: AdminRequest, shared: &StatusState, event_sender: &EventSend
         AdminRequest::Metrics(format) => HttpReply {
             status: 200,
             content_type: format.content_type(),
-            body: encode_metrics(shared, format),
+            body: encode_metrics(shared, Some(shared.measure_unsent()), format),
             allow: None,
         },
         AdminRequest::Status => HttpReply::json(&shared.status()),

@@ -1,0 +1,73 @@
+//! Kernel memory of responses that clients have not acknowledged. Measuring it takes time in proportion to the number of
+//! connections, so it is measured only on request, and never by a worker.
+
+use crate::status::StatusState;
+use flatout_os::send_memory::SendMemory;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Time for which the control thread measures once a second after a worker has asked for the memory, in milliseconds.
+/// Metrics are usually scraped more often.
+const WANTED_MS: u64 = 300_000;
+
+/// The memory as last measured.
+#[derive(Debug, Default)]
+pub(crate) struct UnsentMemory {
+    /// The memory, and when it was measured, in milliseconds.
+    latest: Mutex<Option<(SendMemory, u64)>>,
+    /// Time until which the control thread measures, in milliseconds.
+    wanted_until_ms: AtomicU64,
+}
+
+impl UnsentMemory {
+    /// Returns the memory as the control thread has measured it in the last `WANTED_MS`, if it has, and makes it go on
+    /// measuring. For workers.
+    pub(crate) fn read(&self, now_ms: u64) -> Option<SendMemory> {
+        self.wanted_until_ms.store(now_ms.saturating_add(WANTED_MS), Ordering::Relaxed);
+        let latest = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        latest.filter(|(_, at_ms)| now_ms.saturating_sub(*at_ms) < WANTED_MS).map(|(memory, _)| memory)
+    }
+
+    fn is_wanted(&self, now_ms: u64) -> bool {
+        now_ms < self.wanted_until_ms.load(Ordering::Relaxed)
+    }
+}
+
+impl StatusState {
+    /// Measures the memory. Must not run on an event loop.
+    pub(crate) fn measure_unsent(&self) -> SendMemory {
+        let queues = self.view().accept_queues.clone();
+        let ports: BTreeSet<u16> = queues.iter().filter_map(|queue| queue.address.port()).collect();
+        let descriptor_max = self.counters.iter().map(|counters| counters.descriptor_max.get()).max().unwrap_or(0);
+        SendMemory::measure(&ports, i32::try_from(descriptor_max).unwrap_or(i32::MAX))
+    }
+
+    /// Measures the memory if a worker has asked for it. The control thread calls this once a second.
+    pub(crate) fn refresh_unsent(&self, now_ms: u64) {
+        if self.unsent.is_wanted(now_ms) {
+            let memory = self.measure_unsent();
+            *self.unsent.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((memory, now_ms));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{UnsentMemory, WANTED_MS};
+    use flatout_os::send_memory::SendMemory;
+
+    #[test]
+    fn a_worker_reads_what_was_measured_since_it_asked() {
+        let unsent = UnsentMemory::default();
+        assert!(!unsent.is_wanted(1_000));
+        assert_eq!(unsent.read(1_000), None);
+        assert!(unsent.is_wanted(1_000) && unsent.is_wanted(WANTED_MS) && !unsent.is_wanted(1_000 + WANTED_MS));
+        let memory = SendMemory { bytes: 7, connections: 1 };
+        *unsent.latest.lock().unwrap() = Some((memory, 2_000));
+        assert_eq!(unsent.read(15_000), Some(memory));
+        assert!(unsent.is_wanted(14_999 + WANTED_MS));
+        // Nobody has asked since.
+        assert_eq!(unsent.read(2_000 + WANTED_MS), None);
+    }
+}
