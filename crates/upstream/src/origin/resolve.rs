@@ -26,8 +26,12 @@ const FAILURE_TTL_MS: u64 = 1_000;
 /// resolved or if that fails.
 const STALE_TTLS: u64 = 6;
 
-/// How long resolutions must not have returned an address, in milliseconds, until the name has lost it.
-const ABSENCE_MS: u64 = 60_000;
+/// How long resolutions must not have returned an address, in milliseconds, until the name has lost it. With the time
+/// until they notice the absence, and that between two of them, this is less than a minute.
+const ABSENCE_MS: u64 = 30_000;
+
+/// A name that may have lost an address is resolved again after the setting divided by this.
+const ABSENCE_DIVISOR: u64 = 3;
 
 /// A name is resolved again earlier than the setting says, by up to the setting divided by this. The amount is random, so
 /// that not all names and workers use the resolver at the same time.
@@ -124,10 +128,12 @@ impl Resolution {
     }
 
     /// Returns whether the name is to be resolved again, because the last resolution, even if it failed, was about
-    /// `recheck_ms` ago. False if a resolution is in progress.
+    /// `recheck_ms` ago, or less if it did not return all addresses. False if a resolution is in progress.
     fn is_recheck_due(&self, recheck_ms: u64, now_ms: u64) -> bool {
         let known = self.known.borrow();
         let is_name = known.fresh_until_ms != u64::MAX;
+        let lacks_any = self.had.borrow().iter().any(|had| had.absent_since_ms.is_some());
+        let recheck_ms = if lacks_any { recheck_ms / ABSENCE_DIVISOR } else { recheck_ms };
         let early_ms = self.jitter % (recheck_ms / JITTER_DIVISOR).max(1);
         let is_due = now_ms.saturating_sub(self.checked_ms.get()) >= recheck_ms.saturating_sub(early_ms);
         is_name && is_due && !known.under_way && !known.addresses.is_empty()
@@ -155,9 +161,10 @@ impl Drop for Recheck {
     }
 }
 
-/// Resolves the name of `pool` again if its connections have been used since the last time, and that is long ago.
+/// Resolves the name of `pool` again if it has connections, or has used any since the last time, and that is long ago.
 pub(super) fn recheck(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>, now_ms: u64) {
-    if !pool.was_used() || !pool.resolution.is_recheck_due(shared.settings.recheck_ms, now_ms) {
+    let needs_address = pool.is_kept() || pool.was_used();
+    if !needs_address || !pool.resolution.is_recheck_due(shared.settings.recheck_ms, now_ms) {
         return;
     }
     // If another worker is resolving the name, the next sweep tries again.
@@ -232,6 +239,7 @@ pub(super) fn handle_addresses(shared: &OriginShared, pool: &OriginPool, address
 #[cfg(test)]
 mod tests {
     use super::{ABSENCE_MS, FAILURE_TTL_MS, Recheck, Resolution};
+    use crate::origin::OriginSettings;
     use flatout_http::url::OriginAddress;
     use std::net::SocketAddr;
 
@@ -264,7 +272,7 @@ mod tests {
 
     /// For instance, a resolver whose request for one family of addresses times out.
     #[test]
-    fn a_name_has_lost_an_address_after_a_minute_without_it() {
+    fn a_name_has_lost_an_address_after_half_a_minute_without_it() {
         let resolution = name();
         assert_eq!(note(&resolution, &[0, 1], 1), [0, 1]);
         // The name was not resolved for an hour, so this absence is a new one.
@@ -275,6 +283,30 @@ mod tests {
         assert_eq!(note(&resolution, &[1], begin_ms + 70_000 + ABSENCE_MS - 1), [0, 1]);
         assert_eq!(note(&resolution, &[1], begin_ms + 70_000 + ABSENCE_MS), [1]);
         assert_eq!(note(&resolution, &[1, 0], begin_ms + 200_000), [0, 1]);
+    }
+
+    /// From whatever time between two resolutions on, if each takes two seconds.
+    #[test]
+    fn a_name_that_moves_has_lost_its_former_address_within_a_minute() {
+        const LOOKUP_MS: u64 = 2_000;
+        let recheck_ms = OriginSettings::default().recheck_ms;
+        for phase_ms in (0..2 * recheck_ms).step_by(100) {
+            let resolution = name();
+            resolution.known.borrow_mut().addresses = [address(0)].into();
+            note(&resolution, &[0], 0);
+            let (moved_ms, mut now_ms) = (100_000 + phase_ms, 0);
+            while resolution.has(address(0)) {
+                now_ms += 100;
+                if resolution.is_recheck_due(recheck_ms, now_ms) {
+                    let returned = u8::from(now_ms >= moved_ms);
+                    now_ms += LOOKUP_MS;
+                    note(&resolution, &[returned], now_ms);
+                    resolution.checked_ms.set(now_ms);
+                }
+            }
+            let after_ms = now_ms.checked_sub(moved_ms);
+            assert!(after_ms.is_some_and(|ms| (ABSENCE_MS..=60_000).contains(&ms)), "{after_ms:?} after {moved_ms}");
+        }
     }
 
     #[test]

@@ -28,8 +28,9 @@ pub struct OriginSettings {
     pub idle_connections_max: u32,
     /// How long resolved addresses are used, in milliseconds. The system's resolver does not report the TTL.
     pub resolve_ttl_ms: u64,
-    /// How long connections to a name's address are used, in milliseconds, before the name is resolved again to find out
-    /// whether it still has that address. The actual time is up to a quarter shorter.
+    /// How long connections to a name's address are used or kept, in milliseconds, before the name is resolved again to
+    /// find out whether it still has that address. The actual time is up to a quarter shorter, and a third of this while
+    /// resolutions do not return all of its addresses.
     pub recheck_ms: u64,
     /// Maximum size of a response head in bytes, including those of interim responses.
     pub head_bytes_max: usize,
@@ -55,7 +56,7 @@ impl Default for OriginSettings {
             idle_timeout_ms: 30_000,
             idle_connections_max: 64,
             resolve_ttl_ms: 10_000,
-            recheck_ms: 30_000,
+            recheck_ms: 15_000,
             head_bytes_max: 64 * 1024,
             interims_max: 1_000,
             http2: false,

@@ -36,9 +36,9 @@ fn connections_to_an_address_that_the_name_has_lost_are_retired() {
         assert_eq!(client.idle_connections(&origin), 1);
         // One response without the address is no proof.
         client.resolve_to(&origin, &[new(&origin)], 3 * MINUTE_MS);
-        client.resolve_to(&origin, &[new(&origin)], 3 * MINUTE_MS + MINUTE_MS / 2);
+        client.resolve_to(&origin, &[new(&origin)], 3 * MINUTE_MS + MINUTE_MS / 4);
         assert_eq!(client.idle_connections(&origin), 1);
-        client.resolve_to(&origin, &[new(&origin)], 5 * MINUTE_MS);
+        client.resolve_to(&origin, &[new(&origin)], 3 * MINUTE_MS + MINUTE_MS / 2);
         assert_eq!(client.idle_connections(&origin), 0);
         // Back again.
         client.resolve_to(&origin, &[old(&origin)], 6 * MINUTE_MS);
@@ -87,7 +87,7 @@ fn a_connection_in_use_is_retired_after_its_response() {
     });
 }
 
-/// Only traffic causes resolutions, and they are as far apart as the setting says.
+/// Without connections, there are no resolutions, and they are as far apart as the setting says.
 #[test]
 fn the_name_of_an_origin_in_use_is_resolved_again() {
     let origin = named(&serve_answer(OK));
@@ -105,5 +105,22 @@ fn the_name_of_an_origin_in_use_is_resolved_again() {
             get(&rare, &origin).await.unwrap();
         }
         assert_eq!(rare.counts().lookups.get(), 1);
+    });
+}
+
+/// A connection that is only kept must not outlive the address of its name either.
+#[test]
+fn the_name_of_an_idle_connection_is_resolved_again() {
+    let origin = named(&serve_answer(OK));
+    let settings = OriginSettings { recheck_ms: 1, head_timeout_ms: 50, ..OriginSettings::default() };
+    run(async {
+        let client = client_with(settings);
+        get(&client, &origin).await.unwrap();
+        let begun = std::time::Instant::now();
+        while client.counts().lookups.get() < 4 {
+            client.pause(1).await;
+            assert!(begun.elapsed() < Duration::from_secs(20), "the name is not resolved again");
+        }
+        client.close_idle();
     });
 }
