@@ -6,7 +6,7 @@
 
 use crate::code::Code;
 use crate::diagnostic::{Diagnostics, Report, Texts};
-use crate::encode::SettingWriter;
+use crate::encode::writer::{SettingWriter, quote};
 use crate::syntax::{Annotation, Node, Scalar, Value, parse_document};
 use serde_json::{Map, Value as Json, json};
 
@@ -148,7 +148,7 @@ fn decode_value(json: &Json, path: &str) -> Result<String, JsonError> {
         Json::Bool(true) => "#true".into(),
         Json::Bool(false) => "#false".into(),
         Json::Number(number) => number.to_string(),
-        Json::String(text) => crate::encode::quote(text),
+        Json::String(text) => quote(text),
         Json::Array(_) => return Err(fault(path, "a value cannot be an array")),
         Json::Object(object) => {
             let mut entries = object.iter();
@@ -158,7 +158,7 @@ fn decode_value(json: &Json, path: &str) -> Result<String, JsonError> {
             let (Some(annotation), Json::String(text)) = (Annotation::of(name), value) else {
                 return Err(fault(path, "an object as a value must be {\"env\": \"NAME\"} or {\"file\": \"path\"}"));
             };
-            format!("({}){}", annotation.name(), crate::encode::quote(text))
+            format!("({}){}", annotation.name(), quote(text))
         }
     })
 }

@@ -1,14 +1,12 @@
 //! Prints a configuration as KDL. Reading the output yields the same configuration, except for places.
 
 mod site;
-mod writer;
-
-pub(crate) use site::fields as write_fields;
-pub(crate) use writer::{SettingWriter, quote};
+pub(crate) mod writer;
 
 use crate::model::{Certificate, Config, Place, Step, StepKind};
 use crate::read;
-use std::path::Path;
+use site::log_name;
+use writer::{SettingWriter, quote};
 
 /// Prints a configuration as KDL. Includes, environment variables and secrets are resolved, so the output contains
 /// their values.
@@ -83,17 +81,6 @@ fn clear_places(block: &mut [Step]) {
             clear_places(&mut route.block);
         }
     }
-}
-
-/// The name by which sites select the log with this index.
-fn log_name(index: usize) -> String {
-    format!("log-{index}")
-}
-
-/// Converts a path to a string. A path that is not UTF-8 cannot be written in KDL, but paths read from KDL are always
-/// UTF-8.
-pub(crate) fn path(path: &Path) -> String {
-    path.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]

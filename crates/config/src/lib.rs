@@ -30,7 +30,6 @@ pub use source::{Disk, MemorySource, Sources};
 
 use diagnostic::Report;
 use include::Loader;
-use read::Reader;
 use std::path::Path;
 
 /// Reads a configuration with its includes. A file whose name ends in `.json` is read as JSON, any other as KDL.
@@ -38,9 +37,7 @@ pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
     let mut report = Report::new();
     let loaded = Loader::new(sources, &mut report).load(path);
     let unread = report.count();
-    let mut reader =
-        Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources, secrets: Vec::new() };
-    let config = reader.read(&loaded.nodes);
+    let config = read::read(&loaded, sources, &mut report);
     if unread > 0 {
         report.keep_certain_since(unread, &loaded.texts);
     }
@@ -52,9 +49,7 @@ pub fn load(path: &Path, sources: &dyn Sources) -> Result<Config, Diagnostics> {
 pub fn load_admin(path: &Path, sources: &dyn Sources) -> model::Admin {
     let mut report = Report::new();
     let loaded = Loader::new(sources, &mut report).load(path);
-    Reader { report: &mut report, texts: &loaded.texts, paths: &loaded.paths, sources, secrets: Vec::new() }
-        .read(&loaded.nodes)
-        .admin
+    read::read(&loaded, sources, &mut report).admin
 }
 
 /// Reads a configuration from a string, as if it were the file `flatout.kdl` in the current folder. It cannot access

@@ -1,12 +1,16 @@
 //! Reads the syntax tree into the model: finds every setting by name and checks every value's bounds.
 //!
 //! A mistake does not stop the reader: it reports and skips whatever it cannot read, and continues.
+//!
+//! The primitives import no block: [`reader`], [`parse`], [`shape`], [`value`], [`text`] and [`setting`]. [`registry`]
+//! imports all blocks, and no block imports it.
 
 pub(crate) mod cache;
 mod check;
 pub(crate) mod files;
 pub(crate) mod guard;
 pub(crate) mod log;
+pub(crate) mod operations;
 mod origin;
 pub(crate) mod pages;
 mod parse;
@@ -15,6 +19,8 @@ mod pool;
 mod private;
 pub(crate) mod process;
 pub(crate) mod proxy;
+mod reader;
+mod registry;
 mod route;
 mod setting;
 mod shape;
@@ -35,39 +41,19 @@ pub use store::{MEMORY_OBJECTS, disks_fault, parse_disk, parse_memory};
 pub(crate) use text::encode_text;
 pub use text::parse_field_text;
 
-use crate::diagnostic::{Report, Span, Texts};
-use crate::model::{Config, Place};
+use crate::diagnostic::Report;
+use crate::include::Loaded;
+use crate::model::Config;
 use crate::source::Sources;
-use crate::syntax::Node;
-use std::path::{Path, PathBuf};
+use reader::Reader;
 
-/// The inputs of the reader other than the tree, and its report.
-pub(crate) struct Reader<'a> {
-    pub(crate) report: &'a mut Report,
-    pub(crate) texts: &'a Texts,
-    pub(crate) paths: &'a [PathBuf],
-    pub(crate) sources: &'a dyn Sources,
-    /// The contents of the files that `(file)` values have referred to so far.
-    pub(crate) secrets: Vec<String>,
-}
-
-impl Reader<'_> {
-    /// Reads the whole configuration. The result is valid only if the report is still empty afterwards.
-    pub(crate) fn read(&mut self, nodes: &[Node]) -> Config {
-        let mut config = process::read(self, nodes);
-        config.share_trust();
-        config.files = self.paths.to_vec();
-        config.secrets = std::mem::take(&mut self.secrets);
-        config
-    }
-
-    fn place(&self, span: Span) -> Place {
-        self.texts.place(span)
-    }
-
-    /// Resolves a path relative to the file that mentions it.
-    fn resolve(&self, span: Span, path: &str) -> PathBuf {
-        let file = self.paths.get(span.file as usize);
-        file.and_then(|file| file.parent()).unwrap_or(Path::new("")).join(path)
-    }
+/// Reads the whole configuration. The result is valid only if nothing has been added to the report afterwards.
+pub(crate) fn read(loaded: &Loaded, sources: &dyn Sources, report: &mut Report) -> Config {
+    let Loaded { nodes, texts, paths } = loaded;
+    let mut reader = Reader { report, texts, paths, sources, home_of: registry::home_of, secrets: Vec::new() };
+    let mut config = process::read(&mut reader, nodes);
+    config.share_trust();
+    config.files.clone_from(paths);
+    config.secrets = reader.secrets;
+    config
 }

@@ -1,8 +1,8 @@
 //! Prints sites and their steps as KDL.
 
-use super::{SettingWriter, log_name, path, quote};
-use crate::model::{Config, FieldOp, Handler, Matcher, Redirect, Respond, Rewrite, Route, Site, Step, StepKind};
-use crate::read::{self, encode_text, guard};
+use super::writer::{SettingWriter, path, quote};
+use crate::model::{Config, Handler, Matcher, Redirect, Respond, Rewrite, Route, Site, Step, StepKind};
+use crate::read::{self, encode_text, guard, operations};
 
 pub(super) fn encode(writer: &mut SettingWriter, config: &Config, site: &Site) {
     writer.begin("site").texts(&site.hosts).block(|writer| {
@@ -27,7 +27,7 @@ pub(super) fn encode_step(writer: &mut SettingWriter, kind: &StepKind) {
     let name = kind.name();
     match kind {
         StepKind::Route(route) => encode_route(writer, route),
-        StepKind::Header(operations) => fields(writer, name, operations),
+        StepKind::Header(list) => operations::write(writer, name, list),
         StepKind::BasicAuth(auth) => guard::write_basic_auth(writer, auth),
         StepKind::Access(access) => guard::write_access(writer, access),
         StepKind::RateLimit(limit) => guard::write_rate_limit(writer, limit),
@@ -78,27 +78,15 @@ fn encode_route(writer: &mut SettingWriter, route: &Route) {
     });
 }
 
-/// Prints header operations as a setting named `name`.
-pub(crate) fn fields(writer: &mut SettingWriter, name: &str, operations: &[FieldOp]) {
-    if operations.is_empty() {
-        return writer.begin(name).raw("{}").end();
-    }
-    writer.begin(name).block(|writer| {
-        for operation in operations {
-            writer.begin(operation.kind.word).text(operation.name());
-            writer.texts(operation.value().as_slice());
-            if operation.is_always() {
-                writer.raw_property("always", "#true");
-            }
-            writer.end();
-        }
-    });
-}
-
 fn encode_respond(writer: &mut SettingWriter, respond: &Respond) {
     writer.begin("respond").raw(&respond.status.to_string());
     if !respond.body.is_empty() {
         writer.raw(&quote(&respond.body));
     }
     writer.property("type", &respond.content_type).end();
+}
+
+/// The name by which sites select the log with this index.
+pub(super) fn log_name(index: usize) -> String {
+    format!("log-{index}")
 }

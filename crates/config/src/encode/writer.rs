@@ -2,6 +2,7 @@
 
 use crate::diagnostic::is_mark;
 use std::fmt::Write as _;
+use std::path::Path;
 
 const INDENT: &str = "    ";
 
@@ -144,4 +145,10 @@ pub(crate) fn quote(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+/// Converts a path to a string. A path that is not UTF-8 cannot be written in KDL, but paths read from KDL are always
+/// UTF-8.
+pub(crate) fn path(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
 }

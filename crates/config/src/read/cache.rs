@@ -1,13 +1,13 @@
 //! `cache` in a site or a route: which responses of origins may be stored.
 
-use super::Reader;
 use super::parse::{self, show_duration};
 use super::proxy::listed_network;
+use super::reader::Reader;
 use super::setting::{Group, List, Names, Setting, Words, lifetime, read_properties};
 use super::shape::{Shape, is_off, property};
 use super::step::token;
 use crate::code::Code;
-use crate::encode::SettingWriter;
+use crate::encode::writer::SettingWriter;
 use crate::model::{CacheSettings, Cidr, StatusField};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_cache::freshness::is_heuristically_cacheable;

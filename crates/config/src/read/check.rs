@@ -1,6 +1,6 @@
 //! Checks that span several settings: listeners, hosts, certificates, handlers, caches.
 
-use super::Reader;
+use super::reader::Reader;
 use super::site::ADDRESS_DEFAULT;
 use crate::code::Code;
 use crate::diagnostic::Span;

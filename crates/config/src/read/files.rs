@@ -1,13 +1,13 @@
 //! The `files` handler and its settings.
 
-use super::Reader;
 use super::parse::{self, show_duration};
+use super::reader::Reader;
 use super::setting::{List, Setting, read_block, word_of, write_block};
 use super::shape::{Shape, is_off, property};
 use super::text::encode_text;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path};
+use crate::encode::writer::{SettingWriter, path};
 use crate::model::{Compression, EncodedExtension, Files, Listing, Text, TextPart, TryTarget, Variable};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::encoding::ContentCoding::{self, Brotli, Gzip, Zstd};

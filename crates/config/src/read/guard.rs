@@ -1,12 +1,12 @@
 //! The steps that restrict access: by address, by rate, by password and by origin.
 
-use super::Reader;
 use super::parse::{self, NetworkError};
+use super::reader::Reader;
 use super::setting::{Group, Names, Parsed, Setting, written_duration};
 use super::shape::{Shape, property};
 use super::step::{field_value, token};
 use crate::code::Code;
-use crate::encode::{SettingWriter, quote};
+use crate::encode::writer::{SettingWriter, quote};
 use crate::model::{Access, BasicAuth, Cors, Network, RateLimit};
 use crate::syntax::{Node, Value};
 

@@ -1,12 +1,12 @@
 //! Access logs: the default log, named logs, and logs of single sites.
 
-use super::Reader;
 use super::parse::show_duration;
+use super::reader::Reader;
 use super::setting::{Group, Inner, List, Parsed, Setting, Words, word_of};
 use super::shape::{Shape, property};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path, quote};
+use crate::encode::writer::{SettingWriter, path, quote};
 use crate::model::Log;
 use crate::syntax::{Node, Value};
 use flatout_http::access::{AccessField, LogDestination, LogFormat, LogSettings, Rotation};

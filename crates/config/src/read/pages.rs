@@ -1,12 +1,12 @@
 //! The handlers of active pages: `pages` for a folder, `page` for a single page or script.
 
-use super::Reader;
 use super::origin::show_origin;
 use super::proxy::{TRUST, read_origin, trusted_proxy};
+use super::reader::Reader;
 use super::setting::{Group, List, Setting, Words, read_block, write_block};
 use super::shape::Shape;
 use crate::code::Code;
-use crate::encode::{SettingWriter, path};
+use crate::encode::writer::{SettingWriter, path};
 use crate::model::{Database, PageSettings, Pages, TrustedProxy};
 use crate::syntax::Node;
 

@@ -1,14 +1,14 @@
 //! The `php` handler: the application server, the scripts, and their limits.
 
-use super::Reader;
 use super::parse::{digits, host_fault};
 use super::pool;
 use super::proxy::{TRUST, trusted_proxy};
+use super::reader::Reader;
 use super::setting::{Inner, List, Parsed, Setting, read_block, write_block};
 use super::shape::Shape;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path, quote};
+use crate::encode::writer::{SettingWriter, path, quote};
 use crate::model::{Handler, Php, PhpAddress, Site, Step, StepKind, TrustedProxy};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::Ipv6Addr;

@@ -1,14 +1,14 @@
 //! Settings of a proxy's origins: balancing, health checks, concurrency, timeouts.
 
-use super::Reader;
 use super::cache::cookie_name;
 use super::parse::{self, show_duration};
 use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
+use super::reader::Reader;
 use super::setting::{Group, Parsed, Setting, lifetime, word_of};
 use super::shape::{Shape, property};
 use super::step::token;
 use crate::code::Code;
-use crate::encode::{SettingWriter, quote};
+use crate::encode::writer::{SettingWriter, quote};
 use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, SameSite, Sticky};
 use crate::syntax::{Node, Scalar, Value};
 

@@ -3,7 +3,7 @@
 //! Paths are compared as written, because the configuration does not tell where symbolic links lead. The code that
 //! opens the folders checks again.
 
-use super::Reader;
+use super::reader::Reader;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::is_given_out;

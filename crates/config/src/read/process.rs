@@ -1,13 +1,13 @@
 //! The top-level settings, which apply to the whole process.
 
-use super::Reader;
 use super::proxy::{TIMEOUT_MS, TRUST, trusted_proxy};
+use super::reader::Reader;
 use super::setting::{Group, Inner, List, Parsed, Setting, WholeField, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, path};
+use crate::encode::writer::{SettingWriter, path};
 use crate::model::{
     Admin, CacheBudget, Config, ConnectionLimits, HeldLimit, PageOutputBudget, RequestBodyLimits, RequestHeadLimits,
     TrustedProxy,

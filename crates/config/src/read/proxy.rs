@@ -1,16 +1,17 @@
 //! The `proxy` handler: its origins, and how requests to them are changed.
 
-use super::Reader;
 use super::guard::read_network;
+use super::operations;
 use super::origin::{FORM, parse_origin, show_origin};
 use super::parse;
 use super::pool;
+use super::reader::Reader;
 use super::setting::{Group, Inner, List, Parsed, Setting, Words, read_block, write_block};
 use super::shape::{Shape, is_off, property};
 use super::step::{self, field_value};
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::encode::{SettingWriter, quote, write_fields};
+use crate::encode::writer::{SettingWriter, quote};
 use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy, TrustedProxy};
 use crate::syntax::{Node, Scalar, Value};
 use flatout_http::lines::is_of_a_connection;
@@ -175,7 +176,7 @@ pub(super) const SETTINGS: &[Setting<Draft>] = &[
     ),
     Setting::custom("request-header", REQUEST_HEADER, request_header, |writer, name, draft| {
         if !draft.proxy.request_fields.is_empty() {
-            write_fields(writer, name, &draft.proxy.request_fields);
+            operations::write(writer, name, &draft.proxy.request_fields);
         }
     })
     .repeated(),

@@ -1,8 +1,8 @@
 //! Routes and redirects, and the checks for unreachable steps.
 
-use super::Reader;
 use super::guard;
 use super::parse;
+use super::reader::Reader;
 use super::setting::{Setting, read_block};
 use super::shape::{Shape, VALUES_MAX, property};
 use super::step;

@@ -1,10 +1,10 @@
 //! Settings as rows of a table. A row gives the name, form and bounds of a setting, and the model's field that the
 //! setting sets. Reading, printing and the lists of allowed settings are derived from the rows.
 
-use super::Reader;
+use super::reader::Reader;
 use super::shape::{SeenSettings, Shape, is_off, property};
 use crate::code::Code;
-use crate::encode::{SettingWriter, path, quote};
+use crate::encode::writer::{SettingWriter, path, quote};
 use crate::syntax::{Node, Value};
 use flatout_units::quantity::{MICROSECOND, MILLISECOND, exact_duration, exact_size};
 use std::ops::RangeInclusive;

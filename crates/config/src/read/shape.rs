@@ -1,7 +1,6 @@
 //! Shapes of settings: the number of values, the allowed properties, and whether there is a block.
 
-use super::setting::names;
-use super::{Reader, cache, files, log, pages, php, process, proxy, site, step};
+use super::reader::Reader;
 use crate::code::Code;
 use crate::diagnostic::{Report, Span};
 use crate::syntax::{Node, Property, Scalar};
@@ -176,31 +175,6 @@ impl<'n> SeenSettings<'n> {
     }
 }
 
-/// The block to which each setting belongs, for messages about misplaced settings.
-fn homes() -> [(&'static str, Vec<&'static str>); 12] {
-    let top = [&names(process::SETTINGS)[..], &["site"]].concat().into_iter().filter(|name| *name != "cache").collect();
-    let steps = step::names().collect();
-    let in_files = names(files::SETTINGS).into_iter().filter(|name| *name != "cache").collect();
-    let in_proxy = names(proxy::SETTINGS).into_iter().filter(|name| !matches!(*name, "tls" | "host")).collect();
-    [
-        (
-            "belongs at the top level of the file, or in the block of `proxy`, `php`, `pages` or `page`",
-            vec!["trusted-proxies"],
-        ),
-        ("belongs at the top level of the file", top),
-        ("belongs in a `site` block, not in a route", names(site::SETTINGS)),
-        ("belongs in a `site` or `route` block", steps),
-        ("belongs in the block of `files`", in_files),
-        ("belongs in the first block of a `route`", vec!["match"]),
-        ("belongs in the block of `timeouts`", names(process::TIMEOUTS.block)),
-        ("belongs in the block of `log`", names(log::LOG.block)),
-        ("belongs in the block of `proxy`", in_proxy),
-        ("belongs in the block of `php`", names(php::SETTINGS)),
-        ("belongs in the block of a site's `cache`", names(cache::SETTINGS)),
-        ("belongs in the block of `pages` or `page`", names(pages::SETTINGS)),
-    ]
-}
-
 /// Names of settings in other servers, each with flatout's name for the setting.
 const FOREIGN: &[(&str, &str)] = &[
     ("root", "files"),
@@ -281,8 +255,7 @@ impl Reader<'_> {
             return;
         }
         let foreign = foreign(name, allowed);
-        let home = homes().into_iter().find(|(_, names)| names.contains(&name));
-        if let (None, Some((home, _))) = (foreign, home) {
+        if let (None, Some(home)) = (foreign, (self.home_of)(name)) {
             let draft = self.report.add(Code::WrongPlace, node.span, format!("`{name}` is not allowed here"));
             draft.label(format!("it {home}")).note(format!("allowed here: {}", allowed.join(", ")));
             return;

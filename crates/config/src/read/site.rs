@@ -1,16 +1,16 @@
 //! Sites: host names, listeners, certificate, log, and the steps in the block.
 
-use super::Reader;
 use super::check::Listeners;
 use super::log::Logs;
 use super::parse;
 use super::php;
 use super::proxy::read_listed_network;
+use super::reader::Reader;
 use super::setting::{Group, Parsed, Setting, Words, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, VALUES_MAX, property};
 use super::step;
 use crate::code::Code;
-use crate::encode::{SettingWriter, path, quote};
+use crate::encode::writer::{SettingWriter, path, quote};
 use crate::model::{Certificate, Cidr, ListenAddress, Listener, Place, Protocol, ProxySenders, Site, SocketAccess};
 use crate::syntax::{Node, Scalar, Value};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,6 +1,5 @@
 //! The steps of a block: changes to requests and responses, access control, and handlers.
 
-use super::Reader;
 use super::cache;
 use super::files;
 use super::guard;
@@ -8,6 +7,7 @@ use super::pages;
 use super::parse;
 use super::php;
 use super::proxy;
+use super::reader::Reader;
 use super::route;
 use super::setting::{Setting, read_block as read_rows};
 use super::shape::{Shape, VALUES_MAX, property};

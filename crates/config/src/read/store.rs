@@ -1,10 +1,10 @@
 //! `store`: the memory and the disk folders of the cache, shared by all sites.
 
-use super::Reader;
+use super::reader::Reader;
 use super::setting::{Group, Setting};
 use super::shape::Shape;
 use crate::code::Code;
-use crate::encode::path;
+use crate::encode::writer::path;
 use crate::model::StoreBudget;
 use crate::syntax::Node;
 use flatout_units::quantity::{self, exact_size};

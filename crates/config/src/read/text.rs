@@ -1,6 +1,6 @@
 //! Strings with variables, such as `https://{host}{uri}`.
 
-use super::Reader;
+use super::reader::Reader;
 use super::shape::nearest;
 use crate::code::Code;
 use crate::diagnostic::Span;

@@ -1,6 +1,6 @@
 //! Converts values to Rust types, after resolving `(env)` and `(file)`.
 
-use super::Reader;
+use super::reader::Reader;
 use super::shape::nearest;
 use crate::code::Code;
 use crate::diagnostic::Span;
