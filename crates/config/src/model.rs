@@ -5,19 +5,24 @@
 //! is a block with a condition. If none of its handlers responds, the effects of the steps in it remain in force for
 //! the steps after the route.
 
+mod cache;
 mod handler;
 mod listen;
+mod network;
 mod pages;
 mod php;
 mod private;
 mod process;
 mod proxy;
 mod step;
+mod text;
 mod trust;
 
+pub use cache::{CacheSettings, StatusField, StoreBudget};
 pub use flatout_http::lines::FieldOp;
 pub use handler::{Compression, EncodedExtension, Files, Handler, Listing, Redirect, Respond, TryTarget};
 pub use listen::{ListenAddress, SOCKET_PATH_BYTES_MAX, SocketAccess};
+pub use network::{Cidr, Network};
 pub use pages::{Database, PageSettings, Pages};
 pub use php::{Php, PhpAddress};
 pub use private::is_given_out;
@@ -26,13 +31,11 @@ pub use process::{
     ProxySenders, RequestBodyLimits, RequestHeadLimits, Sockets,
 };
 pub use proxy::{
-    Balance, CacheSettings, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls,
-    PassiveHealth, Proxy, SameSite, StatusField, Sticky, StoreBudget,
+    Balance, Concurrency, Forwarded, HashKey, HealthCheck, HostField, Origin, OriginTimeouts, OriginTls, PassiveHealth,
+    Proxy, SameSite, Sticky,
 };
-pub use step::{
-    Access, BasicAuth, Block, Cidr, Cors, ErrorPage, Matcher, Network, RateLimit, Rewrite, Route, Step, StepKind, Text,
-    TextPart, Variable,
-};
+pub use step::{Access, BasicAuth, Block, Cors, ErrorPage, Matcher, RateLimit, Rewrite, Route, Step, StepKind};
+pub use text::{Text, TextPart, Variable};
 pub use trust::{TrustedProxy, is_listed, is_trusted};
 
 /// The place of a setting in a file, for `explain` and for errors that are found later.

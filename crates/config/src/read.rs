@@ -2,14 +2,18 @@
 //!
 //! A mistake does not stop the reader: it reports and skips whatever it cannot read, and continues.
 //!
-//! The primitives import no block: [`reader`], [`parse`], [`shape`], [`value`], [`text`] and [`setting`]. [`registry`]
-//! imports all blocks, and no block imports it.
+//! The modules are in layers. The primitives import no block: [`reader`], [`parse`], [`shape`], [`value`], [`text`] and
+//! [`setting`], and [`field`], [`network`], [`origin`] and [`operations`], which read what blocks share. A block imports
+//! primitives and the blocks in it; only [`step`] and [`route`] contain each other. [`registry`] imports all blocks, and
+//! no block imports it.
 
 pub(crate) mod cache;
 mod check;
+mod field;
 pub(crate) mod files;
 pub(crate) mod guard;
 pub(crate) mod log;
+mod network;
 pub(crate) mod operations;
 mod origin;
 pub(crate) mod pages;

@@ -1,8 +1,7 @@
 //! The steps of a block, and the conditions of routes.
 
-use super::{CacheSettings, Handler, Place};
+use super::{CacheSettings, Handler, Network, Place, Text};
 use flatout_http::lines::FieldOp;
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Steps in written order.
@@ -112,48 +111,6 @@ pub struct Access {
     pub rules: Vec<(bool, Network)>,
 }
 
-/// The clients that a rule applies to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Network {
-    /// All clients.
-    All,
-    /// Clients in a network.
-    Cidr(Cidr),
-}
-
-/// A network in CIDR notation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, derive_more::Display)]
-#[display("{address}/{bits}")]
-pub struct Cidr {
-    /// The network's address, whose bits after the prefix are 0.
-    pub address: IpAddr,
-    /// The length of the prefix in bits.
-    pub bits: u8,
-}
-
-impl Cidr {
-    /// Returns true if `address` is in the network. An IPv4-mapped IPv6 address, which dual-stack sockets report,
-    /// counts as an IPv4 address (RFC 4291 §2.5.5.2).
-    pub fn contains(&self, address: IpAddr) -> bool {
-        // `::ffff:10.0.0.0/104` is 10.0.0.0/8.
-        let (base, bits) = match (self.address, self.address.to_canonical()) {
-            (IpAddr::V6(_), IpAddr::V4(base)) if self.bits >= 96 => (IpAddr::V4(base), self.bits - 96),
-            (base, _) => (base, self.bits),
-        };
-        match (base, address.to_canonical()) {
-            (IpAddr::V4(base), IpAddr::V4(address)) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(bits.min(32))).unwrap_or(0);
-                (base.to_bits() ^ address.to_bits()) & mask == 0
-            }
-            (IpAddr::V6(base), IpAddr::V6(address)) => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-                (base.to_bits() ^ address.to_bits()) & mask == 0
-            }
-            _ => false,
-        }
-    }
-}
-
 /// A rate limit per client address. IPv6 clients are counted per /64 network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
@@ -198,41 +155,4 @@ pub struct ErrorPage {
     pub statuses: Vec<u16>,
     /// The file with the replacement content.
     pub file: PathBuf,
-}
-
-/// A string with variables, such as `https://{host}{path}`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Text {
-    /// The parts of the string, in order.
-    pub parts: Vec<TextPart>,
-}
-
-/// A literal part, or a variable, of a [`Text`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TextPart {
-    /// Literal characters.
-    Literal(String),
-    /// The value of a variable, from the request.
-    Variable(Variable),
-}
-
-/// The variables that a [`Text`] may contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Variable {
-    /// The client's address, without its port.
-    Client,
-    /// The value of the Host field without its port.
-    Host,
-    /// The value of the Host field, with its port.
-    HostPort,
-    /// The requested path, percent-encoded.
-    Path,
-    /// The requested path and query, percent-encoded.
-    Uri,
-    /// The query without the `?`; empty if there is none.
-    Query,
-    /// The scheme: `http` or `https`.
-    Scheme,
-    /// The part of the path that the route's last `*` matches, percent-encoded.
-    Rest,
 }

@@ -1,11 +1,11 @@
 //! `cache` in a site or a route: which responses of origins may be stored.
 
-use super::parse::{self, show_duration};
-use super::proxy::listed_network;
+use super::field::{cookie_name, cookie_pattern, token};
+use super::network::listed_network;
+use super::parse::show_duration;
 use super::reader::Reader;
 use super::setting::{Group, List, Names, Setting, Words, lifetime, read_properties};
 use super::shape::{Shape, is_off, property};
-use super::step::token;
 use crate::code::Code;
 use crate::encode::writer::SettingWriter;
 use crate::model::{CacheSettings, Cidr, StatusField};
@@ -249,27 +249,6 @@ fn parameter(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
         let draft =
             reader.report.add(Code::QueryNameBad, value.span, format!("`{name}` is not a valid parameter name"));
         draft.label("write it as in the query: \"id\", \"utm_*\"");
-        return None;
-    }
-    Some(name)
-}
-
-/// Reads a cookie name, optionally with a trailing `*`.
-fn cookie_pattern(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    cookie(reader, value, "use a cookie name, such as \"sid\" or \"_ga_*\"", |name| {
-        name == "*" || parse::is_token(name) && !name.strip_suffix('*').unwrap_or(name).contains('*')
-    })
-}
-
-pub(super) fn cookie_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    cookie(reader, value, "such as \"lang\", without `*`", |name| parse::is_token(name) && !name.contains('*'))
-}
-
-fn cookie(reader: &mut Reader<'_>, value: &Value, advice: &str, fits: fn(&str) -> bool) -> Option<String> {
-    let name = reader.line(value)?;
-    if !fits(&name) {
-        let draft = reader.report.add(Code::CookieNameBad, value.span, format!("`{name}` is not a valid cookie name"));
-        draft.label(advice);
         return None;
     }
     Some(name)

@@ -1,12 +1,15 @@
 //! Checks that span several settings: listeners, hosts, certificates, handlers, caches.
 
 use super::reader::Reader;
-use super::site::ADDRESS_DEFAULT;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{ListenAddress, Listener, Protocol, Site, StepKind};
 use crate::syntax::Node;
 use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// The address of a site without `listen`.
+pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// All listeners, one per address.
 #[derive(Clone, Default)]

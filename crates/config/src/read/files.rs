@@ -1,5 +1,6 @@
 //! The `files` handler and its settings.
 
+use super::field::field_value;
 use super::parse::{self, show_duration};
 use super::reader::Reader;
 use super::setting::{List, Setting, read_block, word_of, write_block};
@@ -197,7 +198,7 @@ pub(crate) fn write(writer: &mut SettingWriter, files: &Files) {
 
 fn cache_control(reader: &mut Reader<'_>, node: &Node, files: &mut Files) {
     if let Some(kind) = media(reader, &node.arguments[0], files.cache_control.iter().map(|(kind, _)| kind))
-        && let Some(value) = super::step::field_value(reader, &node.arguments[1])
+        && let Some(value) = field_value(reader, &node.arguments[1])
     {
         files.cache_control.push((kind, value));
     }

@@ -1,10 +1,11 @@
 //! The steps that restrict access: by address, by rate, by password and by origin.
 
-use super::parse::{self, NetworkError};
+use super::field::{field_value, method, token};
+use super::network::network;
+use super::parse;
 use super::reader::Reader;
 use super::setting::{Group, Names, Parsed, Setting, written_duration};
 use super::shape::{Shape, property};
-use super::step::{field_value, token};
 use crate::code::Code;
 use crate::encode::writer::{SettingWriter, quote};
 use crate::model::{Access, BasicAuth, Cors, Network, RateLimit};
@@ -99,31 +100,6 @@ pub(super) fn rules(reader: &mut Reader<'_>, node: &Node, access: &mut Access) {
             reader.same_twice(value.span, "this network");
         } else {
             access.rules.push((allow, network));
-        }
-    }
-}
-
-fn network(reader: &mut Reader<'_>, value: &Value) -> Option<Network> {
-    let text = reader.line(value)?;
-    read_network(reader, value, &text)
-}
-
-/// Reads the network `text`, which is `value` or a part of it.
-pub(super) fn read_network(reader: &mut Reader<'_>, value: &Value, text: &str) -> Option<Network> {
-    if text == "all" {
-        return Some(Network::All);
-    }
-    match parse::network(text) {
-        Ok(cidr) => Some(Network::Cidr(cidr)),
-        Err(fault) => {
-            let draft = reader.report.add(Code::NetworkBad, value.span, format!("`{text}` is not a valid network"));
-            if let NetworkError::HostBits(cidr) = fault {
-                draft.label(format!("did you mean \"{}/{}\"?", cidr.address, cidr.bits));
-            }
-            draft.note(
-                "write a network as \"10.0.0.0/8\" or \"2001:db8::/32\", an address as \"192.0.2.1\", and every client as \"all\"",
-            );
-            None
         }
     }
 }
@@ -232,20 +208,4 @@ pub(super) fn cors(reader: &mut Reader<'_>, node: &Node) -> Cors {
 
 pub(crate) fn write_cors(writer: &mut SettingWriter, cors: &Cors) {
     CORS.write(writer.begin("cors").texts(&cors.origins), cors, &Cors::default());
-}
-
-/// Reads a method in upper case.
-pub(super) fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    let text = reader.text(value)?;
-    let upper = text.to_ascii_uppercase();
-    if !parse::is_token(&text) || text != upper {
-        let draft = reader.report.add(Code::MethodBad, value.span, format!("`{text}` is not a valid method"));
-        if parse::is_token(&text) {
-            draft.label(format!("write methods in uppercase: \"{upper}\""));
-        } else if text.contains([',', ' ']) {
-            draft.note("to list multiple methods: route { match { method \"GET\" \"POST\" }; … }");
-        }
-        return None;
-    }
-    Some(text)
 }

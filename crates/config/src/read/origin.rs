@@ -1,7 +1,10 @@
 //! Origin addresses: `https://origin.example:8443`, or a port on this machine.
 
 use super::parse::{digits, host_fault};
+use super::reader::Reader;
+use crate::code::Code;
 use crate::model::Origin;
+use crate::syntax::{Scalar, Value};
 use flatout_http::url::{default_port, format_authority, parse_port, split_port, strip_brackets};
 
 /// The reason why a string is not a valid origin, and what to write instead.
@@ -24,8 +27,27 @@ impl OriginFault {
 }
 
 /// The expected form of an origin, for messages.
-pub(super) const FORM: &str =
+const FORM: &str =
     "an origin is \"http://127.0.0.1:3000\" or \"https://origin.example\"; \":3000\" is a port on this machine";
+
+/// Reads an origin from a string or a port number.
+pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
+    let text = match (&value.scalar, value.annotation) {
+        (Scalar::Integer(port), None) => port.to_string(),
+        _ => reader.line(value)?,
+    };
+    match parse_origin(&text) {
+        Ok(origin) => Some(origin),
+        Err(fault) => {
+            let draft = reader.report.add(Code::ForwardBad, value.span, fault.what);
+            if let Some(advice) = fault.advice {
+                draft.label(advice);
+            }
+            draft.note(FORM);
+            None
+        }
+    }
+}
 
 /// Parses an origin: `http` or `https`, a host, optionally a port, and nothing after it. A host with a port but no
 /// scheme means http. `:3000` and `3000` mean port 3000 on this machine.

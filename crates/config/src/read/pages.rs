@@ -1,7 +1,8 @@
 //! The handlers of active pages: `pages` for a folder, `page` for a single page or script.
 
-use super::origin::show_origin;
-use super::proxy::{TRUST, read_origin, trusted_proxy};
+use super::field::token;
+use super::network::{TRUST, trusted_proxy};
+use super::origin::{read_origin, show_origin};
 use super::reader::Reader;
 use super::setting::{Group, List, Setting, Words, read_block, write_block};
 use super::shape::Shape;
@@ -124,7 +125,7 @@ fn database(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
 
 fn upstream(reader: &mut Reader<'_>, node: &Node, settings: &mut PageSettings) {
     let upstreams = &mut settings.upstreams;
-    let (name, origin) = (super::step::token(reader, &node.arguments[0]), read_origin(reader, &node.arguments[1]));
+    let (name, origin) = (token(reader, &node.arguments[0]), read_origin(reader, &node.arguments[1]));
     let (Some(name), Some(origin)) = (name, origin) else { return };
     if upstreams.iter().any(|(known, _)| *known == name) {
         reader.same_twice(node.arguments[0].span, "this name");

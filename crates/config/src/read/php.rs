@@ -1,8 +1,8 @@
 //! The `php` handler: the application server, the scripts, and their limits.
 
+use super::network::{TRUST, trusted_proxy};
 use super::parse::{digits, host_fault};
 use super::pool;
-use super::proxy::{TRUST, trusted_proxy};
 use super::reader::Reader;
 use super::setting::{Inner, List, Parsed, Setting, read_block, write_block};
 use super::shape::Shape;

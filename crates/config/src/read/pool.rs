@@ -1,12 +1,10 @@
 //! Settings of a proxy's origins: balancing, health checks, concurrency, timeouts.
 
-use super::cache::cookie_name;
+use super::field::{cookie_name, token};
 use super::parse::{self, show_duration};
-use super::proxy::{TIMEOUT_MS, TIMEOUT_MS_MAX};
 use super::reader::Reader;
-use super::setting::{Group, Parsed, Setting, lifetime, word_of};
+use super::setting::{Group, Parsed, Setting, TIMEOUT_MS, TIMEOUT_MS_MAX, lifetime, word_of};
 use super::shape::{Shape, property};
-use super::step::token;
 use crate::code::Code;
 use crate::encode::writer::{SettingWriter, quote};
 use crate::model::{Balance, Concurrency, HashKey, HealthCheck, OriginTimeouts, PassiveHealth, SameSite, Sticky};

@@ -1,8 +1,8 @@
 //! The top-level settings, which apply to the whole process.
 
-use super::proxy::{TIMEOUT_MS, TRUST, trusted_proxy};
+use super::network::{TRUST, trusted_proxy};
 use super::reader::Reader;
-use super::setting::{Group, Inner, List, Parsed, Setting, WholeField, names, read_row, write_block};
+use super::setting::{Group, Inner, List, Parsed, Setting, TIMEOUT_MS, WholeField, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, property};
 use super::{cache, check, private, site, sockets, store};
 use crate::code::Code;

@@ -1,32 +1,25 @@
 //! The `proxy` handler: its origins, and how requests to them are changed.
 
-use super::guard::read_network;
+use super::field::field_value;
+use super::network::{TRUST, trusted_proxy};
 use super::operations;
-use super::origin::{FORM, parse_origin, show_origin};
+use super::origin::{read_origin, show_origin};
 use super::parse;
 use super::pool;
 use super::reader::Reader;
 use super::setting::{Group, Inner, List, Parsed, Setting, Words, read_block, write_block};
 use super::shape::{Shape, is_off, property};
-use super::step::{self, field_value};
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::encode::writer::{SettingWriter, quote};
-use crate::model::{Cidr, Forwarded, HostField, Network, Origin, OriginTls, Proxy, TrustedProxy};
-use crate::syntax::{Node, Scalar, Value};
+use crate::model::{Forwarded, HostField, Origin, OriginTls, Proxy, TrustedProxy};
+use crate::syntax::{Node, Value};
 use flatout_http::lines::is_of_a_connection;
 use flatout_http::proxy_protocol::ProxyVersion;
 use flatout_http::url::{parse_port, split_port};
-use std::ops::RangeInclusive;
 
 /// The maximum number of origins per step, each of which has its own connections and counters in every worker.
 const ORIGINS_MAX: usize = 1_000;
-
-/// The longest timeout, in milliseconds: a day.
-pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
-
-/// The bounds of a timeout, in milliseconds.
-pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=TIMEOUT_MS_MAX;
 
 /// The longest slow start, in milliseconds: an hour.
 const SLOW_START_MS_MAX: u64 = 3_600_000;
@@ -72,8 +65,6 @@ const TLS: Group<OriginTls> = Group {
     ],
     block: &[],
 };
-/// `trusted-proxies`: networks, or Unix sockets, whose forwarded information about the client is trusted.
-pub(super) const TRUST: Shape = Shape::values(1, "trusted-proxies \"10.0.0.0/8\" \"2001:db8::/32\"");
 
 const PROXY_VERSIONS: &[(Option<ProxyVersion>, &str)] =
     &[(Some(ProxyVersion::V1), "v1"), (Some(ProxyVersion::V2), "v2")];
@@ -300,25 +291,6 @@ impl Origins {
     }
 }
 
-/// Reads an origin from a string or a port number.
-pub(super) fn read_origin(reader: &mut Reader<'_>, value: &Value) -> Option<Origin> {
-    let text = match (&value.scalar, value.annotation) {
-        (Scalar::Integer(port), None) => port.to_string(),
-        _ => reader.line(value)?,
-    };
-    match parse_origin(&text) {
-        Ok(origin) => Some(origin),
-        Err(fault) => {
-            let draft = reader.report.add(Code::ForwardBad, value.span, fault.what);
-            if let Some(advice) = fault.advice {
-                draft.label(advice);
-            }
-            draft.note(FORM);
-            None
-        }
-    }
-}
-
 fn origin(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
     let mut described = Origin { secure: false, host: String::new(), port: 80, weight: 1, backup: false };
     ORIGIN.read(reader, node, &mut described);
@@ -328,34 +300,7 @@ fn origin(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
 }
 
 fn request_header(reader: &mut Reader<'_>, node: &Node, draft: &mut Draft) {
-    draft.proxy.request_fields.extend(step::field_changes(reader, node, REQUEST_HEADER.example, find_owned, &["rest"]));
-}
-
-/// Reads an entry of `trusted-proxies`: a network, or `"unix"`.
-pub(super) fn trusted_proxy(reader: &mut Reader<'_>, value: &Value) -> Option<TrustedProxy> {
-    if reader.line(value)? == "unix" {
-        return Some(TrustedProxy::Unix);
-    }
-    listed_network(reader, value).map(TrustedProxy::Network)
-}
-
-/// Reads a network in a list. There is no keyword for all clients; users can write `0.0.0.0/0` and `::/0`.
-pub(super) fn listed_network(reader: &mut Reader<'_>, value: &Value) -> Option<Cidr> {
-    let text = reader.line(value)?;
-    read_listed_network(reader, value, &text)
-}
-
-/// Reads the network `text`, which is `value` or a part of it, as [`listed_network`] does.
-pub(super) fn read_listed_network(reader: &mut Reader<'_>, value: &Value, text: &str) -> Option<Cidr> {
-    match read_network(reader, value, text)? {
-        Network::Cidr(cidr) => Some(cidr),
-        Network::All => {
-            let message = "list the networks: `all` is not allowed here";
-            let draft = reader.report.add(Code::NetworkBad, value.span, message);
-            draft.note("flatout trusts these networks, so list only those that you control");
-            None
-        }
-    }
+    draft.proxy.request_fields.extend(operations::read(reader, node, REQUEST_HEADER.example, find_owned, &["rest"]));
 }
 
 /// Reads `"client"`, `"origin"`, or a fixed host, optionally with a port.

@@ -1,11 +1,12 @@
 //! Routes and redirects, and the checks for unreachable steps.
 
-use super::guard;
+use super::field::{self, field_value, token};
 use super::parse;
 use super::reader::Reader;
 use super::setting::{Setting, read_block};
 use super::shape::{Shape, VALUES_MAX, property};
 use super::step;
+use super::text::is_path;
 use crate::code::Code;
 use crate::diagnostic::Span;
 use crate::model::{Handler, Matcher, Network, Redirect, Route, Step, StepKind, Text, TextPart, Variable};
@@ -31,8 +32,8 @@ const CONDITIONS: &[Setting<Vec<Matcher>>] = &[
         matchers.push(Matcher::Method(node.arguments.iter().filter_map(|value| method(reader, value)).collect()));
     }),
     Setting::read_only("header", VALUES, |reader, node, matchers: &mut Vec<Matcher>| {
-        let name = step::token(reader, &node.arguments[0]).map(|name| name.to_ascii_lowercase());
-        let values = node.arguments[1..].iter().filter_map(|value| step::field_value(reader, value)).collect();
+        let name = token(reader, &node.arguments[0]).map(|name| name.to_ascii_lowercase());
+        let values = node.arguments[1..].iter().filter_map(|value| field_value(reader, value)).collect();
         matchers.extend(name.map(|name| Matcher::Header { name, values }));
     })
     .repeated(),
@@ -82,7 +83,7 @@ pub(super) fn route(reader: &mut Reader<'_>, node: &Node) -> Route {
 
 /// Reads a method that can reach a route.
 fn method(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    let method = guard::method(reader, value)?;
+    let method = field::method(reader, value)?;
     if !METHODS.contains(&method.as_str()) {
         let message = format!("no request with `{method}` reaches a route");
         let draft = reader.report.add(Code::MethodBad, value.span, message);
@@ -196,7 +197,7 @@ fn target(reader: &mut Reader<'_>, value: &Value) -> Option<Text> {
         TextPart::Literal(literal) => literal.bytes().all(|byte| (0x21..0x7f).contains(&byte)),
         TextPart::Variable(_) => true,
     };
-    let fault = if url.is_none() && !step::is_path(&text) {
+    let fault = if url.is_none() && !is_path(&text) {
         "it must begin with http:// or https://, or with a single `/`"
     } else if url.is_some_and(|(host, rest)| !has_own_host(host, rest)) {
         "after ://, write a literal host or {host}, not a variable whose value the visitor chooses"

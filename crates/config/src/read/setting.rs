@@ -258,6 +258,12 @@ impl<T, U: Clone + PartialEq> NodeForm<T> for Inner<T, U> {
     }
 }
 
+/// The longest timeout, in milliseconds: a day.
+pub(super) const TIMEOUT_MS_MAX: u64 = 86_400_000;
+
+/// The bounds of a timeout, in milliseconds.
+pub(super) const TIMEOUT_MS: RangeInclusive<u64> = 1..=TIMEOUT_MS_MAX;
+
 /// The longest lifetime, in milliseconds: a year. RFC 9111 allows longer lifetimes, but no site needs them.
 pub(super) const LIFETIME_MS_MAX: u64 = 366 * 86_400_000;
 

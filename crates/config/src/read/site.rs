@@ -1,10 +1,10 @@
 //! Sites: host names, listeners, certificate, log, and the steps in the block.
 
-use super::check::Listeners;
+use super::check::{ADDRESS_DEFAULT, Listeners};
 use super::log::Logs;
+use super::network::read_listed_network;
 use super::parse;
 use super::php;
-use super::proxy::read_listed_network;
 use super::reader::Reader;
 use super::setting::{Group, Parsed, Setting, Words, names, read_row, write_block};
 use super::shape::{SeenSettings, Shape, VALUES_MAX, property};
@@ -13,7 +13,7 @@ use crate::code::Code;
 use crate::encode::writer::{SettingWriter, path, quote};
 use crate::model::{Certificate, Cidr, ListenAddress, Listener, Place, Protocol, ProxySenders, Site, SocketAccess};
 use crate::syntax::{Node, Scalar, Value};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::IpAddr;
 
 const SHAPE: Shape = Shape::none("site \"example.com\" { files \"/srv/www\" }").takes(0, VALUES_MAX).has_block();
 const TLS: Shape = Shape::none("tls cert=\"chain.pem\" key=\"key.pem\"").takes(0, 1).with(&["cert", "key"]);
@@ -116,9 +116,6 @@ pub(super) struct Draft {
     pub(super) listeners: Listeners,
     pub(super) logs: Logs,
 }
-
-/// The address of a site without `listen`.
-pub(super) const ADDRESS_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// The default of how long cached file metadata is used before the file is checked again, in milliseconds.
 pub const FILE_CHECK_INTERVAL_MS_DEFAULT: u64 = 1_000;

@@ -1,21 +1,23 @@
 //! The steps of a block: changes to requests and responses, access control, and handlers.
 
 use super::cache;
+use super::field::field_value;
 use super::files;
 use super::guard;
+use super::operations;
 use super::pages;
 use super::parse;
 use super::php;
 use super::proxy;
 use super::reader::Reader;
 use super::route;
-use super::setting::{Setting, read_block as read_rows};
 use super::shape::{Shape, VALUES_MAX, property};
+use super::text::is_path;
 use crate::code::Code;
 use crate::diagnostic::Span;
-use crate::model::{Access, ErrorPage, FieldOp, Handler, Respond, Rewrite, Step, StepKind, Text, TextPart, Variable};
+use crate::model::{Access, ErrorPage, Handler, Respond, Rewrite, Step, StepKind};
 use crate::syntax::{Node, Scalar, Value};
-use flatout_http::lines::{FieldOpKind, is_coding_field, is_fixed};
+use flatout_http::lines::{is_coding_field, is_fixed};
 use std::ops::RangeInclusive;
 
 /// A kind of step: its name, its shape, and its reader.
@@ -50,7 +52,7 @@ const STEPS: &[StepRow] = &[
     row("metrics", Shape::none("metrics"), |_, _| Some(StepKind::Handler(Handler::Metrics))),
     row("cache", Shape::any(), |reader, node| Some(StepKind::Cache(Box::new(cache::read(reader, node)?)))),
     row("header", HEADER, |reader, node| {
-        Some(StepKind::Header(field_changes(reader, node, HEADER.example, find_owned, &[])))
+        Some(StepKind::Header(operations::read(reader, node, HEADER.example, find_owned, &[])))
     }),
     row("access", Shape::any(), |reader, node| Some(StepKind::Access(guard::access(reader, node)))),
     row("allow", guard::RULE, |reader, node| Some(rules(reader, node))),
@@ -74,8 +76,6 @@ const HEADER: Shape =
         .takes(0, 2)
         .with(&["always"])
         .may_have_block();
-const SET: Shape = Shape::value("set \"X-Frame-Options\" \"DENY\"").takes(2, 2).with(&["always"]);
-const REMOVE: Shape = Shape::values(1, "remove \"Server\"");
 const HINTS: Shape = Shape::values(1, "early-hints \"</app.css>; rel=preload; as=style\"");
 const ERROR: Shape = Shape::none("error 404 file=\"404.html\"").takes(1, VALUES_MAX).with(&["file"]);
 const REWRITE: Shape = Shape::none("rewrite to=\"/index.php\"").with(&["strip-prefix", "to"]);
@@ -83,9 +83,6 @@ const RESPOND: Shape = Shape::none("respond 200 \"hello\" type=\"text/plain\"").
 
 /// The media type of a `respond` step that does not specify one.
 pub(crate) const RESPOND_TYPE_DEFAULT: &str = "text/plain; charset=utf-8";
-
-/// Returns advice, which may be empty, if a field must not be changed; returns `None` for all other fields.
-pub(super) type FindOwned = fn(&str) -> Option<&'static str>;
 
 /// Returns advice if `name` is a response field that the server itself sets.
 fn find_owned(name: &str) -> Option<&'static str> {
@@ -133,132 +130,6 @@ fn rules(reader: &mut Reader<'_>, node: &Node) -> StepKind {
     let mut access = Access { rules: Vec::new() };
     guard::rules(reader, node, &mut access);
     StepKind::Access(access)
-}
-
-/// A list of header operations under construction.
-struct Operations {
-    list: Vec<FieldOp>,
-    /// Finds fields that must not be changed.
-    owned: FindOwned,
-    /// The variables that values must not contain.
-    without: &'static [&'static str],
-    /// True if the operations change responses.
-    of_responses: bool,
-}
-
-/// Returns the setting for operations of `kind`. An operation with a value has one field, other operations have a list
-/// of fields.
-const fn operation(kind: FieldOpKind) -> Setting<Operations> {
-    let shape = if kind.has_value { SET } else { REMOVE };
-    Setting::read_only(kind.word, shape, |reader, node, operations: &mut Operations| {
-        let kind = FieldOpKind::ALL.into_iter().find(|kind| kind.word == node.name);
-        operations.read(reader, node, kind.unwrap_or(FieldOpKind::SET));
-    })
-    .repeated()
-}
-
-impl Operations {
-    /// Reads the name and value of `node`, or all its names, and skips those that are invalid.
-    fn read(&mut self, reader: &mut Reader<'_>, node: &Node, kind: FieldOpKind) {
-        if !kind.has_value {
-            let names = node.arguments.iter().filter_map(|name| field_name(reader, name, self.owned));
-            return self.list.extend(names.map(|name| FieldOp::new(kind, name, String::new())));
-        }
-        let [name, value, ..] = &node.arguments[..] else { return };
-        let sets_coding =
-            |name: &str| self.of_responses && kind == FieldOpKind::SET && is_coding_field(name.as_bytes());
-        let is_coding = matches!(&name.scalar, Scalar::Text(name) if sets_coding(name));
-        let owned: FindOwned = if is_coding { |_| None } else { self.owned };
-        let (name, text) = (field_name(reader, name, owned), field_value(reader, value));
-        let text = text.filter(|text| reader.check_field_text(value.span, text, self.without));
-        let Some((name, text)) = name.zip(text) else { return };
-        let operation = FieldOp::new(kind, name, text);
-        if is_coding && operation.coding().is_none() {
-            let draft = reader.report.add(Code::FieldValueBad, value.span, "this is not a supported content coding");
-            draft.label("\"br\", \"zstd\" or \"gzip\"");
-            return;
-        }
-        let property = property(node, "always");
-        let always = property.and_then(|property| reader.flag(&property.value)).unwrap_or(false);
-        let has_effect = self.of_responses && operation.sets_lifetime();
-        if let (true, false, Some(property)) = (always, has_effect, property) {
-            let draft = reader.report.add(Code::Contradiction, property.span, "`always` has no effect here");
-            draft.label("only a lifetime in a response, such as `max-age` in Cache-Control, is left out of errors");
-        }
-        self.list.push(if always { operation.always() } else { operation });
-    }
-}
-
-/// Reads header operations: either a single operation in the line, or several in the block. The shape of `node` has
-/// already been checked. Fields for which `owned` returns advice must not be changed, and values must not contain the
-/// variables in `without`.
-pub(super) fn field_changes(
-    reader: &mut Reader<'_>,
-    node: &Node,
-    example: &str,
-    owned: FindOwned,
-    without: &'static [&'static str],
-) -> Vec<FieldOp> {
-    let kind = &node.name;
-    if let (Some(always), true) = (property(node, "always"), node.arguments.is_empty()) {
-        let draft = reader.report.add(Code::Contradiction, always.span, "`always` belongs to a value");
-        draft.label("write it after each value in the block that it applies to");
-    }
-    let mut operations = Operations { list: Vec::new(), owned, without, of_responses: kind == "header" };
-    match (&node.arguments[..], &node.children) {
-        ([], None) => {
-            let message = format!("`{kind}` needs a name and a value, or a block");
-            reader.report.add(Code::ValueMissing, node.span, message).note(format!("as in: {example}"));
-        }
-        ([name], _) => {
-            let message = format!("`{kind}` needs a value after the name");
-            let draft = reader.report.add(Code::ValueMissing, name.span, message);
-            draft.note(format!("to remove a field: {kind} {{ remove \"Name\" }}"));
-        }
-        _ => operations.read(reader, node, FieldOpKind::SET),
-    }
-    read_rows(reader, node, &FieldOpKind::ALL.map(operation), &mut operations);
-    operations.list
-}
-
-/// Reads the name of a field that may be changed, and returns it in its original case.
-fn field_name(reader: &mut Reader<'_>, value: &Value, owned: FindOwned) -> Option<String> {
-    let name = token(reader, value)?;
-    if let Some(instead) = owned(&name) {
-        let message = format!("only the server sets `{name}`");
-        let draft = reader.report.add(Code::FieldOwned, value.span, message);
-        if !instead.is_empty() {
-            draft.label(instead);
-        }
-        return None;
-    }
-    Some(name)
-}
-
-/// Reads a field name, which may be any token.
-pub(super) fn token(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    let name = reader.text(value)?;
-    if !parse::is_token(&name) {
-        let shown = if name.is_empty() { "an empty string".to_owned() } else { format!("`{name}`") };
-        let draft = reader.report.add(Code::FieldNameBad, value.span, format!("{shown} is not a valid field name"));
-        if name.ends_with(':') {
-            draft.label("remove the colon");
-        }
-        return None;
-    }
-    Some(name)
-}
-
-pub(super) fn field_value(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
-    let text = reader.text(value)?;
-    if !parse::is_field_value(&text) {
-        reader
-            .report
-            .add(Code::FieldValueBad, value.span, "this is not a valid field value")
-            .note("it must not contain control characters, or begin or end with a space");
-        return None;
-    }
-    Some(text)
 }
 
 fn early_hints(reader: &mut Reader<'_>, node: &Node) -> Vec<String> {
@@ -327,20 +198,6 @@ fn rewrite(reader: &mut Reader<'_>, node: &Node) -> Option<Rewrite> {
             draft.note("as in: rewrite strip-prefix=\"/app\", rewrite to=\"/index.php\"");
             None
         }
-    }
-}
-
-/// Returns true if `text` always yields a path: it begins with exactly one slash, because `//host` would be another
-/// site, or with the requested path.
-pub(super) fn is_path(text: &Text) -> bool {
-    match &text.parts[..] {
-        [TextPart::Literal(literal)] => literal.starts_with('/') && !literal.starts_with("//"),
-        [TextPart::Literal(literal), next, ..] => {
-            let joins = matches!(next, TextPart::Variable(Variable::Path | Variable::Uri));
-            literal.starts_with('/') && !literal.starts_with("//") && (literal.len() > 1 || !joins)
-        }
-        [TextPart::Variable(Variable::Path | Variable::Uri), ..] => true,
-        _ => false,
     }
 }
 

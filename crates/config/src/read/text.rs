@@ -199,6 +199,20 @@ pub fn parse_field_text(value: &str) -> Option<Text> {
     Some(Text { parts })
 }
 
+/// Returns true if `text` always yields a path: it begins with exactly one slash, because `//host` would be another
+/// site, or with the requested path.
+pub(super) fn is_path(text: &Text) -> bool {
+    match &text.parts[..] {
+        [TextPart::Literal(literal)] => literal.starts_with('/') && !literal.starts_with("//"),
+        [TextPart::Literal(literal), next, ..] => {
+            let joins = matches!(next, TextPart::Variable(Variable::Path | Variable::Uri));
+            literal.starts_with('/') && !literal.starts_with("//") && (literal.len() > 1 || !joins)
+        }
+        [TextPart::Variable(Variable::Path | Variable::Uri), ..] => true,
+        _ => false,
+    }
+}
+
 /// Formats a string with variables as it is written in a configuration.
 pub(crate) fn encode_text(text: &Text) -> String {
     let encode = |part: &TextPart| match part {
