@@ -65,7 +65,7 @@ impl Through {
     }
 
     /// Uses the longer timeout of event streams, which may be idle.
-    pub(crate) const fn of_events(mut self) -> Self {
+    pub(crate) fn of_events(mut self) -> Self {
         self.piece_timeout_ms = self.exchange.step.settings.timeouts.stream_timeout_ms;
         self
     }

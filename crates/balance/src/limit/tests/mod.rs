@@ -436,9 +436,9 @@ fn waiting_is_no_load() {
     let polls: Vec<_> = (0..300).map(|_| limiter.try_acquire(&poll(200_000)).unwrap()).collect();
     let status = limiter.status();
     assert_eq!((status.quick.asking, status.slow.asking), (0, 300));
-    assert_eq!(status.most, Some(("/poll".to_owned(), 300)));
+    assert_eq!(status.paths, [("/poll".to_owned(), 300)]);
     drop(polls);
-    assert_eq!(limiter.status().most, None);
+    assert_eq!(limiter.status().paths, []);
 }
 
 /// A limit that exists is not filled by requests that wait for something else, whether they are known to or not.
@@ -599,7 +599,7 @@ proptest! {
         drop((permits, waiting));
         let status = limiter.status();
         prop_assert_eq!((status.under_way, status.quick.asking, status.slow.asking, status.aged), (0, 0, 0, 0));
-        prop_assert_eq!(status.most, None);
+        prop_assert_eq!(status.paths, []);
         prop_assert_eq!(limiter.extra.load(Ordering::SeqCst), 0);
     }
 }
