@@ -91,7 +91,7 @@ mod tests {
             // What the other side sends is not counted.
             for stream in [&mut accepted, &mut client] {
                 stream.set_nonblocking(true).unwrap();
-                while stream.write(&[0; 64 * 1024]).is_ok() {}
+                while stream.write(&[0; 16 * 1024]).is_ok() {}
             }
             let memory = SendMemory::measure(&ports, descriptor_max);
             let unacknowledged = u64::from(unacknowledged_bytes(accepted.as_fd()).unwrap());
