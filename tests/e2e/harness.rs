@@ -181,10 +181,7 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.address).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.set_write_timeout(Some(TIMEOUT)).unwrap();
-        stream
+        connect(self.address)
     }
 
     /// Sends `bytes` on a fresh connection and returns everything that arrives until the server closes it. If the head
@@ -245,6 +242,14 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// A connection to a server on this machine.
+pub(crate) fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TIMEOUT)).unwrap();
+    stream
 }
 
 /// The newest child of the process `pid`, or `pid` itself if it has none.

@@ -222,12 +222,40 @@ fn a_request_that_may_have_had_effects_is_not_retried() {
         }
         send(stream, &complete_response(HELLO))
     });
-    let server = serve(&folder, &app.step(folder.path(), ""));
+    let server = serve(&folder, &app.step(folder.path(), "idle-connections 8"));
     assert_eq!(get(&server, "/x.php").status, 200);
     let request = "POST /x.php HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
     assert_eq!(ask(&server, request).status, 502);
     assert_eq!(app.asked().len(), 2, "the request is sent only once");
+    assert_eq!(app.connections.load(Ordering::SeqCst), 1, "the connection is reused");
     assert_eq!(outcomes(&folder, 2)[1], "php_closed_before_head");
+}
+
+/// A kept connection that no longer accepts anything, although the server has not closed it for reading.
+#[test]
+fn a_request_of_which_nothing_was_accepted_is_sent_again_whatever_its_method() {
+    let folder = folder();
+    let kept = std::sync::Mutex::new(Vec::new());
+    let app = Scripted::start(folder.path(), move |asked, stream| {
+        if asked.number == 0 {
+            // Before the response, so that it holds for the next request.
+            stream.shutdown(std::net::Shutdown::Read).unwrap();
+            kept.lock().unwrap().push(stream.try_clone().unwrap());
+        }
+        let content = String::from_utf8_lossy(&asked.content);
+        send(stream, &complete_response(&format!("Content-Type: text/plain\r\n\r\n{content}")))
+    });
+    let server = serve(&folder, &app.step(folder.path(), "idle-connections 8"));
+    for content in ["first", "second"] {
+        let length = content.len();
+        let request = format!(
+            "POST /x.php HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{content}"
+        );
+        let answer = ask(&server, &request);
+        assert_eq!((answer.status, text(&answer).as_str()), (200, content));
+    }
+    assert_eq!((app.asked().len(), app.connections.load(Ordering::SeqCst)), (2, 2));
+    assert_eq!(outcomes(&folder, 2), ["php_answered", "php_answered_again"]);
 }
 
 #[test]

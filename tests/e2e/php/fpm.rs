@@ -1,7 +1,8 @@
 //! PHP-FPM itself, over Unix and TCP sockets, and what visitors get when it is killed.
 
 use super::super::accelerator::wiki::{Running, free_port, is_root, php_fpm};
-use super::super::harness::{Folder, Response, Server, wait_until};
+use super::super::harness::{Folder, Response, Server, TIMEOUT, wait_until};
+use super::scripted::record;
 use super::{ask, get, outcomes, serve, serve_with, text};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -54,6 +55,25 @@ impl Fpm {
             ("unix", path) => UnixStream::connect(path).is_ok(),
             (_, address) => TcpStream::connect(address).is_ok(),
         });
+    }
+
+    /// What PHP-FPM responds to a GET for `path` on a connection of its own, without a web server.
+    pub(super) fn response(&self, path: &str) -> String {
+        let mut stream = UnixStream::connect(self.address.strip_prefix("unix:").unwrap()).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let variables: Vec<u8> = [("REQUEST_METHOD", "GET"), ("SCRIPT_NAME", path), ("SCRIPT_FILENAME", path)]
+            .iter()
+            .flat_map(|(name, value)| {
+                [&[name.len() as u8, value.len() as u8][..], name.as_bytes(), value.as_bytes()].concat()
+            })
+            .collect();
+        // A responder, without a request to keep the connection open.
+        let begin = record(1, &[0, 1, 0, 0, 0, 0, 0, 0]);
+        let request = [begin, record(4, &variables), record(4, b""), record(5, b"")].concat();
+        stream.write_all(&request).unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Kills it and all its children at once.

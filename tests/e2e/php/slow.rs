@@ -2,17 +2,20 @@
 
 use super::fpm::Fpm;
 use super::{get, text};
-use crate::e2e::harness::{Folder, Server, read_to_end, wait_until};
+use crate::e2e::harness::{Folder, Server, connect, read_to_end, wait_until};
 use crate::e2e::http2::client::{Client, DATA, HEADERS, RST_STREAM, WINDOW_UPDATE};
 use crate::e2e::http3::{Held, aioquic};
 use crate::e2e::tls::Certificate;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 const PROCESSES: usize = 3;
 
 /// More than the kernel buffers for a client that does not read.
 const LENGTH: usize = 8 << 20;
+
+/// A script that sends [`content`].
+pub(super) const BIG: &[u8] = b"<?php for ($i = 0; $i < 512; $i++) { echo str_repeat(chr(65 + $i % 26), 16384); }";
 
 struct Site {
     folder: Folder,
@@ -24,7 +27,7 @@ struct Site {
 fn site(listen: &str, settings: &str) -> Site {
     let folder = Folder::with(&[
         ("www/hello.php", b"<?php echo 'hello';"),
-        ("www/big.php", b"<?php for ($i = 0; $i < 512; $i++) { echo str_repeat(chr(65 + $i % 26), 16384); }"),
+        ("www/big.php", BIG),
         ("www/short.php", b"<?php header('Content-Length: 9000000'); for ($i = 0; $i < 512; $i++) { echo str_repeat(chr(65 + $i % 26), 16384); }"),
         ("www/killed.php", b"<?php for ($i = 0; $i < 512; $i++) { echo str_repeat(chr(65 + $i % 26), 16384); } flush(); posix_kill(getmypid(), 9);"),
         ("www/long.php", b"<?php header('Content-Length: 8388608'); for ($i = 0; $i < 528; $i++) { echo str_repeat(chr(65 + $i % 26), 16384); }"),
@@ -47,13 +50,13 @@ site \"*\" {{
     Site { folder, _fpm: fpm, server }
 }
 
-fn content() -> Vec<u8> {
+pub(super) fn content() -> Vec<u8> {
     (0..LENGTH).map(|at| b'A' + (at / 16_384 % 26) as u8).collect()
 }
 
 /// A client that reads only the first byte of the response, which shows that the script runs.
-fn slow(server: &Server, path: &str) -> TcpStream {
-    let mut client = server.connect();
+pub(super) fn slow(server: SocketAddr, path: &str) -> TcpStream {
+    let mut client = connect(server);
     client.write_all(format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").as_bytes()).unwrap();
     let mut first = [0];
     client.read_exact(&mut first).unwrap();
@@ -63,7 +66,7 @@ fn slow(server: &Server, path: &str) -> TcpStream {
 
 /// Reads the rest of the response, and returns its head, its content without chunked framing, and whether it is
 /// complete.
-fn read(mut client: TcpStream) -> (String, Vec<u8>, bool) {
+pub(super) fn read(mut client: TcpStream) -> (String, Vec<u8>, bool) {
     let bytes = read_to_end(&mut client);
     let end = memchr::memmem::find(&bytes, b"\r\n\r\n").unwrap() + 4;
     let (head, mut rest) = (String::from_utf8_lossy(&bytes[..end]).into_owned(), &bytes[end..]);
@@ -99,7 +102,7 @@ fn assert_others_get_responses(server: &Server) {
 #[test]
 fn slow_clients_occupy_no_process_over_http1() {
     let Site { server, .. } = &site("", "");
-    let clients: Vec<_> = (0..PROCESSES).map(|_| slow(server, "/big.php")).collect();
+    let clients: Vec<_> = (0..PROCESSES).map(|_| slow(server.address, "/big.php")).collect();
     assert_others_get_responses(server);
     for client in clients {
         let (_, read, is_complete) = read(client);
@@ -152,7 +155,7 @@ fn slow_clients_occupy_no_process_over_http3() {
 #[test]
 fn the_buffer_is_freed_when_the_client_leaves() {
     let Site { server, .. } = &site("", "");
-    let clients: Vec<_> = (0..PROCESSES).map(|_| slow(server, "/big.php")).collect();
+    let clients: Vec<_> = (0..PROCESSES).map(|_| slow(server.address, "/big.php")).collect();
     wait_until("the rest is buffered", || buffered(server) > PROCESSES as u64 * 2 * 1024 * 1024);
     drop(clients);
     wait_until("the buffers are freed", || buffered(server) == 0);
@@ -165,7 +168,7 @@ fn bounded_buffers_lose_nothing() {
         [("response-spool-limit \"1300KiB\"", 2 * 1172, 2 * 1300), ("spool-total \"3000KiB\"", 2872, 3000)]
     {
         let Site { server, .. } = &site("", settings);
-        let clients: Vec<_> = (0..2).map(|_| slow(server, "/big.php")).collect();
+        let clients: Vec<_> = (0..2).map(|_| slow(server.address, "/big.php")).collect();
         wait_until("the buffers are full", || buffered(server) >= bytes_min * 1024);
         assert!(buffered(server) <= bytes_max * 1024, "{settings}: {} bytes", buffered(server));
         for client in clients {
@@ -203,7 +206,7 @@ fn slow_clients_detect_incomplete_responses_over_http2() {
 fn slow_clients_detect_incomplete_responses() {
     let Site { server, folder, .. } = &site("", "");
     for path in ["/short.php", "/killed.php"] {
-        let clients: Vec<_> = (0..PROCESSES).map(|_| slow(server, path)).collect();
+        let clients: Vec<_> = (0..PROCESSES).map(|_| slow(server.address, path)).collect();
         assert_others_get_responses(server);
         for client in clients {
             let (_, read, is_complete) = read(client);
@@ -211,12 +214,12 @@ fn slow_clients_detect_incomplete_responses() {
         }
     }
     // More content than declared.
-    let client = slow(server, "/long.php");
+    let client = slow(server.address, "/long.php");
     let (_, read_bytes, is_complete) = read(client);
     assert!(is_complete && read_bytes == content(), "{} bytes", read_bytes.len());
     // The script continues after its response.
     let done = folder.path().join("done");
-    let client = slow(server, &format!("/job.php?done={}", done.display()));
+    let client = slow(server.address, &format!("/job.php?done={}", done.display()));
     wait_until("the script has sent everything", || done.exists());
     let (_, read_bytes, is_complete) = read(client);
     assert!(is_complete && read_bytes == content(), "{} bytes", read_bytes.len());
