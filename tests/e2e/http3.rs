@@ -115,10 +115,10 @@ fn serve_files(folder: &Folder, certificate: &Certificate, workers: usize) -> Se
 }
 
 /// An origin that echoes request content.
-struct Echo(Child, String, BufReader<std::process::ChildStdout>);
+pub(crate) struct Echo(Child, pub(crate) String, BufReader<std::process::ChildStdout>);
 
 impl Echo {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let mut child = python("origin.py").stdout(Stdio::piped()).spawn().unwrap();
         let (mut port, mut output) = (String::new(), BufReader::new(child.stdout.take().unwrap()));
         output.read_line(&mut port).unwrap();

@@ -10,6 +10,7 @@ mod hostile;
 mod limits;
 mod pressure;
 mod slowhttptest;
+mod streams;
 
 use super::harness::{Folder, Response, Server, TIMEOUT, read_to_end, uninterrupted, wait_until};
 use flatout_handler::ending::CloseReason;

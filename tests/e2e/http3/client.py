@@ -345,6 +345,50 @@ async def slow():
     say(shown)
 
 
+async def pause():
+    """pause PATH UPLOAD: opens a stream whose window stays closed, and sends content on another until the first is
+    reset."""
+    async with dial(max_stream_data=300) as client:
+        grant = client._quic._write_stream_limits
+        paused, response = client.begin("GET", sys.argv[3])
+        client._quic._write_stream_limits = lambda *arguments, stream, **named: (
+            stream.stream_id == paused or grant(*arguments, stream=stream, **named)
+        )
+        await asyncio.wait_for(response.head.wait(), TIMEOUT_S)
+        stream, answer = client.begin("POST", sys.argv[4], ends=False)
+        sent = 0
+        while not response.ended.is_set():
+            assert sent < 600_000
+            client.http.send_data(stream, bytes(100), end_stream=False)
+            client.transmit()
+            sent += 100
+            await asyncio.sleep(0.02)
+        client.http.send_data(stream, b"", end_stream=True)
+        client.transmit()
+        await asyncio.wait_for(answer.ended.wait(), TIMEOUT_S)
+        say({"reset": response.reset, "sent": sent, "upload": answer.shown()})
+
+
+async def trickle():
+    """trickle BYTES MILLISECONDS PATH...: sends content of this declared length to each path, a byte at a time, and again
+    without the last byte."""
+    length, pause_s = int(sys.argv[3]), int(sys.argv[4]) / 1000
+    async with dial() as client:
+
+        async def one(path, count):
+            stream, response = client.begin("POST", path, [("content-length", str(length))], ends=False)
+            for index in range(1, count + 1):
+                await asyncio.sleep(pause_s)
+                if response.ended.is_set():
+                    break
+                client.http.send_data(stream, b"b", end_stream=index == length)
+                client.transmit()
+            await asyncio.wait_for(response.ended.wait(), TIMEOUT_S)
+            return [response.status, response.body.decode()]
+
+        say(await asyncio.gather(*(one(path, count) for path in sys.argv[5:] for count in (length, length - 1))))
+
+
 async def upload():
     """upload PATH BYTES CREDIT: sends a request whose content does not end until there is a line on standard input and
     the server has granted this credit for all streams."""
@@ -511,7 +555,7 @@ class GoawayClient(Client):
         return self.goaway is not None and stream >= self.goaway
 
 
-COMMANDS = {"get": get, "named": named, "head": head, "post": post, "expect": expect, "many": many, "cancel": cancel, "overtake": overtake, "resume": resume, "large_head": large_head, "migrate": migrate, "hold": hold, "slow": slow, "upload": upload, "keep": keep, "silent": silent, "storm": storm, "flood": flood, "load": load}
+COMMANDS = {"get": get, "named": named, "head": head, "post": post, "expect": expect, "many": many, "cancel": cancel, "overtake": overtake, "resume": resume, "large_head": large_head, "migrate": migrate, "hold": hold, "slow": slow, "pause": pause, "trickle": trickle, "upload": upload, "keep": keep, "silent": silent, "storm": storm, "flood": flood, "load": load}
 
 if __name__ == "__main__":
     if sys.argv[1] == "load":
