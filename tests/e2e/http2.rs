@@ -9,7 +9,7 @@ mod errors;
 mod far;
 mod floods;
 mod grpc;
-mod origin;
+pub(crate) mod origin;
 
 use super::harness::{Folder, Server, TICK, wait_until};
 use super::timeouts::logged_write_timeout_ms;

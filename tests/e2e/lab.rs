@@ -128,3 +128,9 @@ const BUSY: [&str; 6] = [
 fn reasons_of(step: &Value) -> Vec<&str> {
     step["invalid"].as_array().unwrap().iter().map(|invalid| invalid["reason"].as_str().unwrap()).collect()
 }
+
+/// The soundness of a figure over all levels.
+fn soundness<'a>(json: &'a Value, figure: &str) -> &'a str {
+    let figures = json["figures"].as_array().unwrap();
+    figures.iter().find(|verdict| verdict["figure"] == figure).unwrap()["soundness"].as_str().unwrap()
+}

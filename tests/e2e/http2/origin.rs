@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// A listener with a thread for each connection. It stops with the test.
-pub(super) struct FrameOrigin {
+pub(crate) struct FrameOrigin {
     address: String,
     requests: Arc<AtomicUsize>,
 }
 
 /// A connection to the origin.
-pub(super) struct Connection(TcpStream);
+pub(crate) struct Connection(TcpStream);
 
 impl Connection {
-    pub(super) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+    pub(crate) fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
         let _ = self.0.write_all(&encode(kind, flags, stream, payload));
     }
 }
 
 impl FrameOrigin {
     /// Passes each HEADERS frame to `handler`, which sends the response.
-    pub(super) fn start(handler: impl Fn(&Frame, &mut Connection) + Send + Sync + 'static) -> Self {
+    pub(crate) fn start(handler: impl Fn(&Frame, &mut Connection) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let (requests, handler) = (Arc::new(AtomicUsize::new(0)), Arc::new(handler));
@@ -38,12 +38,12 @@ impl FrameOrigin {
         Self { address, requests }
     }
 
-    pub(super) fn address(&self) -> String {
+    pub(crate) fn address(&self) -> String {
         self.address.clone()
     }
 
     /// The number of requests received so far.
-    pub(super) fn requests(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::SeqCst)
     }
 }

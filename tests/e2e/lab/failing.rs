@@ -1,7 +1,7 @@
 //! Servers that refuse, or never respond: no output may conclude anything from failures.
 
 use super::responder::{Answer, ok, respond};
-use super::{Bench, bench, bench_by};
+use super::{Bench, bench, bench_by, soundness};
 use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::tool::{said, tool};
 use std::fs;
@@ -197,36 +197,42 @@ fn servers_with_other_statuses_are_not_compared() {
 
 #[test]
 fn servers_whose_requests_fail_in_different_shares_are_not_compared() {
-    let (serving, refusing) = (serving(), refusing());
+    let serving = serving();
+    let failing = [("refusing", refusing()), ("shedding", shedding()), ("hanging", hanging())];
     let folder = Folder::new();
-    let place = |name: &str| folder.path().join(name);
+    let place = |name: &str| folder.path().join(format!("{name}.json"));
+    let differ = |name: &str, text: &str| {
+        let share = if name == "refusing" { "100.0 % of B's" } else { " % of B's" };
+        let why = "requests failed and 0.0 % of A's, more than 0.1 percentage points apart";
+        assert!(text.contains("not") && text.contains(&format!("{share} {why}")), "{name}: {text}");
+        assert!(!text.contains("faster") && !text.contains("slower"), "{name}: {text}");
+    };
     thread::scope(|scope| {
-        for (url, name) in [(&serving, "a.json"), (&refusing, "b.json")] {
+        for (name, url) in failing.iter().map(|(name, url)| (*name, url)).chain([("serving", &serving)]) {
             let file = place(name);
             scope.spawn(move || {
                 let status = flatout()
-                    .args(["bench", url, "--rate", "50", "-d", "6s", "-c", "4", "--json"])
+                    .args(["bench", url, "--rate", "200", "-d", "6s", "-c", "40", "--timeout", "1s", "--json"])
                     .arg(file)
                     .stdout(Stdio::null())
                     .status();
                 assert!(matches!(status.unwrap().code(), Some(0 | 1 | 5)));
             });
         }
-        scope.spawn(|| {
-            let run = bench(&[&serving, "--compare", &refusing, "-d", "1s", "-c", "2", "--threads", "1"]);
-            let comparison = &run.json["findings"]["comparison"];
-            let why = "nothing is compared, because 100.0 % of B's requests failed and 0.0 % of A's, more than 0.1 \
-                       percentage points apart";
-            assert_eq!(comparison["sentence"], why, "{comparison:#}");
-            assert_eq!(comparison["comparisons"], serde_json::json!([]));
-            assert!(!run.stdout.contains("faster") && run.stdout.contains(why), "{}", run.stdout);
-        });
     });
-    let output = flatout().arg("compare").args([place("a.json"), place("b.json")]).output().unwrap();
-    let text = said(&output);
-    assert_eq!(output.status.code(), Some(5), "{text}");
-    assert!(text.contains("not compared, because 100.0 % of B's requests failed and 0.0 % of A's"), "{text}");
-    assert!(!text.contains("faster") && !text.contains("slower"), "{text}");
+    for (name, url) in &failing {
+        let output = flatout().arg("compare").args([place("serving"), place(name)]).output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        differ(name, &said(&output));
+        let load = ["-d", "1s", "-c", "2", "--threads", "1", "--timeout", "500ms"];
+        let run = bench(&[&[&*serving, "--compare", url][..], &load].concat());
+        let comparison = &run.json["findings"]["comparison"];
+        assert_eq!(comparison["comparisons"], serde_json::json!([]), "{name}");
+        let sentence = comparison["sentence"].as_str().unwrap();
+        assert!(sentence.starts_with("nothing is compared, because "), "{sentence}");
+        differ(name, sentence);
+        assert!(!run.stdout.contains("faster") && run.stdout.contains(sentence), "{}", run.stdout);
+    }
 }
 
 #[test]
@@ -274,10 +280,7 @@ fn a_client_without_descriptors_does_not_blame_the_server() {
     );
     assert!(run.failures("fd-unavail") > 50, "{}", run.stdout);
     assert!(run.invalid().contains(&"client-starved"), "{:?}", run.invalid());
-    let soundness = |figure: &str| {
-        let figures = run.json["figures"].as_array().unwrap();
-        figures.iter().find(|verdict| verdict["figure"] == figure).unwrap()["soundness"].clone()
-    };
+    let soundness = |figure: &str| soundness(&run.json, figure);
     assert!(soundness("p99") != "sound" && soundness("counts") == "unknown", "{}", run.json["figures"]);
     for (index, text) in ["errors<1%", "p99<1h"].iter().enumerate() {
         let unsound = run.json["thresholds"][index]["unsound"].as_array().unwrap();

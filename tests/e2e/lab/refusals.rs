@@ -2,7 +2,7 @@
 //! happens.
 
 use super::responder::{Answer, ok, respond};
-use super::{bench, bench_by};
+use super::{bench, bench_by, reasons_of, soundness};
 use crate::e2e::harness::{Folder, Server, flatout};
 use crate::e2e::process::Refusing;
 use crate::e2e::skip::skip;
@@ -88,6 +88,9 @@ fn port_exhaustion_is_counted_separately() {
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert!(json["errors"]["by_kind"]["addrunavail"].as_u64().unwrap() > 0, "{:#}", json["errors"]);
     assert_eq!(json["errors"]["by_kind"]["other"], 0, "{:#}", json["errors"]);
+    // The server is not responsible for them.
+    assert!(reasons_of(&json["steps"][0]).contains(&"client-starved"), "{:#}", json["steps"][0]["invalid"]);
+    assert!(soundness(&json, "p99") != "sound" && soundness(&json, "counts") == "unknown", "{:#}", json["figures"]);
 }
 
 #[test]
@@ -247,7 +250,7 @@ fn losing_the_server_counters_keeps_the_levels_and_all_outputs() {
         "--html",
         &at("page.html"),
     ]);
-    let missing: Vec<bool> = run.steps().map(|step| super::reasons_of(step).contains(&"counts-missing")).collect();
+    let missing: Vec<bool> = run.steps().map(|step| reasons_of(step).contains(&"counts-missing")).collect();
     assert_eq!((run.exit, missing), (Some(5), vec![false, true, true]), "{run:#?}");
     assert!(run.steps().all(|step| step["record"]["counts"]["responses"] == 10), "{run:#?}");
     assert_eq!(run.steps().next().unwrap()["evidence"]["reconciliation"]["server"]["requests"], 10);
@@ -298,7 +301,7 @@ fn a_measurement_that_runs_out_of_ports_keeps_its_results() {
     assert!(trials.iter().filter(is_long).all(|trial| trial["outcome"] == "invalid"), "{search:#}");
     let steps = json["steps"].as_array().unwrap();
     assert_eq!(steps.len(), trials.iter().filter(|trial| !is_long(trial)).count(), "{search:#}");
-    assert!(super::reasons_of(steps.last().unwrap()).contains(&"not-measured"), "{stdout}");
+    assert!(reasons_of(steps.last().unwrap()).contains(&"not-measured"), "{stdout}");
     assert!(stdout.contains("source address"), "{stdout}");
     // There are enough ports for four levels, but not for the other three and the recovery.
     let (code, stdout, json) = bench_of_few_ports("--overload --rate 100 -d 700ms").unwrap();

@@ -3,11 +3,14 @@
 use super::bench;
 use super::http3::secure;
 use crate::e2e::harness::{Folder, Server};
+use crate::e2e::http2::client::{END_HEADERS, END_STREAM, HEADERS, RST_STREAM};
+use crate::e2e::http2::origin::FrameOrigin;
 use crate::e2e::nginx;
 use crate::e2e::process::{Running, free_port};
 use serde_json::json;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +38,26 @@ fn requests_that_a_closing_server_did_not_process_are_sent_again() {
         "{}",
         run.stdout
     );
+}
+
+/// RFC 9113 §8.7.
+#[test]
+fn requests_that_a_server_refuses_are_sent_again() {
+    let number = AtomicU64::new(0);
+    let origin = FrameOrigin::start(move |frame, connection| match number.fetch_add(1, Ordering::Relaxed) % 5 {
+        // REFUSED_STREAM.
+        3 => connection.send(RST_STREAM, 0, frame.stream, &7_u32.to_be_bytes()),
+        // The status 200.
+        _ => connection.send(HEADERS, END_HEADERS | END_STREAM, frame.stream, &[0x88]),
+    });
+    let url = format!("http://{}/", origin.address());
+    let run = bench(&[&url, "-n", "400", "-c", "2", "--http", "2", "--streams", "4", "--threads", "1"]);
+    assert_eq!((run.code, run.number("responses"), run.json["errors"]["total"].as_u64()), (Some(0), 400, Some(0)));
+    // One in five is refused. The connections remain.
+    let sent_again = run.step()["record"]["counts"]["sent_again"].as_u64().unwrap();
+    assert_eq!((sent_again, origin.requests(), run.number("connections")), (100, 500, 2), "{run:#?}");
+    let note = "sent again, because the server stated that it did not process them";
+    assert!(run.stdout.contains(note), "{}", run.stdout);
 }
 
 /// Streams beyond the server's limit are not used, so that their wait in the client does not count as the server's.

@@ -161,6 +161,69 @@ fn servers_with_other_responses_are_not_compared_and_the_report_says_so() {
     assert_nothing_runs(&given);
 }
 
+/// A server that responds with 503 to one request in twenty, never responds to it, or serves all.
+const FAILING: &[u8] = br#"
+import itertools, socket, sys, threading
+
+numbers = itertools.count()
+
+def serve(connection):
+    received = b""
+    while True:
+        while b"\r\n\r\n" not in received:
+            piece = connection.recv(65536)
+            if not piece:
+                return
+            received += piece
+        received = received.split(b"\r\n\r\n", 1)[1]
+        fails = next(numbers) % 20 == 19
+        if fails and sys.argv[3] == "hanging":
+            while connection.recv(65536):
+                pass
+            return
+        status = b"503 -" if fails and sys.argv[3] == "shedding" else b"200 OK"
+        connection.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 4\r\n\r\nhere")
+
+listener = socket.create_server((sys.argv[1], int(sys.argv[2])))
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+"#;
+
+#[test]
+fn servers_whose_requests_fail_in_different_shares_are_not_judged() {
+    let given = Given::of(&[]);
+    given.folder.write("server.py", FAILING);
+    let script = given.folder.path().join("server.py");
+    let server = |name: &str| {
+        format!(
+            "server \"{name}\" {{ program \"python3\"; start {script:?} \"{{address}}\" \"{{port}}\" \"{name}\"; ready \"/\"; }}"
+        )
+    };
+    let step = r#"step "hits" {
+        servers "serving" "shedding" "hanging"; path "/"; bench "-c" 2 "-n" 200 "--timeout" "500ms"
+    }"#;
+    let check = |(name, measure): (&str, &str)| {
+        format!(
+            "check \"{name}\" {{ step \"hits\"; measure {measure:?}; of {name:?}; at-most 1000; times \"serving\" }}"
+        )
+    };
+    let checks = [("shedding", "requests-per-s"), ("hanging", "response-p50")];
+    let mut parts: Vec<String> = ["serving", "shedding", "hanging"].map(server).into();
+    parts.push(step.to_owned());
+    parts.extend(checks.map(check));
+    given.write(&parts.iter().map(String::as_str).collect::<Vec<_>>());
+    let ran = given.run(&[]);
+    let report = given.report();
+    for (index, (name, _)) in checks.iter().enumerate() {
+        let finding = &report["checks"][index]["findings"][0];
+        let sentence = finding["sentence"].as_str().unwrap();
+        assert_eq!(finding["verdict"], "not-judged", "{sentence}\n{}\n{}", ran.stdout, ran.stderr);
+        let why = format!(" % of {name}'s requests failed and 0.0 % of serving's");
+        assert!(sentence.contains("not judged: ") && sentence.contains(&why), "{sentence}");
+    }
+    assert_nothing_runs(&given);
+}
+
 #[test]
 fn list_describes_a_suite_without_running_it() {
     let given = Given::of(&[FLATOUT, NGINX, STEP]);
