@@ -1,7 +1,7 @@
 //! The contents of the metadata cache besides a file's bytes, namely encodings and digests, compared with the results of
 //! other programs.
 
-use super::harness::{Folder, Server, flatout, wait_until};
+use super::harness::{Folder, Response, Server, flatout, wait_until};
 use super::tool::{run, tool};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -149,7 +149,7 @@ fn files_that_are_stored_compressed_are_sent_with_their_coding() {
     );
     let folder = Folder::new();
     let plain = Server::run(&folder, &config.replace("SETTINGS", ""));
-    let unity = config.replace("SETTINGS", "encoded \"svgz\" \"wasm.gz\" \"js.gz\" \"data.gz\"");
+    let unity = config.replace("SETTINGS", "encoded \"svgz\" \"wasm.gz\" \"js.gz\" \"data.gz\" \"wasm.br\" \"js.zst\"");
     let unity = Server::run(&folder, &unity);
     let download = ("application/gzip", "");
     for (path, by_default, with_extensions) in [
@@ -169,6 +169,32 @@ fn files_that_are_stored_compressed_are_sent_with_their_coding() {
                 (200, expected.0, expected.1)
             );
         }
+    }
+    // The other codings, as flatout itself compresses the image.
+    let encode = |coding: &str| {
+        let head = "GET /logo.svg HTTP/1.1\r\nHost: a\r\nConnection: close\r\n";
+        let request = format!("{head}Accept-Encoding: {coding}\r\n\r\n");
+        let mut content = Vec::new();
+        wait_until("the encoding is created", || {
+            let response = Response::parse(&plain.exchange(request.as_bytes()));
+            let is_encoded = response.field("content-encoding") == Some(coding);
+            content = response.body;
+            is_encoded
+        });
+        content
+    };
+    for (name, media_type, coding) in
+        [("game.wasm.br", "application/wasm", "br"), ("game.js.zst", "text/javascript; charset=utf-8", "zstd")]
+    {
+        let content = encode(coding);
+        site.write(name, &content);
+        let path = format!("/{name}");
+        let response = unity.get(&path);
+        let field = |name| response.field(name);
+        assert_eq!((field("content-type"), field("content-encoding")), (Some(media_type), Some(coding)), "{name}");
+        assert!(response.body == content, "{name}");
+        assert_eq!(run(tool("curl").args(["--silent", "--compressed", &unity.url(&path)])), image, "{name}");
+        assert_eq!(plain.get(&path).field("content-encoding"), None, "{name}");
     }
     let error = plain.get("/none");
     assert_eq!((error.status, error.field("content-encoding")), (404, None), "an error page is not compressed");

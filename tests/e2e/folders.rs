@@ -3,6 +3,7 @@
 
 use super::cli::get;
 use super::harness::{Folder, Response, Server, flatout, uninterrupted, wait_until, worker_of};
+use super::php::scripted::{Scripted, complete_response, send};
 use super::process::is_root;
 use super::site::{Site, TWO_PROCESSES, config, configure};
 use super::skip::skip;
@@ -164,6 +165,47 @@ fn a_link_that_is_switched_to_another_folder_is_followed() {
         }
         let (_, said) = server.stop();
         assert_eq!(said.matches("is another folder now").count(), 2, "{way:?} {said}");
+    }
+}
+
+/// The root of `php`, and a folder whose files scripts may send, are links that are switched.
+#[test]
+fn scripts_run_from_the_folder_to_which_a_link_was_switched() {
+    for global in ["", "landlock #false", "worker-process #false"] {
+        let folder = Folder::new();
+        for release in ["r1", "r2"] {
+            let write = |name: &str| folder.write(&format!("releases/{release}/{name}"), release.as_bytes());
+            write("page.php");
+            write(&format!("only-{release}.php"));
+            write("protected/file");
+        }
+        switch(&folder, "releases/r1");
+        // The application server reads scripts at the path that it is given.
+        let app = Scripted::start(folder.path(), |asked, stream| {
+            let script = fs::read_to_string(&asked.variables["SCRIPT_FILENAME"]).unwrap_or_default();
+            let file =
+                if asked.variables["QUERY_STRING"] == "file" { "X-Accel-Redirect: /protected/file\r\n" } else { "" };
+            send(stream, &complete_response(&format!("Content-Type: text/plain\r\n{file}\r\n{script}")))
+        });
+        let root = folder.path().join("current");
+        let php = app.step(&root, &format!("accel-redirect \"/protected/\" {:?}", root.join("protected")));
+        let text = format!("workers 2\n{global}\nsite \"*\" {{\nlisten \"127.0.0.1:0\"\n{php}\n}}\n");
+        let server = Server::run(&folder, &text);
+        let check = |release: &str, other: &str| {
+            for path in ["/page.php", &format!("/only-{release}.php"), "/page.php?file"] {
+                assert_eq!(text_of(&server, path), (200, release.to_owned()), "{global} {path}");
+            }
+            assert_eq!(text_of(&server, &format!("/only-{other}.php")).0, 404, "{global}");
+        };
+        check("r1", "r2");
+        switch(&folder, "releases/r2");
+        // All workers.
+        wait_until("the new folder is used", || {
+            (0..20).all(|_| text_of(&server, "/only-r2.php").0 == 200 && text_of(&server, "/page.php?file").1 == "r2")
+        });
+        for _ in 0..8 {
+            check("r2", "r1");
+        }
     }
 }
 

@@ -21,7 +21,8 @@ use client::{
 };
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt as _};
+use std::path::Path;
 
 /// The close reasons that the tests here cause.
 pub(crate) const CLOSES: [&str; 6] =
@@ -208,30 +209,38 @@ fn a_file_changed_during_transfer_truncates_the_response() {
 }
 
 #[test]
-fn a_file_that_grows_during_transfer_is_sent_as_it_was() {
-    let folder = site();
-    let server = h2c(&folder);
-    let mut client = Client::connect(&server, &[]);
-    let size = fs::metadata(folder.path().join("big")).unwrap().len();
-    client.get(1, "/big");
-    let mut received = 0;
-    while received < 60_000 {
-        received += client.frame_like("content", |frame| frame.kind == DATA).payload.len() as u64;
-    }
-    std::thread::sleep(TICK);
-    OpenOptions::new().append(true).open(folder.path().join("big")).unwrap().write_all(b"more").unwrap();
-    for stream in [0, 1] {
-        client.send_frame(WINDOW_UPDATE, 0, stream, &10_000_000_u32.to_be_bytes());
-    }
-    loop {
-        let frame = client.frame_like("content or a reset", |frame| matches!(frame.kind, DATA | RST_STREAM));
-        assert_eq!(frame.kind, DATA, "after {received} of {size} bytes");
-        received += frame.payload.len() as u64;
-        if frame.ends_stream() {
-            break;
+fn a_file_whose_content_remains_is_sent_as_it_was() {
+    let changes: [fn(&Path); 3] = [
+        |path| OpenOptions::new().append(true).open(path).unwrap().write_all(b"more").unwrap(),
+        |path| fs::hard_link(path, path.with_extension("link")).unwrap(),
+        |path| fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap(),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let folder = site();
+        let server = h2c(&folder);
+        let mut client = Client::connect(&server, &[]);
+        let path = folder.path().join("big");
+        let size = fs::metadata(&path).unwrap().len();
+        client.get(1, "/big");
+        let mut received = 0;
+        while received < 60_000 {
+            received += client.frame_like("content", |frame| frame.kind == DATA).payload.len() as u64;
         }
+        std::thread::sleep(TICK);
+        change(&path);
+        for stream in [0, 1] {
+            client.send_frame(WINDOW_UPDATE, 0, stream, &10_000_000_u32.to_be_bytes());
+        }
+        loop {
+            let frame = client.frame_like("content or a reset", |frame| matches!(frame.kind, DATA | RST_STREAM));
+            assert_eq!(frame.kind, DATA, "change {number} after {received} of {size} bytes");
+            received += frame.payload.len() as u64;
+            if frame.ends_stream() {
+                break;
+            }
+        }
+        assert_eq!(received, size, "change {number}");
     }
-    assert_eq!(received, size);
 }
 
 #[test]

@@ -3,6 +3,9 @@
 mod copies;
 
 use super::harness::{Folder, Response, Server, TICK, TIMEOUT, read_response, uninterrupted};
+use super::http3::Held;
+use super::tls::Certificate;
+use super::tool::{run, tool};
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -407,5 +410,29 @@ fn a_download_finishes_if_the_bytes_it_began_with_are_still_there() {
             }
             fs::remove_file(site.path().join(name)).unwrap();
         }
+    }
+}
+
+/// The window of a client over HTTP/3 is closed while the file changes.
+#[test]
+fn a_download_over_http3_finishes_if_the_bytes_it_began_with_are_still_there() {
+    const BYTES: usize = 1 << 20;
+    let (site, folder, certificate) = (Folder::new(), Folder::new(), Certificate::new());
+    let content = content_with_lines();
+    let changes = || CHANGES.iter().filter(|(_, finishes, _)| *finishes);
+    for (name, _, _) in changes() {
+        site.write(name, &content[..BYTES]);
+    }
+    thread::sleep(TICK);
+    let Certificate { chain, key, .. } = &certificate;
+    let listen = format!("listen \"127.0.0.1:0\" tls=#true http3=#true\ntls cert={chain:?} key={key:?}");
+    let server = Server::run(&folder, &format!("site \"*\" {{\n{listen}\nfiles {:?}\n}}\n", site.path()));
+    for &(name, _, change) in changes() {
+        let path = site.path().join(name);
+        let digest = run(tool("sha256sum").arg(&path));
+        let held = Held::start(server.address, "slow", &[&format!("/{name}"), "1"]);
+        change(&path);
+        let digest = digest.split_whitespace().next().unwrap();
+        assert_eq!(held.finish(), serde_json::json!([{ "size": BYTES, "sha256": digest }]), "{name}");
     }
 }

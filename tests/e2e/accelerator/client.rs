@@ -1,6 +1,8 @@
 //! Behind a proxy that all sites trust, the client that it names is the client in the log, in rules and in variables.
 
 use super::super::harness::{Folder, Server, read_response, wait_until};
+use super::super::php::scripted::{Scripted, complete_response, send};
+use super::super::tool::{run, tool};
 use super::origin::{Origin, Then, response};
 use std::io::Write as _;
 
@@ -92,4 +94,53 @@ fn the_client_is_the_one_that_a_trusted_proxy_names() {
     wait_until("both lines are written", || {
         std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("127.0.0.1")).count() == 2
     });
+}
+
+/// Over both versions, and for scripts.
+#[test]
+fn the_client_is_the_same_over_http2_and_for_scripts() {
+    let origin = Origin::responding(|_| response("200 OK", "Cache-Control: no-store\r\n", b"app"));
+    let folder = Folder::with(&[("site/a.txt", b"a"), ("site/x.php", b"<?php")]);
+    let php = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response("\r\n\r\nscript")));
+    let log = folder.path().join("access.log");
+    let config = format!(
+        "workers 1\ntrusted-proxies \"127.0.0.0/8\"\nlog {log:?}\nsite \"*\" {{\n\
+         listen \"127.0.0.1:0\" h2c=#true\nheader \"X-Client\" \"{{client}}\"\n\
+         route \"/denied\" {{ deny \"{CLIENT}\"; respond 200 \"allowed\"; }}\n\
+         route \"/limited\" {{ rate-limit requests=1 period=\"1h\"; respond 200 \"within\"; }}\n\
+         route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n{}\nfiles {:?}\n}}\n",
+        origin.url(),
+        php.step(&folder.path().join("site"), ""),
+        folder.path().join("site"),
+    );
+    let server = Server::run(&folder, &config);
+    let cases = [
+        ("/a.txt", CLIENT, 200),
+        ("/missing", CLIENT, 404),
+        ("/denied", CLIENT, 403),
+        ("/denied", OTHER, 200),
+        ("/limited", CLIENT, 200),
+        ("/limited", CLIENT, 429),
+        ("/app", CLIENT, 200),
+        ("/x.php", CLIENT, 200),
+    ];
+    for (version, flag) in [("1.1", "--http1.1"), ("2", "--http2-prior-knowledge")] {
+        for (path, client, status) in cases {
+            let mut curl = tool("curl");
+            curl.args(["--silent", flag, "--output", "/dev/null", "--header"]);
+            curl.arg(format!("X-Forwarded-For: 1.2.3.4, {client}"));
+            curl.args(["--write-out", "%{http_version} %{http_code} %header{x-client}"]);
+            // The limit counts the requests of a client over all versions.
+            let status = if (version, path) == ("2", "/limited") { 429 } else { status };
+            assert_eq!(run(curl.arg(server.url(path))), format!("{version} {status} {client}"), "{path}");
+        }
+        let (request, script) = (origin.requests().pop().unwrap(), php.asked().pop().unwrap());
+        assert_eq!(request.field("x-real-ip").as_deref(), Some(CLIENT));
+        assert_eq!(request.field("x-forwarded-for"), Some(format!("1.2.3.4, {CLIENT}, 127.0.0.1")));
+        assert_eq!(script.variables["REMOTE_ADDR"], CLIENT);
+    }
+    server.stop();
+    let lines = std::fs::read_to_string(&log).unwrap();
+    let count = |client: &str| lines.lines().filter(|line| line.starts_with(client)).count();
+    assert_eq!((count(CLIENT), count(OTHER)), (14, 2), "{lines}");
 }

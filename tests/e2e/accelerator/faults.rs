@@ -8,6 +8,8 @@ mod answers;
 mod retries;
 
 use super::super::harness::{Folder, Server, wait_until};
+use super::super::http2::client::{END_HEADERS, END_STREAM, HEADERS};
+use super::super::http2::origin::FrameOrigin;
 use super::super::process::Refusing;
 use super::super::tls::Certificate;
 use super::super::tool::tool;
@@ -390,4 +392,21 @@ fn one_origin_that_hangs_costs_no_visitor_a_response() {
     }
     assert!(!hanging.requests().is_empty(), "the origin that hangs was asked as well");
     is_over.store(true, Ordering::SeqCst);
+}
+
+/// The same if both origins speak HTTP/2.
+#[test]
+fn one_http2_origin_that_hangs_costs_no_visitor_a_response() {
+    let hanging = FrameOrigin::start(|_, _| {});
+    let well = FrameOrigin::start(|frame, connection| {
+        // The status 200.
+        connection.send(HEADERS, END_HEADERS | END_STREAM, frame.stream, &[0x88]);
+    });
+    let folder = Folder::new();
+    let urls = format!("http://{}\" \"http://{}", hanging.address(), well.address());
+    let server = configure(&folder, &urls, "", "http2 #true\ntimeouts { head \"500ms\" }");
+    for number in 0..6 {
+        assert_eq!(get(&server, &format!("/{number}")).status, 200, "{number}");
+    }
+    assert!(hanging.requests() > 0, "the origin that hangs was asked as well");
 }

@@ -203,6 +203,11 @@ site \"pages.test\" {{
     route \"/moved\" {{ redirect to=\"/\"; }}
     pages {pages:?}
 }}
+site \"rewritten.test\" {{
+    listen \"127.0.0.1:0\"
+    route \"/members\" \"/adm/\" {{ rewrite to=\"/open\"; }}
+    pages {pages:?}
+}}
 site \"one.test\" {{
     listen \"127.0.0.1:0\"
     route \"*.php\" {{ rewrite to=\"/index.php\"; }}
@@ -255,6 +260,11 @@ site \"front.test\" {{
         ("pages.test", "/", 200),
         ("pages.test", "/moved", 302),
         ("pages.test", "/moved.lhtml", 400),
+        ("rewritten.test", "/members", 200),
+        ("rewritten.test", "/members.lhtml", 400),
+        ("rewritten.test", "/adm/", 200),
+        ("rewritten.test", "/adm/index", 400),
+        ("rewritten.test", "/open.lhtml", 200),
         // "Only index.php may run."
         ("one.test", "/", 200),
         ("one.test", "/index.php", 200),
