@@ -81,7 +81,7 @@ fn trickle_over_http2(address: SocketAddr, path: &str, count: usize) -> (u16, Ve
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let (requests, connection) = h2::client::handshake::<_, Bytes>(stream).await.unwrap();
+        let (requests, connection) = h2::client::handshake(stream).await.unwrap();
         tokio::spawn(connection);
         let request = http::Request::post(format!("http://test{path}")).header("content-length", LENGTH);
         let mut requests = requests.ready().await.unwrap();
