@@ -263,7 +263,6 @@ site \"front.test\" {{
         ("rewritten.test", "/members", 200),
         ("rewritten.test", "/members.lhtml", 400),
         ("rewritten.test", "/adm/", 200),
-        ("rewritten.test", "/adm/index", 400),
         ("rewritten.test", "/open.lhtml", 200),
         // "Only index.php may run."
         ("one.test", "/", 200),

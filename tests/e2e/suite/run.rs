@@ -202,19 +202,20 @@ fn servers_whose_requests_fail_in_different_shares_are_not_judged() {
     let step = r#"step "hits" {
         servers "serving" "shedding" "hanging"; path "/"; bench "-c" 2 "-n" 200 "--timeout" "500ms"
     }"#;
-    let check = |(name, measure): (&str, &str)| {
+    // A rate is valid on a busy machine, too.
+    let check = |name: &str| {
         format!(
-            "check \"{name}\" {{ step \"hits\"; measure {measure:?}; of {name:?}; at-most 1000; times \"serving\" }}"
+            "check \"{name}\" {{ step \"hits\"; measure \"requests-per-s\"; of {name:?}; at-most 1000; times \"serving\" }}"
         )
     };
-    let checks = [("shedding", "requests-per-s"), ("hanging", "response-p50")];
+    let checks = ["shedding", "hanging"];
     let mut parts: Vec<String> = ["serving", "shedding", "hanging"].map(server).into();
     parts.push(step.to_owned());
     parts.extend(checks.map(check));
     given.write(&parts.iter().map(String::as_str).collect::<Vec<_>>());
     let ran = given.run(&[]);
     let report = given.report();
-    for (index, (name, _)) in checks.iter().enumerate() {
+    for (index, name) in checks.iter().enumerate() {
         let finding = &report["checks"][index]["findings"][0];
         let sentence = finding["sentence"].as_str().unwrap();
         assert_eq!(finding["verdict"], "not-judged", "{sentence}\n{}\n{}", ran.stdout, ran.stderr);
