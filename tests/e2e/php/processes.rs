@@ -43,7 +43,7 @@ fn site(lines: &str) -> (Folder, Fpm, Server) {
 
 /// flatout with these settings of `php`.
 fn serve(folder: &Folder, fpm: &Fpm, settings: &str) -> Server {
-    let root = folder.path().join("www");
+    let root = folder.path().join("www").display().to_string();
     serve_with(folder, 2, &format!("    php {:?} {{ root {root:?}; {settings} }}", fpm.address))
 }
 

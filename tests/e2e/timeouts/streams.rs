@@ -24,7 +24,7 @@ struct Site {
 /// Serves handlers that read content, and return it except for `/direct`.
 fn site(timeouts: &str) -> Site {
     let folder = Folder::with(&[
-        ("www/big", &[b'x'; 100_000]),
+        ("www/big", &vec![b'x'; 100_000]),
         ("www/echo.php", b"<?php"),
         ("site/page.lhtml", b"<?= request.text() ?>"),
     ]);
@@ -102,7 +102,7 @@ fn trickle_over_http2(address: SocketAddr, path: &str, count: usize) -> (u16, Ve
 }
 
 /// Checks the responses to all content, and to all but its last byte.
-fn check(path: &str, status: u16, complete: (u16, Vec<u8>), incomplete: u16) {
+fn check(path: &str, status: u16, complete: &(u16, Vec<u8>), incomplete: u16) {
     assert_eq!((complete.0, incomplete), (status, 408), "{path}: {}", String::from_utf8_lossy(&complete.1));
     assert!(status != 200 || complete.1 == [b'b'; LENGTH], "{path}: {}", String::from_utf8_lossy(&complete.1));
 }
@@ -116,7 +116,7 @@ fn a_body_may_be_slow_while_it_arrives() {
             for (path, status) in STATUSES {
                 let complete = scope.spawn(move || trickle(address, path, LENGTH));
                 let incomplete = scope.spawn(move || trickle(address, path, LENGTH - 1));
-                scope.spawn(move || check(path, status, complete.join().unwrap(), incomplete.join().unwrap().0));
+                scope.spawn(move || check(path, status, &complete.join().unwrap(), incomplete.join().unwrap().0));
             }
         }
     });
@@ -133,7 +133,7 @@ fn a_body_may_be_slow_while_it_arrives_over_http3() {
     for ((path, status), pair) in STATUSES.into_iter().zip(answers.chunks(2)) {
         let status_of = |answer: &serde_json::Value| answer[0].as_u64().unwrap() as u16;
         let content = pair[0][1].as_str().unwrap().as_bytes().to_vec();
-        check(path, status, (status_of(&pair[0]), content), status_of(&pair[1]));
+        check(path, status, &(status_of(&pair[0]), content), status_of(&pair[1]));
     }
 }
 
