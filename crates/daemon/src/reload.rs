@@ -386,6 +386,8 @@ impl Control {
         watch::retain(self.watch.as_mut(), &spec);
         self.in_force.published.store(Arc::clone(&spec));
         (self.in_force.config, self.in_force.spec) = (config, spec);
+        // Reports name the steps of the configuration.
+        self.has_changed_origins = true;
         self.show();
         changes
     }

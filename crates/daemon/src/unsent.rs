@@ -2,6 +2,7 @@
 //! connections, so it is measured only on request, and never by a worker.
 
 use crate::status::StatusState;
+use flatout_os::clock::precise_ns;
 use flatout_os::send_memory::SendMemory;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,10 @@ use std::sync::{Mutex, PoisonError};
 /// Metrics are usually scraped more often.
 const WANTED_MS: u64 = 300_000;
 
+/// Between two measurements, the control thread does other things for at least this multiple of the time that the first
+/// took.
+const REST_FACTOR: u64 = 50;
+
 /// The memory as last measured.
 #[derive(Debug, Default)]
 pub(crate) struct UnsentMemory {
@@ -18,6 +23,8 @@ pub(crate) struct UnsentMemory {
     latest: Mutex<Option<(SendMemory, u64)>>,
     /// Time until which the control thread measures, in milliseconds.
     wanted_until_ms: AtomicU64,
+    /// Time before which the control thread does not measure again, in milliseconds.
+    rests_until_ms: AtomicU64,
 }
 
 impl UnsentMemory {
@@ -45,8 +52,12 @@ impl StatusState {
 
     /// Measures the memory if a worker has asked for it. The control thread calls this once a second.
     pub(crate) fn refresh_unsent(&self, now_ms: u64) {
-        if self.unsent.is_wanted(now_ms) {
+        if self.unsent.is_wanted(now_ms) && now_ms >= self.unsent.rests_until_ms.load(Ordering::Relaxed) {
+            let start_ns = precise_ns();
             let memory = self.measure_unsent();
+            let took_ms = precise_ns().saturating_sub(start_ns) / 1_000_000;
+            let rests_until_ms = now_ms.saturating_add(took_ms.saturating_mul(REST_FACTOR));
+            self.unsent.rests_until_ms.store(rests_until_ms, Ordering::Relaxed);
             *self.unsent.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((memory, now_ms));
         }
     }

@@ -87,6 +87,11 @@ impl Template {
         self.parts.iter().any(|part| matches!(part, TextPart::Variable(Variable::Query | Variable::Uri)))
     }
 
+    /// Returns whether the text includes what the star of a route matched.
+    pub(crate) fn has_rest(&self) -> bool {
+        self.parts.contains(&TextPart::Variable(Variable::Rest))
+    }
+
     /// Returns whether the text is a path on the same site.
     pub(crate) fn is_path(&self) -> bool {
         match self.parts.first() {

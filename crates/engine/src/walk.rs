@@ -27,7 +27,7 @@ use flatout_handler::response::{LogFacts, LoggedClient, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
 use flatout_http::lines::write_line;
-use flatout_http::path::PathFacts;
+use flatout_http::path::{PathFacts, SLASH_IN_SEGMENT};
 use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
@@ -200,6 +200,9 @@ struct Rest {
     part: Range<usize>,
     /// True if the range begins with the slash after a segment.
     has_slash: bool,
+    /// True if the range begins or ends with `..` that is only a part of its segment: in another path, it may be a whole
+    /// segment.
+    climbs: bool,
 }
 
 /// State of a request that is being handled.
@@ -506,7 +509,8 @@ impl<'w> Walk<'w> {
         let outer = self.rest.clone();
         if let Some(part) = part {
             let has_slash = self.decoded.get(part.start) == Some(&b'/');
-            self.rest = Some(Rest { rewrites: self.rewrites, part, has_slash });
+            let climbs = cuts_dots(&self.decoded, &part);
+            self.rest = Some(Rest { rewrites: self.rewrites, part, has_slash, climbs });
         }
         self.depth += 1;
         let reply = self.walk_block(&route.block);
@@ -580,6 +584,17 @@ impl<'w> Walk<'w> {
             lines: self.rendered_lines(),
         }
     }
+}
+
+/// Returns whether `part` of `path` begins or ends within a segment with dots that would climb if they were the whole
+/// segment, for some server.
+fn cuts_dots(path: &[u8], part: &Range<usize>) -> bool {
+    let separates = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b'/' | b'\\' | b';' | &SLASH_IN_SEGMENT));
+    let Some(text) = path.get(part.clone()) else { return false };
+    let is_cut = |at: usize| !separates(at.checked_sub(1).and_then(|before| path.get(before)));
+    let begins = text.strip_prefix(b"..").is_some_and(|after| separates(after.first()));
+    let ends = text.strip_suffix(b"..").is_some_and(|before| separates(before.last()));
+    begins && is_cut(part.start) || ends && !separates(path.get(part.end))
 }
 
 fn path_refused(refusal: PathRefusal) -> Refusal {

@@ -126,6 +126,10 @@ fn decode_unusual(mut rest: &[u8], decoded: &mut Vec<u8>) -> Result<PathFacts, R
     }
     decoded.extend_from_slice(rest);
     note_segments(decoded, &mut facts);
+    // Another reading may have a `..` and an empty segment where this one has neither.
+    if !facts.readings.is_empty() && decoded.windows(2).any(|pair| pair == b"..") {
+        facts.readings = facts.readings.with(Readings::EMPTY_SEGMENTS);
+    }
     if facts.dot_segment || facts.empty_segment {
         let climbs = facts.dot_segment && decoded.split(|&byte| byte == b'/').any(|segment| segment == b"..");
         if facts.empty_segment && climbs {

@@ -48,6 +48,11 @@ pub struct PagesStep {
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl PagesStep {
+    /// Returns whether this is a `page` step, whose only file handles every path.
+    pub const fn is_single(&self) -> bool {
+        self.only.is_some()
+    }
+
     /// Creates a `pages` step for the open folder `root`, or a `page` step for the file `only` in it. `realm` separates
     /// the in-memory data of its pages from those of other realms. `site_file_check_interval_ms` applies if the step
     /// does not set an interval. `epoch` changes whenever the kernel reports a change below the folder.

@@ -67,6 +67,7 @@ const ROWS: &[Row] = &[
     Row("/admin//b", "guarded", "passed", "guarded"),
     // Path parameters, as in Java servers.
     Row("/admin;.css", "refused", "refused", "refused"),
+    Row("/y/..;/admin/c//..;/..;/b", "refused", "passed", "refused"),
     Row("/admin;a=b/x", "refused", "passed", "refused"),
     Row("/public/..;/admin", "refused", "passed", "refused"),
     Row("/static/..;/account", "origin", "refused", "index.php"),
@@ -263,6 +264,9 @@ site \"front.test\" {{
         ("rewritten.test", "/members", 200),
         ("rewritten.test", "/members.lhtml", 400),
         ("rewritten.test", "/adm/", 200),
+        ("rewritten.test", "/adm/index", 400),
+        ("rewritten.test", "/adm/index.lhtml", 400),
+        ("rewritten.test", "/index", 200),
         ("rewritten.test", "/open.lhtml", 200),
         // "Only index.php may run."
         ("one.test", "/", 200),
@@ -398,6 +402,8 @@ fn no_handler_changes_the_path_that_a_later_proxy_forwards() {
         "route \"/said\" { respond 200 \"said\"; }".to_owned(),
         "route \"/old/*\" { redirect to=\"/new/{rest}\"; }".to_owned(),
         "route \"/evil.example/*\" { redirect to=\"{path}/\"; }".to_owned(),
+        "route \"/secret/*\" \"/to/secret/*\" { deny \"all\"; }".to_owned(),
+        "route \"/cut*\" { rewrite to=\"/new/{rest}\"; }".to_owned(),
         "route \"/to/*\" { rewrite to=\"/x/{rest}\"; }".to_owned(),
         "route \"/base/*\" { rewrite to=\"/y/{path}\"; }".to_owned(),
         "route \"/fetch/*\" { rewrite to=\"/z/https://x/{rest}\"; }".to_owned(),
@@ -440,6 +446,15 @@ fn no_handler_changes_the_path_that_a_later_proxy_forwards() {
             // Rules
             ("//admin//x", 403, ""),
             ("/admin//", 403, ""),
+            // A part of a segment may be `..`, and dot segments may remove what another server calls several segments.
+            ("/cut/a", 200, "/new/a"),
+            ("/cut..css", 200, "/new/..css"),
+            ("/cut../secret/x", 400, ""),
+            ("/cut%2e./secret/x", 400, ""),
+            ("/cut..;/secret/x", 400, ""),
+            ("/cut..", 400, ""),
+            ("/to/x/../a%2fb", 200, "/x/a%2fb"),
+            ("/to/secret%2Fa/..%2F..%2Fq/..", 400, ""),
             ("/to//../admin/x", 400, ""),
             ("/public//..;/admin/x", 400, ""),
         ],

@@ -284,9 +284,18 @@ impl Kinds {
         let asking = self.slots.iter().map(|slot| (slot, slot.asking.load(Relaxed)));
         let mut paths: Vec<_> = asking.filter(|(_, asking)| *asking > 0).collect();
         paths.sort_by_key(|(_, asking)| Reverse(*asking));
-        paths.truncate(count_max);
         let name = |slot: &Slot| slot.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        paths.into_iter().map(|(slot, asking)| (name(slot), asking)).collect()
+        let mut named: Vec<(String, u32)> = Vec::new();
+        for (slot, asking) in paths {
+            let name = name(slot);
+            // Names are cut, so that long paths may share one.
+            match named.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, count)) => *count = count.saturating_add(asking),
+                None if named.len() < count_max => named.push((name, asking)),
+                None => {}
+            }
+        }
+        named
     }
 }
 

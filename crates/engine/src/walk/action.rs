@@ -14,7 +14,7 @@ use crate::text::{HostMissing, Template, Variables};
 use flatout_config::model::Respond;
 use flatout_fastcgi::Meaning;
 use flatout_handler::routed::Refusal;
-use flatout_http::path::{decode_path, encode_location, raw_part, resolve_dots};
+use flatout_http::path::{decode_as, decode_path, encode_location, raw_part, resolve_dots};
 use flatout_pages::PageFolder;
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::files::Files;
@@ -119,8 +119,8 @@ impl<'w> Walk<'w> {
                 let cache = self.cache.and_then(|cache| live.spec.cache_steps.get(cache as usize));
                 Action::Forward(live.spec.proxies.get(*index as usize)?, cache)
             }
-            Kind::Pages(_) if self.evades_route_to_page() => Action::RefuseAmbiguous,
             Kind::Pages(index) => match live.active.get(*index as usize)? {
+                folder if self.evades_route_to_page(folder) => Action::RefuseAmbiguous,
                 folder if self.has_empty_segment && folder.name_of(&self.decoded, self.facts).is_some() => {
                     Action::MergeSlashes
                 }
@@ -175,6 +175,15 @@ impl<'w> Walk<'w> {
         is_unambiguous.then_some(rest)
     }
 
+    /// Returns whether `{rest}` may have a meaning that rules before this step have not seen: it begins or ends within a
+    /// segment of dots, or the dot segments that it is without change what another server makes of the path.
+    fn is_rest_ambiguous(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| {
+            let path = self.before.get(rest.rewrites as usize).unwrap_or(&self.path);
+            rest.climbs || dots_change_readings(path)
+        })
+    }
+
     fn decide_rewrite(&self, rewrite: &'w Rewrite) -> Action<'w> {
         let mut path = match rewrite {
             Rewrite::StripPrefix(prefix) => {
@@ -193,6 +202,7 @@ impl<'w> Walk<'w> {
                 let Some(rest) = self.strip(prefix.len()) else { return Action::RefuseAmbiguous };
                 rest.to_vec()
             }
+            Rewrite::To(template) if template.has_rest() && self.is_rest_ambiguous() => return Action::RefuseAmbiguous,
             Rewrite::To(template) => match template.render(&self.variables()) {
                 Ok(text) => text,
                 Err(HostMissing) => return Action::Refuse(host_needed()),
@@ -231,6 +241,17 @@ const fn responds_itself(step: &Step) -> bool {
         step.kind,
         Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
     )
+}
+
+/// Returns whether another server may interpret `path` differently after its dot segments have been removed.
+fn dots_change_readings(path: &[u8]) -> bool {
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let Cow::Owned(resolved) = resolve_dots(path) else { return false };
+    let Ok(facts) = decode_path(path, &mut before) else { return true };
+    facts.readings.combinations().any(|ways| {
+        let are_valid = decode_as(path, ways, &mut before).is_ok() && decode_as(&resolved, ways, &mut after).is_ok();
+        !are_valid || before != after
+    })
 }
 
 /// Ensures that a Location that begins with a slash stays on this site. If it began with two slashes, or characters

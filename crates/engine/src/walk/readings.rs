@@ -17,6 +17,7 @@ use flatout_handler::routed::Refusal;
 use flatout_http::path::{PathFacts, Readings, decode_as, decode_path};
 use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::RequestHead;
+use flatout_pages::PageFolder;
 
 /// An interpretation of the path that another program may use.
 #[derive(Debug)]
@@ -143,9 +144,16 @@ impl Walk<'_> {
         controller.is_none_or(|controller| controller.as_bytes() != script) && names.any(|name| name.decoded == script)
     }
 
-    /// Returns whether the path is another name of a page whose plain name a skipped route leads elsewhere.
-    pub(super) fn evades_route_to_page(&self) -> bool {
-        self.readings.iter().any(|reading| reading.evades_route && reading.plain == Some(PlainName::Page))
+    /// Returns whether the page of `folder` that would run is one whose plain name a skipped route leads elsewhere. A
+    /// `page` step runs for every path, so that no path is another name.
+    pub(super) fn evades_route_to_page(&self, folder: &PageFolder) -> bool {
+        let is_page = |reading: &&Reading| reading.evades_route && reading.plain != Some(PlainName::Script);
+        let mut names = self.readings.iter().filter(is_page).peekable();
+        if names.peek().is_none() || folder.step().is_single() {
+            return false;
+        }
+        let Some(page) = folder.name_of(&self.decoded, self.facts) else { return false };
+        names.any(|name| folder.name_of(&name.decoded, self.facts).as_ref() == Some(&page))
     }
 }
 

@@ -129,6 +129,8 @@ fn others_read_some_paths_differently() {
         ("/a\\b;c", R::BACKSLASH.with(R::PARAMETERS)),
         ("/a//b", R::NONE),
         ("/a//../b", R::EMPTY_SEGMENTS),
+        ("/a//..;/b", R::EMPTY_SEGMENTS.with(R::PARAMETERS)),
+        ("/a/\\../b", R::EMPTY_SEGMENTS.with(R::BACKSLASH)),
     ] {
         assert_eq!(decode(path).unwrap().1.readings, readings, "{path}");
     }
