@@ -57,7 +57,7 @@ impl Fpm {
         });
     }
 
-    /// What PHP-FPM responds to a GET for `path` on a connection of its own, without a web server.
+    /// Returns the response of PHP-FPM itself to a GET for `path`, without a web server.
     pub(super) fn response(&self, path: &str) -> String {
         let mut stream = UnixStream::connect(self.address.strip_prefix("unix:").unwrap()).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();

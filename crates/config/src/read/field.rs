@@ -19,7 +19,7 @@ pub(super) fn token(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     Some(name)
 }
 
-/// Reads a field value.
+/// Reads a field value (RFC 9110 §5.5).
 pub(super) fn field_value(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     let text = reader.text(value)?;
     if !parse::is_field_value(&text) {
@@ -55,7 +55,7 @@ pub(super) fn cookie_pattern(reader: &mut Reader<'_>, value: &Value) -> Option<S
     })
 }
 
-/// Reads a cookie name.
+/// Reads a cookie name, in which a `*` is not allowed.
 pub(super) fn cookie_name(reader: &mut Reader<'_>, value: &Value) -> Option<String> {
     cookie(reader, value, "such as \"lang\", without `*`", |name| parse::is_token(name) && !name.contains('*'))
 }
