@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// Exit code if the agent failed.
 const FAILED: u8 = 1;
@@ -100,7 +100,7 @@ pub(crate) fn run(args: &AgentArgs) -> ExitCode {
 }
 
 fn init(folder: &Path) -> Result<(), String> {
-    let unix_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let unix_s = flatout_os::clock::unix_s().unsigned_abs();
     trust::init(folder, unix_s).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     let told = format!(
         "The certificates in {} are valid for a year. Copy the folder to every machine that takes part. Keep it \

@@ -9,6 +9,7 @@
 use crate::connection::{Session, Trust, failure};
 use crate::reason::{DataError, DataReason};
 use aws_lc_rs::digest;
+use data_encoding::HEXLOWER;
 use rusqlite::Connection;
 use rusqlite::fallible_iterator::FallibleIterator as _;
 use std::collections::BTreeMap;
@@ -39,8 +40,7 @@ pub struct Migration {
 impl Migration {
     /// The SHA-256 digest of the SQL text, in hexadecimal.
     pub fn digest(&self) -> String {
-        let digest = digest::digest(&digest::SHA256, self.sql.as_bytes());
-        digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+        HEXLOWER.encode(digest::digest(&digest::SHA256, self.sql.as_bytes()).as_ref())
     }
 }
 

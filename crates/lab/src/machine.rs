@@ -1,6 +1,7 @@
 //! The machine on which a measurement is made; without it, absolute figures mean little.
 
 use crate::cores::cores_allowed;
+use data_encoding::HEXLOWER;
 use flatout_load::report::MachineReport;
 use flatout_os::procfs::{field, read_memory_total, sysctl};
 use std::fs::{self, File};
@@ -41,7 +42,7 @@ pub fn here() -> MachineReport {
 /// Returns the SHA-256 of the flatout executable, in hexadecimal.
 fn binary_digest() -> Option<String> {
     let file = File::open("/proc/self/exe").ok()?;
-    Some(flatout_client::sha256(file).ok()?.iter().map(|byte| format!("{byte:02x}")).collect())
+    Some(HEXLOWER.encode(&flatout_client::sha256(file).ok()?))
 }
 
 /// Returns the processor model. On x86 it is `model name`; several ARM kernels report only `Hardware`, or nothing.

@@ -5,10 +5,10 @@
 //! and only if these settings are.
 
 use aws_lc_rs::digest::{SHA256, digest};
+use data_encoding::HEXLOWER;
 use flatout_cache::rules::Rules;
 use flatout_config::encode::step_to_kdl;
 use flatout_config::model::{CacheSettings, Handler, ListenAddress, Origin, Place, Proxy, Step, StepKind};
-use std::fmt::Write as _;
 
 /// Maximum length in characters of the host name in a realm. The digest covers the whole name.
 const NAME_CHARS_MAX: usize = 100;
@@ -121,10 +121,7 @@ fn written(kind: StepKind) -> String {
 }
 
 fn write_digest(deciding: &str, realm: &mut String) {
-    for byte in digest(&SHA256, deciding.as_bytes()).as_ref().iter().take(4) {
-        // Writing to a String cannot fail.
-        let _ = write!(realm, "{byte:02x}");
-    }
+    HEXLOWER.encode_append(&digest(&SHA256, deciding.as_bytes()).as_ref()[..4], realm);
 }
 
 #[cfg(test)]

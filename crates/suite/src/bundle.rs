@@ -16,6 +16,7 @@
 use crate::document::{ProcessCost, SuiteReport};
 use crate::model::Suite;
 use flatout_load::report::RunReport;
+use flatout_os::clock;
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -138,7 +139,7 @@ impl Bundle {
             flatout_version: env!("CARGO_PKG_VERSION").to_owned(),
             program: digest(own).map_err(io(own))?,
             quick,
-            begun_unix_ms: crate::run::now_unix_ms(),
+            begun_unix_ms: clock::unix_ms().unsigned_abs(),
         };
         let suite_path = folder.join("suite.kdl");
         let is_resumed = known && !fresh;

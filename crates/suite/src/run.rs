@@ -18,7 +18,6 @@ use crate::bundle::BundleError;
 use crate::document::Given;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Options for running a suite.
 #[derive(Clone, Debug, Default)]
@@ -72,9 +71,4 @@ pub enum RunError {
     /// These cores do not exist, or this process may not use them. Contains their numbers.
     #[error("the suite uses cores that this process is not allowed to use: {}", .0.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))]
     Cores(Vec<usize>),
-}
-
-/// Returns the current time in milliseconds since the epoch.
-pub fn now_unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }

@@ -21,10 +21,11 @@ use flatout_load::report::{
     ClientReport, Cpu, KernelReport, RunReport, SCHEMA, SCHEMA_VERSION, ServerReport, StepFacts, StepReport, Times,
 };
 use flatout_load::template::ValueSource;
+use flatout_os::clock;
 use flatout_os::procfs::{self, ProcessStat, read_tcp_counters};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 /// Gap between two levels that agents start together, in nanoseconds.
 const LEVEL_GAP_NS: u64 = 2_000_000_000;
@@ -152,7 +153,7 @@ impl Bench {
         };
         Ok(Self {
             like,
-            begun_unix_ms: unix_ms(),
+            begun_unix_ms: clock::unix_ms().unsigned_abs(),
             server,
             counter_source,
             used: CpuUsed::default(),
@@ -540,12 +541,6 @@ fn read_kernel_report() -> Option<KernelReport> {
     let names = ["RetransSegs", "ListenOverflows", "ListenDrops", "AttemptFails", "EstabResets"];
     let [tcp_retransmits, listen_overflows, listen_drops, connect_failures, resets] = read_tcp_counters(names)?;
     Some(KernelReport { tcp_retransmits, listen_overflows, listen_drops, connect_failures, resets })
-}
-
-/// Returns the wall-clock time in milliseconds since the epoch. It is used only to date a run, not for measuring.
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as u64
 }
 
 /// Splits a plan into two halves; a single request has only one half. Plans whose length is decided during the run are

@@ -17,6 +17,7 @@
 use super::fault::{FaultKind, Faults};
 use super::lines::{TooLong, each_line};
 use super::{Address, ENTRIES_MAX, TEXT_BYTES_MAX, Workload, WorkloadEntry};
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use std::fmt::Write as _;
 
 /// Maximum length of a line in bytes.
@@ -129,15 +130,7 @@ fn read_comment(comment: &str, entry: &mut WorkloadEntry) -> Result<(), FaultKin
 }
 
 fn parse_digest(text: &str) -> Option<[u8; 32]> {
-    let digits = text.as_bytes();
-    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
-        return None;
-    }
-    let mut digest = [0; 32];
-    for (byte, pair) in digest.iter_mut().zip(digits.chunks_exact(2)) {
-        *byte = u8::from_str_radix(core::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(digest)
+    HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
 /// Formats a line in the syntax of [`parse_line`], including the line end.
@@ -149,7 +142,7 @@ pub fn format_line(address: &str, weight: u64, body_bytes: Option<u64>, sha256: 
     }
     if let Some(digest) = sha256 {
         line.push_str("\t#sha256=");
-        line.extend(digest.iter().map(|byte| format!("{byte:02x}")));
+        HEXLOWER.encode_append(digest, &mut line);
     }
     line.push('\n');
     line

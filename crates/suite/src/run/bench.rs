@@ -10,6 +10,7 @@ use crate::server::{Instance, group};
 use crate::why::Reason;
 use flatout_lab::cpu::CpuReading;
 use flatout_load::report::RunReport;
+use flatout_os::clock;
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -102,7 +103,7 @@ pub(super) fn measure(
     };
     started(child.id());
     let timeout = Duration::from_secs_f64(expected_s * TIMEOUT_TIMES + TIMEOUT_S);
-    let (begun, begun_unix_ms) = (Instant::now(), super::now_unix_ms());
+    let (begun, begun_unix_ms) = (Instant::now(), clock::unix_ms().unsigned_abs());
     let mut cpu_ns = 0;
     let status = loop {
         if client.is_some() && has_ended(&child) {

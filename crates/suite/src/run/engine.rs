@@ -2,7 +2,7 @@
 
 use super::fill::Whereabouts;
 use super::progress::{Clock, SuiteReporter};
-use super::{Options, RunError, StopRequest, now_unix_ms};
+use super::{Options, RunError, StopRequest};
 use crate::bundle::{Bundle, BundleError};
 use crate::combine;
 use crate::document::{SCHEMA, ServerEntry, SuiteReport, TestbedEntry, Trouble, VariableValues, Why};
@@ -12,6 +12,7 @@ use crate::testbed::{self, Network};
 use crate::why::Reason;
 use flatout_config::model::Place;
 use flatout_lab::machine;
+use flatout_os::clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
@@ -361,7 +362,7 @@ impl Engine<'_> {
     }
 
     pub(super) fn keep(&mut self) -> Result<(), BundleError> {
-        self.report.ended_unix_ms = now_unix_ms();
+        self.report.ended_unix_ms = clock::unix_ms().unsigned_abs();
         self.report.interrupted = self.stop.is_asked();
         self.report.checks = crate::judge::judge(self.suite, &self.report, self.options.quick);
         self.bundle.write(&self.report)
