@@ -6,7 +6,8 @@
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
-use super::text::{Dates, append_address, append_decimal, append_escaped, append_escaped_word, append_three_digits};
+use super::text::{Dates, append_address, append_escaped, append_escaped_word, append_three_digits};
+use flatout_http::token::append_decimal;
 
 /// Appends a line.
 pub(super) fn append_combined(

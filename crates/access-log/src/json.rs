@@ -2,8 +2,9 @@
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
-use super::text::{Dates, append_address, append_decimal, append_json_string};
+use super::text::{Dates, append_address, append_json_string};
 use flatout_http::access::AccessField;
+use flatout_http::token::append_decimal;
 
 /// The fields of a line, each with the bytes that precede its value.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use super::combined::append_combined;
 use super::json::JsonForm;
 use super::record::{LoggedResponse, Record};
 use super::short::{append_milliseconds, append_short};
-use super::text::{Dates, append_decimal};
+use super::text::Dates;
 use flatout_http::access::{LogFormat, LogSettings};
+use flatout_http::token::append_decimal;
 
 /// A value that is known only when the response has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,8 @@
 
 use super::line::{Gap, Gaps, Late};
 use super::record::{LoggedResponse, Record};
-use super::text::{append_decimal, append_escaped, append_three_digits};
+use super::text::{append_escaped, append_three_digits};
+use flatout_http::token::append_decimal;
 
 /// Width of the method column; few methods are longer.
 const METHOD_WIDTH: usize = 4;

@@ -4,7 +4,8 @@ use super::StreamVersion;
 use super::cookies::append_field;
 use flatout_http::http2::hpack;
 use flatout_http::http3::qpack;
-use flatout_load::template::{Template, ValueSource, append_decimal};
+use flatout_http::token::append_decimal;
+use flatout_load::template::{Template, ValueSource};
 
 /// A request with placeholders.
 #[derive(Clone, Debug)]
@@ -64,7 +65,7 @@ impl RequestTemplate {
         let end = if is_last { &self.last_end } else { &self.kept_end };
         buffers.fill_content(self, values, number);
         if self.content.is_some() {
-            append_decimal(buffers.content.len() as u64, output);
+            append_decimal(output, buffers.content.len() as u64);
         }
         // The line with the length of the content is not complete.
         let (line_end, end) = end.split_at(if self.content.is_some() { b"\r\n".len() } else { 0 });
@@ -112,7 +113,7 @@ impl FillBuffers {
                 }
                 BlockPart::ContentLength => {
                     self.value.clear();
-                    append_decimal(self.content.len() as u64, &mut self.value);
+                    append_decimal(&mut self.value, self.content.len() as u64);
                     bytes += self.value.len();
                     b"content-length"
                 }

@@ -126,9 +126,24 @@ pub fn parse_decimal(bytes: &[u8]) -> Option<u64> {
     })
 }
 
+/// Appends `number` in decimal.
+pub fn append_decimal(text: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0_u8; 20];
+    let mut start = digits.len();
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[start..]);
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{LOWER_TCHAR, PATH, TARGET, TCHAR, is, is_named, is_token, parse_decimal, trim};
+    use super::{LOWER_TCHAR, PATH, TARGET, TCHAR, append_decimal, is, is_named, is_token, parse_decimal, trim};
 
     #[test]
     fn classes_agree_with_the_grammars() {
@@ -163,6 +178,11 @@ mod tests {
         assert_eq!(parse_decimal(b"18446744073709551615"), Some(u64::MAX));
         for bad in [&b""[..], b"+1", b"-1", b" 1", b"1 ", b"0x1", b"1,1", b"18446744073709551616"] {
             assert_eq!(parse_decimal(bad), None, "{bad:?}");
+        }
+        for number in [0, 7, 10, 99, 1_000_000, u64::MAX] {
+            let mut text = b"x".to_vec();
+            append_decimal(&mut text, number);
+            assert_eq!(text, format!("x{number}").into_bytes());
         }
     }
 

@@ -334,7 +334,8 @@ mod tests {
     use flatout_http::http3::qpack;
     use flatout_http::limits::Limits;
     use flatout_http::request::parse_request_head;
-    use flatout_load::template::{ValueSource, append_decimal};
+    use flatout_http::token::append_decimal;
+    use flatout_load::template::ValueSource;
 
     const OUTLINE: Outline<'static> =
         Outline { method: "GET", target: "/a?b", host: "127.0.0.1:8080", fields: &[], content: b"" };
@@ -400,7 +401,7 @@ mod tests {
         template.head.fill(&mut source.of_head(0), &mut bytes);
         if let Some(template) = &template.content {
             template.fill(&mut source.of_content(0), &mut content);
-            append_decimal(content.len() as u64, &mut bytes);
+            append_decimal(&mut bytes, content.len() as u64);
         }
         bytes.extend_from_slice(if is_last { &template.last_end } else { &template.kept_end });
         String::from_utf8([bytes, content].concat()).unwrap()

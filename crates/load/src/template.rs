@@ -7,15 +7,13 @@
 //! requests on any number of threads, and a request that is sent again has the same values.
 
 use crate::random::Random;
+use flatout_http::token::append_decimal;
 
 /// ID of the random streams for the values in the head of a request: its target and its fields.
 const PURPOSE_HEAD: u64 = 4;
 
 /// ID of the random streams for the values in the content of a request.
 const PURPOSE_CONTENT: u64 = 5;
-
-/// Maximum number of decimal digits of a 64-bit number.
-const DIGITS_MAX: usize = 20;
 
 /// Maximum length of a malformed placeholder in an error, in characters.
 const SHOWN_CHARS_MAX: usize = 40;
@@ -106,9 +104,9 @@ impl Template {
         for part in &self.parts {
             match part {
                 Part::Text(text) => output.extend_from_slice(text),
-                Part::Seq => append_decimal(values.seq, output),
+                Part::Seq => append_decimal(output, values.seq),
                 Part::Uuid => append_uuid(&mut values.random, output),
-                Part::Random { low, high } => append_decimal(draw(&mut values.random, *low, *high), output),
+                Part::Random { low, high } => append_decimal(output, draw(&mut values.random, *low, *high)),
             }
         }
     }
@@ -189,21 +187,6 @@ fn draw(random: &mut Random, low: u64, high: u64) -> u64 {
         Some(count) => low.wrapping_add(random.below(count)),
         None => random.next_u64(),
     }
-}
-
-/// Appends a number in decimal.
-pub fn append_decimal(mut number: u64, output: &mut Vec<u8>) {
-    let mut digits = [0; DIGITS_MAX];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    output.extend_from_slice(&digits[at..]);
 }
 
 /// Appends a UUID of version 4 (RFC 9562 §5.4).
