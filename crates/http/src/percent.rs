@@ -19,10 +19,13 @@ pub fn encode(bytes: &[u8], stays: impl Fn(u8) -> bool) -> String {
 
 /// Appends the percent-encoding of `byte` to `text`.
 pub fn push_encoded(text: &mut String, byte: u8) {
+    text.extend(encode_byte(byte).map(char::from));
+}
+
+/// Returns the percent-encoding of `byte`.
+pub fn encode_byte(byte: u8) -> [u8; 3] {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    text.push('%');
-    text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-    text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    [b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
 /// Decodes the percent-encodings in `bytes`. Invalid encodings are unchanged.

@@ -37,7 +37,7 @@ const MAY_SEE: &[(&str, &[&[&str]])] = &[
     ("flatout-balance", &[REASON, &["flatout-http", "flatout-config", "flatout-handler", "flatout-overload"]]),
     ("flatout-store", &[REASON, &["flatout-os", "flatout-handler"]]),
     ("flatout-proxy", &[STEP, UNITS, &["flatout-cache", "flatout-balance", "flatout-store"]]),
-    ("flatout-template", &[REASON, &["flatout-config"]]),
+    ("flatout-template", &[REASON, &["flatout-http", "flatout-config"]]),
     ("flatout-pages", &[UNITS, STEP, &["flatout-overload", "flatout-data", "flatout-template"]]),
     ("flatout-fastcgi", &[STEP, &["flatout-balance"]]),
     ("flatout-report", &[REASON, UNITS, &["flatout-http", "flatout-load"]]),

@@ -1,6 +1,7 @@
 //! Parsers for durations, addresses, networks and names, which need no other settings.
 
 use crate::model::{Cidr, ListenAddress};
+use flatout_http::percent::decode_first;
 use flatout_http::url::split_port;
 use flatout_units::quantity::{MILLISECOND, exact_duration};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -250,9 +251,7 @@ pub(super) fn pattern_fault(pattern: &str) -> Option<&'static str> {
     if pattern.contains("//") {
         return Some("consecutive slashes are merged before paths are compared");
     }
-    let is_encoding =
-        |bytes: &[u8]| matches!(bytes, [b'%', high, low] if [high, low].iter().all(|b| b.is_ascii_hexdigit()));
-    if pattern.as_bytes().windows(3).any(is_encoding) {
+    if pattern.as_bytes().windows(3).any(|bytes| decode_first(bytes).is_some()) {
         return Some(
             "it is compared with the decoded path: write the character itself, such as a space instead of %20",
         );

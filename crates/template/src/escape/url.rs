@@ -1,6 +1,7 @@
 //! Escapers for URLs in attributes.
 
 use super::{html, write};
+use flatout_http::percent::{encode_byte, is_unreserved};
 
 /// The allowed schemes. URLs with these schemes do not execute code.
 pub const SCHEMES: &[&str] = &["http", "https", "mailto", "tel", "sms", "geo", "ftp"];
@@ -52,13 +53,6 @@ fn is_allowed(input: &[u8]) -> bool {
     true
 }
 
-fn is_unreserved(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~".contains(&byte)
-}
-
 fn encode(character: char, out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
-    for byte in character.encode_utf8(&mut [0; 4]).bytes() {
-        out.extend_from_slice(&[b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-    }
+    out.extend(character.encode_utf8(&mut [0; 4]).bytes().flat_map(encode_byte));
 }
