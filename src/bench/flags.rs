@@ -89,7 +89,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME|DIST")]
     pub(super) think_time: Option<String>,
     /// Number of requests to pipeline on a connection before waiting for responses [default: 1]
-    #[arg(long, visible_alias = "pipeline", value_name = "N")]
+    #[arg(long, value_name = "N")]
     pub(super) burst: Option<u32>,
     /// Open a new connection for each request; shorthand for --arrival-unit connection
     #[arg(long)]

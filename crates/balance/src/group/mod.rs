@@ -71,11 +71,6 @@ pub struct Preference {
 impl Preference {
     /// No preference: the policy alone decides, and consistent hashing distributes the request by load.
     pub const NONE: Self = Self { key_hash: None, origin: None };
-
-    /// Creates the preference of a request without a session.
-    pub const fn by_key(key_hash: Option<u64>) -> Self {
-        Self { key_hash, origin: None }
-    }
 }
 
 /// A candidate for selection.

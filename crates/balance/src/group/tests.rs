@@ -20,6 +20,10 @@ fn hashing() -> Balance {
     Balance::ConsistentHash(HashKey::Uri)
 }
 
+fn by_key(key_hash: u64) -> Preference {
+    Preference { key_hash: Some(key_hash), ..Preference::NONE }
+}
+
 fn choose(group: &Arc<Group>, now_ms: u64) -> Option<Ticket> {
     group.choose(now_ms, Preference::NONE, &Tried::NONE)
 }
@@ -95,7 +99,7 @@ fn the_selectable_origin_of_a_session_or_a_key_is_the_one_that_is_chosen() {
         for key in 0..100 {
             let session = Preference { key_hash: Some(key), origin: Some(key as usize % 4) };
             assert_eq!(group.selectable(0, session), [chosen(session)]);
-            let keyed = Preference::by_key(Some(key));
+            let keyed = by_key(key);
             let expected = if is_hashing { vec![chosen(keyed)] } else { vec![0, 1, 2] };
             assert_eq!(group.selectable(0, keyed), expected);
         }
@@ -112,11 +116,11 @@ fn tried_origins_are_not_selected_again() {
         let mut tried = Tried::NONE;
         for count in 0..3 {
             assert_eq!(tried.count(), count);
-            let ticket = group.choose(0, Preference::by_key(Some(7)), &tried).unwrap();
+            let ticket = group.choose(0, by_key(7), &tried).unwrap();
             assert!(!tried.contains(ticket.index()) && !ticket.is_trial());
             tried.add(ticket.index());
         }
-        assert!(group.choose(0, Preference::by_key(Some(7)), &tried).is_none());
+        assert!(group.choose(0, by_key(7), &tried).is_none());
     }
     let mut tried = Tried::NONE;
     (0..20).for_each(|index| tried.add(index));
@@ -327,9 +331,7 @@ fn slow_start_holds_under_load() {
 #[test]
 fn a_key_stays_where_it_is() {
     let group = group(hashing(), &[1, 2, 3]);
-    let place = |key: u64| {
-        group.choose(0, Preference::by_key(Some(hash_key(&key.to_le_bytes()))), &Tried::NONE).unwrap().index()
-    };
+    let place = |key: u64| group.choose(0, by_key(hash_key(&key.to_le_bytes())), &Tried::NONE).unwrap().index();
     let places: Vec<_> = (0..6_000).map(place).collect();
     assert_eq!(places, (0..6_000).map(place).collect::<Vec<_>>());
     for (index, weight) in [1_000, 2_000, 3_000].into_iter().enumerate() {
@@ -438,7 +440,7 @@ proptest! {
         fewer.origins.reverse();
         let (all, fewer) = (Arc::new(Group::new(&all)), Arc::new(Group::new(&fewer)));
         let host = |group: &Arc<Group>, key: u64| {
-            group.choose(0, Preference::by_key(Some(hash_key(&key.to_le_bytes()))), &Tried::NONE).unwrap().origin().host.clone()
+            group.choose(0, by_key(hash_key(&key.to_le_bytes())), &Tried::NONE).unwrap().origin().host.clone()
         };
         for key in 0..500 {
             let before = host(&all, key);
@@ -447,7 +449,7 @@ proptest! {
             // A retry of a key goes where the key goes when its origin is out.
             let mut tried = Tried::NONE;
             tried.add(gone);
-            let retried = all.choose(0, Preference::by_key(Some(hash_key(&key.to_le_bytes()))), &tried).unwrap();
+            let retried = all.choose(0, by_key(hash_key(&key.to_le_bytes())), &tried).unwrap();
             prop_assert_eq!(&retried.origin().host, &after);
         }
     }

@@ -42,7 +42,8 @@ impl Ticket {
     }
 
     /// Returns whether this request was sent to an origin that was not available: as a trial or as a last resort.
-    pub fn is_trial(&self) -> bool {
+    #[cfg(test)]
+    pub(super) fn is_trial(&self) -> bool {
         self.kind != SelectionReason::Plain
     }
 

@@ -221,14 +221,7 @@ const FOREIGN: &[(&str, &str)] = &[
     ("proxy_cache_valid", "ttl"),
     ("default-ttl", "ttl"),
     ("grace", "stale-while-revalidate"),
-    // Earlier names of flatout's settings.
-    ("accel", "accel-redirect"),
-    ("hot-objects", "memory-objects"),
-    ("recheck", "file-check-interval"),
-    ("split", "script-extensions"),
-    ("trust", "trusted-proxies"),
     ("trusted_proxies", "trusted-proxies"),
-    ("uneven-parts", "mismatched-ranges"),
 ];
 
 impl Reader<'_> {

@@ -175,7 +175,8 @@ impl FastcgiClient {
     }
 
     /// Returns the number of idle connections.
-    pub fn idle_connections(&self) -> usize {
+    #[cfg(test)]
+    pub(super) fn idle_connections(&self) -> usize {
         self.0.pool.idle.borrow().len()
     }
 

@@ -259,7 +259,8 @@ impl OriginClient {
     }
 
     /// Returns the number of idle HTTP/1.1 connections to `origin`.
-    pub fn idle_connections(&self, origin: &OriginAddress) -> usize {
+    #[cfg(test)]
+    pub(super) fn idle_connections(&self, origin: &OriginAddress) -> usize {
         self.0.origins.borrow().get(origin).map_or(0, |pool| pool.idle_count())
     }
 

@@ -170,6 +170,7 @@ impl OriginPool {
         !self.idle.borrow().is_empty() || self.http2.is_open()
     }
 
+    #[cfg(test)]
     pub(super) fn idle_count(&self) -> usize {
         self.idle.borrow().len()
     }
