@@ -1,64 +1,43 @@
 //! The rules of the house, one file each, over one reading of the repository.
 
+mod circles;
+mod copies;
 mod dead_files;
 mod dependencies;
 mod direction;
 mod doc_comments;
 mod door;
 mod figures;
+mod finding;
+mod imports;
 mod licences;
 mod links;
 mod modules;
 mod names;
 mod purity;
+mod remaining;
 mod restated;
 mod safety;
 mod sizes;
 mod sleeps;
 mod source;
 pub(crate) mod tree;
+mod twins;
 mod vocabulary;
 mod words;
 
 use crate::failure::Outcome;
-use std::fmt;
+use finding::Finding;
 use tree::Tree;
-
-/// One place that breaks a rule.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    /// The file, relative to the root.
-    path: String,
-    /// Counted from 1; 0 when the whole file is meant.
-    line: usize,
-    /// What is wrong and what would be right.
-    text: String,
-}
-
-impl Finding {
-    fn at(path: &str, line: usize, text: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), line, text: text.into() }
-    }
-
-    fn of(path: &str, text: impl Into<String>) -> Self {
-        Self::at(path, 0, text)
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => write!(f, "{}: {}", self.path, self.text),
-            line => write!(f, "{}:{line}: {}", self.path, self.text),
-        }
-    }
-}
 
 /// A rule: its name, what it holds up, and how it is checked.
 type Rule = (&'static str, &'static str, fn(&Tree) -> Vec<Finding>);
 
 const RULES: &[Rule] = &[
     ("direction", "crates depend downwards only", direction::check),
+    ("circles", "at most three files of a crate need one another", circles::check),
+    ("copies", "one splitter of hosts, list of connection fields, q-value parser and percent coder", copies::check),
+    ("twins", "no two crates have more than ten equal lines, whatever their names", twins::check),
     ("purity", "http, cache and load see no socket, file, thread, clock or terminal", purity::check),
     ("door", "one door to the world: the clock, a thread's pause and randomness are in crates/os", door::check),
     ("sleeps", "no unit test sleeps", sleeps::check),

@@ -4,7 +4,8 @@
 
 use super::Finding;
 use super::direction::PURE;
-use super::source::{Kind, Source};
+use super::imports::{imports, path_at};
+use super::source::Source;
 use super::tree::Tree;
 
 /// Paths that no pure crate names, in full or through `use`.
@@ -55,16 +56,13 @@ fn impurities(source: &Source) -> Vec<(usize, String)> {
             at += 1;
             continue;
         }
-        // `use<'a>` is a bound, not an import.
-        if source.tokens[at].is_word("use") && !source.matches(at + 1, &["<"]) {
-            let mut prefix = Vec::new();
-            let mut names = Vec::new();
-            at = used_paths(source, at + 1, &mut prefix, &mut names);
-            found.extend(names.iter().filter_map(|path| Some((line, forbidden(path)?))));
+        if let Some((imports, end)) = imports(source, at) {
+            found.extend(imports.iter().filter_map(|import| Some((line, forbidden(&import.path)?))));
+            at = end;
             continue;
         }
         if source.tokens[at].is_word("std") {
-            let path = plain_path(source, at);
+            let path = path_at(source, at);
             found.extend(forbidden(&path).map(|what| (line, what)));
         }
         found.extend(called(source, at, CALLS).map(|call| (line, call)));
@@ -91,46 +89,6 @@ fn forbidden(path: &[String]) -> Option<String> {
     let (_, what) =
         PATHS.iter().find(|(wanted, _)| wanted.len() <= path.len() && wanted.iter().zip(path).all(|(a, b)| a == b))?;
     Some(format!("{what}: `{}`", path.join("::")))
-}
-
-/// The words of `a::b::c` from `at` on.
-fn plain_path(source: &Source, mut at: usize) -> Vec<String> {
-    let mut path = Vec::new();
-    while let Some(Kind::Word(word)) = source.tokens.get(at).map(|token| &token.kind) {
-        path.push(word.clone());
-        if !source.matches(at + 1, &[":", ":"]) {
-            break;
-        }
-        at += 3;
-    }
-    path
-}
-
-/// Flattens a `use` tree into full paths; returns the index just past it.
-fn used_paths(source: &Source, mut at: usize, prefix: &mut Vec<String>, found: &mut Vec<Vec<String>>) -> usize {
-    let depth = prefix.len();
-    while let Some(token) = source.tokens.get(at) {
-        match &token.kind {
-            Kind::Word(word) if word == "as" => at += 1, // the new name is one more word, and harmless
-            Kind::Word(word) => prefix.push(word.clone()),
-            Kind::Mark('{') => {
-                at = used_paths(source, at + 1, prefix, found) - 1;
-                prefix.truncate(depth);
-            }
-            Kind::Mark(',' | '}' | ';') => {
-                if prefix.len() > depth {
-                    found.push(prefix.clone());
-                }
-                prefix.truncate(depth);
-                if !token.is_mark(',') {
-                    return at + 1;
-                }
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    at
 }
 
 #[cfg(test)]

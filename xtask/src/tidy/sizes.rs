@@ -4,7 +4,7 @@
 //! contributors can read all of it.
 
 use super::Finding;
-use super::source::{Kind, Source};
+use super::source::{Function, Source};
 use super::tree::Tree;
 
 const FILE_LINES_PRINTED: usize = 400;
@@ -40,9 +40,8 @@ pub(super) fn ratchet(tree: &Tree) -> Vec<String> {
         }
     }
     for (path, source) in tree.product() {
-        for function in functions(source) {
-            if function.lines > FUNCTION_LINES_PRINTED {
-                let Function { name, line, lines: length } = function;
+        for Function { name, line, lines: length, .. } in source.functions() {
+            if length > FUNCTION_LINES_PRINTED {
                 lines.push(format!("{path}:{line}: fn {name}, {length} lines"));
             }
         }
@@ -72,32 +71,6 @@ fn lines_before_tests(source: &Source) -> usize {
         lines -= source.lines + 1 - first;
     }
     lines
-}
-
-#[derive(Debug, PartialEq, Eq)]
-struct Function {
-    name: String,
-    line: usize,
-    lines: usize,
-}
-
-/// The functions outside tests, from `fn` to the closing brace.
-fn functions(source: &Source) -> Vec<Function> {
-    let mut found = Vec::new();
-    for (at, masked) in source.test_mask.iter().enumerate() {
-        let Some(Kind::Word(name)) = source.tokens.get(at + 1).map(|token| &token.kind) else {
-            continue;
-        };
-        if *masked || !source.tokens[at].is_word("fn") {
-            continue;
-        }
-        if let Some(body) = source.body(at) {
-            let line = source.tokens[at].line;
-            let last = source.tokens[source.closing(body)].line;
-            found.push(Function { name: name.clone(), line, lines: last + 1 - line });
-        }
-    }
-    found
 }
 
 #[cfg(test)]

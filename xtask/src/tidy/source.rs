@@ -3,6 +3,8 @@
 //! Not a parser. It knows what a token is, which tokens stand below `#[cfg(test)]`, and how braces match;
 //! each rule looks for its own short sequence of tokens.
 
+use std::ops::Range;
+
 /// One token and the line it begins on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
@@ -21,7 +23,9 @@ pub(crate) enum Kind {
     Mark(char),
     /// A string literal's content, escapes left as written.
     Text(String),
-    /// A number, a character or a lifetime: nothing any rule looks at.
+    /// The content of a character or byte literal, escapes left as written.
+    Character(String),
+    /// A number or a lifetime: nothing any rule looks at.
     Other,
 }
 
@@ -32,6 +36,19 @@ pub(crate) struct Comment {
     pub(crate) line: usize,
     /// With its slashes.
     pub(crate) text: String,
+}
+
+/// A function with a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Function<'s> {
+    /// The name after `fn`.
+    pub(crate) name: &'s str,
+    /// Its tokens, from `fn` to the closing brace.
+    pub(crate) tokens: Range<usize>,
+    /// The line of `fn`, counted from 1.
+    pub(crate) line: usize,
+    /// The number of lines from `fn` to the closing brace.
+    pub(crate) lines: usize,
 }
 
 /// A file's tokens and comments.
@@ -99,8 +116,33 @@ impl Source {
         is_test.then_some(end)
     }
 
+    /// The functions outside tests, including those inside other functions.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = Function<'_>> {
+        self.tokens.iter().enumerate().filter_map(|(at, token)| {
+            let Kind::Word(name) = &self.tokens.get(at + 1)?.kind else { return None };
+            if self.test_mask[at] || !token.is_word("fn") {
+                return None;
+            }
+            let last = self.closing(self.body(at)?);
+            let (tokens, line) = (at..last + 1, token.line);
+            Some(Function { name, tokens, line, lines: self.tokens[last].line + 1 - line })
+        })
+    }
+
+    /// The functions outside tests that are not inside another function.
+    pub(crate) fn outer_functions(&self) -> impl Iterator<Item = Function<'_>> {
+        let mut end = 0;
+        self.functions().filter(move |function| {
+            let is_outer = function.tokens.start >= end;
+            if is_outer {
+                end = function.tokens.end;
+            }
+            is_outer
+        })
+    }
+
     /// The index just past an outer attribute that begins at `at`.
-    fn attribute(&self, at: usize) -> Option<usize> {
+    pub(crate) fn attribute(&self, at: usize) -> Option<usize> {
         let opens = self.tokens.get(at)?.is_mark('#') && self.tokens.get(at + 1)?.is_mark('[');
         opens.then(|| self.closing(at + 1) + 1)
     }
@@ -191,7 +233,7 @@ impl Source {
             self.tokens.get(at + offset).is_some_and(|token| match &token.kind {
                 Kind::Word(word) => word == wanted,
                 Kind::Mark(mark) => wanted.chars().eq([*mark]),
-                Kind::Text(_) | Kind::Other => false,
+                Kind::Text(_) | Kind::Character(_) | Kind::Other => false,
             })
         })
     }
@@ -229,7 +271,10 @@ impl Reader<'_> {
             self.push(Kind::Text(text), (prefix + length + 1).min(self.rest.len()));
         } else if first == '\'' || self.rest.starts_with("b'") {
             let length = quote_length(self.rest);
-            self.push(Kind::Other, length);
+            let literal = self.rest[..length].trim_start_matches('b');
+            let content = literal.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+            let kind = content.map_or(Kind::Other, |content| Kind::Character(content.to_owned()));
+            self.push(kind, length);
         } else if first.is_ascii_digit() {
             self.push(Kind::Other, word_length(self.rest));
         } else if first.is_alphabetic() || first == '_' {
@@ -368,6 +413,28 @@ mod tests {
             })
             .collect();
         assert_eq!(kept, ["use", "a", "fn", "d", "cfg", "not", "test", "fn", "e"]);
+    }
+
+    #[test]
+    fn characters_have_a_content_and_lifetimes_have_none() {
+        let source = Source::read(r"'a' b'\'' '\\' 'b b'[' '");
+        let contents: Vec<Option<&str>> = (source.tokens.iter())
+            .map(|token| match &token.kind {
+                Kind::Character(content) => Some(content.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(contents, [Some("a"), Some(r"\'"), Some(r"\\"), None, Some("["), None]);
+    }
+
+    #[test]
+    fn functions_have_their_bodies_and_outer_ones_their_inner_ones() {
+        let text = "fn a(b: [u8; 2]) -> u8;\nfn c() {\n    fn d() {}\n}\n#[test]\nfn e() {}\nfn f() {}\n";
+        let source = Source::read(text);
+        let found: Vec<(&str, usize, usize)> = source.functions().map(|f| (f.name, f.line, f.lines)).collect();
+        assert_eq!(found, [("c", 2, 3), ("d", 3, 1), ("f", 7, 1)]);
+        let outer: Vec<&str> = source.outer_functions().map(|f| f.name).collect();
+        assert_eq!(outer, ["c", "f"]);
     }
 
     #[test]
