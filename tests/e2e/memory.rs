@@ -224,7 +224,7 @@ fn stalled_readers_hold_little_kernel_memory() {
     assert_unsent_memory_is_shown(&admin, 0, 0);
 }
 
-/// curl writes to a pipe that nobody reads, so that it soon reads nothing either.
+/// curl writes to a pipe that is never read, so it soon stops reading from its connection.
 #[test]
 fn unsent_memory_is_shown_over_tls_and_http2() {
     const READERS: usize = 8;

@@ -131,7 +131,7 @@ fn expect_cut_off(memory: &str, cache: &str) {
     wait_until("the access log names the reason", || {
         fs::read_to_string(log_of(&folder)).is_ok_and(|log| log.contains("delayed_others"))
     });
-    // If it repeats its request, it shares the response with nobody.
+    // If it repeats its request, it gets a response of its own.
     let (again, other) = (begin_chunked(&server), begin_chunked(&server));
     assert_eq!(origin.count("/chunked"), 3);
     for answer in [finish(other), finish(again)] {
@@ -156,7 +156,7 @@ fn a_paused_client_of_a_response_above_the_maximum_size_can_repeat_its_request()
     expect_cut_off("48MiB", "object-max \"1MiB\"");
 }
 
-/// A single client that does not read delays nobody, so it may take its time.
+/// A client that shares its response with no other client delays none, so it may read as slowly as it likes.
 #[test]
 fn a_paused_client_alone_keeps_its_response_and_leaves_memory_to_others() {
     let (body, door) = (Arc::new(object(LARGE)), Arc::<Door>::default());

@@ -183,7 +183,7 @@ impl Pumping {
 
     /// Waits until the reader at `slowest` has read more. If there are several readers, waits only for some time, and cuts
     /// off those that lag by more than `window` bytes, or the slowest, if they have paused and others are delayed. They
-    /// can repeat their requests, which then share the response with nobody.
+    /// can repeat their requests, and then get responses of their own.
     async fn wait_for_readers(&mut self, worker: &ProxyWorker, client: &OriginClient, slowest: u64, window: u64) {
         let progress = poll_fn(|context| self.writer.poll_slowest(slowest, context));
         if self.writer.readers() <= 1 {
