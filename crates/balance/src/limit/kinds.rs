@@ -11,6 +11,7 @@
 use super::{SAMPLES_MIN, SLOW_US};
 use crate::group::hash_key;
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -281,21 +282,20 @@ impl Kinds {
     /// Returns up to `count_max` paths of which the most requests wait for a response head, and their numbers, in
     /// descending order.
     pub(super) fn most_frequent(&self, count_max: usize) -> Vec<(String, u32)> {
-        let asking = self.slots.iter().map(|slot| (slot, slot.asking.load(Relaxed)));
-        let mut paths: Vec<_> = asking.filter(|(_, asking)| *asking > 0).collect();
-        paths.sort_by_key(|(_, asking)| Reverse(*asking));
-        let name = |slot: &Slot| slot.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut named: Vec<(String, u32)> = Vec::new();
-        for (slot, asking) in paths {
-            let name = name(slot);
-            // Names are cut, so that long paths may share one.
-            match named.iter_mut().find(|(other, _)| *other == name) {
-                Some((_, count)) => *count = count.saturating_add(asking),
-                None if named.len() < count_max => named.push((name, asking)),
-                None => {}
+        // Names are cut, so that long paths may share one.
+        let mut named: BTreeMap<String, u32> = BTreeMap::new();
+        for slot in &self.slots {
+            let asking = slot.asking.load(Relaxed);
+            if asking > 0 {
+                let name = slot.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let count = named.entry(name).or_default();
+                *count = count.saturating_add(asking);
             }
         }
-        named
+        let mut paths: Vec<_> = named.into_iter().collect();
+        paths.sort_by_key(|(_, asking)| Reverse(*asking));
+        paths.truncate(count_max);
+        paths
     }
 }
 
