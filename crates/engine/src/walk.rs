@@ -13,6 +13,7 @@ mod https;
 mod php;
 pub(crate) mod readings;
 mod record;
+mod rest;
 
 use crate::answer::{ALLOW, no_content, redirect};
 use crate::engine::Live;
@@ -27,7 +28,7 @@ use flatout_handler::response::{LogFacts, LoggedClient, Response};
 use flatout_handler::routed::{Handling, HeaderPolicy, Refusal, RoutedRequest};
 use flatout_handler::{LaterResponse, Reply, Request};
 use flatout_http::lines::write_line;
-use flatout_http::path::{PathFacts, SLASH_IN_SEGMENT};
+use flatout_http::path::PathFacts;
 use flatout_http::refusal::Refusal as PathRefusal;
 use flatout_http::request::{Method, RequestHead};
 use flatout_http::target::Target;
@@ -38,6 +39,7 @@ use flatout_serve::outcome::FileOutcome;
 use https::{is_https, redirect_https};
 use readings::{Reading, ambiguous};
 pub(crate) use record::{Effect, Recorder};
+use rest::Rest;
 use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::rc::Rc;
@@ -191,18 +193,6 @@ fn logged_client(request: &Request<'_>, original: &Request<'_>) -> LoggedClient 
 
 fn host_needed() -> Refusal {
     Refusal::new(400, "The request must name a host.", RouteOutcome::HostNeeded)
-}
-
-/// The range of the path that the last star of the innermost route matched, and the number of rewrites before that.
-#[derive(Clone, Debug)]
-struct Rest {
-    rewrites: u32,
-    part: Range<usize>,
-    /// True if the range begins with the slash after a segment.
-    has_slash: bool,
-    /// True if the range begins or ends with `..` that is only a part of its segment: in another path, it may be a whole
-    /// segment.
-    climbs: bool,
 }
 
 /// State of a request that is being handled.
@@ -508,9 +498,7 @@ impl<'w> Walk<'w> {
     fn enter(&mut self, route: &'w Route, part: Option<Range<usize>>) -> Option<Reply> {
         let outer = self.rest.clone();
         if let Some(part) = part {
-            let has_slash = self.decoded.get(part.start) == Some(&b'/');
-            let climbs = cuts_dots(&self.decoded, &part);
-            self.rest = Some(Rest { rewrites: self.rewrites, part, has_slash, climbs });
+            self.rest = Some(Rest::new(&self.decoded, part, self.rewrites));
         }
         self.depth += 1;
         let reply = self.walk_block(&route.block);
@@ -584,17 +572,6 @@ impl<'w> Walk<'w> {
             lines: self.rendered_lines(),
         }
     }
-}
-
-/// Returns whether `part` of `path` begins or ends within a segment with dots that would climb if they were the whole
-/// segment, for some server.
-fn cuts_dots(path: &[u8], part: &Range<usize>) -> bool {
-    let separates = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b'/' | b'\\' | b';' | &SLASH_IN_SEGMENT));
-    let Some(text) = path.get(part.clone()) else { return false };
-    let is_cut = |at: usize| !separates(at.checked_sub(1).and_then(|before| path.get(before)));
-    let begins = text.strip_prefix(b"..").is_some_and(|after| separates(after.first()));
-    let ends = text.strip_suffix(b"..").is_some_and(|before| separates(before.last()));
-    begins && is_cut(part.start) || ends && !separates(path.get(part.end))
 }
 
 fn path_refused(refusal: PathRefusal) -> Refusal {

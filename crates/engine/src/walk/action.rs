@@ -3,7 +3,8 @@
 //! Deciding has no side effects and, apart from rendered text and paths, does not allocate. `Walk::obey` performs the
 //! actions, and `explain` records them.
 
-use super::{Rest, Walk, host_needed, is_extension, method_unknown};
+use super::rest::{Rest, after_prefix};
+use super::{Walk, host_needed, is_extension, method_unknown};
 use crate::auth::Auth;
 use crate::cors::Cors;
 use crate::network::decide_access;
@@ -14,7 +15,7 @@ use crate::text::{HostMissing, Template, Variables};
 use flatout_config::model::Respond;
 use flatout_fastcgi::Meaning;
 use flatout_handler::routed::Refusal;
-use flatout_http::path::{decode_as, decode_path, encode_location, raw_part, resolve_dots};
+use flatout_http::path::encode_location;
 use flatout_pages::PageFolder;
 use flatout_proxy::{CacheStep, ProxyStep};
 use flatout_serve::files::Files;
@@ -151,37 +152,19 @@ impl<'w> Walk<'w> {
     /// Returns the values of the variables for the request.
     pub(super) fn variables(&self) -> Variables<'_> {
         let (path, query) = self.requested();
-        let rest =
-            self.rest.as_ref().map_or(Cow::Borrowed(&b""[..]), |Rest { rewrites, part, .. }| {
-                match resolve_dots(self.before.get(*rewrites as usize).unwrap_or(&self.path)) {
-                    Cow::Borrowed(path) => Cow::Borrowed(raw_part(path, part)),
-                    Cow::Owned(path) => Cow::Owned(raw_part(&path, part).to_vec()),
-                }
-            });
+        let rest = self.rest.as_ref().map_or(Cow::Borrowed(&b""[..]), |rest| rest.of(self.path_of(rest)));
         let rest_has_slash = self.rest.as_ref().is_some_and(|rest| rest.has_slash);
         let host_port = self.host.or(self.site.name.as_deref().map(str::as_bytes));
         Variables { client: self.client(), host_port, path, query, secure: self.original.secure, rest, rest_has_slash }
     }
 
-    /// Returns what follows the prefix that consists of the first `prefix_bytes` of the decoded path, as the client sent
-    /// it: an origin may distinguish paths with empty segments, as image servers do whose paths contain a URL. Returns
-    /// `None` if dot segments lead to the prefix in a path that servers interpret differently: rules have seen the
-    /// interpretations of the whole path, which need not be those of the rest below the prefix.
-    fn strip(&self, prefix_bytes: usize) -> Option<&[u8]> {
-        let rest = raw_part(&self.path, &(prefix_bytes..self.decoded.len()));
-        let prefix = &self.path[..self.path.len() - rest.len()];
-        let has_dots = || decode_path(prefix, &mut Vec::new()).is_ok_and(|facts| facts.dot_segment);
-        let is_unambiguous = self.facts.readings.is_empty() || !self.facts.dot_segment || !has_dots();
-        is_unambiguous.then_some(rest)
+    /// Returns the path that `rest` is a part of, percent-encoded.
+    fn path_of(&self, rest: &Rest) -> &[u8] {
+        self.before.get(rest.rewrites as usize).unwrap_or(&self.path)
     }
 
-    /// Returns whether `{rest}` may have a meaning that rules before this step have not seen: it begins or ends within a
-    /// segment of dots, or the dot segments that it is without change what another server makes of the path.
     fn is_rest_ambiguous(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| {
-            let path = self.before.get(rest.rewrites as usize).unwrap_or(&self.path);
-            rest.climbs || dots_change_readings(path)
-        })
+        self.rest.as_ref().is_some_and(|rest| rest.is_ambiguous(self.path_of(rest)))
     }
 
     fn decide_rewrite(&self, rewrite: &'w Rewrite) -> Action<'w> {
@@ -199,7 +182,8 @@ impl<'w> Walk<'w> {
                 if !applies {
                     return Action::KeepPath;
                 }
-                let Some(rest) = self.strip(prefix.len()) else { return Action::RefuseAmbiguous };
+                let rest = after_prefix(&self.path, &self.decoded, self.facts, prefix.len());
+                let Some(rest) = rest else { return Action::RefuseAmbiguous };
                 rest.to_vec()
             }
             Rewrite::To(template) if template.has_rest() && self.is_rest_ambiguous() => return Action::RefuseAmbiguous,
@@ -241,17 +225,6 @@ const fn responds_itself(step: &Step) -> bool {
         step.kind,
         Kind::Files { .. } | Kind::Redirect { .. } | Kind::Respond { .. } | Kind::Metrics | Kind::Pages(_)
     )
-}
-
-/// Returns whether another server may interpret `path` differently after its dot segments have been removed.
-fn dots_change_readings(path: &[u8]) -> bool {
-    let (mut before, mut after) = (Vec::new(), Vec::new());
-    let Cow::Owned(resolved) = resolve_dots(path) else { return false };
-    let Ok(facts) = decode_path(path, &mut before) else { return true };
-    facts.readings.combinations().any(|ways| {
-        let are_valid = decode_as(path, ways, &mut before).is_ok() && decode_as(&resolved, ways, &mut after).is_ok();
-        !are_valid || before != after
-    })
 }
 
 /// Ensures that a Location that begins with a slash stays on this site. If it began with two slashes, or characters
