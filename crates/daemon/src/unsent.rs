@@ -78,7 +78,7 @@ mod tests {
         *unsent.latest.lock().unwrap() = Some((memory, 2_000));
         assert_eq!(unsent.read(15_000), Some(memory));
         assert!(unsent.is_wanted(14_999 + WANTED_MS));
-        // Nobody has asked since.
+        // No worker has asked since.
         assert_eq!(unsent.read(2_000 + WANTED_MS), None);
     }
 }

@@ -303,8 +303,8 @@ impl NewBody {
         is_freed
     }
 
-    /// Returns the memory file and the reservation of what is left in it, if something is left and a
-    /// response is still being sent from the file.
+    /// Returns the memory file and the reservation for the bytes left in it, if there are any and a response is still
+    /// being sent from the file.
     pub(crate) fn into_shared_memory_file(self) -> Option<(Arc<OwnedFd>, Held)> {
         (self.held.bytes() > 0 && Arc::strong_count(&self.fd) > 1).then_some((self.fd, self.held))
     }

@@ -131,7 +131,7 @@ fn expect_cut_off(memory: &str, cache: &str) {
     wait_until("the access log names the reason", || {
         fs::read_to_string(log_of(&folder)).is_ok_and(|log| log.contains("delayed_others"))
     });
-    // If it repeats its request, it gets a response of its own.
+    // When it sends its request again, it gets its own response.
     let (again, other) = (begin_chunked(&server), begin_chunked(&server));
     assert_eq!(origin.count("/chunked"), 3);
     for answer in [finish(other), finish(again)] {

@@ -1,7 +1,7 @@
 //! At most [`FILES_MAX`] files of a crate need one another, directly or by way of others: a reader of one of them has to
 //! read them all.
 //!
-//! A file needs another if it names one of its items. Who re-exports or imports an item does not count as its owner.
+//! A file needs another if it names one of its items. A file that re-exports or imports an item does not own it.
 
 use super::Finding;
 use super::imports::{Import, imports, path_at};

@@ -1,9 +1,9 @@
-//! Some things that are small enough to be written again have one owner in `crates/http`, because copies disagree in the
-//! end: the splitter of hosts and ports, the list of fields that belong to a connection, the parser of weights
-//! (`q=0.5`), and the percent coder.
+//! Some things are easily written a second time, and copies disagree in the end. Each has one owner in `crates/http`:
+//! the splitter of hosts and ports, the list of fields that belong to a connection, the parser of weights (`q=0.5`), and
+//! the percent coder.
 //!
-//! Each is recognized by what its code cannot do without. A function that only looks like one has a row among those that
-//! remain, too.
+//! Each is recognized by what its code cannot do without. A function that only resembles one also has a row in the table
+//! of what remains.
 
 use super::Finding;
 use super::remaining::{Found, compare};
@@ -111,8 +111,10 @@ fn splitters(source: &Source) -> Vec<usize> {
 const CONNECTION_FIELDS: &[&str] =
     &["connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"];
 
-/// So many of the fields make a list, in so many tokens after the first.
+/// Number of different fields that make a list.
 const LIST_FIELDS: usize = 3;
+
+/// Number of tokens, from the first field on, within which they must stand.
 const LIST_TOKENS: usize = 60;
 
 fn field_lists(source: &Source) -> Vec<usize> {
@@ -184,7 +186,7 @@ fn percent_coders(source: &Source) -> Vec<usize> {
     sign.filter(|_| has_digits()).map(|(_, token)| token.line).into_iter().collect()
 }
 
-/// Returns true if a text has a placeholder such as `{:02X}`.
+/// Returns true if `text` formats a number as two hexadecimal digits, as `{:02X}` does.
 fn is_hex_format(text: &str) -> bool {
     ["2x}", "2X}"].iter().any(|end| text.contains(end))
 }

@@ -15,7 +15,7 @@ const LINES_MAX: usize = 10;
 /// A function with a single statement.
 const SHORT_LINES: usize = 3;
 
-/// Equal runs are found by windows of so many tokens: fewer than [`LINES_MAX`] lines have.
+/// Number of consecutive tokens whose hashes are compared to find equal runs.
 const WINDOW_TOKENS: usize = 30;
 
 /// Words that are not names.
