@@ -1,7 +1,8 @@
-//! At most [`FILES_MAX`] files of a crate need one another, directly or by way of others: a reader of one of them has to
-//! read them all.
+//! At most [`FILES_MAX`] files of a crate depend on each other in a circle, directly or through others: to understand one
+//! of them, you have to read all of them.
 //!
-//! A file needs another if it names one of its items. A file that re-exports or imports an item does not own it.
+//! A file depends on another if it names one of its items. A file that re-exports or imports an item does not own it.
+//! Inline modules belong to their file; `super` in them leads to the parent of the file.
 
 use super::Finding;
 use super::imports::{Import, imports, path_at};
@@ -22,15 +23,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let place = found.entry(package.name.clone()).or_default();
             place.figures.push(circle.len());
             let text =
-                format!("{} files need one another, at most {FILES_MAX} may: {}", circle.len(), circle.join(", "));
-            place.findings.push(Finding::of(&source_folder(package), text));
+                format!("{} files depend on each other, at most {FILES_MAX} may: {}", circle.len(), circle.join(", "));
+            place.findings.push(Finding::of(&package.source_folder(), text));
         }
     }
     compare(tree, "circles", found)
-}
-
-fn source_folder(package: &Package) -> String {
-    if package.folder.is_empty() { "src".to_owned() } else { format!("{}/src", package.folder) }
 }
 
 /// A module's path below its crate, without the crate.
@@ -43,22 +40,19 @@ struct Crate<'t> {
 
 struct File<'t> {
     path: &'t str,
-    /// Its imports, with the inline modules around each of them.
-    imports: Vec<(ModulePath, Import)>,
-    /// Every path in its code with at least two parts, with the inline modules around it.
-    paths: Vec<(ModulePath, Vec<String>)>,
+    /// Every path in its imports, and every path in its code with at least two parts.
+    paths: Vec<Vec<String>>,
     /// The names that it imports or re-exports, and their paths.
-    names: BTreeMap<String, (ModulePath, Vec<String>)>,
+    names: BTreeMap<String, Vec<String>>,
 }
 
 impl<'t> Crate<'t> {
     fn read(tree: &'t Tree, package: &Package) -> Self {
-        let folder = format!("{}/", source_folder(package));
+        let folder = package.source_folder();
         let mut files: BTreeMap<ModulePath, File<'_>> = BTreeMap::new();
-        for (path, source) in tree.product() {
-            let Some(inside) = path.strip_prefix(&folder) else { continue };
+        for (path, source) in tree.product_of(package) {
             // The library comes before a program of the same package.
-            files.entry(module_path(inside)).or_insert_with(|| File::read(path, source));
+            files.entry(module_path(&path[folder.len() + 1..])).or_insert_with(|| File::read(path, source));
         }
         Self { files }
     }
@@ -82,20 +76,17 @@ impl<'t> Crate<'t> {
         circles
     }
 
-    /// The other files that a file needs.
+    /// The other files that a file depends on.
     fn arrows(&self, path: &ModulePath, file: &File<'_>) -> BTreeSet<&ModulePath> {
-        let imported = file.imports.iter().map(|(inline, import)| (inline, &import.path));
-        let named = file.paths.iter().map(|(inline, named)| (inline, named));
-        let owners = imported.chain(named).filter_map(|(inline, named)| self.owner(path, inline, named));
-        owners.filter(|owner| *owner != path).collect()
+        file.paths.iter().filter_map(|named| self.owner(path, named)).filter(|owner| *owner != path).collect()
     }
 
     /// The file that owns what a path leads to; `None` if it leads out of the crate.
-    fn owner(&self, file: &ModulePath, inline: &ModulePath, path: &[String]) -> Option<&ModulePath> {
-        let (mut module, mut rest) = self.resolve(file, inline, path)?;
+    fn owner(&self, file: &ModulePath, path: &[String]) -> Option<&ModulePath> {
+        let (mut module, mut rest) = self.resolve(file, path)?;
         for _ in 0..STEPS_MAX {
-            let Some((inline, path)) = rest.first().and_then(|name| self.files[&module].names.get(name)) else { break };
-            let Some((next, mut next_rest)) = self.resolve(&module, inline, path) else { break };
+            let Some(path) = rest.first().and_then(|name| self.files[&module].names.get(name)) else { break };
+            let Some((next, mut next_rest)) = self.resolve(&module, path) else { break };
             next_rest.extend(rest.drain(1..));
             (module, rest) = self.descend(next, next_rest);
         }
@@ -103,8 +94,8 @@ impl<'t> Crate<'t> {
     }
 
     /// The file in which a path begins or continues, and the rest of the path.
-    fn resolve(&self, file: &ModulePath, inline: &ModulePath, path: &[String]) -> Option<(ModulePath, Vec<String>)> {
-        let mut module: ModulePath = file.iter().chain(inline).cloned().collect();
+    fn resolve(&self, file: &ModulePath, path: &[String]) -> Option<(ModulePath, Vec<String>)> {
+        let mut module = file.clone();
         let mut rest = path;
         match path.first()?.as_str() {
             "crate" => (module, rest) = (Vec::new(), &path[1..]),
@@ -121,12 +112,8 @@ impl<'t> Crate<'t> {
                 rest = &path[1..];
             }
         }
-        let (mut module, rest) = self.descend(module, rest.to_vec());
-        // An inline module is part of its file.
-        while !self.files.contains_key(&module) {
-            module.pop()?;
-        }
-        Some((module, rest))
+        let (module, rest) = self.descend(module, rest.to_vec());
+        self.files.contains_key(&module).then_some((module, rest))
     }
 
     /// Goes into the modules that the path names.
@@ -147,51 +134,36 @@ impl<'t> Crate<'t> {
 
 impl<'t> File<'t> {
     fn read(path: &'t str, source: &Source) -> Self {
-        let mut file = Self { path, imports: Vec::new(), paths: Vec::new(), names: BTreeMap::new() };
-        let mut inline: Vec<(String, usize)> = Vec::new();
+        let mut file = Self { path, paths: Vec::new(), names: BTreeMap::new() };
         let mut words = HashSet::new();
+        let (mut own_imports, mut re_exports) = (Vec::new(), Vec::new());
         let mut at = 0;
-        let mut re_exports = Vec::new();
         while at < source.tokens.len() {
             if source.test_mask[at] {
                 at += 1;
-                continue;
-            }
-            inline.retain(|(_, end)| *end > at);
-            if let Some((imports, end)) = imports(source, at) {
-                let list = if is_public(source, at) { &mut re_exports } else { &mut file.imports };
-                list.extend(imports.into_iter().map(|import| (around(&inline), import)));
+            } else if let Some((imports, end)) = imports(source, at) {
+                if is_public(source, at) { &mut re_exports } else { &mut own_imports }.extend(imports);
                 at = end;
-                continue;
-            }
-            if let Some((name, open)) = inline_module(source, at) {
-                inline.push((name.to_owned(), source.closing(open)));
-            }
-            if let Kind::Word(word) = &source.tokens[at].kind {
-                words.insert(word.as_str());
-                let named = named_path(source, at);
-                at += (named.len() * 3).saturating_sub(3);
-                if named.len() > 1 {
-                    file.paths.push((around(&inline), named));
+            } else {
+                if let Kind::Word(word) = &source.tokens[at].kind {
+                    words.insert(word.as_str());
+                    let named = named_path(source, at);
+                    at += (named.len() * 3).saturating_sub(3);
+                    if named.len() > 1 {
+                        file.paths.push(named);
+                    }
                 }
-            }
-            at += 1;
-        }
-        for (inline, import) in file.imports.iter().chain(&re_exports) {
-            if let Some(name) = &import.name {
-                file.names.insert(name.clone(), (inline.clone(), import.path.clone()));
+                at += 1;
             }
         }
-        // A re-export is a need only if the file uses the name itself.
-        let is_used = |import: &Import| import.name.as_ref().is_some_and(|name| words.contains(name.as_str()));
-        file.imports.extend(re_exports.into_iter().filter(|(_, import)| is_used(import)));
+        for Import { name, path } in own_imports.iter().chain(&re_exports) {
+            file.names.extend(name.clone().map(|name| (name, path.clone())));
+        }
+        // A re-export is a dependency only if the file uses the name itself.
+        re_exports.retain(|import| import.name.as_ref().is_some_and(|name| words.contains(name.as_str())));
+        file.paths.extend(own_imports.into_iter().chain(re_exports).map(|import| import.path));
         file
     }
-}
-
-/// The names of the inline modules around a token.
-fn around(inline: &[(String, usize)]) -> ModulePath {
-    inline.iter().map(|(name, _)| name.clone()).collect()
 }
 
 /// The module path of a file, from its path below `src/`.
@@ -215,13 +187,6 @@ fn is_public(source: &Source, at: usize) -> bool {
         Some(token) => token.is_word("pub"),
         None => false,
     }
-}
-
-/// The name of the inline module that begins at `at`, and the index of its brace.
-fn inline_module(source: &Source, at: usize) -> Option<(&str, usize)> {
-    let Kind::Word(name) = &source.tokens.get(at + 1)?.kind else { return None };
-    let opens = source.tokens[at].is_word("mod") && source.tokens.get(at + 2)?.is_mark('{');
-    opens.then_some((name.as_str(), at + 2))
 }
 
 /// The words of `a::b::c` from `at` on; none if it is a name, or the end of a path such as `<A as B>::c::d`.
@@ -262,13 +227,13 @@ mod tests {
         let found = findings(&[
             ROOT,
             ("a.rs", "use crate::{b::{self, B as Other}, e::E};"),
-            ("b.rs", "pub struct B; fn b() { super::c::inner::c(); }"),
-            ("c/mod.rs", "mod inner { use super::super::d::D; }"),
+            ("b.rs", "pub struct B; fn b() { super::c::c(); }"),
+            ("c/mod.rs", "use super::d::D;"),
             ("d.rs", "mod low; use self::low::Low; pub struct D;"),
             ("d/low.rs", "pub struct Low; fn a(_: crate::a::A) {}"),
             ("e.rs", "pub struct E;"),
         ]);
-        let circle = "5 files need one another, at most 3 may: crates/a/src/a.rs, crates/a/src/b.rs, \
+        let circle = "5 files depend on each other, at most 3 may: crates/a/src/a.rs, crates/a/src/b.rs, \
                       crates/a/src/c/mod.rs, crates/a/src/d.rs, crates/a/src/d/low.rs";
         assert_eq!(found, [format!("crates/a/src: {circle}")]);
     }

@@ -45,8 +45,7 @@ const RANDOM_CALLS: &[Call] = &[
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in tree.packages.iter().filter(|package| !EXEMPT.contains(&package.name.as_str())) {
-        let folder = format!("{}/src/", package.folder);
-        for (path, source) in tree.product().filter(|(path, _)| path.starts_with(&folder)) {
+        for (path, source) in tree.product_of(package) {
             for (calls, door) in [(CALLS, "os::clock"), (RANDOM_CALLS, "os::random")] {
                 let passes = passes(source, calls).into_iter();
                 findings.extend(passes.map(|(line, call)| Finding::at(path, line, format!("{call}; use {door}"))));
@@ -67,8 +66,13 @@ mod tests {
     use super::*;
 
     fn findings(package: &str, text: &str) -> Vec<String> {
-        let tree = Tree::of(&[("crates/x/src/lib.rs", text)]).with(Package::of(package, "crates/x", &[]));
-        check(&tree).into_iter().map(|finding| finding.to_string()).collect()
+        let in_folder = |folder: &str, file: &str| {
+            let tree = Tree::of(&[(file, text)]).with(Package::of(package, folder, &[]));
+            check(&tree).into_iter().map(|finding| finding.text).collect::<Vec<_>>()
+        };
+        let found = in_folder("crates/x", "crates/x/src/lib.rs");
+        assert_eq!(found, in_folder("", "src/lib.rs"), "the root package");
+        found
     }
 
     #[test]

@@ -36,8 +36,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         if !PURE.contains(&package.name.as_str()) {
             continue;
         }
-        let folder = format!("{}/src/", package.folder);
-        for (path, source) in tree.product().filter(|(path, _)| path.starts_with(&folder)) {
+        for (path, source) in tree.product_of(package) {
             for (line, what) in impurities(source) {
                 let text = format!("{} must not see {what}", package.name);
                 findings.push(Finding::at(path, line, text));

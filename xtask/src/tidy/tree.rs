@@ -130,6 +130,13 @@ impl Tree {
         self.rust().filter(|(path, _)| self.reached().get(*path) != Some(&true))
     }
 
+    /// The Rust files below the `src` folder of a package, except those that only tests compile.
+    pub(crate) fn product_of(&self, package: &Package) -> impl Iterator<Item = (&str, &Source)> {
+        let folder = package.source_folder();
+        self.product()
+            .filter(move |(path, _)| path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/')))
+    }
+
     /// Returns true if a file or a folder of that path exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
@@ -137,9 +144,14 @@ impl Tree {
     }
 }
 
-#[cfg(test)]
 impl Package {
+    /// The folder of its sources, `src` for the root package.
+    pub(crate) fn source_folder(&self) -> String {
+        join(&self.folder, "src")
+    }
+
     /// A package for a rule's own test.
+    #[cfg(test)]
     pub(crate) fn of(name: &str, folder: &str, dependencies: &[&str]) -> Self {
         let dependency =
             |name: &&str| Dependency { name: (*name).to_owned(), is_dev: false, is_ours: name.starts_with("flatout") };

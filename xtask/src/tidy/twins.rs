@@ -1,24 +1,24 @@
-//! No two crates have more than [`LINES_MAX`] equal lines, whatever their names, numbers and texts are.
+//! No two crates have more than [`LINES_MAX`] equal lines, even if their names, numbers and texts differ.
 //!
-//! The lines are those of functions, of several in a row if they are equal. Functions of at most [`SHORT_LINES`] do not
-//! count, and neither do the rows of tables: arms with a literal, and names between bars.
+//! Only lines of functions are compared; equal functions in a row are one run. Functions of at most [`SHORT_LINES`] are
+//! skipped, and rows of tables are not counted: match arms with a literal, and names between bars.
 
 use super::Finding;
 use super::remaining::{Found, compare};
 use super::source::{Kind, Source, Token};
 use super::tree::Tree;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::{Range, RangeFrom};
+use std::ops::Range;
 
 const LINES_MAX: usize = 10;
 
 /// A function with a single statement.
 const SHORT_LINES: usize = 3;
 
-/// Number of consecutive tokens whose hashes are compared to find equal runs.
+/// Number of consecutive tokens that must be equal where a run is looked for.
 const WINDOW_TOKENS: usize = 30;
 
-/// Words that are not names.
+/// Words that are not names, in order.
 const KEYWORDS: &[&str] = &[
     "Err", "None", "Ok", "Self", "Some", "as", "async", "await", "break", "const", "continue", "crate", "else", "enum",
     "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref", "return",
@@ -28,160 +28,126 @@ const KEYWORDS: &[&str] = &[
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found: BTreeMap<String, Found> = BTreeMap::new();
     for Twins { one, other, lines } in twins(&streams(tree)) {
-        let place = found.entry(format!("{} ~ {}", one.path, other.path)).or_default();
+        let place = found.entry(format!("{} ~ {}", one.0, other.0)).or_default();
         place.figures.push(lines);
         let text = format!(
             "{lines} lines are equal to those from {}:{} on, except for names: keep them once",
-            other.path, other.line
+            other.0, other.1
         );
-        place.findings.push(Finding::at(one.path, one.line, text));
+        place.findings.push(Finding::at(one.0, one.1, text));
     }
     compare(tree, "twins", found)
 }
 
-/// The functions of a file as a row of numbers: equal ones stand for tokens that are equal except for names.
+/// What two equal tokens have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Shape<'t> {
+    /// A name or a literal: a constant may replace a number.
+    Name,
+    Keyword(&'t str),
+    Mark(char),
+    /// Stands for a short function, by its line; the gaps of two packages differ by the package's number.
+    Gap(usize, usize),
+}
+
+/// The functions of a file.
 struct Stream<'t> {
     path: &'t str,
     package: usize,
-    codes: Vec<u32>,
+    shapes: Vec<Shape<'t>>,
+    /// The line of each token.
     lines: Vec<usize>,
-    /// For each token and the end, how many lines that count have ended before it.
-    ended: Vec<usize>,
-    /// For each token, true if a line begins with it.
+    /// For each token, true if it begins a line that is not the row of a table.
     begins: Vec<bool>,
-    /// For each token, true if it is a text, a number or the like.
-    literals: Vec<bool>,
 }
 
-/// Equal runs in two crates.
+/// Equal runs in two packages, each with its path and first line.
 struct Twins<'t> {
-    one: Place<'t>,
-    other: Place<'t>,
+    one: (&'t str, usize),
+    other: (&'t str, usize),
     lines: usize,
 }
 
-struct Place<'t> {
-    path: &'t str,
-    line: usize,
-}
-
 fn streams(tree: &Tree) -> Vec<Stream<'_>> {
-    let keywords: HashMap<&str, u32> = KEYWORDS.iter().copied().zip(FIRST_KEYWORD..).collect();
-    let folders: Vec<String> = tree.packages.iter().map(|package| format!("{}/src/", package.folder)).collect();
-    let package_of = |path: &str| folders.iter().position(|folder| path.starts_with(folder.trim_start_matches('/')));
-    let mut gaps = FIRST_GAP..;
-    let product = tree.product();
-    product
-        .filter_map(|(path, source)| Some(Stream::read(path, package_of(path)?, source, &keywords, &mut gaps)))
+    let packages = tree.packages.iter().enumerate();
+    packages
+        .flat_map(|(number, package)| tree.product_of(package).map(move |file| Stream::read(file, number)))
         .collect()
 }
 
-/// A name or a literal: a constant may replace a number.
-const NAME: u32 = 0;
-const FIRST_KEYWORD: u32 = 1;
-/// Marks are numbered by their characters from here on.
-const FIRST_MARK: u32 = 0x100;
-/// No gap in place of a short function is equal to another.
-const FIRST_GAP: u32 = 0x20_0000;
-
 impl<'t> Stream<'t> {
-    fn read(
-        path: &'t str,
-        package: usize,
-        source: &Source,
-        keywords: &HashMap<&str, u32>,
-        gaps: &mut RangeFrom<u32>,
-    ) -> Self {
-        let (codes, lines, literals) = (Vec::new(), Vec::new(), Vec::new());
-        let mut stream = Self { path, package, codes, lines, ended: Vec::new(), begins: Vec::new(), literals };
+    fn read((path, source): (&'t str, &'t Source), package: usize) -> Self {
+        let mut stream = Self { path, package, shapes: Vec::new(), lines: Vec::new(), begins: Vec::new() };
         for function in source.outer_functions() {
             if function.lines <= SHORT_LINES {
-                stream.codes.extend(gaps.next());
-                stream.lines.push(function.line);
-                stream.literals.push(false);
+                stream.push(Shape::Gap(package, function.line), function.line, false);
                 continue;
             }
             let mut at = function.tokens.start;
+            let mut tokens = Vec::new();
             while at < function.tokens.end {
-                if let Some(end) = source.attribute(at) {
-                    at = end;
-                    continue;
+                at = source.attribute(at).unwrap_or_else(|| {
+                    tokens.push(&source.tokens[at]);
+                    at + 1
+                });
+            }
+            for line in tokens.chunk_by(|one, next| one.line == next.line) {
+                for (at, token) in line.iter().enumerate() {
+                    stream.push(Shape::of(token), token.line, at == 0 && !is_row(line));
                 }
-                let token = &source.tokens[at];
-                stream.codes.push(code(token, keywords));
-                stream.lines.push(token.line);
-                stream.literals.push(!matches!(token.kind, Kind::Word(_) | Kind::Mark(_)));
-                at += 1;
             }
         }
-        stream.count_lines();
         stream
     }
 
-    fn count_lines(&mut self) {
-        let mut count = 0;
-        for at in 0..self.codes.len() {
-            let begins = at == 0 || self.lines[at] != self.lines[at - 1];
-            if begins && at > 0 && self.counts(self.begins.iter().rposition(|begins| *begins).unwrap_or(0)..at) {
-                count += 1;
-            }
-            self.ended.push(count);
-            self.begins.push(begins);
-        }
-        self.ended.push(count + 1);
+    fn push(&mut self, shape: Shape<'t>, line: usize, begins: bool) {
+        self.shapes.push(shape);
+        self.lines.push(line);
+        self.begins.push(begins);
     }
 
-    /// Returns true if a line is not the row of a table.
-    fn counts(&self, line: Range<usize>) -> bool {
-        let mark = |mark: char| FIRST_MARK + u32::from(mark);
-        let is_literal = line.len() > 1 && self.literals[line.end - 2];
-        let codes = &self.codes[line];
-        let is_arm = is_literal && codes.ends_with(&[mark('='), mark('>'), NAME, mark(',')]);
-        !is_arm && codes.first() != Some(&mark('|'))
-    }
-
-    /// The number of whole lines in a run, without the rows of tables.
+    /// The number of whole lines in a run.
     fn lines_in(&self, run: &Range<usize>) -> usize {
-        let from = if self.begins[run.start] {
-            run.start
-        } else {
-            (run.start..run.end).find(|at| self.begins[*at]).unwrap_or(run.end)
-        };
-        self.ended[run.end] - self.ended[from]
+        let line_after = self.lines.get(run.end);
+        run.clone().filter(|at| self.begins[*at] && Some(&self.lines[*at]) != line_after).count()
     }
 
-    /// Where runs are looked for, each with a hash of the window from there on.
-    fn windows(&self) -> impl Iterator<Item = (usize, u64)> {
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut hashes = vec![0_u64];
-        for code in &self.codes {
-            let last = hashes[hashes.len() - 1];
-            hashes.push(last.wrapping_mul(FACTOR).wrapping_add(u64::from(*code) + 1));
-        }
-        let factor = (0..WINDOW_TOKENS).fold(1_u64, |factor, _| factor.wrapping_mul(FACTOR));
-        let starts = (0..(self.codes.len() + 1).saturating_sub(WINDOW_TOKENS)).filter(move |at| {
-            let is_end =
-                |code: u32| code >= FIRST_GAP || [';', '{', '}'].iter().any(|end| code == FIRST_MARK + u32::from(*end));
-            *at == 0 || is_end(self.codes[at - 1])
-        });
-        starts.map(move |at| (at, hashes[at + WINDOW_TOKENS].wrapping_sub(hashes[at].wrapping_mul(factor))))
+    /// Where runs are looked for: from the beginnings of statements on.
+    fn windows(&self) -> impl Iterator<Item = (usize, &[Shape<'t>])> {
+        let windows = self.shapes.windows(WINDOW_TOKENS).enumerate();
+        windows
+            .filter(|(at, _)| *at == 0 || matches!(self.shapes[at - 1], Shape::Mark(';' | '{' | '}') | Shape::Gap(..)))
     }
 }
 
-fn code(token: &Token, keywords: &HashMap<&str, u32>) -> u32 {
-    match &token.kind {
-        Kind::Word(word) => keywords.get(word.as_str()).copied().unwrap_or(NAME),
-        Kind::Mark(mark) => FIRST_MARK + u32::from(*mark),
-        Kind::Text(_) | Kind::Character(_) | Kind::Other => NAME,
+impl<'t> Shape<'t> {
+    fn of(token: &'t Token) -> Self {
+        match &token.kind {
+            Kind::Word(word) if KEYWORDS.binary_search(&word.as_str()).is_ok() => Self::Keyword(word),
+            Kind::Mark(mark) => Self::Mark(*mark),
+            _ => Self::Name,
+        }
+    }
+}
+
+/// Returns true if a line is the row of a table.
+fn is_row(line: &[&Token]) -> bool {
+    let is_literal = |token: &Token| !matches!(token.kind, Kind::Word(_) | Kind::Mark(_));
+    match line {
+        [.., equals, greater, literal, comma] if is_literal(literal) => {
+            equals.is_mark('=') && greater.is_mark('>') && comma.is_mark(',')
+        }
+        [first, ..] => first.is_mark('|'),
+        [] => false,
     }
 }
 
 /// Every run of more than [`LINES_MAX`] equal lines in two packages, once.
 fn twins<'t>(streams: &[Stream<'t>]) -> Vec<Twins<'t>> {
-    let mut windows: HashMap<u64, Vec<(usize, usize)>> = HashMap::new();
+    let mut windows: HashMap<&[Shape<'t>], Vec<(usize, usize)>> = HashMap::new();
     for (number, stream) in streams.iter().enumerate() {
-        for (at, hash) in stream.windows() {
-            windows.entry(hash).or_default().push((number, at));
+        for (at, shapes) in stream.windows() {
+            windows.entry(shapes).or_default().push((number, at));
         }
     }
     let mut groups: Vec<Vec<(usize, usize)>> = windows.into_values().filter(|group| group.len() > 1).collect();
@@ -205,9 +171,8 @@ fn twins<'t>(streams: &[Stream<'t>]) -> Vec<Twins<'t>> {
                 *compared = run.end;
                 let lines = one.lines_in(&run).min(other.lines_in(&other_run));
                 if lines > LINES_MAX {
-                    let place = |stream: &Stream<'t>, at: usize| Place { path: stream.path, line: stream.lines[at] };
-                    let (one, other) = (place(one, run.start), place(other, other_run.start));
-                    found.push(Twins { one, other, lines });
+                    let place = |stream: &Stream<'t>, at: usize| (stream.path, stream.lines[at]);
+                    found.push(Twins { one: place(one, run.start), other: place(other, other_run.start), lines });
                 }
             }
         }
@@ -217,9 +182,9 @@ fn twins<'t>(streams: &[Stream<'t>]) -> Vec<Twins<'t>> {
 
 /// The longest equal runs that contain these two places.
 fn equal_run(one: &Stream<'_>, at: usize, other: &Stream<'_>, other_at: usize) -> (Range<usize>, Range<usize>) {
-    let before = one.codes[..at].iter().rev().zip(other.codes[..other_at].iter().rev());
+    let before = one.shapes[..at].iter().rev().zip(other.shapes[..other_at].iter().rev());
     let before = before.take_while(|(a, b)| a == b).count();
-    let after = one.codes[at..].iter().zip(&other.codes[other_at..]).take_while(|(a, b)| a == b).count();
+    let after = one.shapes[at..].iter().zip(&other.shapes[other_at..]).take_while(|(a, b)| a == b).count();
     (at - before..at + after, other_at - before..other_at + after)
 }
 

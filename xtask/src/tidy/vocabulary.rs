@@ -1,13 +1,9 @@
 //! Private words and phrases that have been replaced by the field's own terms do not return.
-//!
-//! [`ALLOWED`] has a line for each file that still contains some: path, word and count, separated by tabs. A count may
-//! only shrink: more occurrences fail, and fewer are printed until the line is lowered or removed.
 
 use super::Finding;
+use super::remaining::{Found, compare};
 use super::tree::{Tree, has_extension};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-
-const ALLOWED: &str = "xtask/allowed-words.tsv";
+use std::collections::{BTreeMap, HashMap};
 
 /// Each word or phrase in lower case, and the term to use instead. A word is also found as a part of an identifier.
 const RETIRED: &[(&str, &str)] = &[
@@ -53,55 +49,25 @@ const EXTENSIONS: &[&str] = &["rs", "md", "toml", "kdl", "sh", "service"];
 const EXEMPT: &[&str] = &["CHANGELOG.md", "xtask/src/tidy/vocabulary.rs"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let allowed = allowed(tree);
-    let mut findings = Vec::new();
-    for ((path, word), lines) in occurrences(tree, |_| true) {
-        let limit = allowed.get(&(path, word)).copied().unwrap_or(0);
-        if lines.len() > limit {
-            let instead = RETIRED.iter().find(|(retired, _)| *retired == word).map_or("", |(_, instead)| instead);
-            // Which of them is new cannot be known: name the last.
-            let line = lines.last().copied().unwrap_or(0);
-            let count = lines.len();
-            let text = format!("`{word}` is a private word (here {count} times, {limit} allowed): {instead}");
-            findings.push(Finding::at(path, line, text));
-        }
+    let mut found: BTreeMap<String, Found> = BTreeMap::new();
+    for ((path, word), lines) in occurrences(tree) {
+        let instead = RETIRED.iter().find(|(retired, _)| *retired == word).map_or("", |(_, instead)| instead);
+        let text = format!("`{word}` is a private word: {instead}");
+        let figures = vec![lines.len()];
+        let findings = lines.into_iter().map(|line| Finding::at(path, line, text.clone())).collect();
+        found.insert(format!("{word} in {path}"), Found { figures, findings });
     }
-    findings
-}
-
-/// The lines of the allow list that can be lowered.
-pub(super) fn ratchet(tree: &Tree) -> Vec<String> {
-    let allowed = allowed(tree);
-    let paths: BTreeSet<&str> = allowed.keys().map(|(path, _)| *path).collect();
-    let occurrences = occurrences(tree, |path| paths.contains(path));
-    let mut lines = Vec::new();
-    for ((path, word), limit) in allowed {
-        let count = occurrences.iter().find(|(key, _)| **key == (path, word)).map_or(0, |(_, lines)| lines.len());
-        if count < limit {
-            lines.push(format!("{ALLOWED}: {path}: `{word}` is down from {limit} to {count}: lower the line"));
-        }
-    }
-    lines
-}
-
-/// How often each file may contain each word.
-fn allowed(tree: &Tree) -> BTreeMap<(&str, &str), usize> {
-    tree.text(ALLOWED).unwrap_or("").lines().filter_map(allowance).collect()
-}
-
-fn allowance(line: &str) -> Option<((&str, &str), usize)> {
-    let mut columns = line.split('\t');
-    Some(((columns.next()?, columns.next()?), columns.next()?.parse().ok()?))
+    compare(tree, "vocabulary", found)
 }
 
 /// The lines on which each file contains each retired word.
-fn occurrences(tree: &Tree, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<(&str, &'static str), Vec<usize>> {
+fn occurrences(tree: &Tree) -> BTreeMap<(&str, &'static str), Vec<usize>> {
     let mut by_first_word: HashMap<&str, Vec<&'static str>> = HashMap::new();
     for (retired, _) in RETIRED {
         by_first_word.entry(retired.split(' ').next().unwrap_or("")).or_default().push(retired);
     }
     let mut found: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
-    for (path, text) in tree.texts().filter(|(path, _)| is_wanted(path)) {
+    for (path, text) in tree.texts() {
         if EXEMPT.contains(&path) || !EXTENSIONS.iter().any(|extension| has_extension(path, extension)) {
             continue;
         }
@@ -151,14 +117,8 @@ mod tests {
         let found: Vec<String> =
             check(&tree).iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect();
         assert_eq!(found, ["src/a.rs:2", "src/a.rs:3", "src/a.rs:3", "src/a.rs:1", "src/a.rs:3"]);
-    }
-
-    #[test]
-    fn a_count_may_shrink_but_not_grow() {
-        let allow = |list: &str| Tree::of(&[("src/a.rs", "anew anew"), (ALLOWED, list)]);
-        assert_eq!(check(&allow("src/a.rs\tanew\t1\n")).len(), 1);
-        assert_eq!(check(&allow("src/a.rs\tanew\t2\n")), []);
-        assert_eq!(ratchet(&allow("src/a.rs\tanew\t2\n")), [""; 0]);
-        assert_eq!(ratchet(&allow("src/a.rs\tanew\t3\nsrc/gone.rs\tanew\t1\n")).len(), 2);
+        let rows = "vocabulary\tvigil in src/a.rs\t1\nvocabulary\tdoom in src/a.rs\t1\n";
+        let tree = Tree::of(&[("src/a.rs", TEXT), ("xtask/remaining.tsv", rows)]);
+        assert_eq!(check(&tree).len(), 3, "what remains is in the table");
     }
 }
