@@ -4,6 +4,7 @@ use memchr::memmem;
 use std::fs;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -324,6 +325,15 @@ impl Response {
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(field, _)| field == name).map(|(_, value)| value.as_str())
     }
+}
+
+/// Returns the status, or another document, from the admin socket in `folder`.
+pub(crate) fn ask_admin(folder: &Folder, path: &str) -> String {
+    let mut stream = UnixStream::connect(folder.path().join("admin")).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 /// Waits until `condition` holds. The timeout only determines when a failing test fails.

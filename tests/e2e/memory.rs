@@ -3,14 +3,12 @@
 //! RssAnon is the private memory of a process: heap and stacks, without the program and its libraries.
 
 use super::bad_input::connections;
-use super::harness::{Folder, Server, flatout, is_release, read_response, wait_until};
+use super::harness::{Folder, Server, ask_admin, flatout, is_release, read_response, wait_until};
 use super::tls::Certificate;
 use super::tool::{run, tool};
 use std::fs::{self, File};
-use std::io::{Read as _, Write};
+use std::io::Write;
 use std::net::TcpStream;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Child, Stdio, id};
 
 /// The figures apply to the release build. A debug build has a more generous limit.
@@ -181,17 +179,17 @@ fn stalled_bytes(server: &Server, readers: usize) -> u64 {
 
 /// Asserts that the operator reads how much kernel memory the unsent responses to `readers` hold, of which the kernel says
 /// that it is `held` bytes.
-fn assert_unsent_memory_is_shown(admin: &Path, readers: usize, held: u64) {
-    let mut stream = UnixStream::connect(admin).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut metrics = String::new();
-    stream.read_to_string(&mut metrics).unwrap();
+fn assert_unsent_memory_is_shown(private: &Folder, readers: usize, held: u64) {
+    let metrics = ask_admin(private, "/metrics");
     let value = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
     let (bytes, connections) = (value("flatout_unsent_memory_bytes "), value("flatout_unsent_connections "));
     assert_eq!(connections, Some(readers as u64));
     let bytes = bytes.unwrap();
     assert!(bytes <= held + held / 2 && held <= bytes + bytes / 2, "{bytes} bytes, the kernel says {held}");
-    let status = String::from_utf8(flatout().args(["status", "--admin"]).arg(admin).output().unwrap().stdout).unwrap();
+    let status = String::from_utf8(
+        flatout().args(["status", "--admin"]).arg(private.path().join("admin")).output().unwrap().stdout,
+    )
+    .unwrap();
     let row = status.lines().find(|line| line.contains("unsent responses")).unwrap_or_else(|| panic!("{status}"));
     assert!(row.ends_with(&format!(" of kernel memory, for {readers} TCP connections")), "{row}");
 }
@@ -218,10 +216,10 @@ fn stalled_readers_hold_little_kernel_memory() {
     println!("{} KiB of kernel memory for each of {READERS} stalled readers of 10 MB", held / READERS as u64 / 1024);
     assert!(held <= LIMIT_BYTES, "{held} bytes");
     assert_eq!(server.get("/missing").status, 404);
-    assert_unsent_memory_is_shown(&admin, READERS, held);
+    assert_unsent_memory_is_shown(&private, READERS, held);
     drop(streams);
     wait_until("the memory is free", || send_queues(&server).is_empty());
-    assert_unsent_memory_is_shown(&admin, 0, 0);
+    assert_unsent_memory_is_shown(&private, 0, 0);
 }
 
 /// curl writes to a pipe that is never read, so it soon stops reading from its connection.
@@ -240,7 +238,7 @@ fn unsent_memory_is_shown_over_tls_and_http2() {
     };
     let _readers: Vec<Reader> = (0..READERS).map(read).collect();
     let held = stalled_bytes(&server, READERS);
-    assert_unsent_memory_is_shown(&admin, READERS, held);
+    assert_unsent_memory_is_shown(&private, READERS, held);
 }
 
 /// A client that is killed at the end.

@@ -1,16 +1,19 @@
 //! Tests of the client against small servers, each of which has one fault.
 
 mod cookies;
+mod resending;
+mod script;
 mod streams;
+
+pub(super) use script::Script;
 
 use super::failure::IDLE_NS_MIN;
 use super::{
-    ClientSettings, Drive, Made, PreparedRequest, RequestFailure, RequestRecord, RequestTemplate, Sources, WorkerCpu,
-    WorkerReport, run_worker,
+    ClientSettings, PreparedRequest, RequestFailure, RequestRecord, RequestTemplate, Sources, WorkerCpu, WorkerReport,
+    run_worker,
 };
 use flatout_http::refusal::Refusal;
-use flatout_load::record::{ConnectionEnd, SentAgain};
-use flatout_load::schedule::{Begin, Move, Visitor};
+use flatout_load::record::SentAgain;
 use flatout_load::template::{Template, ValueSource};
 use flatout_os::clock::precise_ns;
 use rustix::io::Errno;
@@ -24,196 +27,6 @@ use std::time::Duration;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 const LAST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-
-/// A closed loop. Each slot starts its next burst when the previous burst has ended, until a given number have started.
-pub(super) struct Script {
-    bursts_left: u32,
-    burst: u32,
-    /// Number of bursts per connection; 0 for no limit.
-    calls: u32,
-    /// Number of failures to connect after which a slot is given up.
-    pauses_left: u32,
-    /// Slots that may start a burst, and the time since when they may.
-    free: Vec<(u32, u64)>,
-    slots: Vec<u32>,
-    under_way: u32,
-    begun: u32,
-    /// Number of requests at the beginning that are not counted.
-    uncounted: u32,
-    /// True if each connection is closed after its response; `leaving` lists the slots whose connections are to be
-    /// closed.
-    leaves: bool,
-    leaving: Vec<u32>,
-    /// True if the client of a slot, which has the slot's number, is dropped together with each such connection.
-    drops_clients: bool,
-    dropped: Vec<u64>,
-    ended: Vec<RequestRecord>,
-    made: Vec<Made>,
-    connections: Vec<ConnectionEnd>,
-    connecting: u32,
-    sent_again: Vec<(u32, SentAgain)>,
-    /// Time from the end of a burst to the start of the next one of its slot, in nanoseconds.
-    pause_ns: u64,
-    /// Slots whose connection the server closed between two bursts.
-    closed: Vec<u32>,
-    /// Receives a message when a connection is about to be opened.
-    begins_to_connect: Option<mpsc::Sender<()>>,
-    ticks: u32,
-    gave_up: bool,
-    /// Returns the client that makes the requests of a burst.
-    pub(super) visitor: Option<fn(&Begin) -> Visitor>,
-}
-
-impl Script {
-    pub(super) fn new(slots: u32, bursts: u32) -> Self {
-        Self {
-            bursts_left: bursts,
-            burst: 1,
-            calls: 0,
-            pauses_left: 0,
-            free: (0..slots).rev().map(|slot| (slot, 0)).collect(),
-            slots: vec![0; slots as usize],
-            under_way: 0,
-            begun: 0,
-            uncounted: 0,
-            leaves: false,
-            leaving: Vec::new(),
-            drops_clients: false,
-            dropped: Vec::new(),
-            ended: Vec::new(),
-            made: Vec::new(),
-            connections: Vec::new(),
-            connecting: 0,
-            sent_again: Vec::new(),
-            pause_ns: 0,
-            closed: Vec::new(),
-            begins_to_connect: None,
-            ticks: 0,
-            gave_up: false,
-            visitor: None,
-        }
-    }
-
-    fn begin(&mut self, slot: u32, now_ns: u64) -> Begin {
-        self.bursts_left -= 1;
-        self.under_way += 1;
-        let calls = &mut self.slots[slot as usize];
-        let connect = *calls == 0;
-        *calls += 1;
-        let closes = self.calls > 0 && *calls == self.calls;
-        let visit = u64::from(self.bursts_left);
-        if closes {
-            *calls = 0;
-        }
-        Begin { slot, connect, burst: self.burst, closes, intended_ns: now_ns, visit, request: 0, call: 0 }
-    }
-}
-
-impl Drive for Script {
-    fn next(&mut self, now_ns: u64) -> Move {
-        if let Some(slot) = self.leaving.pop() {
-            return Move::Close(slot);
-        }
-        if let Some(number) = self.dropped.pop() {
-            return Move::DropClient(number);
-        }
-        if self.bursts_left == 0 || self.gave_up {
-            return if self.under_way == 0 { Move::Done } else { Move::Idle };
-        }
-        let due = self.free.iter().rposition(|(_, from_ns)| *from_ns <= now_ns);
-        match due {
-            Some(index) => {
-                let (slot, _) = self.free.remove(index);
-                Move::Begin(self.begin(slot, now_ns))
-            }
-            None => self.free.iter().map(|(_, from_ns)| *from_ns).min().map_or(Move::Idle, Move::WaitUntil),
-        }
-    }
-
-    fn choose(&mut self, _begin: &Begin, nth: u32) -> u32 {
-        nth
-    }
-
-    fn visitor(&self, begin: &Begin) -> Option<Visitor> {
-        self.visitor.map(|visitor| visitor(begin))
-    }
-
-    fn handle_begun(&mut self, begin: &Begin, _now_ns: u64) -> bool {
-        self.begun += begin.burst;
-        self.begun > self.uncounted
-    }
-
-    fn handle_ended(&mut self, ended: &RequestRecord) {
-        self.made.extend(ended.made);
-        self.ended.push(*ended);
-    }
-
-    fn handle_sent_again(&mut self, requests: u32, why: SentAgain) {
-        self.sent_again.push((requests, why));
-    }
-
-    fn handle_answered(&mut self, slot: u32, now_ns: u64, is_open: bool) -> Option<Begin> {
-        self.under_way -= 1;
-        if !is_open {
-            self.slots[slot as usize] = 0;
-        } else if self.calls == 0 {
-            self.slots[slot as usize] = 1;
-        }
-        if self.leaves {
-            self.slots[slot as usize] = 0;
-            self.leaving.push(slot);
-            self.dropped.extend(self.drops_clients.then_some(u64::from(slot)));
-            self.free.push((slot, now_ns));
-            return None;
-        }
-        if self.bursts_left == 0 {
-            return None;
-        }
-        if self.pause_ns > 0 {
-            self.free.push((slot, now_ns + self.pause_ns));
-            return None;
-        }
-        Some(self.begin(slot, now_ns))
-    }
-
-    fn handle_failed(&mut self, slot: u32, now_ns: u64, connected: bool) {
-        self.under_way -= 1;
-        self.slots[slot as usize] = 0;
-        if connected {
-            self.free.push((slot, now_ns + self.pause_ns));
-        } else {
-            match self.pauses_left.checked_sub(1) {
-                Some(left) => self.pauses_left = left,
-                None => self.gave_up = true,
-            }
-            self.free.push((slot, now_ns + 1_000_000));
-        }
-    }
-
-    fn handle_connecting(&mut self, _now_ns: u64) {
-        self.connecting += 1;
-        self.begins_to_connect.iter().for_each(|sender| sender.send(()).unwrap());
-    }
-
-    fn handle_connected(&mut self, _slot: u32, _made: &Made, _now_ns: u64) {}
-
-    fn handle_connection_end(&mut self, end: &ConnectionEnd) {
-        self.connections.push(*end);
-    }
-
-    fn handle_closed(&mut self, slot: u32) {
-        self.closed.push(slot);
-        self.slots[slot as usize] = 0;
-    }
-
-    fn handle_tick(&mut self, _now_ns: u64, _late_ns: u64, _connections: u32) {
-        self.ticks += 1;
-    }
-
-    fn handle_interrupt(&mut self) {
-        self.bursts_left = 0;
-    }
-}
 
 /// Serves connections one after another. For each connection, `serve` receives the number of earlier connections.
 fn server(serve: impl Fn(usize, TcpStream) + Send + 'static) -> SocketAddr {
@@ -585,110 +398,6 @@ fn each_response_failure_has_a_name() {
         let arrived: Vec<_> = report.drive.ended.iter().map(|ended| ended.head_bytes + ended.body_bytes).collect();
         assert_eq!(arrived, vec![answer.len() as u64; 2]);
     }
-}
-
-/// Starts a server that responds to the first `burst` requests of each connection. When it has read as many again, it
-/// sends `last` and closes the connection, with RST instead of FIN if `resets`.
-fn close_when_reused(burst: usize, last: &'static [u8], resets: bool) -> SocketAddr {
-    server(move |_, mut stream| {
-        let answers = (0..burst).all(|_| read_request(&mut stream)) && stream.write_all(&OK.repeat(burst)).is_ok();
-        if answers && (0..burst).all(|_| read_request(&mut stream)) {
-            stream.write_all(last).unwrap();
-            if resets {
-                rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
-            }
-        }
-    })
-}
-
-/// A script of bursts before each of which the connection is idle, as long as it may be closed as idle.
-fn script_with_pauses(bursts: u32, burst: u32) -> Script {
-    Script { burst, pause_ns: IDLE_NS_MIN, ..Script::new(1, bursts) }
-}
-
-#[test]
-fn a_request_on_an_idle_connection_that_the_server_closes_is_sent_again_once() {
-    for (burst, resets) in [(1, false), (1, true), (3, false)] {
-        let mut settings = settings(close_when_reused(burst as usize, b"", resets));
-        settings.requests = (0..burst).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
-        let report = run_script(settings, script_with_pauses(4, burst));
-        assert_eq!((answered(&report) as u32, failures(&report).len()), (4 * burst, 0), "{burst} {resets}");
-        assert_eq!(report.drive.sent_again, [(burst, SentAgain::IdleClose); 3], "{burst} {resets}");
-        let made = &report.drive.made;
-        assert_eq!((made.len(), made.iter().filter(|made| made.is_reconnect).count()), (4, 3));
-        assert!(report.drive.connections.iter().filter(|end| end.by_server).count() >= 3);
-        for ended in &report.drive.ended[burst as usize..] {
-            // The service time includes the first attempt, and the connect time does not.
-            assert_eq!(ended.sent_bytes, REQUEST.len() as u64);
-            assert!(ended.made.is_none_or(|made| made.connect_ns < ended.sent_ns - ended.begun_ns), "{ended:?}");
-        }
-    }
-}
-
-#[test]
-fn a_request_on_a_busy_connection_that_the_server_closes_is_not_sent_again() {
-    for (burst, resets) in [(1, false), (1, true), (3, false)] {
-        let mut settings = settings(close_when_reused(burst as usize, b"", resets));
-        settings.requests = (0..burst).map(|_| PreparedRequest::plain(REQUEST.to_vec())).collect();
-        let report = run_script(settings, Script { burst, ..Script::new(1, 4) });
-        let both = 2 * burst as usize;
-        assert_eq!((answered(&report), failures(&report).len()), (both, both), "{burst} {resets}");
-        assert_eq!(report.drive.sent_again, []);
-    }
-}
-
-#[test]
-fn a_request_is_not_sent_again_after_a_part_of_a_response_or_if_it_is_not_idempotent() {
-    let post = PreparedRequest::plain(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_vec());
-    let get = PreparedRequest::plain(REQUEST.to_vec());
-    for (requests, last) in [(vec![post.clone()], &b""[..]), (vec![get.clone()], b"HTTP/1.1 2"), (vec![get, post], b"")]
-    {
-        let burst = requests.len();
-        let settings = ClientSettings { requests: requests.into(), ..settings(close_when_reused(burst, last, false)) };
-        let report = run_script(settings, script_with_pauses(4, burst as u32));
-        assert_eq!(answered(&report), 2 * burst);
-        assert_eq!(report.drive.sent_again, []);
-        assert_eq!(failures(&report), vec![RequestFailure::ClosedEarly; 2 * burst]);
-    }
-}
-
-#[test]
-fn a_request_that_is_sent_again_keeps_its_deadline() {
-    const TIMEOUT: Duration = Duration::from_secs(1);
-    let address = server(|index, mut stream| {
-        let is_first = index == 0;
-        if is_first && read_request(&mut stream) && stream.write_all(OK).is_ok() && read_request(&mut stream) {
-            // The server closes the connection after half of the client's time without another byte.
-            stream.set_read_timeout(Some(TIMEOUT / 2)).unwrap();
-            assert!(stream.read(&mut [0]).is_err());
-        } else {
-            while read_request(&mut stream) {}
-        }
-    });
-    let request_timeout_ns = TIMEOUT.as_nanos() as u64;
-    let report = run_script(ClientSettings { request_timeout_ns, ..settings(address) }, script_with_pauses(2, 1));
-    assert_eq!((answered(&report), failures(&report)), (1, vec![RequestFailure::TimedOut]));
-    assert_eq!(report.drive.sent_again, [(1, SentAgain::IdleClose)]);
-    let late = report.drive.ended.last().unwrap();
-    assert!(late.ended_ns - late.begun_ns >= request_timeout_ns, "{late:?}");
-    assert!(late.ended_ns - late.sent_ns < request_timeout_ns, "the second attempt has the rest of the time: {late:?}");
-}
-
-#[test]
-fn responses_that_arrived_before_a_burst_could_not_be_sent_count() {
-    // The server responds to the first request, and closes the connection while the client sends the second.
-    let address = server(|_, mut stream| {
-        if read_request(&mut stream) {
-            stream.write_all(OK).unwrap();
-        }
-    });
-    let mut large = b"GET / HTTP/1.1\r\nX: ".to_vec();
-    large.resize(16 * 1024 * 1024, b'x');
-    large.extend_from_slice(b"\r\n\r\n");
-    let requests = [PreparedRequest::plain(REQUEST.to_vec()), PreparedRequest::plain(large)].into();
-    let report = run_script(ClientSettings { requests, ..settings(address) }, Script { burst: 2, ..Script::new(1, 1) });
-    assert_eq!((answered(&report), failures(&report).len(), sent(&report)), (1, 1, 1));
-    assert_eq!(report.drive.sent_again, []);
 }
 
 #[test]

@@ -3,11 +3,28 @@
 use super::super::harness::{Folder, Server, read_response, wait_until};
 use super::super::php::scripted::{Scripted, complete_response, send};
 use super::super::tool::{run, tool};
+use super::log_of;
 use super::origin::{Origin, Then, response};
 use std::io::Write as _;
 
 const CLIENT: &str = "203.0.113.7";
 const OTHER: &str = "203.0.113.8";
+
+const TRUSTED: &str = "trusted-proxies \"127.0.0.0/8\"";
+
+/// A site that logs to [`log_of`] the folder.
+fn config(folder: &Folder, top: &str, origin: &Origin, scripts: &str) -> String {
+    format!(
+        "workers 1\n{top}\nlog {:?}\nsite \"*\" {{\n\
+         listen \"127.0.0.1:0\" h2c=#true\nheader \"X-Client\" \"{{client}}\"\n\
+         route \"/denied\" {{ deny \"{CLIENT}\"; respond 200 \"allowed\"; }}\n\
+         route \"/limited\" {{ rate-limit requests=1 period=\"1h\"; respond 200 \"within\"; }}\n\
+         route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n{scripts}\nfiles {:?}\n}}\n",
+        log_of(folder),
+        origin.url(),
+        folder.path().join("site"),
+    )
+}
 
 #[test]
 fn the_client_is_the_one_that_a_trusted_proxy_names() {
@@ -16,20 +33,6 @@ fn the_client_is_the_one_that_a_trusted_proxy_names() {
         Then::Keep
     });
     let folder = Folder::with(&[("site/a.txt", b"a")]);
-    let log = folder.path().join("access.log");
-    let config = |top: &str| {
-        format!(
-            "workers 1\n{top}\nlog \"{}\"\nsite \"*\" {{\n\
-             listen \"127.0.0.1:0\" h2c=#true\nheader \"X-Client\" \"{{client}}\"\n\
-             route \"/denied\" {{ deny \"{CLIENT}\"; respond 200 \"allowed\"; }}\n\
-             route \"/limited\" {{ rate-limit requests=1 period=\"1h\"; respond 200 \"within\"; }}\n\
-             route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n\
-             files \"{}\"\n}}\n",
-            log.display(),
-            origin.url(),
-            folder.path().join("site").display()
-        )
-    };
     let send = |server: &Server, path: &str, client: &str| {
         let mut stream = server.connect();
         let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nX-Forwarded-For: 1.2.3.4, {client}\r\n\r\n");
@@ -37,7 +40,7 @@ fn the_client_is_the_one_that_a_trusted_proxy_names() {
         let response = read_response(&mut stream);
         (response.status, response.field("x-client").unwrap().to_owned())
     };
-    let server = Server::run(&folder, &config("trusted-proxies \"127.0.0.0/8\""));
+    let server = Server::run(&folder, &config(&folder, TRUSTED, &origin, ""));
     for (path, client, status) in [
         ("/a.txt", CLIENT, 200),
         ("/missing", CLIENT, 404),
@@ -82,17 +85,17 @@ fn the_client_is_the_one_that_a_trusted_proxy_names() {
         assert_eq!(origin.requests().pop().unwrap().field("x-real-ip").unwrap_or_default(), "", "{field}");
     }
     server.stop();
-    let lines = std::fs::read_to_string(&log).unwrap();
+    let lines = std::fs::read_to_string(log_of(&folder)).unwrap();
     assert_eq!(lines.lines().filter(|line| line.contains(CLIENT)).count(), 7, "{lines}");
     assert_eq!(lines.lines().filter(|line| line.contains(OTHER)).count(), 2, "{lines}");
     assert_eq!(lines.lines().filter(|line| line.starts_with("- - -")).count(), 3 * hidden.len(), "{lines}");
     // Without the setting, anyone could claim to be anybody.
-    let server = Server::run(&folder, &config(""));
+    let server = Server::run(&folder, &config(&folder, "", &origin, ""));
     assert_eq!(send(&server, "/denied", CLIENT), (200, "127.0.0.1".to_owned()));
     assert_eq!(send(&server, "/app", CLIENT), (200, "127.0.0.1".to_owned()));
     assert_eq!(received(), ("127.0.0.1".to_owned(), "127.0.0.1".to_owned()));
     wait_until("both lines are written", || {
-        std::fs::read_to_string(&log).unwrap().lines().filter(|line| line.contains("127.0.0.1")).count() == 2
+        std::fs::read_to_string(log_of(&folder)).unwrap().lines().filter(|line| line.contains("127.0.0.1")).count() == 2
     });
 }
 
@@ -102,18 +105,8 @@ fn the_client_is_the_same_over_http2_and_for_scripts() {
     let origin = Origin::responding(|_| response("200 OK", "Cache-Control: no-store\r\n", b"app"));
     let folder = Folder::with(&[("site/a.txt", b"a"), ("site/x.php", b"<?php")]);
     let php = Scripted::start(folder.path(), |_, stream| send(stream, &complete_response("\r\n\r\nscript")));
-    let log = folder.path().join("access.log");
-    let config = format!(
-        "workers 1\ntrusted-proxies \"127.0.0.0/8\"\nlog {log:?}\nsite \"*\" {{\n\
-         listen \"127.0.0.1:0\" h2c=#true\nheader \"X-Client\" \"{{client}}\"\n\
-         route \"/denied\" {{ deny \"{CLIENT}\"; respond 200 \"allowed\"; }}\n\
-         route \"/limited\" {{ rate-limit requests=1 period=\"1h\"; respond 200 \"within\"; }}\n\
-         route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n{}\nfiles {:?}\n}}\n",
-        origin.url(),
-        php.step(&folder.path().join("site"), ""),
-        folder.path().join("site"),
-    );
-    let server = Server::run(&folder, &config);
+    let scripts = php.step(&folder.path().join("site"), "");
+    let server = Server::run(&folder, &config(&folder, TRUSTED, &origin, &scripts));
     let cases = [
         ("/a.txt", CLIENT, 200),
         ("/missing", CLIENT, 404),
@@ -140,7 +133,7 @@ fn the_client_is_the_same_over_http2_and_for_scripts() {
         assert_eq!(script.variables["REMOTE_ADDR"], CLIENT);
     }
     server.stop();
-    let lines = std::fs::read_to_string(&log).unwrap();
+    let lines = std::fs::read_to_string(log_of(&folder)).unwrap();
     let count = |client: &str| lines.lines().filter(|line| line.starts_with(client)).count();
     assert_eq!((count(CLIENT), count(OTHER)), (14, 2), "{lines}");
 }

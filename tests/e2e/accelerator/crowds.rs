@@ -1,10 +1,9 @@
 //! Crowds in front of a slow origin: clients with too many requests, and clients that disconnect.
 
-use super::super::harness::{Folder, Response, Server, read_response, wait_until};
+use super::super::harness::{Folder, Response, Server, ask_admin, read_response, wait_until};
 use super::super::http2::client::{Client, HEADERS};
 use super::super::http2::count_of;
 use super::super::timeouts::reset;
-use super::limits::ask_admin;
 use super::origin::{Origin, Then, response};
 use std::io::Write as _;
 use std::net::TcpStream;

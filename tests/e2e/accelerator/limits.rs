@@ -1,23 +1,13 @@
 //! The limits of the accelerator's own cgroup, and the limits that it enforces for origins.
 
 use super::super::cgroup::Cgroup;
-use super::super::harness::{Folder, Server, flatout, wait_until};
+use super::super::harness::{Folder, Server, ask_admin, flatout, wait_until};
 use super::origin::{Origin, Then, fresh, response};
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
-use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
-
-/// Returns the status, or another document, from the admin socket in `folder`.
-pub(super) fn ask_admin(folder: &Folder, path: &str) -> String {
-    let mut stream = UnixStream::connect(folder.path().join("admin")).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut stream, &mut text).unwrap();
-    text
-}
 
 #[test]
 fn the_memory_budget_follows_the_cgroup_limit() {

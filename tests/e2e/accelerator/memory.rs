@@ -1,11 +1,10 @@
 //! The memory that clients use up by not reading: never more than the budget and a small amount per stream, and nothing
 //! after they have disconnected.
 
-use super::super::harness::{Folder, Server, wait_until};
+use super::super::harness::{Folder, Server, ask_admin, wait_until};
 use super::super::http2::client::{Client, WINDOW_UPDATE};
 use super::super::memory::{allow_descriptors, bound};
 use super::super::tool::tool;
-use super::limits::ask_admin;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -1,9 +1,8 @@
 //! Clients that read slowly, beside other clients of the same response, if it does not fit into the store.
 
-use super::super::harness::{Folder, Server, read_to_end, uninterrupted, wait_until};
+use super::super::harness::{Folder, Server, ask_admin, read_to_end, uninterrupted, wait_until};
 use super::coalesce::object;
 use super::crowds::Door;
-use super::limits::ask_admin;
 use super::origin::{Origin, Request, Then, fresh, response};
 use super::parts::{SMALL, range_of};
 use super::{Answer, ask, get, log_of};

@@ -1,9 +1,8 @@
 //! Slow requests beside quick ones, with default settings: those that wait are no load, and stop nobody.
 
-use super::super::harness::{Folder, Server, read_response, wait_until};
+use super::super::harness::{Folder, Server, ask_admin, read_response, wait_until};
 use super::super::http2::client::{Client, HEADERS};
 use super::crowds::Door;
-use super::limits::ask_admin;
 use super::origin::{Origin, Then, response};
 use std::io::Write as _;
 use std::net::TcpStream;

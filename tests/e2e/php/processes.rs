@@ -161,8 +161,7 @@ fn all_at_once(server: &Server, count: usize, path: &str) {
     });
 }
 
-/// A pool works off a burst, although its requests take far longer than earlier ones with the same path, and the next
-/// burst as well.
+/// A pool serves a burst of requests that take far longer than earlier ones with the same path, and then another burst.
 #[test]
 fn bursts_of_long_requests_are_answered() {
     let (_folder, _fpm, server) = site(POOL);
