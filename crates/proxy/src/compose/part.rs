@@ -16,8 +16,8 @@ use flatout_store::ObjectKey;
 use flatout_store::key::locator;
 use std::rc::Rc;
 
-/// Client fields omitted from requests for parts, besides those of a connection: fields that identify the client, since parts are shared; fields that
-/// apply only to the page; and fields that describe request content.
+/// Client fields omitted from requests for parts, in addition to those of a connection: fields that identify the client,
+/// since parts are shared; fields that apply only to the page; and fields that describe request content.
 const LEFT_OUT: [&str; 12] = [
     "accept-encoding",
     "authorization",
@@ -47,7 +47,9 @@ pub(super) fn make_query(worker: &ProxyWorker, page: &Query, src: &str) -> Optio
     let ask = page.ask.request.with(|request| {
         let is_kept = |name: &str| {
             let is_left_out = LEFT_OUT.iter().any(|left_out| name.eq_ignore_ascii_case(left_out));
-            !is_of_a_connection(name.as_bytes()) && !is_left_out
+            // Connection remains until the request is forwarded, because the fields that it names are not forwarded.
+            let is_connection = name.eq_ignore_ascii_case("connection");
+            !is_left_out && (is_connection || !is_of_a_connection(name.as_bytes()))
         };
         let fields: Vec<Header<'_>> = request
             .head
