@@ -3,7 +3,7 @@
 //! The name of an origin in use is also resolved when no connection has to be opened, because a name may move to another
 //! machine while the old one still responds. Connections to addresses that the name has lost are then retired. One
 //! response is no proof of a loss: a name server may return a part of its addresses at a time, in turn, and a resolver
-//! may leave out those of one family after a timeout.
+//! may leave out those of one family after a timeout. The workers share these resolutions.
 
 use super::client::OriginShared;
 use super::failure::OriginFailure;
@@ -12,11 +12,11 @@ use flatout_http::url::OriginAddress;
 use flatout_net::task_deadlines::{DeadlineTimer, now_ms};
 use flatout_os::random::KeyedHashState;
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 /// Minimum time between a failed resolution and the next attempt, in milliseconds.
@@ -30,15 +30,15 @@ const STALE_TTLS: u64 = 6;
 /// until they notice the absence, and that between two of them, this is less than a minute.
 const ABSENCE_MS: u64 = 30_000;
 
-/// A name that may have lost an address is resolved again after the setting divided by this.
+/// While an address is missing, the name is resolved again after the setting divided by this.
 const ABSENCE_DIVISOR: u64 = 3;
 
 /// A name is resolved again earlier than the setting says, by up to the setting divided by this. The amount is random, so
 /// that not all names and workers use the resolver at the same time.
 const JITTER_DIVISOR: u64 = 4;
 
-/// The names that are being resolved again, in this process.
-static RECHECKS: LazyLock<Mutex<HashSet<Box<str>>>> = LazyLock::new(Mutex::default);
+/// How long other workers may take the result of a resolution, in milliseconds.
+const SHARED_MS: u64 = 10_000;
 
 /// Cached addresses of an origin.
 #[derive(Debug)]
@@ -144,37 +144,96 @@ fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
     (one.ip(), one.port()) == (other.ip(), other.port())
 }
 
-/// The right to resolve a name again, of which there is one in this process.
-struct Recheck(Box<str>);
+/// The resolutions of names in use, which the workers of a process share: one of them resolves a name, and the others
+/// take its result.
+#[derive(Debug, Default)]
+struct Rechecks(Mutex<HashMap<Box<str>, LastRecheck>>);
 
-impl Recheck {
-    /// Returns `None` if the name is being resolved again by another worker.
-    fn begin(host: &str) -> Option<Self> {
-        let mut hosts = RECHECKS.lock().unwrap_or_else(PoisonError::into_inner);
-        hosts.insert(host.into()).then(|| Self(host.into()))
+#[derive(Debug, Default)]
+struct LastRecheck {
+    is_under_way: bool,
+    /// The result, which is empty if the resolution failed. Ports are those of the origin for which it was made.
+    addresses: Vec<SocketAddr>,
+    ended_ms: u64,
+}
+
+/// What a worker does for a name that is to be resolved again.
+#[derive(Debug)]
+enum Turn<'a> {
+    /// It resolves the name.
+    Resolve(Recheck<'a>),
+    /// It waits for the worker that is resolving the name.
+    Wait,
+    /// It takes these addresses, which were returned at this time in milliseconds.
+    Take(Vec<SocketAddr>, u64),
+}
+
+/// The right to resolve a name again.
+#[derive(Debug)]
+struct Recheck<'a> {
+    rechecks: &'a Rechecks,
+    host: Box<str>,
+}
+
+impl Rechecks {
+    /// Returns what a worker does whose last resolution of `host` ended at `checked_ms`.
+    fn turn(&self, host: &str, checked_ms: u64, now_ms: u64) -> Turn<'_> {
+        let mut last = self.lock();
+        if let Some(LastRecheck { is_under_way, addresses, ended_ms }) = last.get(host) {
+            if *is_under_way {
+                return Turn::Wait;
+            }
+            if *ended_ms > checked_ms && now_ms.saturating_sub(*ended_ms) < SHARED_MS {
+                return Turn::Take(addresses.clone(), *ended_ms);
+            }
+        }
+        last.retain(|_, last| last.is_under_way || now_ms.saturating_sub(last.ended_ms) < SHARED_MS);
+        last.insert(host.into(), LastRecheck { is_under_way: true, ..LastRecheck::default() });
+        Turn::Resolve(Recheck { rechecks: self, host: host.into() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, LastRecheck>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Recheck {
+impl Recheck<'_> {
+    /// Shares the result with the other workers.
+    fn end(self, addresses: &[SocketAddr], ended_ms: u64) {
+        let last = LastRecheck { is_under_way: false, addresses: addresses.to_vec(), ended_ms };
+        self.rechecks.lock().insert(self.host.clone(), last);
+    }
+}
+
+impl Drop for Recheck<'_> {
     fn drop(&mut self) {
-        RECHECKS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
+        if let Some(last) = self.rechecks.lock().get_mut(&self.host) {
+            last.is_under_way = false;
+        }
     }
 }
 
 /// Resolves the name of `pool` again if it has connections, or has used any since the last time, and that is long ago.
 pub(super) fn recheck(shared: &Rc<OriginShared>, pool: &Rc<OriginPool>, now_ms: u64) {
+    static RECHECKS: LazyLock<Rechecks> = LazyLock::new(Rechecks::default);
+    let resolution = &pool.resolution;
     let needs_address = pool.is_kept() || pool.was_used();
-    if !needs_address || !pool.resolution.is_recheck_due(shared.settings.recheck_ms, now_ms) {
+    if !needs_address || !resolution.is_recheck_due(shared.settings.recheck_ms, now_ms) {
         return;
     }
-    // If another worker is resolving the name, the next sweep tries again.
-    let Some(recheck) = Recheck::begin(&pool.address.host) else { return };
-    pool.resolution.known.borrow_mut().under_way = true;
-    let (shared, pool) = (Rc::clone(shared), Rc::clone(pool));
-    tokio::task::spawn_local(async move {
-        look_up(shared, pool).await;
-        drop(recheck);
-    });
+    match RECHECKS.turn(&pool.address.host, resolution.checked_ms.get(), now_ms) {
+        // The next sweep tries again.
+        Turn::Wait => {}
+        Turn::Take(addresses, ended_ms) => handle_addresses(shared, pool, of_port(addresses, pool), ended_ms),
+        Turn::Resolve(recheck) => {
+            resolution.known.borrow_mut().under_way = true;
+            let (shared, pool) = (Rc::clone(shared), Rc::clone(pool));
+            tokio::task::spawn_local(async move {
+                let addresses = look_up(&shared, &pool).await;
+                recheck.end(&addresses, pool.resolution.checked_ms.get());
+            });
+        }
+    }
 }
 
 /// Returns the origin's addresses, of which there is at least one.
@@ -195,7 +254,8 @@ pub(super) async fn resolve(
             let may_begin = !known.under_way && now >= known.failed_until_ms;
             if may_begin {
                 known.under_way = true;
-                tokio::task::spawn_local(look_up(Rc::clone(shared), Rc::clone(pool)));
+                let (shared, pool) = (Rc::clone(shared), Rc::clone(pool));
+                tokio::task::spawn_local(async move { look_up(&shared, &pool).await });
             }
             if usable {
                 return Ok(Rc::clone(&known.addresses));
@@ -208,11 +268,22 @@ pub(super) async fn resolve(
     }
 }
 
-/// Calls the system's resolver on a separate thread.
-async fn look_up(shared: Rc<OriginShared>, pool: Rc<OriginPool>) {
+/// Calls the system's resolver on a separate thread. Returns the addresses, none if the resolution failed.
+async fn look_up(shared: &OriginShared, pool: &OriginPool) -> Rc<[SocketAddr]> {
     shared.counts.lookups.add(1);
     let found = tokio::net::lookup_host((&*pool.address.host, pool.address.port)).await;
-    handle_addresses(&shared, &pool, found.into_iter().flatten().collect(), now_ms());
+    let addresses: Rc<[SocketAddr]> = found.into_iter().flatten().collect();
+    handle_addresses(shared, pool, Rc::clone(&addresses), now_ms());
+    addresses
+}
+
+/// Returns the addresses with the port of an origin.
+fn of_port(addresses: Vec<SocketAddr>, pool: &OriginPool) -> Rc<[SocketAddr]> {
+    let with_port = |mut address: SocketAddr| {
+        address.set_port(pool.address.port);
+        address
+    };
+    addresses.into_iter().map(with_port).collect()
 }
 
 /// Handles the result of a resolution that ended at `now_ms`, which is empty if it failed.
@@ -238,7 +309,7 @@ pub(super) fn handle_addresses(shared: &OriginShared, pool: &OriginPool, address
 
 #[cfg(test)]
 mod tests {
-    use super::{ABSENCE_MS, FAILURE_TTL_MS, Recheck, Resolution};
+    use super::{ABSENCE_MS, FAILURE_TTL_MS, Recheck, Rechecks, Resolution, SHARED_MS, Turn};
     use crate::origin::OriginSettings;
     use flatout_http::url::OriginAddress;
     use std::net::SocketAddr;
@@ -285,27 +356,53 @@ mod tests {
         assert_eq!(note(&resolution, &[1, 0], begin_ms + 200_000), [0, 1]);
     }
 
-    /// From whatever time between two resolutions on, if each takes two seconds.
-    #[test]
-    fn a_name_that_moves_has_lost_its_former_address_within_a_minute() {
+    /// Time until all of `count` workers have noticed that a name has moved `phase_ms` after a round time, in
+    /// milliseconds, if each resolution takes two seconds.
+    fn time_to_leave_ms(count: usize, phase_ms: u64) -> u64 {
         const LOOKUP_MS: u64 = 2_000;
+        const MOVED_MS: u64 = 100_000;
         let recheck_ms = OriginSettings::default().recheck_ms;
-        for phase_ms in (0..2 * recheck_ms).step_by(100) {
-            let resolution = name();
-            resolution.known.borrow_mut().addresses = [address(0)].into();
-            note(&resolution, &[0], 0);
-            let (moved_ms, mut now_ms) = (100_000 + phase_ms, 0);
-            while resolution.has(address(0)) {
-                now_ms += 100;
-                if resolution.is_recheck_due(recheck_ms, now_ms) {
-                    let returned = u8::from(now_ms >= moved_ms);
-                    now_ms += LOOKUP_MS;
-                    note(&resolution, &[returned], now_ms);
-                    resolution.checked_ms.set(now_ms);
+        let workers: Vec<_> = (0..count).map(|_| name()).collect();
+        let rechecks = Rechecks::default();
+        let take = |worker: &Resolution, last: u8, ended_ms: u64| {
+            note(worker, &[last], ended_ms);
+            worker.checked_ms.set(ended_ms);
+            let mut known = worker.known.borrow_mut();
+            (known.addresses, known.under_way) = ([address(last)].into(), false);
+        };
+        workers.iter().for_each(|worker| take(worker, 0, 0));
+        let (mut now_ms, mut under_way) = (0, None);
+        while workers.iter().any(|worker| worker.has(address(0))) {
+            now_ms += 100;
+            if let Some((worker, recheck, last, _)) = under_way.take_if(|(_, _, _, end_ms)| *end_ms <= now_ms) {
+                take(worker, last, now_ms);
+                Recheck::end(recheck, &[address(last)], now_ms);
+            }
+            for worker in workers.iter().filter(|worker| worker.is_recheck_due(recheck_ms, now_ms)) {
+                match rechecks.turn("a.example", worker.checked_ms.get(), now_ms) {
+                    Turn::Wait => {}
+                    Turn::Take(addresses, ended_ms) => {
+                        take(worker, u8::from(addresses == [address(1)]), ended_ms);
+                    }
+                    Turn::Resolve(recheck) => {
+                        assert!(under_way.is_none(), "one worker at a time resolves a name");
+                        worker.known.borrow_mut().under_way = true;
+                        let last = u8::from(now_ms >= MOVED_MS + phase_ms);
+                        under_way = Some((worker, recheck, last, now_ms + LOOKUP_MS));
+                    }
                 }
             }
-            let after_ms = now_ms.checked_sub(moved_ms);
-            assert!(after_ms.is_some_and(|ms| (ABSENCE_MS..=60_000).contains(&ms)), "{after_ms:?} after {moved_ms}");
+        }
+        now_ms - MOVED_MS - phase_ms
+    }
+
+    #[test]
+    fn a_name_that_moves_has_lost_its_former_address_within_a_minute() {
+        for count in [1, 32] {
+            for phase_ms in (0..2 * OriginSettings::default().recheck_ms).step_by(300) {
+                let after_ms = time_to_leave_ms(count, phase_ms);
+                assert!((ABSENCE_MS..=60_000).contains(&after_ms), "{after_ms} at {phase_ms} with {count} workers");
+            }
         }
     }
 
@@ -336,11 +433,23 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_at_a_time_resolves_a_name_again() {
-        let first = Recheck::begin("one-worker.example").unwrap();
-        assert!(Recheck::begin("one-worker.example").is_none());
-        assert!(Recheck::begin("another.example").is_some());
-        drop(first);
-        assert!(Recheck::begin("one-worker.example").is_some());
+    fn workers_share_a_resolution_for_some_time() {
+        let rechecks = Rechecks::default();
+        let resolve = |host: &str, checked_ms: u64, now_ms: u64| match rechecks.turn(host, checked_ms, now_ms) {
+            Turn::Resolve(recheck) => recheck,
+            turn => panic!("{turn:?}"),
+        };
+        let first = resolve("a.example", 0, 1);
+        assert!(matches!(rechecks.turn("a.example", 0, 1), Turn::Wait));
+        // A worker that ends leaves the name to another.
+        drop((first, resolve("b.example", 0, 1)));
+        resolve("a.example", 0, 2).end(&[address(1)], 1_000);
+        let Turn::Take(addresses, 1_000) = rechecks.turn("a.example", 999, 1_000 + SHARED_MS - 1) else { panic!() };
+        assert_eq!(addresses, [address(1)]);
+        // The worker has this result, or a later one.
+        drop(resolve("a.example", 1_000, 1_001));
+        resolve("a.example", 0, 2_000).end(&[], 3_000);
+        drop(resolve("a.example", 0, 3_000 + SHARED_MS));
+        assert_eq!(rechecks.lock().len(), 1, "other names are forgotten");
     }
 }

@@ -87,7 +87,7 @@ fn a_connection_in_use_is_retired_after_its_response() {
     });
 }
 
-/// Without connections, there are no resolutions, and they are as far apart as the setting says.
+/// The resolutions of a name in use are as far apart as the setting says. Without connections, there are none.
 #[test]
 fn the_name_of_an_origin_in_use_is_resolved_again() {
     let origin = named(&serve_answer(OK));
