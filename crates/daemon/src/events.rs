@@ -28,7 +28,7 @@ pub(crate) enum WorkerEvent {
     Compiled(u64, Result<Box<CompiledReload>, Failure>),
     /// A line for standard error.
     Said(String),
-    /// News about an origin.
+    /// An event of an origin.
     Origin(OriginEvent),
 }
 

@@ -126,7 +126,7 @@ impl Notices {
     }
 
     /// Handles a report of the route with the number `route` about requests to `server`.
-    pub(crate) fn handle_series(&mut self, server: String, route: usize, report: SeriesReport) {
+    pub(crate) fn handle_series(&mut self, server: String, route: u64, report: SeriesReport) {
         self.failures.handle(server, route, report);
     }
 

@@ -13,7 +13,8 @@ flatout_reason::reasons! {
         name,
         /// The status of the response; 0 if the script determines it.
         status: u16,
-        /// True if the application server is at fault, not a script, the client, or a lack of processes.
+        /// True if the application server is at fault, and not the client or a lack of processes. A script is at fault
+        /// instead if [`may_be_script`](Self::may_be_script) and other scripts are answered.
         is_server_fault: bool,
         text,
     }
@@ -50,6 +51,17 @@ flatout_reason::reasons! {
 }
 
 impl PhpOutcome {
+    /// Returns whether the application server has answered the request, although not with a response.
+    pub(crate) const fn is_answer(self) -> bool {
+        matches!(self, Self::Overloaded | Self::HeadTooLarge | Self::HeadMalformed | Self::StatusLine)
+    }
+
+    /// Returns whether a script can cause this failure, although other scripts are answered: one that takes long, one that
+    /// does not read its input, and one that ends its process, or is terminated with it.
+    pub(crate) const fn may_be_script(self) -> bool {
+        matches!(self, Self::HeadTimeout | Self::UploadTimeout | Self::ClosedBeforeHead)
+    }
+
     /// The sentence shown to visitors. The reason is only logged because it would disclose internals.
     const fn sentence(self) -> &'static str {
         use PhpOutcome::{ClosedBeforeHead, ConnectFailed, CutHead, Forbidden, NoSocket, Unresolved};

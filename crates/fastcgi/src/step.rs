@@ -7,13 +7,12 @@ use flatout_balance::limit::{ConcurrencyLimiter, LimiterStatus};
 use flatout_config::model::{Concurrency, Php, PhpAddress};
 use flatout_os::clock::Now;
 use flatout_os::root::Root;
-use flatout_upstream::events::{OriginEvent, OriginEvents, OriginState, SeriesReport};
+use flatout_upstream::events::{OriginEvents, OriginState, SeriesReport};
 use flatout_upstream::failing::FailureSeries;
 use flatout_upstream::fastcgi::{FastcgiAddress, FastcgiSettings};
 use flatout_upstream::spool::Spools;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,7 +44,7 @@ pub struct PhpStep {
 }
 
 impl PhpStep {
-    /// Creates a step with these settings, and opens its root. News about the application server go to `events`.
+    /// Creates a step with these settings, and opens its root. Events of the application server are reported to `events`.
     ///
     /// # Errors
     /// If the root cannot be opened.
@@ -132,7 +131,7 @@ impl PhpStep {
     pub fn state(&self) -> OriginState {
         OriginState {
             server: self.name_server(),
-            route: self.number(),
+            route: self.id,
             is_only: true,
             fault: None,
             limited: Some(self.load()).filter(LimiterStatus::is_limited),
@@ -141,43 +140,32 @@ impl PhpStep {
 
     /// Reports that the application server has answered, if requests had failed.
     pub(crate) fn tell_answer(&self) {
-        if let Some(report) = self.failures.end(Now::read().monotonic_ms) {
-            self.tell_series(report);
-        }
+        self.tell_series(self.failures.end(Now::read().monotonic_ms));
     }
 
-    /// Reports that a request has failed, if it is the first one and the application server is at fault.
+    /// Reports that a request has failed, if it is the first one and the application server is at fault, or that the
+    /// application server has answered, if this is why the request failed.
     pub(crate) fn tell_failure(&self, outcome: PhpOutcome) {
         let now_ms = Now::read().monotonic_ms;
-        // A script that times out says nothing about the others.
-        let others_are_answered = outcome == PhpOutcome::HeadTimeout && self.limiter.is_answering(now_ms);
-        if outcome.is_server_fault()
-            && !others_are_answered
-            && let Some(report) = self.failures.add(outcome, now_ms)
-        {
-            self.tell_series(report);
+        if outcome.is_answer() {
+            self.tell_series(self.failures.end(now_ms));
+        } else if outcome.is_server_fault() && !(outcome.may_be_script() && self.limiter.is_answering(now_ms)) {
+            self.tell_series(self.failures.add(outcome, now_ms));
         }
     }
 
     /// Reports a change of the concurrency limit, if there is one.
     pub(crate) fn tell_change(&self, change: Option<Change>) {
-        if change.is_some() {
-            self.events.tell(|| OriginEvent::Changed);
-        }
+        self.events.tell_change(change);
     }
 
-    fn tell_series(&self, report: SeriesReport) {
-        self.events.tell(|| OriginEvent::Series { server: self.name_server(), route: self.number(), report });
+    fn tell_series(&self, report: Option<SeriesReport>) {
+        self.events.tell_series(|| self.name_server(), self.id, report);
     }
 
     /// The application server in lines for operators.
     fn name_server(&self) -> String {
         format!("application server {}", self.address)
-    }
-
-    /// A number that no other existing step has.
-    fn number(&self) -> usize {
-        ptr::from_ref(self).addr()
     }
 
     /// Maps `decoded`, which must be the output of `flatout_http::path::decode_path`.
@@ -209,7 +197,9 @@ impl PhpStep {
 mod tests {
     use super::PhpStep;
     use crate::outcome::PhpOutcome;
+    use flatout_balance::limit::{Arrival, Sample};
     use flatout_config::model::Php;
+    use flatout_os::clock::Now;
     use flatout_upstream::events::{OriginEvent, OriginEvents, SeriesReport};
     use std::sync::{Arc, Mutex};
 
@@ -227,8 +217,17 @@ mod tests {
         assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
         step.tell_failure(PhpOutcome::NoSocket);
         assert!(step.standing().contains("1 attempt: [php_no_socket], 0 of "), "{}", step.standing());
-        step.tell_answer();
+        // A response that is invalid is an answer.
+        step.tell_failure(PhpOutcome::StatusLine);
         assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
+        // While other scripts are answered, one of them may have caused these.
+        let arrival = Arrival { path: b"/x.php", client: None, now_ms: Now::read().monotonic_ms };
+        let mut permit = step.limiter.try_acquire(&arrival).unwrap();
+        permit.report(Sample::Answered { delay_us: 1_000 }, arrival.now_ms);
+        for outcome in [PhpOutcome::HeadTimeout, PhpOutcome::UploadTimeout, PhpOutcome::ClosedBeforeHead] {
+            step.tell_failure(outcome);
+        }
+        assert!(step.standing().starts_with("healthy, "), "{}", step.standing());
         let heard = heard.lock().unwrap();
         let [
             OriginEvent::Series { server, report: SeriesReport::Began(text), .. },

@@ -15,6 +15,7 @@ use flatout_cache::search::{search_prefix, write_path_key, write_search_key};
 use flatout_handler::budget::Budget;
 use flatout_store::{Purge, Store, StoreSettings};
 use flatout_upstream::events::{OriginEvent, OriginEvents, SeriesReport};
+use flatout_upstream::failing::FailureSeries;
 use flatout_upstream::origin::{OriginCounts, OriginFailure};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -35,7 +36,7 @@ pub struct Accelerator {
     not_kept_counts: Mutex<Vec<Arc<NotKeptCounts>>>,
     /// The latest responses that were not stored, with reasons.
     pub(crate) unstored: UnstoredResponses,
-    /// News about origins and application servers.
+    /// Events of origins and application servers are reported here.
     events: Arc<OriginEvents>,
     /// The `proxy` steps in force.
     steps: Mutex<Vec<Weak<ProxyStep>>>,
@@ -106,16 +107,14 @@ impl Accelerator {
         counts
     }
 
-    /// Returns where news about origins and application servers are reported.
+    /// Returns where events of origins and application servers are reported.
     pub fn events(&self) -> &Arc<OriginEvents> {
         &self.events
     }
 
     /// Reports that an origin has changed, if it has.
     pub(crate) fn tell_change(&self, change: Option<Change>) {
-        if change.is_some() {
-            self.events.tell(|| OriginEvent::Changed);
-        }
+        self.events.tell_change(change);
     }
 
     /// Reports that an attempt to get a response from the origin with this index has failed, if it is the first one, and
@@ -127,23 +126,19 @@ impl Accelerator {
         (failure, change): (OriginFailure, Option<Change>),
         now_ms: u64,
     ) {
-        if let Some(report) = step.failures.get(index).and_then(|series| series.add(failure, now_ms)) {
-            self.tell_series(step, index, report);
-        }
+        self.tell_series(step, index, |series| series.add(failure, now_ms));
         self.tell_change(change);
     }
 
     /// Reports that the origin with this index has answered, if its requests had failed.
     pub(crate) fn tell_answer(&self, step: &ProxyStep, index: usize, change: Option<Change>, now_ms: u64) {
-        if let Some(report) = step.failures.get(index).and_then(|series| series.end(now_ms)) {
-            self.tell_series(step, index, report);
-        }
+        self.tell_series(step, index, |series| series.end(now_ms));
         self.tell_change(change);
     }
 
-    fn tell_series(&self, step: &ProxyStep, index: usize, report: SeriesReport) {
-        if let Some(address) = step.addresses.get(index) {
-            self.events.tell(|| OriginEvent::Series { server: name_origin(address), route: step.number(), report });
+    fn tell_series(&self, step: &ProxyStep, index: usize, report: impl FnOnce(&FailureSeries) -> Option<SeriesReport>) {
+        if let (Some(address), Some(series)) = (step.addresses.get(index), step.failures.get(index)) {
+            self.events.tell_series(|| name_origin(address), step.id, report(series));
         }
     }
 

@@ -18,7 +18,6 @@ use flatout_upstream::failing::FailureSeries;
 use flatout_upstream::origin::{OriginSettings, OriginTls, OriginTlsSettings};
 use flatout_upstream::spool::Spools;
 use std::net::IpAddr;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -263,17 +262,12 @@ impl ProxyStep {
         (self.settings.timeouts.head_timeout_ms / 2).max(1)
     }
 
-    /// Returns a number that no other existing step has.
-    pub(crate) fn number(&self) -> usize {
-        ptr::from_ref(self).addr()
-    }
-
     /// Returns the states of the origins of which operators are notified.
     pub fn origin_states(&self) -> Vec<OriginState> {
         let now_ms = flatout_os::clock::Now::read().monotonic_ms;
         let read = |(index, address): (usize, &OriginAddress)| OriginState {
             server: name_origin(address),
-            route: self.number(),
+            route: self.id,
             is_only: self.addresses.len() == 1,
             fault: match self.group.standing(index, now_ms) {
                 Some(OriginStatus::Down) => Some(Change::ChecksFailed),

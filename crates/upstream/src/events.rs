@@ -1,11 +1,11 @@
-//! News about origins and application servers, for operators.
+//! Events of origins and application servers that are reported to operators.
 
 use flatout_balance::group::Change;
 use flatout_balance::limit::LimiterStatus;
 use std::fmt;
 use std::sync::OnceLock;
 
-/// News about an origin or an application server. A server is named as in [`OriginState::server`].
+/// An event of an origin or an application server. A server is named as in [`OriginState::server`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginEvent {
     /// Its availability or its concurrency limit has changed; see [`OriginState`].
@@ -17,8 +17,8 @@ pub enum OriginEvent {
     Series {
         /// The beginning of a line about it, as in [`OriginState::server`].
         server: String,
-        /// The number of the handler, as in [`OriginState::route`].
-        route: usize,
+        /// The ID of the handler, as in [`OriginState::route`].
+        route: u64,
         /// The beginning or the end of the failures.
         report: SeriesReport,
     },
@@ -27,7 +27,7 @@ pub enum OriginEvent {
 /// The beginning or the end of a series of failed requests to a server. A beginning that is not reported has no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SeriesReport {
-    /// The rest of the line about the first failure.
+    /// The rest of the line about a failure: the first one, or the first one that was reported.
     Began(String),
     /// The rest of the line about the server that answers again; `None` if a single request failed.
     Ended(Option<String>),
@@ -38,8 +38,8 @@ pub enum SeriesReport {
 pub struct OriginState {
     /// The beginning of a line about the server: what it is, and its address.
     pub server: String,
-    /// The number of the handler.
-    pub route: usize,
+    /// The ID of the handler, which is unique in the process.
+    pub route: u64,
     /// True if the handler has no other server.
     pub is_only: bool,
     /// The change that made the server unavailable; `None` if it is available.
@@ -48,10 +48,10 @@ pub struct OriginState {
     pub limited: Option<LimiterStatus>,
 }
 
-/// Callback for news.
+/// Callback for events.
 pub type OnEvent = Box<dyn Fn(OriginEvent) + Send + Sync>;
 
-/// Passes news on to a callback. There is one per process.
+/// Passes events to a callback. There is one per process.
 #[derive(Default)]
 pub struct OriginEvents(OnceLock<OnEvent>);
 
@@ -65,6 +65,21 @@ impl OriginEvents {
     /// Returns whether there is a callback, as in a process that serves.
     pub fn has_listener(&self) -> bool {
         self.0.get().is_some()
+    }
+
+    /// Reports a change of an origin's availability or limit, if there is one.
+    pub fn tell_change(&self, change: Option<Change>) {
+        if change.is_some() {
+            self.tell(|| OriginEvent::Changed);
+        }
+    }
+
+    /// Reports the beginning or the end of failures, if there is one. `name` returns the server's name, as in
+    /// [`OriginState::server`].
+    pub fn tell_series(&self, name: impl FnOnce() -> String, route: u64, report: Option<SeriesReport>) {
+        if let Some(report) = report {
+            self.tell(|| OriginEvent::Series { server: name(), route, report });
+        }
     }
 
     /// Reports what `event` returns, if there is a callback.

@@ -1,5 +1,6 @@
 //! A series of failed attempts to get a response from an origin or an application server: since when, why, and how many.
-//! The first failure is reported at once; `status` and `explain` show the series until the server answers.
+//! The first failure is reported, but at most one series in ten seconds; `status` and `explain` show the series until
+//! the server answers.
 
 use crate::events::SeriesReport;
 use flatout_reason::Outcome;

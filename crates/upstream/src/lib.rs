@@ -6,7 +6,7 @@
 //! | [`upload`] | sending a request while its content arrives |
 //! | [`spool`] | buffering content so that slow clients occupy no server |
 //! | [`permit`] | waiting for a permit to send a request |
-//! | [`failing`], [`events`] | series of failed requests; news for operators |
+//! | [`failing`], [`events`] | series of failed requests; events that are reported to operators |
 //! | [`fastcgi`] | FastCGI application servers |
 //!
 //! By design, this crate does not select servers, decide on retries other than those of stale connections, or process

@@ -12,7 +12,7 @@ pub(super) struct FailureNotices(BTreeMap<String, OriginFailures>);
 #[derive(Debug, Default)]
 struct OriginFailures {
     /// The routes whose requests fail.
-    failing: BTreeSet<usize>,
+    failing: BTreeSet<u64>,
     /// True if the last line says that requests fail.
     is_reported: bool,
     beginning: LineState,
@@ -54,7 +54,7 @@ impl OriginFailures {
 
 impl FailureNotices {
     /// Handles a report of the route with the number `route` about `server`.
-    pub(super) fn handle(&mut self, server: String, route: usize, report: SeriesReport) {
+    pub(super) fn handle(&mut self, server: String, route: u64, report: SeriesReport) {
         let origin = self.0.entry(server).or_default();
         match report {
             SeriesReport::Began(text) => {
@@ -69,7 +69,7 @@ impl FailureNotices {
     }
 
     /// Forgets the failures of routes that do not exist any more. `exists` returns whether a route to a server does.
-    pub(super) fn retain_routes(&mut self, exists: impl Fn(&str, usize) -> bool) {
+    pub(super) fn retain_routes(&mut self, exists: impl Fn(&str, u64) -> bool) {
         for (server, origin) in &mut self.0 {
             origin.failing.retain(|route| exists(server, *route));
         }
@@ -99,7 +99,7 @@ mod tests {
     use super::FailureNotices;
     use flatout_upstream::events::SeriesReport::{self, Began, Ended};
 
-    fn look(notices: &mut FailureNotices, route: usize, report: SeriesReport, now_ms: u64) -> Vec<String> {
+    fn look(notices: &mut FailureNotices, route: u64, report: SeriesReport, now_ms: u64) -> Vec<String> {
         notices.handle("origin a".to_owned(), route, report);
         notices.lines(now_ms)
     }
