@@ -30,6 +30,10 @@ const SAMPLES_MAX: u32 = 8;
 /// Maximum number of misses that a kind in frequent use survives before it is displaced.
 const STRENGTH_MAX: u32 = 15;
 
+/// Strength from which a path is named. Each path that is named makes a series in a system that stores metrics, and a
+/// path may be secret, such as one that is sent to a person to reset a password.
+const NAMED_STRENGTH_MIN: u32 = 4;
+
 /// Maximum length of the path kept to name a kind, in bytes.
 const NAME_BYTES_MAX: usize = 80;
 
@@ -279,14 +283,14 @@ impl Kinds {
         self.slots.iter().filter(|slot| slot.has_grown(since_ms)).for_each(Slot::forget);
     }
 
-    /// Returns up to `count_max` paths of which the most requests wait for a response head, and their numbers, in
-    /// descending order.
+    /// Returns up to `count_max` of the paths that are requested often, those with the most requests that wait for a
+    /// response head, and the numbers of these requests, in descending order.
     pub(super) fn most_frequent(&self, count_max: usize) -> Vec<(String, u32)> {
         // Names are cut, so that long paths may share one.
         let mut named: BTreeMap<String, u32> = BTreeMap::new();
         for slot in &self.slots {
             let asking = slot.asking.load(Relaxed);
-            if asking > 0 {
+            if asking > 0 && slot.strength.load(Relaxed) >= NAMED_STRENGTH_MIN {
                 let name = slot.name.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let count = named.entry(name).or_default();
                 *count = count.saturating_add(asking);
@@ -361,7 +365,7 @@ const fn unpack(mean: u64) -> (u32, u32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Kinds, NAME_BYTES_MAX, SLOTS};
+    use super::{Kinds, NAME_BYTES_MAX, NAMED_STRENGTH_MIN, SLOTS};
 
     #[test]
     fn a_path_is_known_by_its_folder_until_it_is_known_itself() {
@@ -442,7 +446,8 @@ mod tests {
         }
         assert_eq!(kinds.base(kinds.find(b"/often"), 1).unwrap().mean_us(), 1_000);
         assert!(kinds.most_frequent(2).is_empty());
-        let long = kinds.find(&[b'x'; 4 * NAME_BYTES_MAX]);
+        let path = [b'x'; 4 * NAME_BYTES_MAX];
+        let long = (0..NAMED_STRENGTH_MIN).map(|_| kinds.find(&path)).last().unwrap();
         (0..3).for_each(|_| kinds.begin(long));
         kinds.begin(page);
         let most = kinds.most_frequent(2);
@@ -453,5 +458,14 @@ mod tests {
         }
         kinds.end(page);
         assert!(!kinds.most_frequent(2).contains(&("/often".to_owned(), 1)));
+    }
+
+    #[test]
+    fn a_path_that_is_requested_rarely_is_not_named() {
+        let kinds = Kinds::new();
+        for expected in [0, 0, 0, 1] {
+            kinds.begin(kinds.find(b"/reset/secret"));
+            assert_eq!(kinds.most_frequent(8).len(), expected);
+        }
     }
 }

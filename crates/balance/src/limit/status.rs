@@ -4,7 +4,7 @@ use super::{ConcurrencyLimiter, LaneName, Places, Relaxed, SeqCst};
 use flatout_overload::QueueReading;
 use std::fmt;
 
-/// Maximum number of paths that are named, because metrics must not have a series for each path.
+/// Maximum number of paths that are named.
 const PATHS_MAX: usize = 8;
 
 /// State of the requests of some kinds.
@@ -34,7 +34,8 @@ pub struct LimiterStatus {
     pub aged: u32,
     /// Slow kinds.
     pub slow: LaneStatus,
-    /// The few paths of which the most requests wait for a response head, and their numbers, in descending order.
+    /// Of the paths that are requested often, those with the most requests that wait for a response head, and the
+    /// numbers of these requests, in descending order.
     pub paths: Vec<(String, u32)>,
 }
 
