@@ -6,7 +6,7 @@ use flatout_os::clock::precise_ns;
 use flatout_os::send_memory::SendMemory;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Time for which the control thread measures once a second after a worker has asked for the memory, in milliseconds.
 /// Metrics are usually scraped more often.
@@ -19,8 +19,8 @@ const REST_FACTOR: u64 = 50;
 /// The memory as last measured.
 #[derive(Debug, Default)]
 pub(crate) struct UnsentMemory {
-    /// The memory, and when it was measured, in milliseconds.
-    latest: Mutex<Option<(SendMemory, u64)>>,
+    /// `None` unless the control thread is measuring.
+    latest: Mutex<Option<SendMemory>>,
     /// Time until which the control thread measures, in milliseconds.
     wanted_until_ms: AtomicU64,
     /// Time before which the control thread does not measure again, in milliseconds.
@@ -28,12 +28,14 @@ pub(crate) struct UnsentMemory {
 }
 
 impl UnsentMemory {
-    /// Returns the memory as the control thread has measured it in the last `WANTED_MS`, if it has, and makes it go on
-    /// measuring. For workers.
+    /// Returns the memory as the control thread last measured it, if it has, and makes it go on measuring. For workers.
     pub(crate) fn read(&self, now_ms: u64) -> Option<SendMemory> {
         self.wanted_until_ms.store(now_ms.saturating_add(WANTED_MS), Ordering::Relaxed);
-        let latest = *self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.filter(|(_, at_ms)| now_ms.saturating_sub(*at_ms) < WANTED_MS).map(|(memory, _)| memory)
+        *self.latest()
+    }
+
+    fn latest(&self) -> MutexGuard<'_, Option<SendMemory>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_wanted(&self, now_ms: u64) -> bool {
@@ -52,13 +54,15 @@ impl StatusState {
 
     /// Measures the memory if a worker has asked for it. The control thread calls this once a second.
     pub(crate) fn refresh_unsent(&self, now_ms: u64) {
-        if self.unsent.is_wanted(now_ms) && now_ms >= self.unsent.rests_until_ms.load(Ordering::Relaxed) {
+        if !self.unsent.is_wanted(now_ms) {
+            *self.unsent.latest() = None;
+        } else if now_ms >= self.unsent.rests_until_ms.load(Ordering::Relaxed) {
             let start_ns = precise_ns();
             let memory = self.measure_unsent();
             let took_ms = precise_ns().saturating_sub(start_ns) / 1_000_000;
             let rests_until_ms = now_ms.saturating_add(took_ms.saturating_mul(REST_FACTOR));
             self.unsent.rests_until_ms.store(rests_until_ms, Ordering::Relaxed);
-            *self.unsent.latest.lock().unwrap_or_else(PoisonError::into_inner) = Some((memory, now_ms));
+            *self.unsent.latest() = Some(memory);
         }
     }
 }
@@ -75,10 +79,8 @@ mod tests {
         assert_eq!(unsent.read(1_000), None);
         assert!(unsent.is_wanted(1_000) && unsent.is_wanted(WANTED_MS) && !unsent.is_wanted(1_000 + WANTED_MS));
         let memory = SendMemory { bytes: 7, connections: 1 };
-        *unsent.latest.lock().unwrap() = Some((memory, 2_000));
+        *unsent.latest() = Some(memory);
         assert_eq!(unsent.read(15_000), Some(memory));
         assert!(unsent.is_wanted(14_999 + WANTED_MS));
-        // No worker has asked since.
-        assert_eq!(unsent.read(2_000 + WANTED_MS), None);
     }
 }

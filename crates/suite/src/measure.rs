@@ -42,7 +42,7 @@ reasons! {
     ResponseMean, "response-mean", "ns", false, "Mean response time, from the time a request was due.";
     ResponseP50, "response-p50", "ns", false, "Median response time, from the time a request was due.";
     ResponseP99, "response-p99", "ns", false, "99th percentile of the response time.";
-    RefusalP99, "refusal-p99", "ns", false, "99th percentile of the response time of responses with an unexpected status.";
+    UnexpectedP99, "unexpected-p99", "ns", false, "99th percentile of the response time of responses with an unexpected status.";
     ServiceP50, "service-p50", "ns", false, "Median service time, from the time the client started the request.";
     ServiceP99, "service-p99", "ns", false, "99th percentile of the service time.";
     ConnectMean, "connect-mean", "ns", false, "Mean time to establish a connection.";
@@ -77,7 +77,7 @@ impl Measure {
             | Self::AllMemory => &[Figure::ServerCpu],
             Self::ClientCpuPerRequest => &[Figure::ClientCpu],
             Self::ResponseMean | Self::ResponseP50 | Self::ServiceP50 | Self::ConnectMean => &[Figure::Median],
-            Self::ResponseP99 | Self::RefusalP99 | Self::ServiceP99 => &[Figure::Tail],
+            Self::ResponseP99 | Self::UnexpectedP99 | Self::ServiceP99 => &[Figure::Tail],
             Self::OfferedPerS | Self::ErrorShare => &[Figure::Counts],
         }
     }
@@ -107,7 +107,7 @@ impl Measure {
                 | Self::SustainedPerS
                 | Self::KneePerS
                 | Self::KeptShare
-                | Self::RefusalP99
+                | Self::UnexpectedP99
                 | Self::ErrorShare
                 | Self::Memory
                 | Self::MemoryPeak
@@ -120,7 +120,12 @@ impl Measure {
     pub const fn depends_on_statuses(self) -> bool {
         !matches!(
             self,
-            Self::OfferedPerS | Self::RefusalP99 | Self::ErrorShare | Self::Memory | Self::MemoryPeak | Self::AllMemory
+            Self::OfferedPerS
+                | Self::UnexpectedP99
+                | Self::ErrorShare
+                | Self::Memory
+                | Self::MemoryPeak
+                | Self::AllMemory
         )
     }
 
@@ -159,7 +164,7 @@ impl Measure {
             Self::ResponseMean => step.response.map(|times| times.mean_ns),
             Self::ResponseP50 => step.response.and_then(|times| times.p50_ns).map(|ns| ns as f64),
             Self::ResponseP99 => step.response.and_then(|times| times.p99_ns).map(|ns| ns as f64),
-            Self::RefusalP99 => step.unexpected.and_then(|times| times.p99_ns).map(|ns| ns as f64),
+            Self::UnexpectedP99 => step.unexpected.and_then(|times| times.p99_ns).map(|ns| ns as f64),
             Self::ServiceP50 => step.service.and_then(|times| times.p50_ns).map(|ns| ns as f64),
             Self::ServiceP99 => step.service.and_then(|times| times.p99_ns).map(|ns| ns as f64),
             Self::ConnectMean => step.phases.connect.map(|times| times.mean_ns),
