@@ -41,9 +41,15 @@ const SETTINGS: Terms = Terms { burst: 50, per_s: 2, per_sent: 0 };
 /// Budget for empty DATA frames, which known clients send only to end a stream.
 pub(crate) const EMPTY_DATA: Terms = Terms { burst: 100, per_s: 5, per_sent: 0 };
 
-/// Budget for WINDOW_UPDATE frames. Two for each DATA frame, for the stream and the connection, are common; some
-/// clients also open a window for each request.
+/// Budget for WINDOW_UPDATE frames beyond those for content. Some clients open a window for each request.
 const WINDOW_UPDATES: Terms = Terms { burst: 1000, per_s: 100, per_sent: 4 };
+
+/// Number of bytes of content sent for which the client may send one WINDOW_UPDATE. Programs that read a response in small
+/// pieces return the window in steps of as many bytes, each to the stream and to the connection: Go in steps of 4 KiB.
+const BYTES_PER_WINDOW_UPDATE: usize = 256;
+
+/// Maximum number of bytes of content for which the client has not sent all of these frames, as large as usual windows.
+const UPDATED_BYTES_MAX: usize = 8 << 20;
 
 /// Budget for all other frames. Firefox sends six PRIORITY frames at the start, and some clients send one per request;
 /// the number of acknowledgements follows the number of frames sent.
@@ -106,6 +112,8 @@ pub struct FloodGuard {
     empty_data: FloodBudget,
     small_data: FloodBudget,
     window_updates: FloodBudget,
+    /// Number of bytes of content sent for which the client may still send WINDOW_UPDATE frames.
+    updated_bytes: usize,
     others: FloodBudget,
     /// Number of CONTINUATION frames of the current field section.
     continuations: u32,
@@ -122,6 +130,7 @@ impl FloodGuard {
             empty_data: FloodBudget::new(EMPTY_DATA),
             small_data: FloodBudget::new(SMALL_DATA),
             window_updates: FloodBudget::new(WINDOW_UPDATES),
+            updated_bytes: 0,
             others: FloodBudget::new(OTHERS),
             continuations: 0,
         }
@@ -155,6 +164,10 @@ impl FloodGuard {
             kind::RST_STREAM => (&mut self.resets, ConnectionError::RapidReset),
             kind::SETTINGS if !frame.has(flag::ACK) => (&mut self.settings, ConnectionError::SettingsFlood),
             kind::PING if !frame.has(flag::ACK) => (&mut self.pings, ConnectionError::PingFlood),
+            kind::WINDOW_UPDATE if self.updated_bytes >= BYTES_PER_WINDOW_UPDATE => {
+                self.updated_bytes -= BYTES_PER_WINDOW_UPDATE;
+                return Ok(());
+            }
             kind::WINDOW_UPDATE => (&mut self.window_updates, ConnectionError::WindowUpdateFlood),
             _ => (&mut self.others, ConnectionError::FrameFlood),
         };
@@ -172,6 +185,11 @@ impl FloodGuard {
         for budget in [&mut self.pings, &mut self.window_updates, &mut self.others] {
             budget.handle_sent();
         }
+    }
+
+    /// Credits the budget for WINDOW_UPDATE frames for content sent by the server.
+    pub fn handle_content_sent(&mut self, bytes: usize) {
+        self.updated_bytes = self.updated_bytes.saturating_add(bytes).min(UPDATED_BYTES_MAX);
     }
 
     /// Credits the budgets for a PING or SETTINGS sent by the server, which the client must acknowledge.

@@ -89,6 +89,9 @@ impl<T> Connection<T> {
             stream.send_window -= window_bytes(bytes);
             stream.served = self.data_frames;
         }
+        if let Some(guard) = &mut self.guard {
+            guard.handle_content_sent(bytes);
+        }
         self.handle_sent();
         if ends {
             self.end(id);

@@ -63,6 +63,17 @@ fn honest_clients_never_trip() {
         // A PING for each DATA frame, as gRPC clients send it.
         guard.handle_received(now_ms, frame(kind::PING, 0), 8).unwrap();
     }
+    // A program that reads in pieces of 1 KiB, whose updates arrive long after the content.
+    let update = frame(kind::WINDOW_UPDATE, 0);
+    let read = |guard: &mut FloodGuard, bytes: usize| {
+        (0..2 * bytes / 1024).for_each(|_| guard.handle_received(now_ms, update, 4).unwrap());
+    };
+    (0..256).for_each(|_| guard.handle_content_sent(16 * 1024));
+    for _ in 0..10_000 {
+        guard.handle_content_sent(16 * 1024);
+        read(&mut guard, 16 * 1024);
+    }
+    read(&mut guard, 256 * 16 * 1024);
     // Acknowledging the server's requests costs the client no budget.
     for _ in 0..10_000 {
         guard.handle_sent_request();
