@@ -187,7 +187,7 @@ impl Fetch {
             if status >= 500
                 && let Some(kept) = &self.kept
                 && self.may_stand_in(kept, OriginFailureKind::Status(status))
-                && !self.is_revoked(worker, kept, invalidations)
+                && !is_revoked(worker, &self.query, kept, invalidations)
             {
                 return Asked::Settled(FetchState::Use(Arc::clone(kept), Use::InsteadOfError));
             }
@@ -265,19 +265,13 @@ impl Fetch {
     fn settle_failure(&self, worker: &ProxyWorker, since: u64, refused: Refusal) -> Asked {
         Asked::Settled(match &self.kept {
             Some(kept)
-                if self.may_stand_in(kept, OriginFailureKind::Unreachable) && !self.is_revoked(worker, kept, since) =>
+                if self.may_stand_in(kept, OriginFailureKind::Unreachable)
+                    && !is_revoked(worker, &self.query, kept, since) =>
             {
                 FetchState::Use(Arc::clone(kept), Use::InsteadOfError)
             }
             _ => FetchState::Failed(refused),
         })
-    }
-
-    /// Returns whether the stored response `kept` has been purged, or invalidated since the number of invalidations was
-    /// `since`. It must then not be served without validation.
-    fn is_revoked(&self, worker: &ProxyWorker, kept: &StoredResponse, since: u64) -> bool {
-        worker.store().is_none_or(|store| store.check(kept) == Purged::Hard)
-            || worker.accelerator().fills.is_invalidated_since(since, &self.query.fetch_prefix())
     }
 
     fn may_stand_in(&self, kept: &StoredResponse, failure: OriginFailureKind) -> bool {
@@ -497,6 +491,13 @@ impl Fetch {
         }
         Pumping::release(worker, pumping.body);
     }
+}
+
+/// Returns whether the stored response `kept` has been purged, or invalidated since the number of invalidations was
+/// `since`. It must then not be served without validation.
+pub(super) fn is_revoked(worker: &ProxyWorker, query: &Query, kept: &StoredResponse, since: u64) -> bool {
+    worker.store().is_none_or(|store| store.check(kept) == Purged::Hard)
+        || worker.accelerator().fills.is_invalidated_since(since, &query.fetch_prefix())
 }
 
 /// Returns whether the stored response `kept`, with the metadata `stored`, may be served to `query` after `failure`.

@@ -4,11 +4,12 @@ use super::Pipeline;
 use super::buffer::buffered;
 use super::deliver::{
     self,
-    stored::{ResponseContent, whole_answer},
+    stored::{ResponseContent, answer_from, whole_answer},
 };
-use super::fetch::{Fetch, FetchConditions, with_response};
+use super::fetch::{Fetch, FetchConditions, is_revoked, may_stand_in, with_response};
 use super::purge::{OwnInvalidation, invalidate};
 use crate::exchange::{Answered, Manner, SendMark, UpstreamRequest, ask_origin};
+use crate::fill::Use;
 use crate::forward::{Strip, forwarded_trailers};
 use crate::meta::StoredResponse;
 use crate::note::Note;
@@ -16,6 +17,7 @@ use crate::outcome::{ForwardOutcome, not_held, origin_failed};
 use crate::query::Query;
 use crate::step::ProxyStep;
 use crate::worker::ProxyWorker;
+use flatout_cache::decision::OriginFailureKind;
 use flatout_cache::reason::{Lookup, NoStore};
 use flatout_cache::storable::{Storing, decide_response};
 use flatout_cache::stored::Stored;
@@ -50,7 +52,11 @@ impl Pipeline {
         query.cache.write_capability(&mut capability);
         let strip = if query.cache.esi { Strip::RANGE.and(Strip::ENCODING) } else { Strip::default() };
         let manner = Manner { strip, extra: &capability, method: None };
-        let answered = ask_as_is(worker, &query.step, &query.ask, manner).await?;
+        let asked = ask_as_is(worker, &query.step, &query.ask, manner).await;
+        if let Some(response) = kept.as_ref().and_then(|kept| self.serve_instead(kept, &asked, mark, reason)) {
+            return Ok(response);
+        }
+        let answered = asked?;
         let times = (mark.unix_s, Now::read().unix_s);
         let method = query.ask.request.method();
         let mut why = reason_of(reason, method);
@@ -74,6 +80,29 @@ impl Pipeline {
         let mut response = deliver::respond_to(query, answered, &note)?;
         response.logged.cache = Some(note.detail().into());
         Ok(response)
+    }
+
+    /// Responds to HEAD with the stored response `kept` instead of an error, if that is allowed. `mark` is the state before
+    /// the request was sent.
+    fn serve_instead(
+        &self,
+        kept: &Arc<StoredResponse>,
+        asked: &Result<Answered, Refusal>,
+        mark: SendMark,
+        reason: Lookup,
+    ) -> Option<Response> {
+        let (worker, query) = (&self.worker, &self.query);
+        let failure = match asked {
+            Ok(answered) if answered.incoming.status < 500 => return None,
+            Ok(answered) => OriginFailureKind::Status(answered.incoming.status),
+            Err(_) => OriginFailureKind::Unreachable,
+        };
+        let is_allowed = query.ask.request.method() == "HEAD"
+            && may_stand_in(query, kept, &kept.meta().stored, failure)
+            && !is_revoked(worker, query, kept, mark.invalidations);
+        let note = Note::forwarded(reason).of_use(Use::InsteadOfError);
+        let content = is_allowed.then(|| ResponseContent::Kept(Arc::clone(kept)))?;
+        answer_from(query, content, &note, Now::read().unix_s)
     }
 }
 
