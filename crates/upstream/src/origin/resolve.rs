@@ -157,7 +157,7 @@ struct LastRecheck {
     ended_ms: u64,
 }
 
-/// What a worker does for a name that is to be resolved again.
+/// The turn of a worker for whom a name is to be resolved again.
 #[derive(Debug)]
 enum Turn<'a> {
     /// It resolves the name.
@@ -370,7 +370,9 @@ mod tests {
             let mut known = worker.known.borrow_mut();
             (known.addresses, known.under_way) = ([address(last)].into(), false);
         };
-        workers.iter().for_each(|worker| take(worker, 0, 0));
+        for worker in &workers {
+            take(worker, 0, 0);
+        }
         let (mut now_ms, mut under_way) = (0, None);
         while workers.iter().any(|worker| worker.has(address(0))) {
             now_ms += 100;

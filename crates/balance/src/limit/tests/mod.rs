@@ -119,6 +119,30 @@ fn places_then_a_queue_then_a_refusal() {
     assert!(poll(&mut fourth, 1).is_ready());
 }
 
+/// A constant number of clients, such as browsers in front of a pool of five processes, are all served, in order, although
+/// they wait for seconds. When the queue becomes full, the newest are served first.
+#[test]
+fn requests_that_may_wait_for_long_are_served_in_order_until_the_queue_is_full() {
+    let settings = Concurrency { min: 1, max: 1, queue_max: 4, queue_timeout_ms: 10_000 };
+    let limiter = ConcurrencyLimiter::new(&settings);
+    let mut permit = limiter.try_acquire(&at(0));
+    let mut waiting: Vec<_> = (0..4).map(|number| limiter.enqueue(&at(number)).unwrap()).collect();
+    let mut next = |waiting: &mut Vec<WaitingRequest>, now_ms: u64| {
+        limiter.latest_ms.store(now_ms, Ordering::Relaxed);
+        drop(permit.take());
+        let ready = waiting.iter_mut().map(|one| poll(one, now_ms)).position(|polled| match polled {
+            Poll::Ready(Ok(granted)) => permit.replace(granted).is_none(),
+            _ => false,
+        });
+        drop(waiting.remove(ready.unwrap()));
+        ready
+    };
+    assert_eq!(next(&mut waiting, 3_000), Some(0));
+    waiting.push(limiter.enqueue(&at(3_001)).unwrap());
+    assert_eq!(limiter.enqueue(&at(3_002)).unwrap_err(), QueueRefusal::Full);
+    assert_eq!([4_000, 5_000, 6_000, 7_000].map(|now_ms| next(&mut waiting, now_ms)), [3, 2, 1, 0].map(Some));
+}
+
 #[test]
 fn timeout_ends() {
     let limiter = limiter(1, 1, 9);
