@@ -26,7 +26,10 @@ use std::sync::Arc;
 pub fn check_here(config: &Config) -> Vec<String> {
     let mut faults = Vec::new();
     let spec = match Spec::compile(config, &Sources::default()) {
-        Ok(spec) => Some(Arc::new(spec)),
+        Ok(spec) => {
+            faults.extend(spec.check_migrations().iter().map(ToString::to_string));
+            Some(Arc::new(spec))
+        }
         Err(errors) => {
             faults.extend(errors.iter().map(ToString::to_string));
             None

@@ -344,6 +344,7 @@ impl Control {
         let Prepared { config, spec, applied, added, mut listeners, removed, access, datagrams, certificates, logs } =
             prepared;
         let changes = self.describe_changes(&config, applied, &added, &removed, &datagrams);
+        spec.use_secrets();
         // Certificates are replaced before the listeners that use them are added.
         if let Some(all) = &mut self.certificates {
             let shown = Certificates::show(all, certificates);

@@ -13,6 +13,8 @@ use crate::writing::Writing;
 use crate::{reader, writer};
 use flatout_os::clock;
 use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -54,6 +56,8 @@ pub struct Counts {
 #[debug("File({})", path.display())]
 struct File {
     path: PathBuf,
+    /// The device and the inode of the file; `None` if they could not be read.
+    identity: Option<(u64, u64)>,
     shared: Arc<DatabaseShared>,
 }
 
@@ -142,6 +146,12 @@ impl Database {
         let wait_until = clock::now() + Duration::from_millis(self.limits.wait_max_ms);
         self.file.shared.write(WriteJob::SyncCommits { wait_until, promise });
         pending.wait()
+    }
+
+    /// Returns whether another file now has the path. What is written then is lost, or overwrites the other file.
+    pub fn is_replaced(&self) -> bool {
+        let now = identity_of(&self.file.path);
+        self.file.identity.is_some_and(|opened| now.is_some_and(|now| now != opened))
     }
 
     /// The absolute path of the file.
@@ -249,7 +259,7 @@ impl File {
                 let _ = reader.join();
             }
         })?;
-        Ok(Self { path, shared })
+        Ok(Self { identity: identity_of(&path), path, shared })
     }
 
     /// Starts readers until there are `count`.
@@ -294,6 +304,10 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 }
 
 /// Returns the canonical path of a file that may not exist, in a folder that must exist.
+fn identity_of(path: &Path) -> Option<(u64, u64)> {
+    fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
 fn absolute(path: &Path) -> Result<PathBuf, DataError> {
     if let Ok(path) = path.canonicalize() {
         return Ok(path);

@@ -322,17 +322,32 @@ impl Spec {
         if errors.is_empty() { Ok(applied) } else { Err(errors) }
     }
 
+    /// Uses the secrets that [`open_pages`](Self::open_pages) has read again, because the configuration takes effect.
+    pub fn use_secrets(&self) {
+        self.active.iter().for_each(|step| step.use_secret());
+    }
+
     /// Creates missing secrets of active pages. Called for a process that is allowed to read but not to create them.
     ///
     /// # Errors
     /// Returns all secrets that cannot be created or used.
     pub fn create_secrets(&self) -> Result<(), Vec<SpecError>> {
-        let faults = self.active.iter().zip(&self.active_places).filter_map(|(step, place)| {
-            let (what, advice) = step.create_secret().err()?;
+        let errors = self.faults_of_pages(PagesStep::create_secret);
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Returns the faults of the migrations of active pages that show without a database.
+    pub fn check_migrations(&self) -> Vec<SpecError> {
+        self.faults_of_pages(PagesStep::check_migrations)
+    }
+
+    fn faults_of_pages(&self, check: fn(&PagesStep) -> Result<(), (String, String)>) -> Vec<SpecError> {
+        let steps = self.active.iter().zip(&self.active_places);
+        let faults = steps.filter_map(|(step, place)| {
+            let (what, advice) = check(step).err()?;
             Some(SpecError::new(place, what, advice))
         });
-        let errors: Vec<SpecError> = faults.collect();
-        if errors.is_empty() { Ok(()) } else { Err(errors) }
+        faults.collect()
     }
 
     /// Returns the folders that active pages write to, which are those of their databases. Uploads are written

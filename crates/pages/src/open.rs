@@ -9,6 +9,7 @@ use crate::api::secret::{SecretError, SecretFile};
 use crate::api::{ApiSettings, BodyLimits};
 use crate::step::{PagesShared, PagesStep};
 use flatout_config::model::{Database as DatabaseSettings, PageSettings};
+use flatout_data::migration::read_folder;
 use flatout_data::{Database, Kv, KvLimits, Limits};
 use flatout_http::url::OriginAddress;
 use flatout_upstream::origin::{OriginTls, OriginTlsSettings};
@@ -96,12 +97,18 @@ impl PagesShared {
     }
 }
 
-/// Reads the secret again, so that keys removed from it are invalid after the reload, and applies new migrations.
+/// Reads the secret again, for [`PagesStep::use_secret`], and applies new migrations.
 fn refresh(api: &ApiSettings, settings: &PageSettings) -> Result<Option<String>, (String, String)> {
     if let Some(secret) = &api.secret {
         secret.reread().map_err(|error| bad_secret(secret.path(), &error))?;
     }
     match api.database.as_ref().zip(settings.database.as_ref()) {
+        // A migration of the former file would not help.
+        Some((database, _)) if database.is_replaced() => Ok(Some(format!(
+            "warning: {} has been replaced while it is open: pages go on with the former file, and changes will be lost; stop \
+             flatout, put the file back in place, delete its -wal and -shm files, and start flatout",
+            database.path().display()
+        ))),
         Some((database, settings)) => migrate(database, settings),
         None => Ok(None),
     }
@@ -156,6 +163,24 @@ pub fn spool_folder() -> PathBuf {
 }
 
 impl PagesStep {
+    /// Uses the secret that was last read, so that keys removed from it are invalid after a reload.
+    pub fn use_secret(&self) {
+        if let Some(secret) = self.api().and_then(|api| api.secret.as_ref()) {
+            secret.use_read();
+        }
+    }
+
+    /// Checks the names and sizes of the migrations, without opening the database.
+    ///
+    /// # Errors
+    /// The problem and the suggested remedy.
+    pub fn check_migrations(&self) -> Result<(), (String, String)> {
+        let folder = self.settings().database.as_ref().and_then(|database| database.migrations.as_ref());
+        let Some(folder) = folder else { return Ok(()) };
+        let what = || format!("the migrations in `{}` cannot be applied", folder.display());
+        read_folder(folder).map(drop).map_err(|error| failed(&what(), &error))
+    }
+
     /// Creates the secret of the step's pages if it is configured and does not exist. This is for a process that starts
     /// another process that may read the secret but not create it.
     ///

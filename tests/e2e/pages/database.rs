@@ -249,6 +249,24 @@ fn a_reload_applies_new_migrations_and_reports_the_result() {
     let (is_done, said) = reload();
     assert!(!is_done && said.contains("004_wrong.sql") && said.contains("db_migration_failed"), "{said}");
     assert_eq!(page(&server, "/all"), "2");
+    // A backup that is put in place of the file, while it is open, has no effect.
+    fs::remove_file(folder.path().join("migrations/004_wrong.sql")).unwrap();
+    let path = folder.path().join("data/site.db");
+    fs::copy(&path, path.with_extension("copy")).unwrap();
+    fs::rename(path.with_extension("copy"), &path).unwrap();
+    let (is_done, said) = reload();
+    assert!(is_done && said.contains("site.db has been replaced while it is open"), "{said}");
+}
+
+#[test]
+fn validate_reports_a_migration_without_a_number() {
+    let folder = folder();
+    fs::write(folder.path().join("migrations/more.sql"), "SELECT 1").unwrap();
+    let config = folder.path().join("flatout.kdl");
+    fs::write(&config, configure(SETTINGS, "")).unwrap();
+    let output = flatout().current_dir(folder.path()).args(["validate", "-c"]).arg(&config).output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(!output.status.success() && said.contains("more.sql"), "{said}");
 }
 
 #[test]

@@ -72,6 +72,22 @@ fn a_removed_key_is_rejected_after_a_reload() {
     assert_eq!(known_user(&server, 0, &new), "ann");
 }
 
+/// A configuration that is rejected for another reason changes no secret either.
+#[test]
+fn sessions_survive_a_rejected_reload() {
+    let files = [SITE, &[("migrations/001_first.sql", "CREATE TABLE t (a)")]].concat();
+    let settings = format!("{SETTINGS}\n database \"data/a.db\" migrations=\"migrations\"");
+    let (folder, server) = site(&files, &settings, "");
+    let session = cookie(&server.get("/login"));
+    write_secret(&folder, "a-new-key-of-more-than-thirty-two-characters\n");
+    fs::write(folder.path().join("migrations/002_second.sql"), "BROKEN").unwrap();
+    assert!(!reload(&folder));
+    assert_eq!(known_user(&server, 0, &session), "ann");
+    fs::remove_file(folder.path().join("migrations/002_second.sql")).unwrap();
+    assert!(reload(&folder));
+    assert_eq!(known_user(&server, 0, &session), "nobody");
+}
+
 #[test]
 fn a_session_is_valid_only_on_its_own_site() {
     let files: Vec<(&str, &[u8])> = SITE.iter().map(|(name, content)| (*name, content.as_bytes())).collect();

@@ -13,7 +13,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum number of keys in a file.
 pub const KEYS_MAX: usize = 16;
@@ -141,19 +141,34 @@ pub struct SecretFile {
     path: PathBuf,
     realm: String,
     keys: ArcSwap<Secret>,
+    /// The keys that a reload has read and that are not in use yet.
+    read: Mutex<Option<Secret>>,
 }
 
 impl SecretFile {
     /// Reads the file at `path`, or creates it, as [`Secret::load_or_create`] does.
     pub fn open(path: &Path, realm: &str) -> Result<Self, SecretError> {
         let keys = ArcSwap::from_pointee(Secret::load_or_create(path, realm)?);
-        Ok(Self { path: path.to_owned(), realm: realm.to_owned(), keys })
+        Ok(Self { path: path.to_owned(), realm: realm.to_owned(), keys, read: Mutex::default() })
     }
 
-    /// Reads the file again. If that fails, the previous keys remain in use.
+    /// Reads the file again. The previous keys remain in use until [`use_read`](Self::use_read) is called, so that a
+    /// configuration that is rejected changes nothing.
     pub fn reread(&self) -> Result<(), SecretError> {
-        self.keys.store(Arc::new(Secret::load_or_create(&self.path, &self.realm)?));
+        let read = Secret::load_or_create(&self.path, &self.realm)?;
+        *self.read() = Some(read);
         Ok(())
+    }
+
+    /// Uses the keys that were last read.
+    pub fn use_read(&self) {
+        if let Some(read) = self.read().take() {
+            self.keys.store(Arc::new(read));
+        }
+    }
+
+    fn read(&self) -> MutexGuard<'_, Option<Secret>> {
+        self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file's path.
@@ -220,6 +235,8 @@ mod tests {
         assert_eq!(file.keys().keys.len(), 1);
         fs::write(&path, format!("{KEY}1\n{text}")).unwrap();
         file.reread().unwrap();
+        assert_eq!(file.keys().keys.len(), 1);
+        file.use_read();
         assert_eq!(file.keys().keys.len(), 2);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(file.reread().is_err());
