@@ -394,16 +394,17 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if let [topic] = &arguments.topics[..]
-        && let Some(text) = text_of_failure(topic)
-    {
-        print(&format!("{topic}: {}.\n", capital(text)));
-        return ExitCode::SUCCESS;
-    }
-    if let [topic] = &arguments.topics[..]
         && command.find_subcommand(topic).is_none()
         && let Some(text) = text_about(topic)
     {
         print(text);
+        return ExitCode::SUCCESS;
+    }
+    // Some failures have the name of a topic, such as `tls`.
+    if let [topic] = &arguments.topics[..]
+        && let Some(text) = text_of_failure(topic)
+    {
+        print(&format!("{topic}: {}.\n", capital(text)));
         return ExitCode::SUCCESS;
     }
     let mut found = &mut command;

@@ -260,6 +260,8 @@ fn help_has_examples_and_version_prints_a_number() {
         }
     }
     assert!(said(&output(&["--help"])).contains("serve"));
+    // A failure has the same name.
+    assert!(said(&output(&["help", "tls"])).contains("HTTPS and certificates"));
     assert_eq!(said(&output(&["--version"])), concat!("flatout ", env!("CARGO_PKG_VERSION"), "\n"));
 }
 

@@ -94,7 +94,7 @@ codes! {
 
     HostTwice, "C0401", "duplicate host", "Two sites have the same host name on the same address, so a request would match both.";
     CertificateMissing, "C0402", "missing certificate", "The site listens for TLS but has no certificate. Add `tls cert=\"chain.pem\" key=\"key.pem\"`, or `tls \"internal\"` to use flatout's local certificate authority.";
-    ListenerConflict, "C0403", "conflicting listeners", "Two sites share an address but set different options for it. All sites on an address must use the same protocol and options.";
+    ListenerConflict, "C0403", "conflicting listeners", "Two sites share an address but set different options for it, or have addresses of which one includes the other. All sites on an address must use the same protocol and options, and `0.0.0.0:80` includes `127.0.0.1:80`.";
     Unreachable, "C0404", "unreachable directive", "An earlier directive responds to every request, so no request reaches this one. Directives run in the order in which they are written: move this directive before the earlier one, or put the earlier one into a route.";
     LogUnknown, "C0405", "unknown log", "No top-level `log` has this name.";
     LogConflict, "C0406", "conflicting logs", "Two logs have the same name or target but different settings.";

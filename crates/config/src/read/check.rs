@@ -27,6 +27,14 @@ impl Listeners {
     /// listener.
     pub(super) fn insert(&mut self, reader: &mut Reader<'_>, listener: Listener, span: Span) -> Option<usize> {
         let Some(index) = self.known.get(&listener.address).copied() else {
+            if let Some((known, first)) = self.list.iter().find(|(known, _)| overlap(&known.address, &listener.address))
+            {
+                let message = format!("{} and {} overlap", known.address, listener.address);
+                let draft = reader.report.add(Code::ListenerConflict, span, message);
+                draft.label("one of them includes the other").related(*first, "the other definition");
+                draft.note("use the same address for both sites; the host of a request determines its site");
+                return None;
+            }
             self.known.insert(listener.address.clone(), self.list.len());
             self.list.push((listener, span));
             return Some(self.list.len() - 1);
@@ -55,6 +63,13 @@ impl Listeners {
         }
         None
     }
+}
+
+/// Returns whether one of two different addresses includes the other, so that they cannot both be opened.
+fn overlap(one: &ListenAddress, other: &ListenAddress) -> bool {
+    let (Some(one), Some(other)) = (one.ip(), other.ip()) else { return false };
+    let is_same = one.port() == other.port() && one.port() != 0 && one.is_ipv4() == other.is_ipv4();
+    is_same && (one.ip().is_unspecified() || other.ip().is_unspecified())
 }
 
 /// Checks the hosts and certificates of all sites together with their listeners.
