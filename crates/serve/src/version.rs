@@ -296,7 +296,7 @@ impl Version {
 }
 
 /// Looks up the precompressed files in `codings` for the file `name`. Leaves out those that are older than the file,
-/// because they do not belong to this version.
+/// because they do not belong to this version. Some tools copy the time of the file without the fraction of a second.
 pub(crate) fn look_beside(
     root: &Root,
     name: &[u8],
@@ -306,7 +306,8 @@ pub(crate) fn look_beside(
     let mut beside = Vec::new();
     for &coding in codings {
         if let Ok(Named::File(found)) = root.identify(&name_beside(name, coding))
-            && found.modified_ns >= identity.modified_ns
+            && (found.modified_ns >= identity.modified_ns
+                || found.modified_ns == identity.modified_ns.div_euclid(SECOND_NS) * SECOND_NS)
         {
             beside.push((coding, found));
         }

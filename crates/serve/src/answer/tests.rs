@@ -19,6 +19,7 @@ use flatout_os::runtime::build_runtime;
 use std::cell::Cell;
 use std::fs;
 use std::rc::Rc;
+use std::time::{Duration, UNIX_EPOCH};
 
 const CONTENT_TYPE: &str = "text/plain; charset=utf-8";
 
@@ -135,6 +136,25 @@ fn site_with_file(name: &str, files: &Files, policy: HeaderPolicy) -> Site {
     let version = Version::load(&loading, name.as_bytes(), &seen).unwrap();
     fs::remove_dir_all(folder).unwrap();
     Site { version, rules, services }
+}
+
+/// Some versions of `brotli` copy the time of a file without the fraction of a second.
+#[test]
+fn a_precompressed_file_is_as_new_as_its_original_even_without_the_fraction() {
+    let folder = temporary_folder("beside");
+    let root = Root::open(&folder).unwrap();
+    let set_time = |name: &str, nanoseconds: u32| {
+        let file = fs::File::create(folder.join(name)).unwrap();
+        file.set_modified(UNIX_EPOCH + Duration::new(1_700_000_000, nanoseconds)).unwrap();
+    };
+    set_time("a.txt", 500_000_000);
+    let Named::File(identity) = root.identify(b"a.txt").unwrap() else { panic!("not a file") };
+    for (nanoseconds, is_found) in [(500_000_000, true), (499_999_999, false), (0, true)] {
+        set_time("a.txt.gz", nanoseconds);
+        let found = look_beside(&root, b"a.txt", &identity, &[ContentCoding::Gzip]);
+        assert_eq!(found.len(), usize::from(is_found), "{nanoseconds}");
+    }
+    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
