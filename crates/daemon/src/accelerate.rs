@@ -169,7 +169,7 @@ impl StoreView for View {
         }
         for step in spec.php_steps() {
             let (server, root) = (step.describe(), step.settings().root.display());
-            rows.push(row("php", format!("{server} for {root}: {}", step.standing())));
+            rows.push(row("php", format!("{server} for {root}: {}", step.describe_state())));
         }
         rows
     }

@@ -27,7 +27,7 @@ pub struct CacheReply {
     /// The stored responses; `None` if the request would not be forwarded to an origin, or no cache applies to it.
     pub cache: Option<CacheExplanation>,
     /// The origins to which the request would be forwarded, as in
-    /// [`ProxyTold`](flatout_engine::explain::ProxyTold), and their states; or the application server that would run a
+    /// [`ProxyExplanation`](flatout_engine::explain::ProxyExplanation), and their states; or the application server that would run a
     /// script, and its state.
     #[serde(default)]
     pub origins: Option<(String, Vec<String>)>,

@@ -36,7 +36,7 @@ const FORWARDED_PLAINLY: &str = "no listener has the URL's scheme; a trusted pro
 
 /// A step that the request reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StepTold {
+pub struct StepExplanation {
     /// Place of the step in the configuration.
     pub place: Place,
     /// Number of routes that enclose the step.
@@ -47,7 +47,7 @@ pub struct StepTold {
     pub(crate) effect: Effect,
 }
 
-impl StepTold {
+impl StepExplanation {
     /// Returns whether the step is a route that does not match.
     pub(crate) const fn is_skipped(&self) -> bool {
         matches!(self.effect, Effect::NotMatched(_))
@@ -65,7 +65,7 @@ pub struct FieldTold {
 
 /// The upstream request that would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProxyTold {
+pub struct ProxyExplanation {
     /// URLs of the origins, separated by commas.
     pub origins: String,
     /// The health and load of each origin, in the order of the configuration. Empty unless the process that serves was
@@ -89,7 +89,7 @@ pub struct ProxyTold {
 
 /// The application server that would run a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PhpTold {
+pub struct PhpExplanation {
     /// Its address.
     pub server: String,
     /// Description of how it responds, and of its load; `None` unless the process that serves was asked.
@@ -110,7 +110,7 @@ pub struct Explanation {
     /// The site's name, the reason why it was selected, and its place.
     pub site: Option<(String, &'static str, Place)>,
     /// The steps that the request reached, in order.
-    pub steps: Vec<StepTold>,
+    pub steps: Vec<StepExplanation>,
     /// The folders in which files were looked up although their paths name others now, each with the reason. Empty
     /// unless the process that serves was asked.
     pub replaced: Vec<(String, String)>,
@@ -129,9 +129,9 @@ pub struct Explanation {
     /// True if an active page or a script responds. The status is unknown then, because the code determines it.
     pub runs: bool,
     /// Present if a script responds.
-    pub php: Option<PhpTold>,
+    pub php: Option<PhpExplanation>,
     /// Present if an origin would respond. The status and outcome are unknown then.
-    pub proxy: Option<ProxyTold>,
+    pub proxy: Option<ProxyExplanation>,
 }
 
 impl Spec {

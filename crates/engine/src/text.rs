@@ -87,9 +87,11 @@ impl Template {
         self.parts.iter().any(|part| matches!(part, TextPart::Variable(Variable::Query | Variable::Uri)))
     }
 
-    /// Returns whether the text includes what the star of a route matched.
-    pub(crate) fn has_rest(&self) -> bool {
-        self.parts.contains(&TextPart::Variable(Variable::Rest))
+    /// Returns whether the text, before a query, includes what the star of a route matched.
+    pub(crate) fn has_rest_in_path(&self) -> bool {
+        let begins_query = |part: &TextPart| matches!(part, TextPart::Literal(text) if text.contains('?'));
+        let mut path = self.parts.iter().take_while(|part| !begins_query(part));
+        path.any(|part| *part == TextPart::Variable(Variable::Rest))
     }
 
     /// Returns whether the text is a path on the same site.
@@ -101,7 +103,8 @@ impl Template {
         }
     }
 
-    /// Renders the text. Before a query, a slash at the end of a part and one at the beginning of the next are one slash.
+    /// Renders the text. Before a query, a slash at the end of a part and one at the beginning of the next are one slash,
+    /// except for the slash of an empty segment with which the match of a star begins.
     pub(crate) fn render(&self, variables: &Variables<'_>) -> Result<Vec<u8>, HostMissing> {
         let mut text = Vec::new();
         for part in &self.parts {
@@ -258,6 +261,14 @@ mod tests {
         assert_eq!(render_value(&value, &odd), "a </[\"]\u{fc}?d=e&f>".as_bytes());
         let hostless = Variables { host_port: None, ..VARIABLES };
         assert_eq!(render_value(&Text { parts: vec![TextPart::Variable(Variable::Host)] }, &hostless), b"");
+    }
+
+    #[test]
+    fn the_rest_in_a_query_is_not_in_the_path() {
+        let (rest, query) = (TextPart::Variable(Variable::Rest), TextPart::Literal("/index.php?page=".into()));
+        assert!(text(&[TextPart::Literal("/x/".into()), rest.clone()]).has_rest_in_path());
+        assert!(text(&[rest.clone(), query.clone()]).has_rest_in_path());
+        assert!(!text(&[query, rest]).has_rest_in_path());
     }
 
     #[test]

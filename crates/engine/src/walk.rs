@@ -314,6 +314,11 @@ impl<'w> Walk<'w> {
         matches!(self.request.head.method, Method::Get | Method::Head)
     }
 
+    /// Returns whether a file is requested by a path with an empty segment.
+    const fn is_merged(&self) -> bool {
+        self.has_empty_segment && self.reads()
+    }
+
     /// Returns the path and the query that the client has sent.
     const fn requested(&self) -> (&'w [u8], Option<&'w [u8]>) {
         match self.request.head.target {
@@ -335,6 +340,7 @@ impl<'w> Walk<'w> {
             facts: self.facts,
             is_bare: self.is_bare,
             removed: &self.removed,
+            is_merged: self.is_merged(),
             query: self.query.as_deref(),
             policy,
             user: self.user.as_deref(),
@@ -458,9 +464,7 @@ impl<'w> Walk<'w> {
                     return self.obey(step, Action::PassOn(refusal));
                 }
                 // Each file has only one address.
-                Handling::Now(Ok(_)) | Handling::Later(_) if self.has_empty_segment && self.reads() => {
-                    self.redirect_merged()
-                }
+                Handling::Now(Ok(_)) | Handling::Later(_) if self.is_merged() => self.redirect_merged(),
                 handling => return self.settle(handling),
             },
             Action::PassOn(refusal) => {

@@ -122,7 +122,7 @@ impl PhpStep {
     }
 
     /// Describes whether the application server answers, and its load.
-    pub fn standing(&self) -> String {
+    pub fn describe_state(&self) -> String {
         let failing = self.failures.describe(Now::read().monotonic_ms);
         format!("{}, {}", failing.as_deref().unwrap_or("healthy"), self.load())
     }
@@ -214,12 +214,12 @@ mod tests {
         }
         step.tell_answer();
         assert!(heard.lock().unwrap().is_empty());
-        assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
+        assert!(step.describe_state().starts_with("healthy, 0 of "), "{}", step.describe_state());
         step.tell_failure(PhpOutcome::NoSocket);
-        assert!(step.standing().contains("1 attempt: [php_no_socket], 0 of "), "{}", step.standing());
+        assert!(step.describe_state().contains("1 attempt: [php_no_socket], 0 of "), "{}", step.describe_state());
         // A response that is invalid is an answer.
         step.tell_failure(PhpOutcome::StatusLine);
-        assert!(step.standing().starts_with("healthy, 0 of "), "{}", step.standing());
+        assert!(step.describe_state().starts_with("healthy, 0 of "), "{}", step.describe_state());
         // While other scripts are answered, one of them may have caused these.
         let arrival = Arrival { path: b"/x.php", client: None, now_ms: Now::read().monotonic_ms };
         let mut permit = step.limiter.try_acquire(&arrival).unwrap();
@@ -227,7 +227,7 @@ mod tests {
         for outcome in [PhpOutcome::HeadTimeout, PhpOutcome::UploadTimeout, PhpOutcome::ClosedBeforeHead] {
             step.tell_failure(outcome);
         }
-        assert!(step.standing().starts_with("healthy, "), "{}", step.standing());
+        assert!(step.describe_state().starts_with("healthy, "), "{}", step.describe_state());
         let heard = heard.lock().unwrap();
         let [
             OriginEvent::Series { server, report: SeriesReport::Began(text), .. },

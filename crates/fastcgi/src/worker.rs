@@ -105,9 +105,13 @@ impl PhpWorker {
         routed: &RoutedRequest<'_>,
         send: impl FnOnce(Box<FileWanted>) -> F + 'static,
     ) -> Handling {
+        // A front controller knows the address of its folder, and may prefer the one without the slash.
+        let lacks_slash = routed.lacks_slash() && step.settings.front_controller.is_none();
         let (script, path_info) = match step.find(routed.decoded) {
-            Meaning::Script(script, path_info) => (script, path_info),
-            Meaning::Slash => return routed.redirect_to_folder(308, PhpOutcome::FolderSlash).into(),
+            Meaning::Script(script, path_info) if !lacks_slash => (script, path_info),
+            Meaning::Script(..) | Meaning::Slash => {
+                return routed.redirect_to_folder(308, PhpOutcome::FolderSlash).into();
+            }
             Meaning::Pass(_) => return Handling::Pass,
         };
         let offers = routed.request.offers;

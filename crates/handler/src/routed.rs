@@ -7,6 +7,7 @@ use crate::response::{Body, Head, Response};
 use flatout_http::encoding::ContentCoding;
 use flatout_http::lines::FieldOp;
 use flatout_http::path::{PathFacts, append_local, encode_location, normalize_path};
+use flatout_http::request::Method;
 use flatout_http::target::Target;
 use flatout_os::clock::Now;
 use flatout_reason::Outcome;
@@ -30,6 +31,9 @@ pub struct RoutedRequest<'a> {
     pub is_bare: bool,
     /// The prefixes that rewrites have removed from the path, decoded and each with its leading slash.
     pub removed: &'a [u8],
+    /// True if a redirect to the path without empty segments replaces any response of the handler, which therefore need
+    /// not start any work for one.
+    pub is_merged: bool,
     /// The query after rewriting.
     pub query: Option<&'a [u8]>,
     /// The header operations that apply to the response.
@@ -96,6 +100,12 @@ pub struct Refusal {
 }
 
 impl RoutedRequest<'_> {
+    /// Returns whether a page that is read at this address lacks the slash to which its relative links refer; see
+    /// [`is_bare`](Self::is_bare).
+    pub const fn lacks_slash(&self) -> bool {
+        self.is_bare && matches!(self.request.head.method, Method::Get | Method::Head)
+    }
+
     /// Returns a redirect with `status` to the same path with a trailing slash. Because the path may have been
     /// rewritten, the redirect uses the path that the client sent.
     pub fn redirect_to_folder(&self, status: u16, outcome: impl Into<Outcome>) -> Refusal {
@@ -277,6 +287,7 @@ mod tests {
             facts: PathFacts::default(),
             is_bare: false,
             removed: b"",
+            is_merged: false,
             query: Some(b"q"),
             policy: &Rc::default(),
             user: None,

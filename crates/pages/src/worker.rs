@@ -108,8 +108,10 @@ impl PagesWorker {
         };
         let (path, facts) = (routed.decoded, routed.facts);
         let loaded = match folder.find(path, facts, routed.now, &vm.sandbox) {
-            PageLookup::Page(loaded) => loaded,
-            PageLookup::Slash => return routed.redirect_to_folder(308, PageOutcome::Slash).into(),
+            PageLookup::Page(loaded) if step.is_single() || !routed.lacks_slash() => loaded,
+            PageLookup::Page(_) | PageLookup::Slash => {
+                return routed.redirect_to_folder(308, PageOutcome::Slash).into();
+            }
             PageLookup::Nothing => return Handling::Pass,
         };
         if routed.request.head.method == Method::Options {

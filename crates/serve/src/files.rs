@@ -479,6 +479,10 @@ impl Files {
         let Some(settings) = self.rules.listing else {
             return Refusal::from(FileOutcome::NoIndex).into();
         };
+        if routed.is_merged {
+            let head = routed.policy.head(200, &[]);
+            return Response::new(200, head, Body::Empty, FileOutcome::Listing).into();
+        }
         let listing_query = ListingQuery::parse(routed.query, routed.request.head.fields.all("accept"));
         let mut key = path.to_vec();
         // A file name cannot contain NUL, so no file has this key.
@@ -580,9 +584,7 @@ fn add_variable(key: &mut Vec<u8>, variable: Variable, asked: &[u8], routed: &Ro
         }
         Variable::Scheme => key.extend_from_slice(if routed.request.secure { b"https" } else { b"http" }),
         Variable::Query => key.extend_from_slice(routed.query.unwrap_or_default()),
-        // The configuration rejects this variable in try lists.
-        Variable::Client => {}
-        // The match of a route's star is not known here, so `{rest}` is the whole path without its leading slash.
-        Variable::Rest => key.extend_from_slice(asked),
+        // The configuration rejects these variables in try lists.
+        Variable::Client | Variable::Rest => {}
     }
 }

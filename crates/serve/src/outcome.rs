@@ -22,7 +22,7 @@ flatout_reason::reasons! {
     PreconditionFailed, "precondition_failed", "If-Match or If-Unmodified-Since is false: 412.";
     RangeUnsatisfiable, "range_unsatisfiable", "The requested range is outside the file: 416.";
     FolderSlash, "folder_slash", "The path names a folder: 301 to the same path with a trailing slash.";
-    SlashesMerged, "slashes_merged", "The path has an empty segment: 301 to the same path without it.";
+    SlashesMerged, "slashes_merged", "The path has an empty segment: 301, or 308 for other methods than GET and HEAD, to the same path without it.";
     Options, "options", "The request was OPTIONS, and the response lists the allowed methods: 204.";
     NotFound, "not_found", "No file has this name: 404.";
     NoIndex, "no_index", "The folder contains none of the index files: 404.";

@@ -15,14 +15,14 @@ const TRUSTED: &str = "trusted-proxies \"127.0.0.0/8\"";
 /// A site that logs to [`log_of`] the folder.
 fn config(folder: &Folder, top: &str, origin: &Origin, scripts: &str) -> String {
     format!(
-        "workers 1\n{top}\nlog {:?}\nsite \"*\" {{\n\
+        "workers 1\n{top}\nlog \"{}\"\nsite \"*\" {{\n\
          listen \"127.0.0.1:0\" h2c=#true\nheader \"X-Client\" \"{{client}}\"\n\
          route \"/denied\" {{ deny \"{CLIENT}\"; respond 200 \"allowed\"; }}\n\
          route \"/limited\" {{ rate-limit requests=1 period=\"1h\"; respond 200 \"within\"; }}\n\
-         route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n{scripts}\nfiles {:?}\n}}\n",
-        log_of(folder),
+         route \"/app\" {{ proxy \"{}\" {{ request-header \"X-Real-IP\" \"{{client}}\"; }} }}\n{scripts}\nfiles \"{}\"\n}}\n",
+        log_of(folder).display(),
         origin.url(),
-        folder.path().join("site"),
+        folder.path().join("site").display(),
     )
 }
 

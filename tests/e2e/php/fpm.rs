@@ -294,6 +294,14 @@ fn scripts_below_a_removed_prefix_know_their_address() {
     ] {
         assert_eq!(text(&get(&server, path)), expected, "{path}");
     }
+    // The links of an index script that is no front controller are relative to its folder.
+    let plain = route.replace("front-controller \"/index.php\"", "");
+    let server = serve(&folder, &plain);
+    let slash = get(&server, "/shop?a=b");
+    assert_eq!((slash.status, slash.field("location")), (308, Some("/shop/?a=b")));
+    assert_eq!(text(&get(&server, "/shop/")), "front /shop/ /shop/index.php");
+    let posted = ask(&server, "POST /shop HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
+    assert_eq!(posted.status, 200);
 }
 
 #[test]

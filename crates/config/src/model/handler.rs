@@ -112,7 +112,7 @@ impl TryTarget {
     fn is_request_path(&self) -> bool {
         let Self::File(text) = self else { return false };
         let mut parts = text.parts.iter().filter(|part| !matches!(part, TextPart::Literal(text) if text == "/"));
-        matches!((parts.next(), parts.next()), (Some(TextPart::Variable(Variable::Path | Variable::Rest)), None))
+        matches!((parts.next(), parts.next()), (Some(TextPart::Variable(Variable::Path)), None))
             && !matches!(text.parts.last(), Some(TextPart::Literal(_)))
     }
 }

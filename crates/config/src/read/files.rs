@@ -293,14 +293,14 @@ fn try_target(reader: &mut Reader<'_>, value: &Value) -> Option<TryTarget> {
 fn file_target(reader: &mut Reader<'_>, span: Span, mut text: Text) -> Option<Text> {
     let is_foreign = |part: &TextPart| match part {
         TextPart::Variable(
-            Variable::Uri | Variable::Query | Variable::Scheme | Variable::HostPort | Variable::Client,
+            Variable::Uri | Variable::Query | Variable::Scheme | Variable::HostPort | Variable::Client | Variable::Rest,
         ) => true,
         TextPart::Variable(_) => false,
         TextPart::Literal(literal) => literal.split('/').any(|segment| segment == ".."),
     };
     if text.parts.iter().any(is_foreign) {
         let draft = reader.report.add(Code::TargetBad, span, "this is not a valid file path");
-        draft.label("use a path inside the folder; it may contain {path}, {rest} or {host}");
+        draft.label("use a path inside the folder; it may contain {path} or {host}; for {rest}, use `rewrite to=` before `files`");
         return None;
     }
     match text.parts.first_mut() {

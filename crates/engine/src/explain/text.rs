@@ -1,6 +1,6 @@
 //! Formatting of an explanation as text, with one fact per line and its place in the configuration on the right.
 
-use super::{Explanation, ProxyTold, StepTold};
+use super::{Explanation, ProxyExplanation, StepExplanation};
 use crate::error::show_place;
 use crate::walk::Effect;
 use flatout_http::status::reason;
@@ -116,7 +116,7 @@ impl Explanation {
         if let Some((listener, _)) = &self.listener {
             let _ = writeln!(text, "    // by {listener}");
         }
-        let mut shown: Vec<&StepTold> = Vec::new();
+        let mut shown: Vec<&StepExplanation> = Vec::new();
         for step in self.steps.iter().filter(|step| !step.is_skipped()) {
             // Omit matching routes, whose content is listed, and further rows of the same step.
             let again = shown.last().is_some_and(|last| last.place == step.place && last.written == step.written);
@@ -135,7 +135,7 @@ impl Explanation {
 }
 
 /// Adds the rows for the origins and the stored responses.
-fn proxy_rows(proxy: &ProxyTold, add: &mut impl FnMut(&'static str, String, &str, String)) {
+fn proxy_rows(proxy: &ProxyExplanation, add: &mut impl FnMut(&'static str, String, &str, String)) {
     let mut row = |label, fact: String| add(label, fact, "", String::new());
     row("origin", proxy.origins.clone());
     if let Some(balance) = &proxy.balance {
@@ -200,7 +200,7 @@ fn widest<'a>(texts: impl Iterator<Item = &'a String>) -> usize {
     texts.map(|text| text.chars().count()).filter(|columns| *columns <= COLUMNS_MAX).max().unwrap_or(0)
 }
 
-fn indent(step: &StepTold) -> String {
+fn indent(step: &StepExplanation) -> String {
     "  ".repeat(step.depth)
 }
 

@@ -186,7 +186,9 @@ impl<'w> Walk<'w> {
                 let Some(rest) = rest else { return Action::RefuseAmbiguous };
                 rest.to_vec()
             }
-            Rewrite::To(template) if template.has_rest() && self.is_rest_ambiguous() => return Action::RefuseAmbiguous,
+            Rewrite::To(template) if template.has_rest_in_path() && self.is_rest_ambiguous() => {
+                return Action::RefuseAmbiguous;
+            }
             Rewrite::To(template) => match template.render(&self.variables()) {
                 Ok(text) => text,
                 Err(HostMissing) => return Action::Refuse(host_needed()),

@@ -84,6 +84,7 @@ pub(super) fn read_file(files: &Files, request: &Request<'_>, path: &[u8], now: 
         facts,
         is_bare: false,
         removed: b"",
+        is_merged: false,
         query: None,
         policy: &Rc::default(),
         user: None,

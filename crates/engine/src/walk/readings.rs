@@ -145,7 +145,7 @@ impl Walk<'_> {
     }
 
     /// Returns whether the page of `folder` that would run is one whose plain name a skipped route leads elsewhere. A
-    /// `page` step runs for every path, so that no path is another name.
+    /// `page` step runs for every path, so its paths are not names of files.
     pub(super) fn evades_route_to_page(&self, folder: &PageFolder) -> bool {
         let is_page = |reading: &&Reading| reading.evades_route && reading.plain != Some(PlainName::Script);
         let mut names = self.readings.iter().filter(is_page).peekable();

@@ -3,7 +3,7 @@
 
 use super::Walk;
 use super::action::Action;
-use crate::explain::{Explanation, PhpTold, ProxyTold, StepTold};
+use crate::explain::{Explanation, PhpExplanation, ProxyExplanation, StepExplanation};
 use crate::host::Match;
 use crate::spec::{FilesSpec, OpenedFolder, PageSpec, SiteSpec};
 use crate::step::{Kind, Mismatch, Step};
@@ -145,8 +145,8 @@ impl Recorder {
                     self.explanation.outcome = ("php", "A script responds; its code determines the response.");
                     // Only in the process that serves.
                     let is_in_force = walk.live.spec.accelerator.events().has_listener();
-                    let state = is_in_force.then(|| php.step.standing());
-                    self.explanation.php = Some(PhpTold { server: php.step.describe(), state, unknown: None });
+                    let state = is_in_force.then(|| php.step.describe_state());
+                    self.explanation.php = Some(PhpExplanation { server: php.step.describe(), state, unknown: None });
                     let path_info = walk.decoded.get(rest).unwrap_or_default();
                     let path_info = String::from_utf8_lossy(path_info).replace(char::from(SLASH_IN_SEGMENT), "/");
                     let suffix = if path_info.is_empty() { String::new() } else { format!(", PATH_INFO {path_info}") };
@@ -160,7 +160,7 @@ impl Recorder {
     /// Adds a row for `step`, and returns `flow`.
     fn add_row<F>(&mut self, walk: &Walk<'_>, step: &Step, effect: Effect, flow: F) -> F {
         let (place, written) = (step.place.clone(), step.written.to_string());
-        self.explanation.steps.push(StepTold { place, depth: walk.depth, written, effect });
+        self.explanation.steps.push(StepExplanation { place, depth: walk.depth, written, effect });
         flow
     }
 
@@ -212,7 +212,7 @@ fn explain_forwarding(
     step: &Step,
     proxy: &Arc<ProxyStep>,
     cache: Option<&Arc<CacheStep>>,
-) -> ProxyTold {
+) -> ProxyExplanation {
     let (request, path, query) = (walk.request, &*walk.path, walk.query.as_deref());
     let refusal = match cache {
         None => Some(("No cache applies to this request.", "Write a `cache` directive before the `proxy` directive.")),
@@ -242,7 +242,7 @@ fn explain_forwarding(
         target.push('?');
         target.push_str(&String::from_utf8_lossy(query));
     }
-    ProxyTold {
+    ProxyExplanation {
         origins: proxy.describe(),
         states: standings.iter().map(|origin| format!("{}: {}", origin.address, origin.text)).collect(),
         balance: proxy.describe_balance(),

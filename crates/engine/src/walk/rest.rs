@@ -35,8 +35,8 @@ impl Rest {
         }
     }
 
-    /// Returns whether the rest of `path` may have a meaning that the routes before have not seen: it begins or ends
-    /// within a segment of dots, or the dot segments that it is without change what another server makes of the path.
+    /// Returns whether a server may interpret the rest of `path` in a way that earlier routes have not seen: the rest
+    /// begins or ends inside a segment of dots, or removing dot segments changes how some server interprets the path.
     pub(super) fn is_ambiguous(&self, path: &[u8]) -> bool {
         self.climbs || dots_change_readings(path)
     }

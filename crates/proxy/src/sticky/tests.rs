@@ -58,6 +58,7 @@ fn take_of(step: &ProxyStep, request: &Request<'_>) -> (Vec<String>, Affinity) {
         facts: PathFacts::default(),
         is_bare: false,
         removed: b"",
+        is_merged: false,
         query: None,
         policy: &policy,
         user: None,
