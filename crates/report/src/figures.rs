@@ -315,8 +315,8 @@ fn named_durations(style: Style, durations_ns: &[(&str, Option<u64>)]) -> String
 fn add_responses(page: &mut TextPage, step: &StepReport) {
     let counts = &step.record.counts;
     let requests = format!("of {} sent", show::count(counts.requests_sent));
-    let interim = Some((1, counts.status_classes[0])).filter(|(_, count)| *count > 0);
-    let interim = interim.map(|(class, count)| format!("{class}xx {}", show::count(count)));
+    let interim = Some(counts.interim_responses).filter(|count| *count > 0);
+    let interim = interim.map(|count| format!("1xx {}", show::count(count)));
     let statuses = verdict::statuses(step).into_iter().map(|(name, count, _)| format!("{name} {}", show::count(count)));
     let statuses: Vec<String> = interim.into_iter().chain(statuses).collect();
     let statuses = if statuses.is_empty() { requests } else { format!("{}   {requests}", statuses.join("  ")) };

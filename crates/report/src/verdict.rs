@@ -227,12 +227,15 @@ pub fn statuses(step: &StepReport) -> Vec<(String, u64, bool)> {
         return statuses;
     }
     let counts = &step.record.counts;
-    let classes = (1..).zip(counts.status_classes.into_iter().zip(counts.unexpected_classes)).skip(1);
+    let classes = (1..).zip(counts.status_classes.into_iter().zip(counts.unexpected_classes));
     let classes = classes.flat_map(|(class, (all, unexpected))| {
         let name = format!("{class}xx");
-        [(name.clone(), all.saturating_sub(unexpected), true), (name, unexpected, false)]
+        // The other responses with 1xx are interim.
+        let expected = if class == 1 { 0 } else { all.saturating_sub(unexpected) };
+        [(name.clone(), expected, true), (name, unexpected, false)]
     });
-    classes.filter(|(_, count, _)| *count > 0).collect()
+    let others = [("other".to_owned(), counts.other_statuses, false)];
+    classes.chain(others).filter(|(_, count, _)| *count > 0).collect()
 }
 
 /// Describes the delay of late responses: `after the measurement interval, the last one 6.01 s after it`.

@@ -50,6 +50,21 @@ fn hanging() -> String {
     format!("http://{address}/")
 }
 
+/// A final 101, and statuses that RFC 9110 §15 does not define, are failures like other unexpected statuses.
+#[test]
+fn every_unexpected_status_fails_the_run() {
+    for (status, text) in
+        [(101, "4 requests were answered with 1xx"), (700, "4 requests were answered with a status of 600 or more")]
+    {
+        let response = format!("HTTP/1.1 {status} Strange\r\nConnection: close\r\nContent-Length: 0\r\n\r\n");
+        let url = format!("http://{}/", respond(move |_, _| Answer::Last(response.clone().into_bytes())));
+        let run = bench(&[&url, "-n", "4", "-c", "1", "--threads", "1"]);
+        assert_eq!((run.exit, run.step()["requests"]["unexpected"].as_u64()), (Some(1), Some(4)), "{run:#?}");
+        assert_eq!(run.step()["failing"][0]["name"], "status-other", "{run:#?}");
+        assert!(run.stdout.contains(text) && run.stdout.contains(&format!("4 status {status}")), "{}", run.stdout);
+    }
+}
+
 /// A bench with every output, and the outputs.
 struct Outputs {
     run: Bench,

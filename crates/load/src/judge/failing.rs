@@ -18,7 +18,7 @@ flatout_reason::reasons! {
     IdleCloses,      "idle-closes",      "the server closed idle connections before the responses to more than 0.1 % of the requests, and the client sent these again";
     ClientErrors,    "status-4xx",       "responses had an unexpected status of 4xx";
     ServerErrors,    "status-5xx",       "responses had an unexpected status of 5xx";
-    OtherStatuses,   "status-other",     "responses had an unexpected status of 2xx or 3xx";
+    OtherStatuses,   "status-other",     "responses had an unexpected status that is neither 4xx nor 5xx";
     OtherWork,       "other-work",       "other processes kept the machine busy";
     WarmUpFailed,    "warm-up-failed",   "requests failed in the warm-up, which no figure includes";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
@@ -94,16 +94,18 @@ pub fn failing(counts: &Counts, requests_asked: Option<u64>) -> Vec<Reason> {
         let text = format!("{found}; more than {percent:.1} % of all requests may mean that the server fails");
         failing.push(Finding::IdleCloses.with(text));
     }
-    for (finding, class) in [
-        (Finding::OtherStatuses, 2),
-        (Finding::OtherStatuses, 3),
-        (Finding::ClientErrors, 4),
-        (Finding::ServerErrors, 5),
-    ] {
-        let count = counts.unexpected_classes[class - 1];
-        if count > 0 {
-            failing.push(finding.with(format!("{count} {} answered with {class}xx", requests_were(count))));
-        }
+    for (class, count) in (1..).zip(counts.unexpected_classes).filter(|(_, count)| *count > 0) {
+        let finding = match class {
+            4 => Finding::ClientErrors,
+            5 => Finding::ServerErrors,
+            _ => Finding::OtherStatuses,
+        };
+        failing.push(finding.with(format!("{count} {} answered with {class}xx", requests_were(count))));
+    }
+    if counts.other_statuses > 0 {
+        let count = counts.other_statuses;
+        let text = format!("{count} {} answered with a status of 600 or more", requests_were(count));
+        failing.push(Finding::OtherStatuses.with(text));
     }
     failing
 }
@@ -226,7 +228,8 @@ fn requests_were(count: u64) -> &'static str {
 mod tests {
     use super::{Finding, failing, notes, stopped_early, warm_up_failed};
     use crate::failure::FailureKind;
-    use crate::record::{CookieCounts, Counts, Recorder, RecorderSettings};
+    use crate::plan::ExpectedStatuses;
+    use crate::record::{CookieCounts, Counts, Recorder, RecorderSettings, Sample};
 
     fn names_and_texts(reasons: &[crate::report::Reason]) -> Vec<(&str, &str)> {
         reasons.iter().map(|reason| (reason.name.as_str(), reason.text.as_str())).collect()
@@ -254,6 +257,46 @@ mod tests {
                 ("status-5xx", "2 requests were answered with 5xx"),
             ]
         );
+    }
+
+    #[test]
+    fn every_unexpected_status_is_a_failure() {
+        for (status, name, text) in [
+            (101, "status-other", "1 request was answered with 1xx"),
+            (204, "status-other", "1 request was answered with 2xx"),
+            (302, "status-other", "1 request was answered with 3xx"),
+            (404, "status-4xx", "1 request was answered with 4xx"),
+            (503, "status-5xx", "1 request was answered with 5xx"),
+            (600, "status-other", "1 request was answered with a status of 600 or more"),
+            (999, "status-other", "1 request was answered with a status of 600 or more"),
+        ] {
+            let mut recorder =
+                Recorder::new(RecorderSettings { classes: 1, start_ns: 0, measured_from_ns: 0 }).unwrap();
+            recorder.expect(ExpectedStatuses::parse("200").unwrap());
+            recorder.record_begun(1, 1, 1);
+            recorder.record(&Sample {
+                class: 0,
+                step: 0,
+                intended_ns: 1,
+                begun_ns: 1,
+                sent_ns: 2,
+                first_byte_ns: 3,
+                ended_ns: 4,
+                resolve_ns: 0,
+                connect_ns: 0,
+                tls_ns: 0,
+                result: Ok(status),
+                detail: "",
+                head_bytes: 40,
+                body_bytes: 0,
+                sent_bytes: 40,
+                interim_responses: 0,
+                is_new_connection: false,
+            });
+            assert_eq!(names_and_texts(&failing(&recorder.counts, None)), [(name, text)], "{status}");
+            assert_eq!((recorder.counts.unexpected(), recorder.counts.successes()), (1, 0), "{status}");
+            assert_eq!(recorder.statuses.iter().collect::<Vec<_>>(), [(status, 1)]);
+        }
     }
 
     #[test]

@@ -38,12 +38,15 @@ pub struct Counts {
     pub head_bytes_in: u64,
     /// Bytes of bodies without framing, including those of failed requests.
     pub body_bytes_in: u64,
-    /// Responses by status class, from 1xx (index 0, interim responses) to 5xx (index 4).
+    /// Responses by status class, from 1xx (index 0, interim responses and a final 101) to 5xx (index 4).
     pub status_classes: [u64; 5],
     /// Responses with an unexpected status ([`crate::plan::ExpectedStatuses`]) by status class, which `status_classes`
     /// includes.
     #[serde(default)]
     pub unexpected_classes: [u64; 5],
+    /// Responses with a status of 600 to 999, which is unexpected and in no status class.
+    #[serde(default)]
+    pub other_statuses: u64,
     /// Bodies checked by digest.
     pub digests_checked: u64,
     /// Failed requests by kind.
@@ -136,7 +139,7 @@ impl Counts {
 
     /// Returns the number of complete responses with an unexpected status.
     pub fn unexpected(&self) -> u64 {
-        sum_of(&self.unexpected_classes)
+        sum_of(&self.unexpected_classes).saturating_add(self.other_statuses)
     }
 
     /// Returns the number of complete responses with an expected status.
@@ -178,10 +181,14 @@ impl Counts {
         match sample.result {
             Ok(status) => {
                 self.responses += 1;
-                // The parser accepts only 1xx to 5xx; a defect there must not cause a panic here.
-                let class = usize::from(status / 100).clamp(1, 5) - 1;
-                self.status_classes[class] += 1;
-                self.unexpected_classes[class] += u64::from(!is_success);
+                // The parser accepts only 100 to 999; a defect there must not cause a panic here.
+                match usize::from(status / 100).max(1) {
+                    class @ 1..=5 => {
+                        self.status_classes[class - 1] += 1;
+                        self.unexpected_classes[class - 1] += u64::from(!is_success);
+                    }
+                    _ => self.other_statuses += 1,
+                }
             }
             Err(kind) => self.failures.0[kind.index()] += 1,
         }
@@ -203,6 +210,7 @@ impl Counts {
         self.head_bytes_in += other.head_bytes_in;
         self.body_bytes_in += other.body_bytes_in;
         self.digests_checked += other.digests_checked;
+        self.other_statuses += other.other_statuses;
         self.cookies.merge(&other.cookies);
         self.failures.merge(&other.failures);
         for (mine, theirs) in

@@ -4,13 +4,13 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// The lowest status of a response that is not interim.
-const STATUS_MIN: u16 = 200;
+/// The lowest status. A final response with a status of 1xx can only be a 101.
+const STATUS_MIN: u16 = 100;
 
-/// Number of counters: one for each status to 599.
-const COUNT: usize = 400;
+/// Number of counters: one for each status to 999.
+const COUNT: usize = 900;
 
-/// Number of complete responses by status, 200 to 599. In JSON it is an object with those that occurred.
+/// Number of complete responses by status, 100 to 999. In JSON it is an object with those that occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statuses(Box<[u64; COUNT]>);
 
@@ -65,14 +65,14 @@ mod tests {
     #[test]
     fn statuses_are_counted_and_stored() {
         let mut statuses = Statuses::default();
-        for (status, count) in [(599, 1), (200, 2), (404, 3), (199, 9), (600, 9), (0, 9)] {
+        for (status, count) in [(600, 1), (200, 2), (404, 3), (101, 4), (99, 9), (1000, 9), (0, 9)] {
             statuses.add(status, count);
         }
         statuses.merge(&statuses.clone());
-        assert_eq!(statuses.iter().collect::<Vec<_>>(), [(200, 4), (404, 6), (599, 2)]);
+        assert_eq!(statuses.iter().collect::<Vec<_>>(), [(101, 8), (200, 4), (404, 6), (600, 2)]);
         let json = serde_json::to_string(&statuses).unwrap();
-        assert_eq!(json, r#"{"200":4,"404":6,"599":2}"#);
+        assert_eq!(json, r#"{"101":8,"200":4,"404":6,"600":2}"#);
         assert_eq!(serde_json::from_str::<Statuses>(&json).unwrap(), statuses);
-        assert!(serde_json::from_str::<Statuses>(r#"{"600":1}"#).is_err());
+        assert!(serde_json::from_str::<Statuses>(r#"{"1000":1}"#).is_err());
     }
 }
