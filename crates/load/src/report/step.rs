@@ -81,6 +81,18 @@ pub struct Reason {
     pub text: String,
 }
 
+impl Reason {
+    /// Returns the failure or note with this name, if this version knows it.
+    fn finding(&self) -> Option<Finding> {
+        Finding::of_name(&self.name)
+    }
+}
+
+/// Returns whether a requirement limits this failure, so that it does not fail the run.
+fn is_limited(reason: &Reason, thresholds: &[Threshold]) -> bool {
+    reason.finding().is_some_and(|finding| thresholds.iter().any(|threshold| threshold.allows(finding)))
+}
+
 /// Results of the requests of the measured span.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestsReport {
@@ -537,13 +549,18 @@ impl StepReport {
         threshold.judge(&judged, |figure| self.verdict(figure))
     }
 
+    /// Returns the first failure of requests that fails a run with these requirements, because none of them limits it.
+    pub fn unlimited_failure(&self, thresholds: &[Threshold]) -> Option<&Reason> {
+        let is_of_requests = |reason: &Reason| reason.finding().is_none_or(Finding::is_of_overload);
+        self.failing.iter().find(|reason| is_of_requests(reason) && !is_limited(reason, thresholds))
+    }
+
     /// Moves permitted failures to the notes. Failures are permitted if a requirement limits them, or if they are
     /// expected because the run exceeds the server's limit.
     pub fn allow(&mut self, thresholds: &[Threshold]) {
         let is_allowed = |reason: &Reason| {
-            let Some(finding) = Finding::of_name(&reason.name) else { return false };
-            self.evidence.overload && finding.is_of_overload()
-                || thresholds.iter().any(|threshold| threshold.allows(finding))
+            let is_expected = self.evidence.overload && reason.finding().is_some_and(Finding::is_of_overload);
+            is_expected || is_limited(reason, thresholds)
         };
         let (allowed, failing) = std::mem::take(&mut self.failing).into_iter().partition(is_allowed);
         let allowed: Vec<Reason> = allowed;

@@ -23,17 +23,22 @@ pub fn find_knee(
     let mut bench = Bench::prepare(ask, counter_source)?;
     let mut search = KneeSearch::new(plan);
     let mut statuses = LevelStatuses::default();
+    // The rates at which requests failed in a way that no requirement limits, and how.
+    let mut failed: Vec<(f64, String)> = Vec::new();
     while let Some(trial) = search.next() {
         let step = bench.step(&at_rate(&base, trial.rate_per_s, trial.duration_ns), true, progress);
         // If the client has too few ports for a rate, the trial says nothing about the server, and the search continues
         // at lower rates.
         let outcome = step.map_or(TrialOutcome::Invalid, |step| {
             // What a client sends after a stop is a burst, to which a server may respond otherwise.
-            let was_stopped = step.invalid.iter().any(|invalid| invalid.reason == InvalidReason::ClientStopped);
+            let was_stopped = was_stopped(step);
             let responses = Responses::of(&step.record, &step.plan.expected);
             if !was_stopped && statuses.differ(trial.rate_per_s, responses) {
                 TrialOutcome::Missed
             } else {
+                let at = format!("at {}/s", show::figure(trial.rate_per_s));
+                let failure = step.unlimited_failure(requirements).filter(|_| !was_stopped);
+                failed.extend(failure.map(|failure| (trial.rate_per_s, format!("{at}, {}", failure.text))));
                 outcome_of(step, requirements)
             }
         });
@@ -53,7 +58,7 @@ pub fn find_knee(
     let requirement = requirements.iter().map(Threshold::text).collect::<Vec<_>>().join(" and ");
     let mut sentence = knee.sentence(&requirement, arrival);
     let is_above = |rate_per_s: f64| knee.met_per_s.is_none_or(|met_per_s| rate_per_s > met_per_s);
-    let above = statuses.differing.iter().filter(|(rate_per_s, _)| is_above(*rate_per_s));
+    let above = statuses.differing.iter().chain(&failed).filter(|(rate_per_s, _)| is_above(*rate_per_s));
     if let Some((_, why)) = above.min_by(|one, other| one.0.total_cmp(&other.0)) {
         sentence = format!("{sentence}; {why}");
     }
@@ -97,9 +102,14 @@ impl LevelStatuses {
     }
 }
 
-/// Returns the outcome of a trial. A server that cannot keep up makes arrivals wait, which misses the requirement. A
-/// saturated or late client says nothing about the server, unless response times meet the requirement even with the
-/// client's delays.
+/// Returns whether something stopped the client during a trial.
+fn was_stopped(step: &StepReport) -> bool {
+    step.invalid.iter().any(|invalid| invalid.reason == InvalidReason::ClientStopped)
+}
+
+/// Returns the outcome of a trial. It misses the requirement if a run at this rate would fail. A server that cannot keep
+/// up makes arrivals wait, which misses the requirement. A saturated or late client says nothing about the server, unless
+/// response times meet the requirement even with the client's delays.
 fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
         matches!(
@@ -120,14 +130,16 @@ fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
     // Whatever the client's delays, they are not why requests fail, unless the client had no descriptor or port.
     let has_failed =
         requirements.iter().zip(&outcomes).any(|(requirement, outcome)| requirement.bounds_failures() && !outcome.met);
-    if has_failed && step.record.counts.failures_of_client() == 0 {
+    // If the client was stopped, its connections became idle, and the server may have closed them for that reason.
+    let has_other_failure = step.unlimited_failure(requirements).is_some();
+    if (has_failed || has_other_failure && !was_stopped(step)) && step.record.counts.failures_of_client() == 0 {
         return TrialOutcome::Missed;
     }
     // Unlike the rate, this share does not depend on the randomness of arrivals.
     let keeps_up =
         step.evidence.reached_share().is_none_or(|share| share >= REACHED_SHARE_MIN) && step.tally.dropped == 0;
     let has_success = step.record.counts.successes() > 0;
-    if outcomes.iter().all(|outcome| outcome.met) && has_success && keeps_up && !is_unknown {
+    if outcomes.iter().all(|outcome| outcome.met) && has_success && !has_other_failure && keeps_up && !is_unknown {
         TrialOutcome::Met
     } else if is_by_client {
         TrialOutcome::Invalid
@@ -144,7 +156,7 @@ mod tests {
     use flatout_load::judge::validity::Invalid;
     use flatout_load::judge::{InvalidReason, Threshold};
     use flatout_load::plan::ExpectedStatuses;
-    use flatout_load::report::StepReport;
+    use flatout_load::report::{Reason, StepReport};
 
     /// Nine of ten responses take 0.6 ms, the others 3.1 ms.
     fn step(reasons: &[InvalidReason]) -> StepReport {
@@ -207,6 +219,23 @@ mod tests {
         assert_eq!(outcome(&late, "errors<=1%"), TrialOutcome::Invalid);
         late.record.counts.unexpected_classes[4] = late.record.counts.responses;
         assert_eq!(outcome(&late, "errors<=100%"), TrialOutcome::Invalid, "nothing succeeded");
+    }
+
+    #[test]
+    fn a_level_that_would_fail_as_a_run_misses() {
+        let failing = |name: &str, reasons: &[InvalidReason]| {
+            let mut step = step(reasons);
+            step.failing = vec![Reason { name: name.to_owned(), text: String::new() }];
+            step
+        };
+        let requirements = ["p99<20ms", "errors<=1%"].map(|text| Threshold::parse(text).unwrap());
+        let of = |step: &StepReport| outcome_of(step, &requirements);
+        assert_eq!(of(&failing("idle-closes", &[])), TrialOutcome::Missed);
+        assert_eq!(of(&failing("idle-closes", &[InvalidReason::ScheduleLag])), TrialOutcome::Missed);
+        assert_eq!(of(&failing("idle-closes", &[InvalidReason::ClientStopped])), TrialOutcome::Invalid);
+        // A requirement limits these.
+        assert_eq!(of(&failing("requests-failed", &[])), TrialOutcome::Met);
+        assert_eq!(of(&failing("status-5xx", &[])), TrialOutcome::Met);
     }
 
     #[test]
