@@ -137,6 +137,9 @@ flatout_reason::defaults! {
         /// The statuses of successful responses.
         #[serde(default)]
         pub expected: ExpectedStatuses = ExpectedStatuses::default(),
+        /// True if `expected` has the statuses of the first level of an overload test, because the user named none.
+        #[serde(default)]
+        pub expects_as_first: bool = false,
         /// The source of the cookies that requests have.
         #[serde(default)]
         pub cookies: CookieUse = CookieUse::Stored,

@@ -165,7 +165,7 @@ fn incomparable(pairs: &[(RunReport, RunReport)], steps: &[(&StepReport, &StepRe
 
 /// Returns the responses of A's steps and of B's.
 fn responses_of(steps: &[(&StepReport, &StepReport)]) -> (Responses, Responses) {
-    let of = |step: &StepReport| Responses::of(&step.record, &step.plan.expected);
+    let of = |step: &StepReport| Responses::of(&step.record, &step.plan);
     let add = |(a, b): (Responses, Responses), (one, other): &(&StepReport, &StepReport)| {
         (a.and(&of(one)), b.and(&of(other)))
     };

@@ -23,7 +23,7 @@ pub fn add_levels(page: &mut TextPage, steps: &[StepReport]) {
     let mut header = vec!["offered", "responses/s", "p50", "p99", "max"];
     header.extend(has_lag.then_some("lag p99"));
     // Which successful statuses a server sent is of interest only if they vary.
-    let responses: Vec<Responses> = steps.iter().map(|step| Responses::of(&step.record, &step.plan.expected)).collect();
+    let responses: Vec<Responses> = steps.iter().map(|step| Responses::of(&step.record, &step.plan)).collect();
     let all = responses.iter().fold(Responses::default(), Responses::and);
     let has_statuses = all.statuses() > 1;
     header.extend(has_statuses.then_some("statuses"));

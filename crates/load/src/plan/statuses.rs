@@ -37,6 +37,15 @@ impl ExpectedStatuses {
         for part in text.split(',').map(str::trim) {
             ranges.push(range(part).ok_or_else(|| StatusesError(part.to_owned()))?);
         }
+        Ok(Self::of_ranges(ranges))
+    }
+
+    /// Creates the set of these statuses.
+    pub fn of(statuses: impl IntoIterator<Item = u16>) -> Self {
+        Self::of_ranges(statuses.into_iter().map(|status| (status, status)).collect())
+    }
+
+    fn of_ranges(mut ranges: Vec<(u16, u16)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(u16, u16)> = Vec::with_capacity(ranges.len());
         for (first, last) in ranges {
@@ -45,7 +54,7 @@ impl ExpectedStatuses {
                 _ => merged.push((first, last)),
             }
         }
-        Ok(Self(merged))
+        Self(merged)
     }
 
     /// Returns whether a response with this status is successful.
@@ -121,6 +130,7 @@ mod tests {
             assert_eq!(ExpectedStatuses::parse(shown), Ok(statuses));
         }
         assert_eq!(ExpectedStatuses::default().to_string(), "2xx,3xx");
+        assert_eq!(ExpectedStatuses::of([204, 200, 205]).to_string(), "200,204-205");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A redirect or an empty page is faster than the page that was requested. Such a difference is no difference in speed.
 
 use super::compare::FAILED_SHARE_DIFFERENCE_MAX;
-use crate::plan::ExpectedStatuses;
+use crate::plan::{ExpectedStatuses, Plan};
 use crate::record::Recorder;
 use flatout_units::show;
 use serde::{Deserialize, Serialize};
@@ -40,14 +40,14 @@ pub struct Responses {
 }
 
 impl Responses {
-    /// Collects the responses of a run whose successful statuses are these.
-    pub fn of(record: &Recorder, expected: &ExpectedStatuses) -> Self {
+    /// Collects the responses of a run with this plan.
+    pub fn of(record: &Recorder, plan: &Plan) -> Self {
         Self {
-            statuses: record.statuses.iter().filter(|(status, _)| expected.contains(*status)).collect(),
+            statuses: record.statuses.iter().filter(|(status, _)| plan.expected.contains(*status)).collect(),
             count: record.counts.responses,
             body_bytes: record.counts.body_bytes_in,
             are_mixed: record.classes.len() > 1,
-            are_named: *expected != ExpectedStatuses::default(),
+            are_named: plan.expected != ExpectedStatuses::default() && !plan.expects_as_first,
         }
     }
 
@@ -67,6 +67,16 @@ impl Responses {
     /// Returns the number of different statuses of successful responses.
     pub fn statuses(&self) -> usize {
         self.statuses.len()
+    }
+
+    /// Returns the statuses of successful responses.
+    pub fn seen(&self) -> ExpectedStatuses {
+        ExpectedStatuses::of(self.statuses.keys().copied())
+    }
+
+    /// Returns whether the user named the expected statuses, so that a run may have any of them.
+    pub const fn are_named(&self) -> bool {
+        self.are_named
     }
 
     /// Returns whether any response was successful.

@@ -46,7 +46,7 @@ const RATE_ROUNDING: f64 = 1e-6;
 
 /// Returns the rate of arrivals of a level, if the clock determines it, and the responses of the level.
 fn rate_and_responses(level: &StepReport) -> (Option<f64>, Responses) {
-    (level.offered.visits_per_s, Responses::of(&level.record, &level.plan.expected))
+    (level.offered.visits_per_s, Responses::of(&level.record, &level.plan))
 }
 
 /// Returns the responses of the levels that yield the figures: of those up to the knee if the run searched for it,

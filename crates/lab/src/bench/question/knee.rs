@@ -32,7 +32,7 @@ pub fn find_knee(
         let outcome = step.map_or(TrialOutcome::Invalid, |step| {
             // What a client sends after a stop is a burst, to which a server may respond otherwise.
             let was_stopped = was_stopped(step);
-            let responses = Responses::of(&step.record, &step.plan.expected);
+            let responses = Responses::of(&step.record, &step.plan);
             if !was_stopped && statuses.differ(trial.rate_per_s, responses) {
                 TrialOutcome::Missed
             } else {
@@ -107,9 +107,9 @@ fn was_stopped(step: &StepReport) -> bool {
     step.invalid.iter().any(|invalid| invalid.reason == InvalidReason::ClientStopped)
 }
 
-/// Returns the outcome of a trial. It misses the requirement if a run at this rate would fail. A server that cannot keep
-/// up makes arrivals wait, which misses the requirement. A saturated or late client says nothing about the server, unless
-/// response times meet the requirement even with the client's delays.
+/// Returns the outcome of a trial. It misses the requirement if a run at this rate would fail. A server that cannot
+/// keep up makes arrivals wait, which misses the requirement. A saturated or late client says nothing about the server,
+/// unless response times meet the requirement even with the client's delays.
 fn outcome_of(step: &StepReport, requirements: &[Threshold]) -> TrialOutcome {
     let by_client = |reason: InvalidReason| {
         matches!(
@@ -155,7 +155,7 @@ mod tests {
     use flatout_load::FailureKind;
     use flatout_load::judge::validity::Invalid;
     use flatout_load::judge::{InvalidReason, Threshold};
-    use flatout_load::plan::ExpectedStatuses;
+    use flatout_load::plan::{ExpectedStatuses, Plan};
     use flatout_load::report::{Reason, StepReport};
 
     /// Nine of ten responses take 0.6 ms, the others 3.1 ms.
@@ -191,7 +191,8 @@ mod tests {
         let of = |json: &str, expected: &str| {
             let mut record = step(&[]).record;
             record.statuses = serde_json::from_str(json).unwrap();
-            Responses::of(&record, &ExpectedStatuses::parse(expected).unwrap())
+            let expected = ExpectedStatuses::parse(expected).unwrap();
+            Responses::of(&record, &Plan { expected, ..Plan::default() })
         };
         let (pages, sorry) = (r#"{"200": 1000}"#, r#"{"200": 200, "302": 800}"#);
         let mut statuses = LevelStatuses::default();

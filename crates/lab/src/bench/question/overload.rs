@@ -7,6 +7,8 @@ use flatout_load::record::Recorder;
 use flatout_load::report::StepReport;
 use flatout_load::report::goodput::{good_of_point, sustained_per_s};
 use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery};
+use flatout_load::stats::responses::{Responses, answered_differently};
+use flatout_units::show;
 use serde_json::json;
 
 /// Offered loads of the levels, as fractions of the peak.
@@ -39,7 +41,8 @@ pub fn overload(
     plan: &OverloadPlan,
     progress: &mut dyn ProgressReceiver,
 ) -> Result<BenchReport, BenchError> {
-    let base = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
+    let asked = ask.plans.first().cloned().ok_or(BenchError::NothingToAsk)?;
+    let mut base = asked.clone();
     let requests_per_arrival = base.arrival().requests;
     let mut bench = Bench::prepare(ask, counter_source)?;
     // Plans state rates of arrivals, but results are in requests.
@@ -57,12 +60,16 @@ pub fn overload(
         done / requests_per_arrival
     };
     let mut levels = Vec::new();
+    let mut statuses = LevelStatuses::default();
     for part in LEVELS {
         if bench.is_over() || peak_per_s <= 0.0 {
             break;
         }
         let step = bench.step(&at_rate(&base, part * peak_per_s, plan.level_ns), true, progress);
-        levels.extend(step.map(|step| level_of(step, plan.in_time_ns)));
+        let Some(step) = step else { continue };
+        let level = level_of(step, plan.in_time_ns);
+        levels.push(level);
+        statuses.handle(level.offered_per_s, Responses::of(&step.record, &asked), &mut base);
     }
     let mut recovered = None;
     if !bench.is_over() && peak_per_s > 0.0 {
@@ -85,6 +92,9 @@ pub fn overload(
             }
             Recovery::NotWithin(ns) => format!("the server did not recover within {:.0} s", ns as f64 / 1e9),
         }),
+        statuses
+            .differing
+            .map(|why| format!("responses with other statuses than at the first level are no goodput: {why}")),
     ];
     let sentence = sentence.into_iter().flatten().collect::<Vec<_>>().join("; ");
     let finding = json!({
@@ -97,6 +107,35 @@ pub fn overload(
     report.run.findings.insert("overload".to_owned(), finding);
     report.asked.overload = true;
     Ok(report)
+}
+
+/// The statuses of the responses at the first level, whose load is far below the peak. Responses with other statuses
+/// are no goodput: a server that redirects to an error page instead of serving the page does not sustain the load.
+#[derive(Debug, Default)]
+struct LevelStatuses {
+    /// The first offered load with successful responses, in requests per second, and these responses.
+    first: Option<(f64, Responses)>,
+    /// How the statuses of a later level differed, for the first such level.
+    differing: Option<String>,
+}
+
+impl LevelStatuses {
+    /// Handles the responses of a level. After the first one, the plan of later levels expects only its statuses,
+    /// unless the user named the expected ones.
+    fn handle(&mut self, offered_per_s: f64, responses: Responses, later: &mut Plan) {
+        if let Some((first_per_s, first)) = &self.first {
+            if self.differing.is_none() {
+                let at = |rate_per_s: f64| format!("at {}/s", show::figure(rate_per_s));
+                let (low, high) = (at(*first_per_s), at(offered_per_s));
+                self.differing = answered_differently((&low, first), (&high, &responses));
+            }
+        } else if responses.has_successes() {
+            if !responses.are_named() {
+                (later.expected, later.expects_as_first) = (responses.seen(), true);
+            }
+            self.first = Some((offered_per_s, responses));
+        }
+    }
 }
 
 fn level_of(step: &StepReport, in_time_ns: u64) -> Level {
@@ -122,4 +161,38 @@ fn seconds_of(record: &Recorder, from_ns: u64, offered_per_s: f64, in_time_ns: u
             good: good_of_point(point, in_time_ns),
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LevelStatuses, Responses};
+    use crate::view::fixture;
+    use flatout_load::plan::{ExpectedStatuses, Plan};
+
+    /// Returns what later levels expect, whether the lab found that, and how the statuses differed, after levels with
+    /// these statuses.
+    fn after(asked: &Plan, levels: &[&str]) -> (String, bool, Option<String>) {
+        let (mut statuses, mut later) = (LevelStatuses::default(), asked.clone());
+        for (level, json) in (1_u32..).zip(levels) {
+            let mut record = fixture::single().steps.remove(0).record;
+            record.statuses = serde_json::from_str(json).unwrap();
+            statuses.handle(f64::from(100 * level), Responses::of(&record, asked), &mut later);
+        }
+        (later.expected.to_string(), later.expects_as_first, statuses.differing)
+    }
+
+    #[test]
+    fn only_statuses_of_the_first_level_are_goodput() {
+        let (nothing, pages, sorry) = (r#"{"503": 90}"#, r#"{"200": 1000}"#, r#"{"200": 200, "302": 800}"#);
+        let asked = Plan::default();
+        assert_eq!(after(&asked, &[nothing]), ("2xx,3xx".to_owned(), false, None), "nothing succeeded");
+        assert_eq!(after(&asked, &[nothing, pages, pages]), ("200".to_owned(), true, None));
+        let (expected, is_found, why) = after(&asked, &[pages, sorry, r#"{"204": 1000}"#]);
+        assert_eq!((expected.as_str(), is_found), ("200", true));
+        let why = why.unwrap();
+        assert!(why.contains("(at 100/s: 100.0 % status 200; at 200/s: 80.0 % status 302, 20.0 % "), "{why}");
+        // A user who names statuses wants each of them.
+        let named = Plan { expected: ExpectedStatuses::parse("200,302").unwrap(), ..Plan::default() };
+        assert_eq!(after(&named, &[pages, sorry]), ("200,302".to_owned(), false, None));
+    }
 }

@@ -138,7 +138,7 @@ impl Turn {
             p99_ns: at(|response| response.p99_ns),
             server_cpu_ns: step.server.and_then(|server| server.cpu_ns_per_response),
             counts: step.record.counts,
-            responses: Responses::of(&step.record, &step.plan.expected),
+            responses: Responses::of(&step.record, &step.plan),
             slots: step.slots_used(),
             verdicts: step.figures.clone(),
         }
