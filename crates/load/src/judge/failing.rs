@@ -1,6 +1,7 @@
 //! Failures of a run, and notes for readers.
 
 use crate::failure::FailureKind;
+use crate::plan::Plan;
 use crate::record::{CookieCounts, Counts, Recorder};
 use crate::report::Reason;
 use crate::schedule::Tally;
@@ -212,10 +213,17 @@ pub fn stopped_early(share: f64, share_max: f64, in_warm_up: bool) -> String {
     )
 }
 
-/// Returns the note that not all of `streams` could be used, if the server does not permit as many.
-pub fn streams_limited(tally: &Tally, streams: u32) -> Option<Reason> {
+/// Returns the note that not all streams of a plan could be used, if the server does not permit as many. `in_flight_peak`
+/// is the maximum number of requests in flight.
+pub fn streams_limited(tally: &Tally, plan: &Plan, in_flight_peak: u64) -> Option<Reason> {
     let permitted = plural(u64::from(tally.streams_max?), "concurrent stream", "concurrent streams");
-    let used = streams.saturating_sub(tally.slots_unusable);
+    let streams = plan.connections_used();
+    let usable = u64::from(streams.saturating_sub(tally.slots_unusable));
+    // An open loop does not try to use the streams that its load does not need, so not all of the others are usable.
+    let used = match in_flight_peak.div_ceil(u64::from(plan.burst.max(1))) {
+        peak @ 1.. if plan.is_open() => peak.min(usable),
+        _ => usable,
+    };
     let text = format!("the server permits {permitted} on a connection, so {used} of {streams} were used");
     Some(Finding::StreamsLimited.with(text))
 }
@@ -226,10 +234,11 @@ fn requests_were(count: u64) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Finding, failing, notes, stopped_early, warm_up_failed};
+    use super::{Finding, failing, notes, stopped_early, streams_limited, warm_up_failed};
     use crate::failure::FailureKind;
-    use crate::plan::ExpectedStatuses;
+    use crate::plan::{ArrivalKind, Arrivals, ExpectedStatuses, Loop, Plan};
     use crate::record::{CookieCounts, Counts, Recorder, RecorderSettings, Sample};
+    use crate::schedule::Tally;
 
     fn names_and_texts(reasons: &[crate::report::Reason]) -> Vec<(&str, &str)> {
         reasons.iter().map(|reason| (reason.name.as_str(), reason.text.as_str())).collect()
@@ -376,6 +385,24 @@ mod tests {
         assert!(stopped_early(0.5, 0.1, false).contains("stopped early, because 50"));
         let text = stopped_early(0.5, 0.1, true);
         assert!(text.contains("stopped early, in its warm-up, because 50") && text.contains("; nothing was"), "{text}");
+    }
+
+    #[test]
+    fn the_streams_that_were_used_are_counted() {
+        let used = |kind: Loop, slots_unusable, in_flight_peak, burst| {
+            let plan = Plan { kind, connections: 100, burst, ..Plan::default() };
+            let tally = Tally { slots_unusable, streams_max: Some(10), ..Tally::default() };
+            let text = streams_limited(&tally, &plan, in_flight_peak).unwrap().text;
+            text.rsplit(", so ").next().unwrap().to_owned()
+        };
+        let open = || Loop::Open(Arrivals::constant(ArrivalKind::Fixed, 100.0));
+        assert_eq!(used(Loop::Closed, 80, 20, 1), "20 of 100 were used");
+        // An open loop has tried only some of the streams that cannot be used.
+        assert_eq!(used(open(), 40, 20, 1), "20 of 100 were used");
+        assert_eq!(used(open(), 80, 25, 1), "20 of 100 were used", "the sum over threads is an upper bound");
+        assert_eq!(used(open(), 80, 20, 4), "5 of 100 were used");
+        assert_eq!(used(open(), 80, 0, 1), "20 of 100 were used", "nothing was measured");
+        assert_eq!(streams_limited(&Tally::default(), &Plan::default(), 9), None);
     }
 
     #[test]

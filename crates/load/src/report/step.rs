@@ -463,7 +463,7 @@ impl StepReport {
             notes.extend(warm_up_failed);
             failing::failing(&record.counts, requests_asked)
         };
-        notes.extend(failing::streams_limited(&facts.tally, facts.plan.connections_used()));
+        notes.extend(failing::streams_limited(&facts.tally, &facts.plan, record.in_flight.peak));
         Self {
             step: facts.step,
             offered,
