@@ -106,6 +106,10 @@ pub struct Tally {
     pub slots_peak: u32,
     /// Slots that were given up because connecting failed.
     pub slots_given_up: u32,
+    /// Closed loop: time for which slots had no connection because connecting failed, from the start of a failed attempt
+    /// to the end of the pause after it, summed over slots, in nanoseconds.
+    #[serde(default)]
+    pub unconnected_ns: u64,
     /// Slots that could not be used, because the server permits fewer streams on a connection than were requested.
     #[serde(default)]
     pub slots_unusable: u32,
@@ -127,6 +131,7 @@ impl Tally {
         self.backlog_peak += other.backlog_peak;
         self.slots_peak += other.slots_peak;
         self.slots_given_up += other.slots_given_up;
+        self.unconnected_ns = self.unconnected_ns.saturating_add(other.unconnected_ns);
         self.slots_unusable += other.slots_unusable;
         self.streams_max = self.streams_max.into_iter().chain(other.streams_max).min();
     }
@@ -321,10 +326,16 @@ impl Schedule {
             return;
         }
         state.connect_failures = state.connect_failures.saturating_add(1);
+        let (begun_ns, failures) = (state.intended_ns, state.connect_failures);
         let is_counted = matches!(self.plan.stop, Stop::Count(_));
-        match self.retries.decide(now_ns, state.connect_failures, is_counted) {
-            Retry::After { pause_ns } => self.wait(slot, now_ns.saturating_add(pause_ns)),
+        match self.retries.decide(now_ns, failures, is_counted) {
+            Retry::After { pause_ns } => {
+                let due_ns = now_ns.saturating_add(pause_ns);
+                self.count_unconnected(begun_ns, due_ns);
+                self.wait(slot, due_ns);
+            }
             Retry::GiveUp => {
+                self.count_unconnected(begun_ns, now_ns);
                 self.slots[slot as usize].holding = Holding::Retired;
                 self.slots_held -= 1;
                 self.tally.slots_given_up += 1;

@@ -10,6 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// Length of the client's connection preface over HTTP/2, in bytes (RFC 9113 §3.4).
 const PREFACE_BYTES: usize = 24;
@@ -108,6 +109,29 @@ fn a_request_that_is_sent_again_may_be_in_the_log_of_the_server_twice() {
     assert_eq!((run.code, sent_again(&run), run.invalid().contains(&"counts-differ")), (Some(0), 1, false), "{run:#?}");
     let counted = &run.step()["evidence"]["reconciliation"];
     assert_eq!((&counted["server"]["requests"], &counted["client_requests"]), (&json!(4), &json!(3)), "{counted:#}");
+}
+
+/// The client pauses between attempts to connect, so few requests fail while the server is down.
+#[test]
+fn a_server_that_goes_away_leaves_no_figure_of_a_closed_loop_valid() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let until = Instant::now() + Duration::from_millis(300);
+        let mut request = [0; 4096];
+        while Instant::now() < until && client.read(&mut request).is_ok_and(|count| count > 0) {
+            client.write_all(&ok(64)).unwrap();
+        }
+    });
+    let required = ["--require", "errors<50%", "--require", "p50<1s"];
+    let run = bench(&[&[url.as_str(), "-c", "1", "--threads", "1", "-d", "1s"], &required[..]].concat());
+    assert!(run.invalid().contains(&"server-unreachable"), "{run:#?}");
+    assert_eq!((run.exit, failing(&run).len()), (Some(5), 0), "{run:#?}");
+    let share = run.step()["evidence"]["unconnected_share"].as_f64().unwrap();
+    assert!((0.2..0.8).contains(&share), "{share}");
+    let unsound = |outcome: &serde_json::Value| outcome["unsound"].as_array().unwrap().len();
+    assert!(run.json["thresholds"].as_array().unwrap().iter().all(|outcome| unsound(outcome) > 0), "{run:#?}");
 }
 
 /// Starts a relay to a server. For each connection, `forward` receives the client's side and the server's side, and

@@ -148,7 +148,9 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
             | InvalidReason::AgentLost,
             Rate,
         )
-        | (InvalidReason::ArrivalsDropped, Rate | Median | Tail) => AtLeast,
+        | (InvalidReason::ArrivalsDropped, Rate | Median | Tail)
+        // Had the client sent requests while it could not open connections, more would have failed.
+        | (InvalidReason::ServerUnreachable, Counts) => AtLeast,
         // What the client could not send had no response, so it counts as slower than everything.
         (InvalidReason::ClientSaturated | InvalidReason::ClientStarved, Median | Tail)
         | (InvalidReason::CpuContention | InvalidReason::CpuContentionUnknown | InvalidReason::ClientStopped, Tail) => {
@@ -156,6 +158,8 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
         }
         (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
         | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
+        // The requests that the client would have sent are missing from every figure of the server.
+        | (InvalidReason::ServerUnreachable, Rate | Median | Tail | ServerCpu)
         | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)
         | (InvalidReason::ClientStarved, Counts)
         | (InvalidReason::LittlesLaw | InvalidReason::CountsDiffer, _) => Unknown,

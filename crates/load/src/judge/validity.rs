@@ -32,6 +32,8 @@ flatout_reason::reasons! {
         "raise the limit on open files (ulimit -n), give the client more ports with --source-addresses, use fewer connections with -c, or use other machines with --agents";
     ConnectionsNotReached, "connections-not-reached", "fewer connections were open at once than planned",
         "check that the server listens, look at the failures for refused connections, raise the limit on open files (ulimit -n), or use fewer connections with -c";
+    ServerUnreachable,    "server-unreachable",    "connections could not be opened for part of the measurement, so the client sent no requests in that time",
+        "check that the server runs, listens and accepts connections during the whole run, and look in its log for a crash or a restart";
     ConnectionsShort,     "connections-short",     "arrivals waited because every connection was in use, and the wait is significant compared with the response time",
         "allow more connections with -c. If your real clients share that few connections, they also wait, and the times are valid";
     ArrivalsDropped,      "arrivals-dropped",      "arrivals waited longer than the backlog or the drain time allows, and their requests were never sent",
@@ -82,6 +84,10 @@ pub const HELD_BACK_SHARE_MAX: f64 = 0.1;
 /// Largest share of its time that a client thread may be on a core or waiting for one. Above it, the client was likely
 /// the limit.
 pub const CLIENT_BUSY_SHARE_MAX: f64 = 0.9;
+
+/// Largest share of the time of all connections of a closed loop for which they could not be opened. The client pauses
+/// between attempts, so a server that is down gets few requests, and few of them fail.
+pub const UNCONNECTED_SHARE_MAX: f64 = 0.05;
 
 /// Shortest run in nanoseconds for which CPU use and Little's law are judged; most of a shorter run is its start.
 pub const JUDGED_NS_MIN: u64 = 100_000_000;
@@ -161,6 +167,8 @@ pub struct Evidence {
     pub server_cores: Option<f64>,
     /// Number of requests that failed because the client had no file descriptor or port.
     pub client_starved: u64,
+    /// Share of the time of all connections of a closed loop for which they could not be opened, 0 to 1.
+    pub unconnected_share: f64,
     /// Planned requests per second, if the clock determines the rate.
     pub offered_per_s: Option<f64>,
     /// Requests started per second.
@@ -373,6 +381,14 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         let requests = plural(evidence.client_starved, "request", "requests");
         let text = format!("{requests} failed because this process had no free file descriptor or port");
         add(InvalidReason::ClientStarved, text);
+    }
+    // Without a descriptor or a port, the client could not open connections, whatever the server did.
+    if is_judged && evidence.unconnected_share > UNCONNECTED_SHARE_MAX && evidence.client_starved == 0 {
+        let text = format!(
+            "connections could not be opened for {:.0} % of their time, in which the client sent no requests",
+            100.0 * evidence.unconnected_share
+        );
+        add(InvalidReason::ServerUnreachable, text);
     }
     if let Some(asked) = evidence.connections_asked.filter(|asked| evidence.connections_peak < *asked) {
         let text = format!("only {} of {asked} connections were open at once", evidence.connections_peak);

@@ -28,6 +28,11 @@ pub(super) fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         server_cpu_is_short: facts.server.is_some_and(|server| server.cpu_is_short),
         server_cores: facts.server.map(|server| server.cores_used),
         client_starved: record.counts.failures_of_client(),
+        unconnected_share: {
+            let slots = plan.connections_used().saturating_sub(facts.tally.slots_unusable);
+            let all_ns = f64::from(slots) * facts.elapsed_ns as f64;
+            (facts.tally.unconnected_ns as f64 / all_ns.max(1.0)).min(1.0)
+        },
         offered_per_s: plan.offered_per_s(),
         begun_per_s: record.counts.requests_begun as f64 * 1e9 / begun_ns as f64,
         intended_span_ns: record.intended_span_ns,

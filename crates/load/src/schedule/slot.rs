@@ -35,6 +35,8 @@ pub(super) struct ConnectionSlot {
     pub(super) random: Random,
     /// Number of failed attempts to connect since the last success.
     pub(super) connect_failures: u32,
+    /// Intended start of the last burst, in nanoseconds on the driver's clock.
+    pub(super) intended_ns: u64,
 }
 
 impl ConnectionSlot {
@@ -49,6 +51,7 @@ impl ConnectionSlot {
             is_measured: false,
             random: Random::new(0),
             connect_failures: 0,
+            intended_ns: 0,
         }
     }
 }

@@ -64,6 +64,7 @@ impl Schedule {
         let is_measured = self.is_measured(intended_ns);
         let state = &mut self.slots[slot as usize];
         state.holding = Holding::Burst;
+        state.intended_ns = intended_ns;
         let call = state.call;
         state.call += 1;
         state.calls_left -= 1;
@@ -138,6 +139,13 @@ impl Schedule {
         self.slots[slot as usize].holding = Holding::Thought;
         self.slots_held -= 1;
         self.timers.push(Reverse((due_ns, slot)));
+    }
+
+    /// Counts the measured part of a time for which a slot had no connection.
+    pub(super) fn count_unconnected(&mut self, from_ns: u64, until_ns: u64) {
+        let Some(measured_from_ns) = self.measured_from_ns else { return };
+        let unconnected_ns = until_ns.min(self.deadline_ns).saturating_sub(from_ns.max(measured_from_ns));
+        self.tally.unconnected_ns = self.tally.unconnected_ns.saturating_add(unconnected_ns);
     }
 
     /// Ends a visit that must not continue.

@@ -56,6 +56,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
         server_cpu_is_short: true,
         client_stopped_ns: 500 * MS,
         client_starved: 1,
+        unconnected_share: 0.5,
         begun_span_ns: 12_000 * MS,
         connections_asked: Some(13),
         lag_p50_ns: MS,
@@ -77,7 +78,7 @@ fn names_are_unique_and_every_reason_can_come_up() {
         ..good()
     };
     let mut found = reasons(&bad);
-    found.extend(reasons(&Evidence { elapsed_ns: 900 * MS, arrivals_waited: 5_000, ..bad }));
+    found.extend(reasons(&Evidence { elapsed_ns: 900 * MS, arrivals_waited: 5_000, client_starved: 0, ..bad }));
     assert!(InvalidReason::ALL.iter().all(|reason| found.contains(reason)), "{found:?}");
 }
 
@@ -151,6 +152,24 @@ fn connections_are_counted_where_all_are_held_at_once() {
     let asked = |connections_asked| reasons(&Evidence { connections_asked, ..good() });
     assert_eq!((asked(None), asked(Some(12))), (vec![], vec![]));
     assert_eq!(asked(Some(13)), vec![InvalidReason::ConnectionsNotReached]);
+}
+
+#[test]
+fn a_server_that_was_down_for_a_while_makes_the_figures_of_a_closed_loop_unknown() {
+    let down = |unconnected_share| Evidence { unconnected_share, offered_per_s: None, ..good() };
+    assert_eq!(reasons(&down(0.05)), vec![]);
+    let (evidence, invalid) = (down(0.667), judge(&down(0.667)));
+    assert_eq!(invalid.len(), 1, "{invalid:?}");
+    assert!(invalid[0].text.contains("could not be opened for 67 % of their time"), "{}", invalid[0].text);
+    let worth = |figure| crate::judge::figures::verdict(figure, &evidence, &invalid).soundness;
+    for figure in [Figure::Rate, Figure::Median, Figure::Tail, Figure::ServerCpu] {
+        assert_eq!(worth(figure), Soundness::Unknown, "{figure:?}");
+    }
+    assert_eq!((worth(Figure::ClientCpu), worth(Figure::Counts)), (Soundness::Sound, Soundness::AtLeast));
+    // The client's own lack of descriptors has its own name, and without a response, there are no figures.
+    let starved = Evidence { client_starved: 1, ..down(0.5) };
+    assert_eq!(reasons(&starved), vec![InvalidReason::ClientStarved]);
+    assert_eq!(reasons(&Evidence { responses: 0, ..down(1.0) }), vec![]);
 }
 
 #[test]

@@ -128,6 +128,24 @@ fn a_run_for_a_time_finds_a_server_that_came_back() {
     let is_down = |now_ns: u64| (10 * SECOND_NS..50 * SECOND_NS).contains(&now_ns);
     let outcome = run(&plan, 1, |_, now_ns| if is_down(now_ns) { Fate::Refused(0) } else { Fate::Answered(MS, true) });
     assert!(outcome.begun.iter().filter(|begun| begun.at_ns > 51 * SECOND_NS).count() > 9_000);
+    // It was down for 40 of the seconds; the last pause is at most a second.
+    assert!((40 * SECOND_NS..=41 * SECOND_NS).contains(&outcome.tally.unconnected_ns), "{:?}", outcome.tally);
+}
+
+#[test]
+fn the_time_without_a_connection_is_counted_in_the_measured_span() {
+    let plan = Plan {
+        warm_up: WarmUp::For { duration_ns: 10 * SECOND_NS },
+        ..closed(2, Stop::After { duration_ns: 10 * SECOND_NS })
+    };
+    // The server dies in the warm-up, and attempts to connect take half a second.
+    let is_down = |now_ns: u64| now_ns >= 5 * SECOND_NS;
+    let refused = Fate::Refused(SECOND_NS / 2);
+    let outcome = run(&plan, 1, |_, now_ns| if is_down(now_ns) { refused } else { Fate::Answered(MS, true) });
+    assert_eq!(outcome.tally.unconnected_ns, 2 * 10 * SECOND_NS);
+    // The failure of a connection that was open is none of connecting.
+    let outcome = run(&closed(2, Stop::Count(100)), 1, |_, _| Fate::Failed(MS));
+    assert_eq!(outcome.tally.unconnected_ns, 0);
 }
 
 #[test]
