@@ -419,6 +419,7 @@ impl Bench {
             let Some(step) = self.steps.last_mut() else { return Err(error) };
             step.add_missing(format!("part of the run could not be measured: {error}"));
         }
+        note_sizes(&mut self.steps);
         let mut report = self.sum_up();
         if let Some(finding) = question::scalability(&report.run) {
             report.run.findings.insert("scalability".to_owned(), finding);
@@ -503,6 +504,18 @@ impl Around {
         let kernel = self.kernel.zip(other.kernel).map(|(one, two)| one.plus(two));
         let other_cpu_share = mean(self.other_cpu_share, other.other_cpu_share);
         Self { server, kernel, other_cpu_share, crowded_share: mean(self.crowded_share, other.crowded_share) }
+    }
+}
+
+/// Notes at which levels the responses have other sizes than at the first level with successful ones: a server may send
+/// a small page with an excuse when it is busy. Levels with the same load, as in a comparison, differ only by chance.
+fn note_sizes(steps: &mut [StepReport]) {
+    let Some(index) = steps.iter().position(|step| step.record.counts.successes() > 0) else { return };
+    let (before, later) = steps.split_at_mut(index + 1);
+    let first = &before[index];
+    for step in later.iter_mut().filter(|step| step.plan != first.plan) {
+        let sizes_first = (first.step, &first.record.sums.body_bytes);
+        step.notes.extend(failing::sizes_differ(sizes_first, (step.step, &step.record.sums.body_bytes)));
     }
 }
 

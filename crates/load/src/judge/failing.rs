@@ -2,9 +2,10 @@
 
 use crate::failure::FailureKind;
 use crate::plan::Plan;
-use crate::record::{CookieCounts, Counts, Recorder};
+use crate::record::{CookieCounts, Counts, Moments, Recorder};
 use crate::report::Reason;
 use crate::schedule::Tally;
+use crate::stats::responses::levels_sized_differently;
 use flatout_units::show::{self, percent, plural};
 use std::cmp::Reverse;
 
@@ -24,6 +25,7 @@ flatout_reason::reasons! {
     WarmUpFailed,    "warm-up-failed",   "requests failed in the warm-up, which no figure includes";
     FailuresAllowed, "failures-allowed", "requests failed, but a requirement or the kind of run allows this";
     Redirects,       "redirects",        "responses were redirects, which are not followed";
+    SizesDiffer,     "sizes-differ",     "the mean size of the responses at a level differs by more than a tenth from that at the first level";
     SentAgain,       "sent-again",       "the server did not process requests, or closed an idle connection before a response, and the client sent them again";
     StreamsLimited,  "streams-limited",  "the server permits fewer concurrent streams on a connection than --streams, and only those were used";
     Cookies,         "cookies",          "responses set cookies; the text says what clients did with them";
@@ -226,6 +228,14 @@ pub fn streams_limited(tally: &Tally, plan: &Plan, in_flight_peak: u64) -> Optio
     };
     let text = format!("the server permits {permitted} on a connection, so {used} of {streams} were used");
     Some(Finding::StreamsLimited.with(text))
+}
+
+/// Returns the note that the mean size of successful responses differs from that at the first level. Each level is its
+/// number, from 0, and the sizes of the bodies in bytes.
+pub fn sizes_differ(first: (u16, &Moments), level: (u16, &Moments)) -> Option<Reason> {
+    let [first_name, name] = [first.0, level.0].map(|step| format!("level {}", u32::from(step) + 1));
+    let text = levels_sized_differently((&first_name, first.1), (&name, level.1))?;
+    Some(Finding::SizesDiffer.with(text))
 }
 
 fn requests_were(count: u64) -> &'static str {

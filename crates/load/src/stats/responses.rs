@@ -4,7 +4,7 @@
 
 use super::compare::FAILED_SHARE_DIFFERENCE_MAX;
 use crate::plan::{ExpectedStatuses, Plan};
-use crate::record::Recorder;
+use crate::record::{Moments, Recorder};
 use flatout_units::show;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
@@ -148,17 +148,31 @@ pub fn sized_differently(one: (&str, &Responses), other: (&str, &Responses)) -> 
         return None;
     }
     let mean = |side: &Responses| side.body_bytes as f64 / side.count as f64;
-    let (mine, theirs) = (mean(one.1), mean(other.1));
+    different_means((one.0, mean(one.1)), (other.0, mean(other.1)))
+}
+
+/// Returns such a sentence on the successful responses of two levels of a run, if the sizes differ by more than chance
+/// allows. Each level is its name and the sizes of the bodies in bytes.
+pub fn levels_sized_differently(one: (&str, &Moments), other: (&str, &Moments)) -> Option<String> {
+    let (mine, theirs) = (one.1.mean()?, other.1.mean()?);
+    let squared_error = |sizes: &Moments| sizes.deviation_sample().unwrap_or(0.0).powi(2) / sizes.count as f64;
+    let chance = STANDARD_ERRORS_MIN * (squared_error(one.1) + squared_error(other.1)).sqrt();
+    different_means((one.0, mine), (other.0, theirs)).filter(|_| (mine - theirs).abs() > chance)
+}
+
+/// Compares the mean sizes of two sides, in bytes.
+fn different_means((one, mine): (&str, f64), (other, theirs): (&str, f64)) -> Option<String> {
     let how = if theirs < mine { "smaller" } else { "larger" };
     ((mine - theirs).abs() > SIZE_DIFFERENCE_MAX * mine.max(theirs)).then(|| {
         let (mine, theirs) = (show::bytes(mine.round()), show::bytes(theirs.round()));
-        format!("{}'s responses are {how}: {theirs} on average, {}'s {mine}", other.0, one.0)
+        format!("{other}'s responses are {how}: {theirs} on average, {one}'s {mine}")
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Responses, answered_differently, sized_differently};
+    use super::{Responses, answered_differently, levels_sized_differently, sized_differently};
+    use crate::record::Moments;
 
     fn responses(statuses: &[(u16, u64)], mean_bytes: u64) -> Responses {
         let count = statuses.iter().map(|(_, count)| count).sum::<u64>();
@@ -200,6 +214,26 @@ mod tests {
     fn at_most_three_statuses_are_listed() {
         let many = responses(&[(200, 1), (201, 2), (202, 3), (203, 4)], 0);
         assert_eq!(many.shares(), "40.0 % status 203, 30.0 % status 202, 20.0 % status 201, others");
+    }
+
+    #[test]
+    fn other_sizes_of_a_level_are_mentioned_if_they_are_not_by_chance() {
+        let of = |sizes: &[u64], times: u64| {
+            let mut moments = Moments::default();
+            (0..times).for_each(|_| sizes.iter().for_each(|size| moments.record(*size)));
+            moments
+        };
+        let differ = |one: &Moments, other: &Moments| levels_sized_differently(("level 1", one), ("level 3", other));
+        let pages = of(&[100], 200);
+        let text = differ(&pages, &of(&[4], 200)).unwrap();
+        assert_eq!(text, "level 3's responses are smaller: 4 B on average, level 1's 100 B");
+        assert!(differ(&pages, &of(&[100, 4], 100)).is_some());
+        assert_eq!(differ(&pages, &of(&[91], 200)), None);
+        // Sizes that vary with the URLs.
+        let of_urls = |times| of(&[1, 10, 100, 1_000, 10_000], times);
+        assert_eq!(differ(&of_urls(10), &of(&[1, 10, 100, 1_000], 12)), None);
+        assert!(differ(&of_urls(1_000), &of(&[1, 10, 100, 1_000], 1_200)).is_some());
+        assert_eq!(differ(&pages, &Moments::default()), None);
     }
 
     #[test]
