@@ -68,7 +68,7 @@ pub(crate) struct LoadArgs {
     /// Stop after this many requests (with --rate: arrivals) instead of after a duration
     ///
     /// Without --rate, N must be a multiple of --burst.
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) requests: Option<u64>,
     /// Run an open loop with this many arrivals per second, or a sweep such as 100..1100:100
     #[arg(long, value_name = "RATE")]
@@ -80,7 +80,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "WHAT", value_parser = ["request", "connection", "session"])]
     pub(super) arrival_unit: Option<String>,
     /// Number of sequential requests per connection; implies --arrival-unit connection
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) calls: Option<u32>,
     /// Number of requests per session: N, uniform:5..15, exp:5 or 30%:1,70%:uniform:5..15 [default: 5]
     #[arg(long, value_name = "DIST")]
@@ -89,7 +89,7 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "TIME|DIST")]
     pub(super) think_time: Option<String>,
     /// Number of requests to pipeline on a connection before waiting for responses [default: 1]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) burst: Option<u32>,
     /// Open a new connection for each request; shorthand for --arrival-unit connection
     #[arg(long)]
@@ -114,13 +114,13 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
     /// Number of client threads [default: one per core, or half as many if the server runs on this machine]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) threads: Option<u32>,
     /// Maximum time to connect, and maximum time to receive a complete response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
     /// Rotate through this many source addresses in 127.0.0.0/8
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) source_addresses: Option<u32>,
 }
 

@@ -67,19 +67,19 @@ pub(super) fn check(args: &BenchArgs) -> Result<(), String> {
     sense::check(args, &url)?;
     let BenchArgs { load, request, question, .. } = args;
     method(request.method.as_deref())?;
-    request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?;
+    request.verify_digest.as_deref().map_or(Ok(0.0), parse_share).map_err(of_flag("--verify-digest"))?;
     if request.fill {
         let values = request.header.iter().map(RequestField::value).chain(request.body_text.as_deref());
         values.map(|value| Template::parse(value.as_bytes())).collect::<Result<Vec<_>, _>>().map_err(text)?;
     }
     for requirement in &question.require {
-        Threshold::parse(requirement).map_err(text)?;
+        Threshold::parse(requirement).map_err(of_flag("--require"))?;
     }
-    question.find_knee.as_deref().map(knee_requirements).transpose()?;
+    question.find_knee.as_deref().map(knee_requirements).transpose().map_err(of_flag("--find-knee"))?;
     if question.find_knee.is_some() {
-        load.rate.as_deref().map(parse_bounds).transpose()?;
+        load.rate.as_deref().map(parse_bounds).transpose().map_err(of_flag("--rate"))?;
     } else if question.overload {
-        load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
+        load.rate.as_deref().map(Sweep::parse).transpose().map_err(of_flag("--rate"))?;
     }
     if let Some(url) = &question.compare {
         parse_url(url, request.fill)?;
@@ -110,9 +110,6 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
     // A server on the same machine also needs cores.
     let threads = if is_here { (cores / 2).max(1) } else { cores };
     let threads = load.threads.unwrap_or(threads);
-    if threads == 0 {
-        return Err("a run needs at least one thread".to_owned());
-    }
     // The controller must not make an agent send files from the agent's machine.
     let has_agents = agents.agents.is_some() || agents.share.is_some();
     if agents.share.is_some() && request.body.as_deref() == Some(Path::new("-")) {
@@ -135,15 +132,19 @@ pub(super) fn plan(args: BenchArgs) -> Result<Run, String> {
         server_name: request.sni.clone(),
         sources: load.source_addresses,
         stop_when: load.stop_when,
-        digest_share: request.verify_digest.as_deref().map_or(Ok(0.0), parse_share)?,
+        digest_share: request
+            .verify_digest
+            .as_deref()
+            .map_or(Ok(0.0), parse_share)
+            .map_err(of_flag("--verify-digest"))?,
         with_limit: question.limit,
         overload: question.overload,
         share: agents.share.unwrap_or((0, 1)),
         begin_at_ns: agents.begin_at,
         url,
     };
-    let thresholds = question.require.iter().map(|text| Threshold::parse(text).map_err(self::text));
-    let thresholds = thresholds.collect::<Result<Vec<_>, _>>()?;
+    let thresholds = question.require.iter().map(|text| Threshold::parse(text));
+    let thresholds = thresholds.collect::<Result<Vec<_>, _>>().map_err(of_flag("--require"))?;
     let counter_source = match (&question.server_log, &question.server_metrics) {
         (Some(log), _) => Some(CounterSource::Log(log.clone())),
         (None, Some(url)) => Some(CounterSource::Metrics(Url::parse(url).map_err(text)?, ask.routes.clone())),
@@ -205,9 +206,9 @@ fn knee_requirements(condition: &str) -> Result<Vec<Threshold>, String> {
 
 fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Result<BenchGoal, String> {
     if let Some(requirement) = &asked.find_knee {
-        let requirements = knee_requirements(requirement)?;
+        let requirements = knee_requirements(requirement).map_err(of_flag("--find-knee"))?;
         let mut plan = KneePlan::DEFAULT;
-        if let Some((low, high)) = load.rate.as_deref().map(parse_bounds).transpose()? {
+        if let Some((low, high)) = load.rate.as_deref().map(parse_bounds).transpose().map_err(of_flag("--rate"))? {
             (plan.rate_min, plan.rate_max) = (low, high);
         }
         if let Some(duration) = load.duration {
@@ -217,7 +218,7 @@ fn read_question(asked: &QuestionArgs, load: &LoadArgs, ask: &BenchSpec) -> Resu
         return Ok(BenchGoal::Knee(requirements, plan));
     }
     if asked.overload {
-        let rate = load.rate.as_deref().map(|rate| Sweep::parse(rate).map_err(text)).transpose()?;
+        let rate = load.rate.as_deref().map(Sweep::parse).transpose().map_err(of_flag("--rate"))?;
         let rate = rate.map(|rate| rate.from);
         let level_ns = nanoseconds(load.duration.unwrap_or(DURATION_DEFAULT));
         return Ok(BenchGoal::Overload(OverloadPlan {
@@ -267,9 +268,13 @@ fn plans(
         kind: Loop::Closed,
         visit: visit(load, work)?,
         burst: load.burst.unwrap_or(1),
-        think_ns: load.think_time.as_deref().map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time).map_err(text)?,
+        think_ns: load
+            .think_time
+            .as_deref()
+            .map_or(Ok(Dist::Fixed(0.0)), Dist::parse_time)
+            .map_err(of_flag("--think-time"))?,
         ramp_ns: load.ramp.map_or(0, nanoseconds),
-        warm_up: warm_up(load.warm_up.as_deref())?,
+        warm_up: warm_up(load.warm_up.as_deref()).map_err(of_flag("--warm-up"))?,
         stop: stop(load, is_open)?,
         drain_ns: nanoseconds(load.timeout),
         timeout_ns: nanoseconds(load.timeout),
@@ -284,7 +289,7 @@ fn plans(
         (None, true, Visit::Request) => "256",
         (None, true, _) => "1000",
     };
-    let connections = Sweep::parse(connections).map_err(text)?;
+    let connections = Sweep::parse(connections).map_err(of_flag("--connections"))?;
     if let BenchRequests::Replayed(replay) = work {
         let lines = replay.lines();
         let stop = match load.requests {
@@ -310,16 +315,16 @@ fn plans(
         (Some(_), _) if question.find_knee.is_some() || question.overload => None,
         (None, Some(arrivals)) if question.find_knee.is_some() || question.overload => {
             // Only the regularity of the arrivals matters here. They are parsed again when the rates are known.
-            Arrivals::parse(arrivals, Some(1.0)).map_err(text)?;
+            Arrivals::parse(arrivals, Some(1.0)).map_err(of_flag("--arrivals"))?;
             None
         }
         (Some(rate), arrivals) => {
-            let sweep = Sweep::parse(rate).map_err(text)?;
+            let sweep = Sweep::parse(rate).map_err(of_flag("--rate"))?;
             let kind = arrivals.as_deref().unwrap_or("fixed");
-            let levels = sweep.levels().into_iter().map(|rate| Arrivals::parse(kind, Some(rate)).map_err(text));
-            Some(levels.collect::<Result<Vec<_>, _>>()?)
+            let levels = sweep.levels().into_iter().map(|rate| Arrivals::parse(kind, Some(rate)));
+            Some(levels.collect::<Result<Vec<_>, _>>().map_err(of_flag("--arrivals"))?)
         }
-        (None, Some(arrivals)) => Some(vec![Arrivals::parse(arrivals, None).map_err(text)?]),
+        (None, Some(arrivals)) => Some(vec![Arrivals::parse(arrivals, None).map_err(of_flag("--arrivals"))?]),
     };
     let levels = connections.levels().len() * rates.as_ref().map_or(1, Vec::len);
     if levels > LEVELS_MAX {
@@ -341,7 +346,7 @@ fn plans(
             }
             None if question.find_knee.is_some() || question.overload => {
                 let kind = load.arrivals.as_deref().unwrap_or("fixed");
-                let arrivals = Arrivals::parse(kind, Some(1.0)).map_err(text)?;
+                let arrivals = Arrivals::parse(kind, Some(1.0)).map_err(of_flag("--arrivals"))?;
                 plans.push(Plan { kind: Loop::Open(arrivals), ..base });
             }
             None => plans.push(base),
@@ -377,7 +382,7 @@ fn visit(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
 fn session(load: &LoadArgs, work: &BenchRequests) -> Result<Visit, String> {
     let by_workload = work.workload().session_length.unwrap_or(SESSION_LENGTH_DEFAULT);
     let length = load.session_length.as_deref().unwrap_or(by_workload);
-    Ok(Visit::Session { length: Dist::parse_number(length).map_err(text)? })
+    Ok(Visit::Session { length: Dist::parse_number(length).map_err(of_flag("--session-length"))? })
 }
 
 /// Returns a stop condition after the last rate step, unless another flag determines the end of the run.
@@ -391,7 +396,7 @@ fn stop_of_steps(load: &LoadArgs, arrivals: &Arrivals) -> Option<Stop> {
 
 fn stop(load: &LoadArgs, is_open: bool) -> Result<Stop, String> {
     if let Some(percent) = &load.precision {
-        let share = parse_percent(percent)?;
+        let share = parse_percent(percent).map_err(of_flag("--precision"))?;
         let duration_ns_max = nanoseconds(load.duration.unwrap_or(TIGHT_WAIT_MAX));
         return Ok(Stop::Tight { share, duration_ns_max });
     }
@@ -520,6 +525,11 @@ fn nanoseconds(duration: Duration) -> u64 {
 
 fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
+}
+
+/// Returns a function that names the flag whose value is invalid before the reason.
+fn of_flag<E: std::fmt::Display>(flag: &str) -> impl Fn(E) -> String {
+    move |error| format!("{flag}: {error}")
 }
 
 /// Parses a duration such as `10s`, `500ms`, `2m` or `1h`. A number without a unit is in seconds.

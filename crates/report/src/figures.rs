@@ -71,7 +71,13 @@ pub fn add_figures(page: &mut TextPage, step: &StepReport, all_phases: bool) {
         0 => String::new(),
         all => format!("{} of {} TLS handshakes resumed a session", show::count(counts.tls_resumed), show::count(all)),
     };
-    page.named("connections", &show::count(counts.connections), &resumed);
+    // With a warm-up or a ramp, the connections may have been opened before the measured span.
+    let (connections, when) = match (counts.connections, step.record.connections.peak) {
+        (0, open) if open > 0 => (open, "open at once, opened before the measurement"),
+        (opened, _) if step.warm_up.elapsed_ns > 0 => (opened, "opened during the measurement"),
+        (opened, _) => (opened, ""),
+    };
+    page.named("connections", &show::count(connections), &joined(&[when, &resumed]));
     if step.is_stopped_in_warm_up() {
         return page.named("responses", "-", "none was measured, because the run was stopped in its warm-up");
     }

@@ -102,6 +102,22 @@ mod tests {
     }
 
     #[test]
+    fn connections_from_before_the_measurement_are_shown() {
+        let connections = |opened, warm_up_ns| {
+            let mut report = fixture::single();
+            let step = &mut report.steps[0];
+            (step.record.counts.connections, step.record.connections.peak) = (opened, 4);
+            step.warm_up.elapsed_ns = warm_up_ns;
+            let text = print(&report, Style::PLAIN);
+            let line = text.lines().find(|line| line.starts_with("  connections ")).unwrap();
+            line.split_ascii_whitespace().skip(1).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(connections(300, 0), "300");
+        assert_eq!(connections(0, 1), "4 open at once, opened before the measurement");
+        assert_eq!(connections(2, 1), "2 opened during the measurement");
+    }
+
+    #[test]
     fn a_sweep_is_a_table() {
         let text = print(&fixture::sweep("sweep", 10), Style::PLAIN);
         let rows: Vec<&str> =

@@ -215,8 +215,8 @@ pub fn stopped_early(share: f64, share_max: f64, in_warm_up: bool) -> String {
     )
 }
 
-/// Returns the note that not all streams of a plan could be used, if the server does not permit as many. `in_flight_peak`
-/// is the maximum number of requests in flight.
+/// Returns the note that not all streams of a plan could be used, if the server does not permit as many.
+/// `in_flight_peak` is the maximum number of requests in flight.
 pub fn streams_limited(tally: &Tally, plan: &Plan, in_flight_peak: u64) -> Option<Reason> {
     let permitted = plural(u64::from(tally.streams_max?), "concurrent stream", "concurrent streams");
     let streams = plan.connections_used();

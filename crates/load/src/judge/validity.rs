@@ -391,7 +391,10 @@ pub fn judge(evidence: &Evidence) -> Vec<Invalid> {
         add(InvalidReason::ServerUnreachable, text);
     }
     if let Some(asked) = evidence.connections_asked.filter(|asked| evidence.connections_peak < *asked) {
-        let text = format!("only {} of {asked} connections were open at once", evidence.connections_peak);
+        let text = match evidence.connections_peak {
+            0 => format!("none of {asked} connections could be opened"),
+            peak => format!("only {peak} of {asked} connections were open at once"),
+        };
         add(InvalidReason::ConnectionsNotReached, text);
     }
     if evidence.arrivals_dropped > 0 && !evidence.overload {

@@ -39,8 +39,11 @@ pub(super) fn evidence_of(record: &Recorder, facts: &StepFacts) -> Evidence {
         begun_span_ns: record.begun_span_ns,
         connections_asked: holds_all
             .then(|| u64::from(plan.connections_used().saturating_sub(facts.tally.slots_unusable))),
-        // HTTP/2 streams share connections, so requests in flight count instead.
-        connections_peak: record.connections.peak.max(record.in_flight.peak),
+        // HTTP/2 streams share connections, so requests in flight count instead, except those that found no connection.
+        connections_peak: match record.connections.peak {
+            0 => 0,
+            peak => peak.max(record.in_flight.peak),
+        },
         lag_p50_ns: at(&record.lag, 0.5),
         lag_p99_ns: at(&record.lag, 0.99),
         response_p50_ns: at(&record.response, 0.5),

@@ -152,6 +152,12 @@ fn connections_are_counted_where_all_are_held_at_once() {
     let asked = |connections_asked| reasons(&Evidence { connections_asked, ..good() });
     assert_eq!((asked(None), asked(Some(12))), (vec![], vec![]));
     assert_eq!(asked(Some(13)), vec![InvalidReason::ConnectionsNotReached]);
+    let text = |connections_peak| {
+        let evidence = Evidence { connections_asked: Some(13), connections_peak, ..good() };
+        judge(&evidence).remove(0).text
+    };
+    assert_eq!(text(12), "only 12 of 13 connections were open at once");
+    assert_eq!(text(0), "none of 13 connections could be opened");
 }
 
 #[test]
