@@ -157,9 +157,11 @@ pub fn effect(reason: InvalidReason, figure: Figure, evidence: &Evidence) -> Sou
             AtMost
         }
         (InvalidReason::RateNotReached | InvalidReason::AgentLost, Median | Tail)
-        | (InvalidReason::ConnectionsNotReached, Rate | Median | Tail | ServerCpu)
         // The requests that the client would have sent are missing from every figure of the server.
-        | (InvalidReason::ServerUnreachable, Rate | Median | Tail | ServerCpu)
+        | (
+            InvalidReason::ConnectionsNotReached | InvalidReason::ServerUnreachable,
+            Rate | Median | Tail | ServerCpu,
+        )
         | (InvalidReason::NoSteadyState, Rate | Median | Tail | ServerCpu | ClientCpu)
         | (InvalidReason::ClientStarved, Counts)
         | (InvalidReason::LittlesLaw | InvalidReason::CountsDiffer, _) => Unknown,
