@@ -398,9 +398,12 @@ pub(crate) fn help<C: CommandFactory>(arguments: &HelpArgs) -> ExitCode {
         && let Some(text) = text_about(topic)
     {
         print(text);
+        // Some failures have the name of a topic, such as `tls`.
+        if let Some(text) = text_of_failure(topic) {
+            print(&format!("\nAs a failure in a bench report: {text}.\n"));
+        }
         return ExitCode::SUCCESS;
     }
-    // Some failures have the name of a topic, such as `tls`.
     if let [topic] = &arguments.topics[..]
         && let Some(text) = text_of_failure(topic)
     {
