@@ -27,8 +27,8 @@ pub struct CacheReply {
     /// The stored responses; `None` if the request would not be forwarded to an origin, or no cache applies to it.
     pub cache: Option<CacheExplanation>,
     /// The origins to which the request would be forwarded, as in
-    /// [`ProxyExplanation`](flatout_engine::explain::ProxyExplanation), and their states; or the application server that would run a
-    /// script, and its state.
+    /// [`ProxyExplanation`](flatout_engine::explain::ProxyExplanation), and their states; or the application server that
+    /// would run a script, and its state.
     #[serde(default)]
     pub origins: Option<(String, Vec<String>)>,
     /// The whole explanation, as printed by `flatout explain --json`.

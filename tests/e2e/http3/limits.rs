@@ -33,7 +33,7 @@ fn flood(limits: &str, handshakes: u64, proves: &str) -> (Value, u64, String) {
     (counts, each, server.stop().1)
 }
 
-/// As many as HANDSHAKES_UNPROVEN_MAX are kept; the others cost the server nothing.
+/// The server keeps up to HANDSHAKES_UNPROVEN_MAX of them, and no state for the others.
 #[test]
 fn incomplete_handshakes_without_a_proven_address_are_bounded() {
     let (counts, each, text) = flood("", 1000, "no");

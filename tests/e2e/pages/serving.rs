@@ -20,6 +20,16 @@ const SITE: &[(&str, &str)] = &[
     ("public/file.txt", "a file"),
 ];
 
+/// The links of the page of a folder are relative to its address with the slash.
+#[test]
+fn the_page_below_a_removed_prefix_has_the_slash() {
+    let below = "route \"/app\" \"/app/*\" { rewrite strip-prefix=\"/app\"; pages \"below\"; }";
+    let (_folder, server) = site(&[("site/.keep", ""), ("below/index.lhtml", "below")], "", below);
+    let slash = server.get("/app?a=b");
+    assert_eq!((slash.status, slash.field("location")), (308, Some("/app/?a=b")));
+    assert_eq!(page(&server, "/app/"), "below");
+}
+
 #[test]
 fn every_page_is_served_under_its_names() {
     let (_folder, server) = site(SITE, "", "files \"public\"");

@@ -11,12 +11,20 @@ pub use versus::versus;
 
 use flatout_load::plan::{Arrivals, Level, Loop, Plan, Stop};
 use flatout_load::report::{RunReport, StepReport};
+use flatout_load::stats::responses::{Responses, answered_differently};
 use flatout_load::stats::usl::Usl;
+use flatout_units::show;
 use serde_json::{Value, json};
 
 /// Returns the plan with a different rate and duration, and the same arrival process.
 fn at_rate(plan: &Plan, rate_per_s: f64, duration_ns: u64) -> Plan {
     with_levels(plan, &[(rate_per_s, duration_ns)])
+}
+
+/// Describes how the statuses of the responses at two rates differ, if they do. Rates are in requests per second.
+fn differ_at((low_per_s, low): (f64, &Responses), (high_per_s, high): (f64, &Responses)) -> Option<String> {
+    let at = |rate_per_s: f64| format!("at {}/s", show::figure(rate_per_s));
+    answered_differently((&at(low_per_s), low), (&at(high_per_s), high))
 }
 
 /// Returns the plan with a sequence of rates and durations.

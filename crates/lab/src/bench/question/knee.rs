@@ -1,12 +1,12 @@
 //! Search for the highest rate that meets requirements.
 
-use super::at_rate;
+use super::{at_rate, differ_at};
 use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, CounterSource, ProgressReceiver};
 use flatout_load::judge::validity::REACHED_SHARE_MIN;
 use flatout_load::judge::{InvalidReason, Threshold};
 use flatout_load::report::StepReport;
 use flatout_load::stats::knee::{KneeEnding, KneePlan, KneeSearch, TrialOutcome};
-use flatout_load::stats::responses::{Responses, answered_differently};
+use flatout_load::stats::responses::Responses;
 use flatout_units::show;
 use serde_json::json;
 
@@ -94,9 +94,7 @@ impl LevelStatuses {
             }
             return false;
         };
-        let at = |rate_per_s: f64| format!("at {}/s", show::figure(rate_per_s));
-        let (low, high) = (at(*lowest_per_s), at(rate_per_s));
-        let Some(why) = answered_differently((&low, lowest), (&high, &responses)) else { return false };
+        let Some(why) = differ_at((*lowest_per_s, lowest), (rate_per_s, &responses)) else { return false };
         self.differing.push((rate_per_s, why));
         true
     }

@@ -1,14 +1,13 @@
 //! Behaviour under overload: goodput beyond the peak, and the time of recovery.
 
-use super::{at_rate, with_levels};
+use super::{at_rate, differ_at, with_levels};
 use crate::bench::{Bench, BenchError, BenchReport, BenchSpec, CounterSource, ProgressReceiver};
 use flatout_load::plan::{Loop, Plan, Stop};
 use flatout_load::record::Recorder;
 use flatout_load::report::StepReport;
 use flatout_load::report::goodput::{good_of_point, sustained_per_s};
 use flatout_load::stats::overload::{Level, Overload, Recovery, Second, recovery};
-use flatout_load::stats::responses::{Responses, answered_differently};
-use flatout_units::show;
+use flatout_load::stats::responses::Responses;
 use serde_json::json;
 
 /// Offered loads of the levels, as fractions of the peak.
@@ -125,9 +124,7 @@ impl LevelStatuses {
     fn handle(&mut self, offered_per_s: f64, responses: Responses, later: &mut Plan) {
         if let Some((first_per_s, first)) = &self.first {
             if self.differing.is_none() {
-                let at = |rate_per_s: f64| format!("at {}/s", show::figure(rate_per_s));
-                let (low, high) = (at(*first_per_s), at(offered_per_s));
-                self.differing = answered_differently((&low, first), (&high, &responses));
+                self.differing = differ_at((*first_per_s, first), (offered_per_s, &responses));
             }
         } else if responses.has_successes() {
             if !responses.are_named() {
